@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if os.environ.get("THEOREMS_TYPECHECK"):
     check_shapes()
 
-from theorems.command import options  # noqa: E402 - after the checks of shapes
+from tests.theorems.fake_statements import install  # noqa: E402 - after the checks of shapes
+from theorems.command import options  # noqa: E402 - likewise
 
 # A process costs seconds to start, and results do not depend on how many there are. Tests of that ask for two.
 options.JOBS = 1
@@ -38,3 +40,15 @@ def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     loading = sys.modules.get("attention_conformance.kernel.kernel_loader")
     if loading is not None:
         monkeypatch.setattr(loading, "with_compiler", lambda kernel, *call, **options: kernel)
+
+
+@pytest.fixture
+def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Run the test in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def fake_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the statements of all papers by the tiny ones of ``fake_statements``."""
+    install(monkeypatch.setattr)

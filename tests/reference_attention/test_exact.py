@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from flint import fmpq, fmpz
@@ -53,6 +52,11 @@ def test_what_is_no_rational_is_refused(x: float) -> None:
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(1, 10**40), st.integers(-900, 900))
+@example(-3, 5, -2)
+@example(-3, 5, -1)
+@example(-3, 5, 0)
+@example(-3, 5, 1)
+@example(-3, 5, 2)
 def test_ratios_are_rounded_once(a: int, b: int, exponent: int) -> None:
     exact = Fraction(a, b) * Fraction(2) ** exponent
     assert ratio(fmpz(a), fmpz(b), exponent) == float(exact)
@@ -103,6 +107,10 @@ def factors(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @example((np.array([[8.0, 16.0]]), np.array([[4.0], [2.0]])))
 @example((np.array([[1e140, 1e-140]]), np.array([[1e140], [1e-140]])))
 @example((np.array([[1e100, 1.0, -1e100]]), np.array([[1.0], [1.0], [1.0]])))
+@example((np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2], [0.2, 0.3, 0.1]]), np.ones((3, 1))))
+@example(
+    (np.outer(10.0 ** np.arange(-100, 80, 36), np.arange(0.1, 7)), np.outer(0.3 + np.arange(7), [1e-40, -1.0, 1e39]))
+)
 def test_products_are_rounded_once(pair: tuple[np.ndarray, np.ndarray]) -> None:
     a, b = pair
     product = rounded_product(a, b)
@@ -113,16 +121,6 @@ def test_products_are_rounded_once(pair: tuple[np.ndarray, np.ndarray]) -> None:
             assert product[i, j] == float(exact)
 
 
-def test_products_agree_with_mpmath() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(5, 7)) * 10.0 ** rng.integers(-100, 100, size=(5, 7))
-    b = rng.normal(size=(7, 3)) * 10.0 ** rng.integers(-40, 40, size=(7, 3))
-    with mpmath.workprec(2000):
-        reference = mpmath.matrix(a.tolist()) * mpmath.matrix(b.tolist())
-        expected = [[float(reference[i, j]) for j in range(3)] for i in range(5)]
-    assert rounded_product(a, b).tolist() == expected
-
-
 def test_products_do_not_depend_on_the_order_of_summation() -> None:
     """Which floating-point sums do; otherwise there would be no need for the exact product."""
     rng = np.random.default_rng(1)
@@ -130,12 +128,6 @@ def test_products_do_not_depend_on_the_order_of_summation() -> None:
     orders = [rng.permutation(200) for _ in range(20)]
     assert len({float(rounded_product(a[:, order], b[order])[0, 0]) for order in orders}) == 1
     assert len({float(np.cumsum(a[0, order] * b[order, 0])[-1]) for order in orders}) > 1
-
-
-def test_equal_scores_stay_equal() -> None:
-    """0.1·3 and 0.3·1 differ, but permuted tokens have one score."""
-    tokens = np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2], [0.2, 0.3, 0.1]])
-    assert len(set(rounded_product(tokens, np.ones((3, 1))).ravel().tolist())) == 1
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200, 1e-160])
@@ -149,21 +141,11 @@ def test_exact_zero_is_no_underflow() -> None:
     assert rounded_product(a, np.array([[1e-200], [1e-200]])).tolist() == [[0.0]]
 
 
-@pytest.mark.parametrize("exponent", [-2, -1, 0, 1, 2])
-def test_ratios_at_small_exponents(exponent: int) -> None:
-    assert ratio(fmpz(-3), fmpz(4), exponent) == -0.75 * 2.0**exponent
-
-
 def test_the_smallest_normal_product_is_kept_and_half_of_it_refused() -> None:
     a, b = np.array([[2.0**-511]]), np.array([[2.0**-511]])
     assert rounded_product(a, b).tolist() == [[2.0**-1022]]
     with pytest.raises(InvalidInput, match="normal range"):
         rounded_product(a, b / 2)
-
-
-@pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 3])
-def test_a_power_of_two_multiplies_exactly(exponent: int) -> None:
-    assert fraction(times_power_of_two(fmpq(3, 5), exponent)) == Fraction(3, 5) * Fraction(2) ** exponent
 
 
 @given(arrays(np.float64, array_shapes(max_dims=2, max_side=3), elements=finite))

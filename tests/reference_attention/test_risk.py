@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,11 +29,7 @@ LOGISTIC = LOSSES["logistic"]
 PAPER_LOSSES = [LOSSES[name] for name in DRAWN_LOSSES]
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 @dataclass
@@ -212,12 +207,6 @@ def test_gradient_agrees_with_exact_arithmetic(gradient: Any, make: Callable[[in
         assert worst(gradient, loss, make) <= 1, loss
 
 
-@pytest.mark.parametrize("gradient", [by_field, by_batch_field])
-def test_the_fields_select_by_differences_where_rounded_logits_select_another_token(gradient: Any) -> None:
-    for loss in PAPER_LOSSES:
-        assert worst(gradient, loss, far_offset) <= 1, loss
-
-
 def test_the_reference_is_the_textbook_formula() -> None:
     data = generic(3)
     for p in data.points[:3]:
@@ -306,15 +295,6 @@ def exact_excess(data: Data, name: str, p: np.ndarray, alpha: np.ndarray) -> tup
         steepest = max(exact_slope(name, x) for x in (u, u - abs(delta), max(min(u, 0), u - abs(delta))))
         size += steepest * spread / len(alpha)
     return total, size
-
-
-def test_excess_risk_catches_a_wrong_reference_token() -> None:
-    data = generic(5)
-    alpha = data.scores.argmax(axis=1)
-    right = risk.log_excess_risk(data.keys, data.scores, LOGISTIC, data.points[1], alpha)
-    wrong = risk.log_excess_risk(data.keys, data.scores, LOGISTIC, data.points[1], (alpha + 1) % 4)
-    assert abs(float(right[1] - wrong[1])) > 1e-3
-    assert right[0] > 0
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)

@@ -26,9 +26,7 @@ def main(arguments: list[str]) -> int:
     return whole_command([*arguments, *inside] if arguments[0] == "verify" else arguments)
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +21,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 EPS = float(np.finfo(float).eps)
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 def separable(seed: int, loss: str = "logistic", n: int = 2, T: int = 4, d: int = 6) -> tuple[Problem, MaxMargin]:

@@ -48,10 +48,16 @@ def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None
     """A token twice: the second has margin 1 without being in use."""
     keys, alpha = feasible(4, 6, 10, 0)
     i, t = np.argwhere(max_margin(keys, alpha).neighbours)[0]  # type: ignore[union-attr]
-    balls, rationals = both(monkeypatch, np.concatenate([keys, keys[:, t : t + 1]], axis=1), alpha)
-    assert balls._outcome._rounded is None
-    assert balls.neighbours[i, [t, -1]].all()
-    assert (balls.neighbours == rationals.neighbours).all()
+    twice = np.concatenate([keys, keys[:, t : t + 1]], axis=1)
+    balls, rationals = both(monkeypatch, twice, alpha)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "MANY", 1)
+    floats = max_margin(twice, alpha)
+    assert isinstance(floats, MaxMargin)
+    for solution in (balls, floats):
+        assert solution._outcome._rounded is None
+        assert solution.neighbours[i, [t, -1]].all()
+        assert (solution.neighbours == rationals.neighbours).all()
 
 
 @pytest.mark.parametrize("off", [-1, 0, 1])

@@ -11,7 +11,6 @@ from reference_attention.floats import EPS
 from reference_attention.svm import least_norm as module
 from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.iterative_refinement import SPREAD, Unit, refine
-from reference_attention.svm.least_norm import Outcome, least_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.ozaki_products import Twice
 from tests.reference_attention.svm.test_max_margin import feasible
@@ -227,20 +226,3 @@ def test_each_entry_is_rounded_once() -> None:
         if found is not None:
             assert found.duals.tolist() == [ratio(x.p, x.q) for x in duals]
             assert found.point.tolist() == [to_float(x) for x in point]
-
-
-def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows in use with a negative λ, a constraint that is violated, rows that depend on each other, a tie."""
-    monkeypatch.setattr(module, "MANY", 1)
-    keys, alpha = feasible(4, 6, 10, 1)
-    rows = KeyRows(keys, alpha)
-    bounds = np.ones(len(rows.inputs), dtype=np.int64)
-    right = least_norm(rows, bounds)
-    for guess in (np.ones(20), np.eye(20)[0], np.eye(20)[right.support[0]]):
-        found: Outcome = least_norm(rows, bounds, guess)
-        assert found.support == right.support
-        assert found.exact == right.exact
-    twice = np.concatenate([keys, keys[:, [t for t in range(6) if t != alpha[0]][:1]]], axis=1)
-    tied = max_margin(twice, alpha)
-    assert isinstance(tied, MaxMargin)
-    assert (tied.neighbours == tied._rows.spread(tied._outcome.tight, False)).all()

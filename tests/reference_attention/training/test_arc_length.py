@@ -174,6 +174,8 @@ def test_a_flow_passes_a_saddle_however_often_one_looks_for_rest(monkeypatch: py
 def test_a_start_at_rest_is_recorded_once() -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 2)), np.ones((2, 3)))
     found = gradient_flow(problem, np.ones(2), norm=10.0)
+    assert found.stop is Stop.STATIONARY
+    assert (found.points == 1).all()
     assert found.norms == pytest.approx([math.sqrt(2)])
     assert found.log_time.tolist() == [-math.inf]
     assert found.log_gradient_norm.tolist() == [-math.inf]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,11 +25,7 @@ from reference_attention.training.descent import (
 EPS = float(np.finfo(float).eps)
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 def some_problem(seed: int = 0, loss: str = "logistic", n: int = 3, T: int = 4, d: int = 5) -> Problem:

@@ -35,9 +35,7 @@ from theorems.run.verify import nothing
 DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def written() -> dict[tuple[str, str], list[str]]:

@@ -14,9 +14,7 @@ from theorems.command.app import main
 OPTIONS = ["--data", "figure-1a", "--rule", "normalized-1", "--steps", "60", "--examples", "1", "--jobs", "1"]
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 @pytest.fixture(scope="module")

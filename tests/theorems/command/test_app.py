@@ -6,10 +6,8 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from generators.case import Case
 from generators.user_data import as_text
 from reference_attention.problem import Problem
 from tests.places import ROOT
-from tests.theorems.fake_statements import FAKES, install
+from tests.theorems.fake_statements import FAKES
 from tests.verify_schema import read_results
 from theorems.command.app import FORMER, app, main
 from theorems.run.registry.suite import tolerances
@@ -29,17 +27,10 @@ from theorems.run.registry.suite import tolerances
 FAKE_COMMAND = ROOT / "tests" / "theorems" / "fake_statements.py"
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
-@pytest.fixture
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch.setattr)
-
-
-fakes = pytest.mark.usefixtures("_fakes")
+fakes = pytest.mark.usefixtures("fake_statements")
 
 
 def environment() -> dict[str, str]:
@@ -329,62 +320,6 @@ def test_user_data_reach_other_processes() -> None:
     done = in_a_process("verify", "true", "false", "--jobs", "2", "--data", "mine.json", fake=True)
     assert done.returncode == 1, done.stderr
     assert "one-input" in done.stdout
-
-
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("whole_group", [False, True])
-def test_ctrl_c_leaves_the_table_so_far(jobs: str, whole_group: bool) -> None:
-    command = [
-        str(FAKE_COMMAND),
-        "verify",
-        "slow",
-        "true",
-        "--examples",
-        "200",
-        "--jobs",
-        jobs,
-        "--json",
-        "report.json",
-    ]
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    assert "true" in process.stderr.readline()  # the other one is done
-    time.sleep(0.3)
-    began = time.monotonic()
-    if whole_group:
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert time.monotonic() - began < 30  # 200 examples take a minute
-    assert "interrupted" in out
-    assert "upheld" in out
-    assert "Traceback" not in err
-    assert [one["verdict"] for one in verified()["statements"]] == ["inconclusive", "upheld"]
-
-
-def test_a_closed_pipe_is_not_a_verdict() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "theorems", "list", "tolerances"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert "Traceback" not in process.stderr.read()
-    assert process.wait(60) == 141
-    process.stderr.close()
 
 
 def test_python_dash_m() -> None:

@@ -17,9 +17,7 @@ from theorems.counterexamples import assumption_table
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def test_hunt_writes_what_replay_checks(capsys: pytest.CaptureFixture[str]) -> None:

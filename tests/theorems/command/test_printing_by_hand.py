@@ -32,9 +32,7 @@ from theorems.run.tables import case_lines, markdown_table
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 class Heard(Console):

@@ -48,9 +48,7 @@ def document_of(*arguments: str, code: int = 0) -> str:
     return Path("live.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 @pytest.fixture

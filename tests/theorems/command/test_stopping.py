@@ -15,15 +15,12 @@ import pytest
 from tests.places import ROOT
 
 FAKE = [sys.executable, str(ROOT / "tests" / "theorems" / "fake_statements.py")]
-REAL = [sys.executable, "-m", "theorems"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def _as_of_a_terminal() -> None:
@@ -39,14 +36,23 @@ def started(program: list[str], *arguments: str, **options: object) -> subproces
     return subprocess.Popen([*program, *arguments], text=True, env=ENVIRONMENT, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGTERM, "2"), (signal.SIGHUP, "1")])
-def test_what_is_finished_is_written(number: signal.Signals, jobs: str) -> None:
+INTERRUPTIONS = [(signal.SIGINT, jobs, group) for jobs in ("1", "2") for group in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("number", "jobs", "group"), [*INTERRUPTIONS, (signal.SIGTERM, "2", False), (signal.SIGHUP, "1", False)]
+)
+def test_what_is_finished_is_written(number: signal.Signals, jobs: str, group: bool) -> None:
+    """The signal is sent to the command alone, or to its process group, as a terminal sends Ctrl-C."""
     files = ["--json", "r.json", "--junit-xml", "r.xml", "--resume", "r.jsonl"]
     process = started(FAKE, "verify", "slow", "true", "--examples", "200", "--jobs", jobs, *files)
     assert process.stderr is not None
-    assert "true" in process.stderr.readline()  # the other one is done
+    assert "true" in process.stderr.readline()  # the quick statement is done
     time.sleep(2.0)  # some examples of the slow one are done
-    process.send_signal(number)
+    if group:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == CODES[number]
     assert "Traceback" not in err
@@ -81,15 +87,20 @@ def test_ignored_signals_stay_ignored() -> None:
     assert process.returncode == 0
 
 
-def test_a_reader_that_is_gone_takes_no_file_with_it() -> None:
-    process = started(FAKE, "verify", "true", "false", "--examples", "9", "--jobs", "1", "--json", "r.json")
+VERIFY_INTO_A_FILE = [*FAKE, "verify", "true", "false", "--examples", "9", "--jobs", "1", "--json", "r.json"]
+
+
+@pytest.mark.parametrize("command", [VERIFY_INTO_A_FILE, [sys.executable, "-m", "theorems", "list", "tolerances"]])
+def test_a_closed_standard_output_is_no_verdict_and_loses_no_file(command: list[str]) -> None:
+    process = started(command)
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     assert process.wait(30) == 141
     process.stderr.close()
-    assert len(json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]) == 2
+    if command is VERIFY_INTO_A_FILE:
+        assert len(json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]) == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at hand")

@@ -11,24 +11,15 @@ import numpy as np
 import pytest
 
 from tests.theorems.command.test_app import in_a_process
-from tests.theorems.fake_statements import install
 from theorems.command.app import main
 from theorems.command.junit import junit_xml
 from theorems.core.claim import Verdict
 from theorems.run.result import Result
 
-
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
-@pytest.fixture
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch.setattr)
-
-
-fakes = pytest.mark.usefixtures("_fakes")
+fakes = pytest.mark.usefixtures("fake_statements")
 
 
 def results(path: str = "r.json") -> list[dict[str, object]]:

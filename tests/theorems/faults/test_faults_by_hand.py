@@ -279,10 +279,3 @@ def test_wrong_softmax_and_its_jacobian() -> None:
     # Three bits: 2.7 is 2.5, 0.3 is 0.3125, −1.1 is −1.
     rounded = logits + attention_faults._rounding_change(logits, 2.0**-3)
     assert rounded == pytest.approx(np.array([0.3125, 2.5, -1.0, 2.0]), abs=1e-15)
-
-
-def test_a_fault_with_its_size_is_an_implementation() -> None:
-    made = fault_named("normalized-with-floor").implementation
-    run = normalized_gradient_descent(PROBLEM, START, steps=1, step=0.1, gradient=scaled_gradient)
-    found = made[normalized_gradient_descent](PROBLEM, START, steps=1, step=0.1, gradient=scaled_gradient)
-    assert 0 < np.linalg.norm(found.points[1] - START) < np.linalg.norm(run.points[1] - START)

@@ -17,7 +17,7 @@ from reference_attention.losses import loss_named
 from reference_attention.risk import log_excess_risk, risk, scaled_gradient, softmax_weights
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
-from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.implementation import Implementation
 from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.fault import right
 from theorems.faults.power.power_tables import _spared_rows
@@ -315,11 +315,6 @@ def test_faults_that_the_same_statements_survive_share_a_row() -> None:
         ["|ℓ'| has room", "L4", "`temperature`, `sparsemax`"],
         ["|ℓ'| has room", "L4, T1", "`top-2`"],
     ]
-
-
-def test_the_reference_is_no_fault() -> None:
-    assert not Fault("reference", Kind.SOFTMAX, "", "", right).implementation.replaced
-    assert fault_named("temperature").implementation is not REFERENCE
 
 
 def test_a_column_in_parts_is_the_column() -> None:

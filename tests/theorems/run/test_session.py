@@ -14,7 +14,6 @@ from generators.datasets import dataset_named
 from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
-from tests.theorems.fake_statements import install
 from theorems.core.claim import Verdict
 from theorems.run.events import CaseDone, Died, Event, Finished, Started, Stopped, UnitDone
 from theorems.run.result import Result
@@ -22,11 +21,6 @@ from theorems.run.sandbox import ProcessDied
 from theorems.run.session import Request, Session
 
 HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
-
-
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch.setattr)
 
 
 @pytest.fixture
@@ -46,7 +40,7 @@ def same(result: Result) -> Result:
     return replace(result, seconds=0.0)
 
 
-@pytest.mark.usefixtures("fakes")
+@pytest.mark.usefixtures("fake_statements")
 def test_events_in_their_order() -> None:
     events = list(Session(Request(("true", "false"), examples=3)).events())
     started, *between, finished = events
@@ -64,7 +58,7 @@ def test_events_in_their_order() -> None:
     ]
 
 
-@pytest.mark.usefixtures("fakes")
+@pytest.mark.usefixtures("fake_statements")
 def test_handlers_are_given_what_events_are_asked_for() -> None:
     session, seen = Session(Request(("true", "undecided"), examples=3, seed=5)), list[Event]()
     last = session.run(seen.append)
@@ -75,7 +69,7 @@ def test_handlers_are_given_what_events_are_asked_for() -> None:
     assert list(map(same, last.results)) == list(map(same, asked[-1].results))
 
 
-@pytest.mark.usefixtures("fakes")
+@pytest.mark.usefixtures("fake_statements")
 def test_a_result_may_be_enough() -> None:
     request = Request(
         ("false", "true"), examples=9, enough=lambda one: "enough" if one.verdict is Verdict.FALSIFIED else ""
@@ -84,7 +78,7 @@ def test_a_result_may_be_enough() -> None:
     assert [result.stopped for result in last.results] == ["", "enough"]
 
 
-@pytest.mark.usefixtures("fakes")
+@pytest.mark.usefixtures("fake_statements")
 def test_a_signal_stops_it_and_what_is_finished_is_there() -> None:
     def interrupt(event: Event) -> None:
         if isinstance(event, CaseDone) and event.id == "slow":  # the last statement goes first
@@ -96,7 +90,7 @@ def test_a_signal_stops_it_and_what_is_finished_is_there() -> None:
     assert last.results[1].examples == 2
 
 
-@pytest.mark.usefixtures("fakes")
+@pytest.mark.usefixtures("fake_statements")
 def test_data_are_looked_at_before_anything_runs() -> None:
     given = Given(dataset_named("figure-1a"))
     started = next(Session(Request(("single",), given=given)).events())

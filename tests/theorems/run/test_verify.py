@@ -34,10 +34,7 @@ from theorems.run.schedule import run
 from theorems.run.statement_unit import Unit
 from theorems.run.verify import seed_of, verify_data, verify_generated
 
-
-@pytest.fixture(autouse=True)
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch.setattr)
+pytestmark = pytest.mark.usefixtures("fake_statements")
 
 
 def same(result: Result) -> Result:

@@ -87,9 +87,7 @@ of_the_library = statement("of-the-library", assumptions=("single-input", EVEN))
 '''
 
 
-@pytest.fixture(autouse=True)
-def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def wrote(text: str, path: str = "mine.py") -> str:
