@@ -294,9 +294,9 @@ def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
             outcome.read += 1
         except InvalidInput as refusal:
             outcome.refused += 1
-            said = str(refusal)
-            if "\n" in said or not said.strip() or len(said) > 1000:
-                outcome.wrong.append(f"{k}: refused with {said[:2000]!r}")
+            message = str(refusal)
+            if "\n" in message or not message.strip() or len(message) > 1000:
+                outcome.wrong.append(f"{k}: refused with {message[:2000]!r}")
         except BaseException as error:
             outcome.wrong.append(f"{k}: {type(error).__name__}: {error}")
         took = time.monotonic() - began

@@ -56,7 +56,7 @@ def delete_records(paper: str, root: Path) -> None:
     line = re.compile(rf"^\| `?({'|'.join(ids)})`? \|")
     for name in ("constants", "verify"):
         path = root / "docs" / f"{name}.md"
-        kept = [one for one in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.match(one)]
+        kept = [item for item in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.match(item)]
         path.write_text("".join(kept), encoding="utf-8")
 
 

@@ -28,10 +28,10 @@ def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
     shutil.copytree(ROOT / "benchmarks" / "benchopt", folder)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": str(folder)}
     command = [sys.executable, "-m", "benchopt", "run", str(folder), "-n", "1", "-r", "1", "--no-plot", *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (folder / "outputs").glob("*.parquet")
-    rows: list[dict[str, object]] = pd.read_parquet(found).to_dict("records")
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert process.returncode == 0, process.stdout + process.stderr
+    (result,) = (folder / "outputs").glob("*.parquet")
+    rows: list[dict[str, object]] = pd.read_parquet(result).to_dict("records")
     return rows
 
 

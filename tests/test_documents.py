@@ -220,10 +220,12 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     capsys.readouterr()
     if given[0] == "hunt" and os.environ.get("THEOREMS_TYPECHECK"):
         # The checks of shapes are part of a strategy's label, which directs a hunt's draws.
-        done = subprocess.run([sys.executable, "-m", "theorems", *given], capture_output=True, env=FRESH, check=False)
-        code, out, err = done.returncode, done.stdout.decode(), done.stderr.decode()
+        process = subprocess.run(
+            [sys.executable, "-m", "theorems", *given], capture_output=True, env=FRESH, check=False
+        )
+        code, out, err = process.returncode, process.stdout.decode(), process.stderr.decode()
     else:
-        foreign = "--attention" in given or any(".py:" in one for one in given)
+        foreign = "--attention" in given or any(".py:" in item for item in given)
         if foreign and given[0] == "verify" and command not in APART:
             given += ["--jobs", "0"]
         code = main(given)
@@ -256,8 +258,10 @@ def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
 
 def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     """The target is there. To run it would be to run the tests, or to set everything up."""
-    done = subprocess.run(["make", "-n", *shlex.split(shown.command)[1:]], cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        ["make", "-n", *shlex.split(shown.command)[1:]], cwd=ROOT, capture_output=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
 
 
 def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +271,7 @@ def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
         module = ROOT / rest[0].replace(".", "/")
         script = str(module / "__main__.py" if module.is_dir() else module.with_suffix(".py"))
     source = (ROOT / script).read_text(encoding="utf-8")
-    assert [one for one in rest if one.startswith("--") and f'"{one}"' not in source] == []
+    assert [item for item in rest if item.startswith("--") and f'"{item}"' not in source] == []
 
 
 def check_pip(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,12 +306,12 @@ def test_every_block_is_one_that_is_checked(block: Block, tmp_path: Path) -> Non
 def test_what_is_shown_of_a_paper_stands_in_the_template() -> None:
     template = (ROOT / "examples" / "a_paper" / "a_paper" / "__init__.py").read_text(encoding="utf-8")
     base = (ROOT / "generators" / "subject.py").read_text(encoding="utf-8")
-    paper, kind = (one.text for one in BLOCKS if one.document == "docs/publish.md" and one.language == "py")
+    paper, kind = (block.text for block in BLOCKS if block.document == "docs/publish.md" and block.language == "py")
     assert paper in template
     assert indent(kind, " " * 4) in base
 
 
-@pytest.mark.parametrize("shown", [one for one in SHOWN if one.command in AT_NIGHT], ids=lambda shown: shown.name)
+@pytest.mark.parametrize("shown", [block for block in SHOWN if block.command in AT_NIGHT], ids=lambda shown: shown.name)
 @pytest.mark.usefixtures("desk")
 def test_commands_that_are_run_at_night_exist(shown: Shown) -> None:
     check_names(*parsed(shown.command))
@@ -361,9 +365,9 @@ def test_commands_within_a_sentence_exist(document: str, code: str, capsys: pyte
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_options_within_a_sentence_exist(document: str) -> None:
     known = {
-        name for command in COMMANDS.values() for one in command.params for name in (*one.opts, *one.secondary_opts)
+        name for command in COMMANDS.values() for item in command.params for name in (*item.opts, *item.secondary_opts)
     }
-    known |= {name for one in typer.main.get_command(app).params for name in one.opts}
+    known |= {name for item in typer.main.get_command(app).params for name in item.opts}
     known |= {option for shown in SHOWN if shown.command.startswith("python") for option in shown.command.split()}
     named = {code.split()[0] for code in inline(read(document)) if code.startswith("--")}
     assert named - known == set()
@@ -371,7 +375,7 @@ def test_options_within_a_sentence_exist(document: str) -> None:
 
 @pytest.mark.parametrize("document", EVERY)
 def test_links_lead_somewhere(document: str) -> None:
-    assert [one for one in documents_.links(read(document)) if not documents_.resolves(one, document)] == []
+    assert [link for link in documents_.links(read(document)) if not documents_.resolves(link, document)] == []
 
 
 @pytest.mark.parametrize("document", EVERY)
@@ -394,9 +398,11 @@ def test_every_document_is_reached_from_the_readme() -> None:
     while waiting:
         document = waiting.pop()
         reached.add(document)
-        targets = (one.partition("#")[0] for one in documents_.links(read(document)) if one.partition("#")[0])
-        found = {((ROOT / document).parent / one).resolve().relative_to(ROOT.resolve()).as_posix() for one in targets}
-        waiting += [one for one in found - reached if one in DOCUMENTS]
+        targets = (item.partition("#")[0] for item in documents_.links(read(document)) if item.partition("#")[0])
+        result = {
+            ((ROOT / document).parent / item).resolve().relative_to(ROOT.resolve()).as_posix() for item in targets
+        }
+        waiting += [item for item in result - reached if item in DOCUMENTS]
     assert set(DOCUMENTS) - reached == {"CHANGELOG.md"}
 
 
@@ -408,8 +414,8 @@ def test_the_readme_is_short_and_has_two_commands_for_a_fresh_clone() -> None:
 
 def test_the_table_of_statements_is_the_registry() -> None:
     table = read("docs/verify.md").partition("## What is verified")[2]
-    found = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)
-    assert found == [(one.id, one.title, one.source) for one in statements().values()]
+    result = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)
+    assert result == [(statement.id, statement.title, statement.source) for statement in statements().values()]
 
 
 def test_the_facts_are_those_of_the_code() -> None:
@@ -436,9 +442,9 @@ def test_the_extras_are_those_of_the_package() -> None:
 
 
 def pinned(name: str) -> str:
-    found = re.search(rf"^{name}==(.+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found
-    return found[1]
+    result = re.search(rf"^{name}==(.+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert result
+    return result[1]
 
 
 @pytest.mark.skipif(version("matplotlib") != pinned("matplotlib"), reason="another drawing library, other bytes")

@@ -27,10 +27,10 @@ def test_damaged_files_are_read_or_refused(made: dict[str, Kind], name: str, tmp
         path = tmp_path / f"whole{made[name].suffix}"
         path.write_bytes(content)
         made[name].read(path)
-    found = fuzzed(made[name], count, 0, tmp_path)
-    assert not found.wrong
-    assert found.read >= max(1, count // 50)
-    assert found.refused >= count // 5
+    result = fuzzed(made[name], count, 0, tmp_path)
+    assert not result.wrong
+    assert result.read >= max(1, count // 50)
+    assert result.refused >= count // 5
 
 
 def test_what_goes_wrong_is_seen(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_what_goes_wrong_is_seen(tmp_path: Path) -> None:
         raise InvalidInput("one line\nand another")
 
     for read in (crash, silent, verbose):
-        found = fuzzed(Kind(".json", (b'{"X": [1, 2]}',), json_changed, read), 3, 0, tmp_path)
-        assert found.wrong is not None
-        assert len(found.wrong) == 3
+        result = fuzzed(Kind(".json", (b'{"X": [1, 2]}',), json_changed, read), 3, 0, tmp_path)
+        assert result.wrong is not None
+        assert len(result.wrong) == 3
 
 
 def test_a_seed_gives_the_same_files() -> None:

@@ -27,7 +27,7 @@ def counted(hash_seed: int) -> dict[str, Cost]:
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.instructions", "--json"]
     out = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
-    return {name: Cost(**one) for name, one in json.loads(out).items()}
+    return {name: Cost(**load) for name, load in json.loads(out).items()}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_slower_loop_is_seen(method: str, planted: Any, seen: set[str], monkey
         before = cost(work)
         monkeypatch.setattr(BatchedGradient, method, planted)
         off = changes(before, cost(work))
-    assert {one for one, share in off.items() if share > 0} >= seen
+    assert {item for item, share in off.items() if share > 0} >= seen
 
 
 def test_bytes_are_those_of_arrays() -> None:
@@ -88,7 +88,7 @@ def test_bytes_are_those_of_arrays() -> None:
 
 
 def test_libraries_are_not_counted() -> None:
-    assert all(Path(one).is_dir() for one in OURS)
+    assert all(Path(name).is_dir() for name in OURS)
     assert cost(lambda: json.loads(json.dumps(list(range(100))))).instructions == 0
 
 

@@ -112,15 +112,15 @@ FILES = {
 
 def imported(source: str, modules: Set[str]) -> set[str]:
     """Those of the modules that a source imports anywhere, also inside functions."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= inner & modules or {node.module or ""}
-    return found & modules
+            result |= inner & modules or {node.module or ""}
+    return result & modules
 
 
 def room_of(module: str) -> str:

@@ -53,7 +53,9 @@ def test_a_recipe(name: str, copy: Path) -> None:
         program, *arguments = line.removeprefix("$ ").split()
         if program != "python":
             arguments = ["-m", program, *arguments]
-        done = subprocess.run([sys.executable, *arguments], cwd=copy, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    text = done.stdout
+        process = subprocess.run(
+            [sys.executable, *arguments], cwd=copy, env=environment, capture_output=True, text=True
+        )
+        assert process.returncode == 0, process.stdout + process.stderr
+    text = process.stdout
     assert "passed" in text or "upheld" in text

@@ -38,6 +38,6 @@ with signals.interruptible():
 
 
 def test_a_signal_within_the_garbage_collector_is_raised_after_it(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert done.stdout.split() == ["dropped", "inner", "outer", "raised"], done.stderr
-    assert "KeyboardInterrupt" in done.stderr
+    process = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert process.stdout.split() == ["dropped", "inner", "outer", "raised"], process.stderr
+    assert "KeyboardInterrupt" in process.stderr

@@ -16,9 +16,9 @@ FORMATS = ("float64", "float32", "bfloat16", "float16")
 
 
 def tensors(dtype: str, H: int = 4, G: int = 2, L: int = 6, T: int = 6, E: int = 8, size: float = 1.0) -> Any:
-    made = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     shapes = ((2, H, L, E), (2, G, T, E), (2, G, T, E), (2, H, L, E))
-    drawn = (torch.randn(shape, generator=made, dtype=torch.float64) * size for shape in shapes)
+    drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) * size for shape in shapes)
     return tuple(x.to(getattr(torch, dtype)) for x in drawn)
 
 
@@ -35,10 +35,10 @@ def test_pytorch_is_close(dtype: str, size: float, options: dict[str, Any]) -> N
 
 def test_masks_are_those_of_pytorch() -> None:
     query, key, value, _ = tensors("float32", H=2)
-    seen = torch.rand(6, 6) < 0.6
-    seen[:, 0] = True
+    visible = torch.rand(6, 6) < 0.6
+    visible[:, 0] = True
     bias = torch.randn(2, 1, 6, 6).masked_fill(torch.rand(2, 1, 6, 6) < 0.2, -torch.inf)
-    for mask in (seen, bias):
+    for mask in (visible, bias):
         out = SDPA(query, key, value, attn_mask=mask)
         assert_attention_close(out, query, key, value, mask=mask)
         with pytest.raises(AssertionError, match=r"^output at \(b, h, l, m\) = \("):
@@ -84,10 +84,10 @@ def test_arrays_of_fewer_axes_and_rows_that_see_nothing() -> None:
     weights = np.exp(query @ key.T / 2)
     out = weights / weights.sum(axis=1, keepdims=True) @ value
     assert_attention_close(out, query, key, value)
-    seen = np.ones((5, 5), dtype=bool)
-    seen[2] = False
+    visible = np.ones((5, 5), dtype=bool)
+    visible[2] = False
     out[2] = np.nan
-    assert_attention_close(out, query, key, value, mask=seen)
+    assert_attention_close(out, query, key, value, mask=visible)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -23,7 +23,7 @@ ACTION: dict[str, Any] = yaml.safe_load(TEXT)
 
 def run(tmp_path: Path, **given: str) -> int:
     """The script on little: two capabilities in the place of the profile."""
-    inputs = {name: one.get("default", "") for name, one in ACTION["inputs"].items()} | given
+    inputs = {name: input.get("default", "") for name, input in ACTION["inputs"].items()} | given
     filled = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], text)
               for name, text in STEP["env"].items()}  # fmt: skip
     (tmp_path / "theorems").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m theorems "$@"\n')
@@ -55,5 +55,5 @@ def test_each_input_is_used_and_each_output_is_written() -> None:
     assert [name for name in ACTION["inputs"] if f"inputs.{name} }}}}" not in TEXT.partition("\nruns:")[2]] == []
     assert all("inputs." not in step.get("run", "") for step in ACTION["runs"]["steps"])
     written = STEP["run"].replace("$FOLDER", "${{ inputs.folder }}")
-    assert [one for one in ACTION["outputs"].values() if f'"{one["value"]}"' not in written] == []
+    assert [output for output in ACTION["outputs"].values() if f'"{output["value"]}"' not in written] == []
     assert profile_named(ACTION["inputs"]["profile"]["default"])

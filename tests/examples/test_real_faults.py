@@ -57,8 +57,8 @@ def numbers(
     """Output, gradients, and the log-sum-exp of a kernel that has one."""
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
     always = {"sdpa": {"enable_gqa": True}, "flash": {"return_lse": True}, "plain": {}}[interface_of(kernel)]
-    found = kernel(*leaves, **always, **options)
-    out, *lse = found if isinstance(found, tuple) else (found,)
+    result = kernel(*leaves, **always, **options)
+    out, *lse = result if isinstance(result, tuple) else (result,)
     gradients = dict(zip(EVERY_GRADIENT, torch.autograd.grad(out, leaves, upstream), strict=True))
     return {"out": out.detach(), **gradients} | ({"lse": lse[0]} if lse else {})
 
@@ -69,10 +69,10 @@ def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) 
     options = dict(fault.options)
     if "attn_mask" in options:
         options["attn_mask"] = options["attn_mask"][:, : shape.keys]
-    found, right = (numbers(kernel, *given, options) for kernel in (fault.kernel, fault.right))
-    apart = {name: (found[name].double() - right[name].double()).abs() for name in found}
-    same = {name: found[name] == right[name] for name in found}
-    return {name: float(apart[name].nan_to_num(torch.inf).where(~same[name], 0).max()) for name in found}
+    result, right = (numbers(kernel, *given, options) for kernel in (fault.kernel, fault.right))
+    apart = {name: (result[name].double() - right[name].double()).abs() for name in result}
+    same = {name: result[name] == right[name] for name in result}
+    return {name: float(apart[name].nan_to_num(torch.inf).where(~same[name], 0).max()) for name in result}
 
 
 def wrong(found: Mapping[str, float]) -> set[str]:
@@ -87,8 +87,8 @@ def wrong(found: Mapping[str, float]) -> set[str]:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @each_fault
 def test_it_shows_on_its_smallest_call_in_every_precision(fault: TiledFault, dtype: torch.dtype) -> None:
-    found = errors(fault, fault.smallest, dtype)
-    assert {name for name, error in found.items() if error > VISIBLE} == set(fault.wrong)
+    result = errors(fault, fault.smallest, dtype)
+    assert {name for name, error in result.items() if error > VISIBLE} == set(fault.wrong)
     assert wrong(errors(fault, fault.smallest)) == set(fault.wrong)
 
 
@@ -235,11 +235,13 @@ def test_every_fault_of_a_file_is_in_the_gallery_and_cites_its_thread() -> None:
     assert {f"{fault.kernel.__module__}:{fault.name}" for fault in GALLERY} == written
     assert len({fault.name for fault in GALLERY}) == len(GALLERY) == 62
     assert len(TILED_FAULTS) == 17
-    unreported = [one.name for one in GALLERY if not re.fullmatch(r"[\w.-]+/[\w.-]+( PR)? #\d+(, #\d+)*", one.thread)]
+    unreported = [
+        item.name for item in GALLERY if not re.fullmatch(r"[\w.-]+/[\w.-]+( PR)? #\d+(, #\d+)*", item.thread)
+    ]
     assert unreported == ["whole_steps_of_columns"]
 
 
-@pytest.mark.parametrize("kernel", [*(one.kernel for one in GALLERY), *RIGHT], ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("kernel", [*(fault.kernel for fault in GALLERY), *RIGHT], ids=lambda kernel: kernel.__name__)
 def test_each_kernel_is_found_by_name(kernel: Callable[..., Any]) -> None:
     assert pickle.loads(pickle.dumps(kernel)) is kernel
     assert kernel.__doc__

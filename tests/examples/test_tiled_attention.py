@@ -103,8 +103,8 @@ def test_flash_is_pytorchs_with_the_same_mask(
     ends = torch.ones(l, t, dtype=torch.bool)
     mask = ends.triu(t - l - before) & ends.tril(t - l + after)
     given = inputs(*sizes, key_heads=key_heads)
-    found = numbers(as_sdpa(causal=causal, window_size=window), *given)
-    assert_close(found, numbers(torch_with(attn_mask=mask), *given), sum(sizes))
+    result = numbers(as_sdpa(causal=causal, window_size=window), *given)
+    assert_close(result, numbers(torch_with(attn_mask=mask), *given), sum(sizes))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -142,10 +142,10 @@ def test_plain_has_scale_one_and_any_number_of_axes() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_other_precisions_are_float64_to_their_rounding(dtype: torch.dtype) -> None:
     given = inputs(9, 70, 8, 8, key_heads=2, dtype=dtype)
-    found = numbers(ours_with(is_causal=True), *given)
-    assert {x.dtype for x in found.values()} == {dtype}
+    result = numbers(ours_with(is_causal=True), *given)
+    assert {x.dtype for x in result.values()} == {dtype}
     right = numbers(ours_with(is_causal=True), *(x.double() for x in given))
-    assert_close(found, right, 87)
+    assert_close(result, right, 87)
     _, lse = tiled(*(x.transpose(1, 2) for x in given[:3]), return_lse=True)
     assert lse.dtype == torch.float32
 

@@ -37,8 +37,8 @@ def test_all_choices_are_found(seed: int) -> None:
     separable, local = by_hand(problem)
     assert [alpha.tolist() for alpha in separable_choices(problem)] == separable
     assert 0 < len(separable) < 4**3  # else nothing was pruned, or everything
-    found = [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))]
-    assert found == (local or [problem.optimal.tolist()])
+    results = [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))]
+    assert results == (local or [problem.optimal.tolist()])
 
 
 def test_a_given_choice_is_kept() -> None:
@@ -60,7 +60,7 @@ def test_flows_find_locally_optimal_choices(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(chosen_tokens, "MOST_CHOICES", 8)  # of 9
     for scale in (1.0, 2.0**30):
         case = Case(problem.with_keys_scaled(scale), seed=5)
-        found = [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)]
-        assert found
-        assert all(choice in everything for choice in found)
-        assert found == [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)]
+        results = [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)]
+        assert results
+        assert all(choice in everything for choice in results)
+        assert results == [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)]

@@ -21,12 +21,12 @@ EXAMPLES, FEWER = 200, 60
 
 
 @cache
-def pool(*wanted: str, dataset: bool = False, examples: int = EXAMPLES) -> tuple[Case, ...]:
+def pool(*expected: str, dataset: bool = False, examples: int = EXAMPLES) -> tuple[Case, ...]:
     """Examples of a strategy, the same ones in every run, whatever modules are imported."""
     drawn: list[Case] = []
 
     @settings(max_examples=examples, derandomize=True, database=None, phases=[Phase.generate])
-    @given(cases(assumptions=wanted, dataset=dataset))
+    @given(cases(assumptions=expected, dataset=dataset))
     def collect(case: Case) -> None:
         drawn.append(case)
 
@@ -35,16 +35,16 @@ def pool(*wanted: str, dataset: bool = False, examples: int = EXAMPLES) -> tuple
     return tuple(drawn)
 
 
-def share(corner: Callable[[Case], Any], *wanted: str, **options: Any) -> float:
+def share(corner: Callable[[Case], Any], *expected: str, **options: Any) -> float:
     """The part of the examples with that property."""
-    return float(np.mean([bool(corner(case)) for case in pool(*wanted, **options)]))
+    return float(np.mean([bool(corner(case)) for case in pool(*expected, **options)]))
 
 
-def simplest(corner: Callable[[Case], Any], *wanted: str) -> Case:
+def simplest(corner: Callable[[Case], Any], *expected: str) -> Case:
     """The example with that property to which Hypothesis shrinks."""
     quick = settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink])
     with drawing_from_the_seed_alone():
-        return find(cases(assumptions=wanted), lambda case: bool(corner(case)), settings=quick)
+        return find(cases(assumptions=expected), lambda case: bool(corner(case)), settings=quick)
 
 
 @cache
@@ -112,9 +112,9 @@ SEPARABLE_CORNERS: dict[str, Callable[[Case], Any]] = {
 
 
 @pytest.mark.parametrize("corner", SEPARABLE_CORNERS)
-@pytest.mark.parametrize("wanted", [("separable", "strict-optimum"), ("locally-optimal",)], ids="+".join)
-def test_separable_corners_are_reached(corner: str, wanted: tuple[str, ...]) -> None:
-    assert share(SEPARABLE_CORNERS[corner], *wanted) > 0
+@pytest.mark.parametrize("expected", [("separable", "strict-optimum"), ("locally-optimal",)], ids="+".join)
+def test_separable_corners_are_reached(corner: str, expected: tuple[str, ...]) -> None:
+    assert share(SEPARABLE_CORNERS[corner], *expected) > 0
 
 
 def test_extreme_units_are_small_and_large() -> None:
@@ -129,9 +129,9 @@ def test_a_corner_that_is_not_there_is_missed() -> None:
 
 def test_most_problems_are_well_conditioned() -> None:
     # Limits can be followed at ‖p_mm‖·max|k| of up to about a hundred; some examples must be far beyond.
-    wanted = ("separable", "strict-optimum")
-    assert share(lambda c: solved(c).norm * scale(c) < 100, *wanted) > 0.6
-    assert share(lambda c: solved(c).norm * scale(c) > 1e3, *wanted) > 0.01
+    expected = ("separable", "strict-optimum")
+    assert share(lambda c: solved(c).norm * scale(c) < 100, *expected) > 0.6
+    assert share(lambda c: solved(c).norm * scale(c) > 1e3, *expected) > 0.01
 
 
 def test_score_corners_are_reached() -> None:
@@ -186,9 +186,9 @@ MINIMAL: list[tuple[tuple[str, ...], list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "keys", "scores"), MINIMAL, ids=lambda x: "+".join(map(str, x))[:40])
-def test_the_simplest_example(wanted: tuple[str, ...], keys: list[Any], scores: list[Any]) -> None:
-    case = simplest(lambda _: True, *wanted)
+@pytest.mark.parametrize(("expected", "keys", "scores"), MINIMAL, ids=lambda x: "+".join(map(str, x))[:40])
+def test_the_simplest_example(expected: tuple[str, ...], keys: list[Any], scores: list[Any]) -> None:
+    case = simplest(lambda _: True, *expected)
     assert case.problem.keys.tolist() == keys
     assert case.problem.scores.tolist() == scores
     assert case.problem.loss.name == "logistic"
@@ -196,15 +196,15 @@ def test_the_simplest_example(wanted: tuple[str, ...], keys: list[Any], scores: 
 
 
 @pytest.mark.parametrize(
-    ("what", "wanted"),
+    ("what", "expected"),
     [
         (lambda c: (c.problem.gaps(c.alpha) < 0).any(), ("locally-optimal",)),
         (lambda c: (far_margins(c) < 1e-8).any(), ("separable",)),
     ],
     ids=["not global", "near tie"],
 )
-def test_hard_examples_shrink_to_few_small_integers(what: Callable[[Case], Any], wanted: tuple[str, ...]) -> None:
-    problem = simplest(what, *wanted).problem
+def test_hard_examples_shrink_to_few_small_integers(what: Callable[[Case], Any], expected: tuple[str, ...]) -> None:
+    problem = simplest(what, *expected).problem
     assert problem.n <= 3
     assert problem.T <= 4
     assert np.abs(problem.keys).max() <= 8

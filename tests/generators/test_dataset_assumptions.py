@@ -140,11 +140,11 @@ REFUTED = {
 }
 
 
-def nonoptimality_and_loss(made: Case, p: np.ndarray) -> tuple[float, float]:
+def nonoptimality_and_loss(example: Case, p: np.ndarray) -> tuple[float, float]:
     """max_i (1 − s_iα), and Γ less the label margin at p, in units of Γ."""
-    assert made.dataset is not None
-    signed = made.dataset.Y[:, None, None] * made.dataset.X
-    weights = softmax_weights(made.problem.keys, p)
+    assert example.dataset is not None
+    signed = example.dataset.Y[:, None, None] * example.dataset.X
+    weights = softmax_weights(example.problem.keys, p)
     best, here = label_svm(signed[:, 0]), label_svm(np.sum(weights[..., None] * signed, axis=1))
     assert not isinstance(best, Infeasible)
     margin = 0.0 if isinstance(here, Infeasible) else here.margin
@@ -159,11 +159,11 @@ def test_the_prompt_that_is_named_refutes_assumption_c(name: str) -> None:
     assert finding.holds is False
     named = re.search(r"at p = \(([^)]*)\)", finding.evidence)
     assert named is not None
-    made = case(X, Y, [1, 1], alpha=[0] * len(X))
-    q, loss = nonoptimality_and_loss(made, np.array([float(x) for x in named[1].split(",")]))
+    example = case(X, Y, [1, 1], alpha=[0] * len(X))
+    q, loss = nonoptimality_and_loss(example, np.array([float(x) for x in named[1].split(",")]))
     assert q > 0.1
     assert loss < 1e-10
     # A prompt that selects α refutes nothing, and this check notices.
-    selecting = max_margin(made.problem.keys, made.chosen_tokens)
+    selecting = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(selecting, MaxMargin)
-    assert nonoptimality_and_loss(made, 40 * selecting.p)[0] < 1e-9
+    assert nonoptimality_and_loss(example, 40 * selecting.p)[0] < 1e-9

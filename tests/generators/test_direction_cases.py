@@ -42,16 +42,16 @@ def test_each_kind_is_what_it_says(kind: str) -> None:
     @settings(max_examples=25)
     @given(direction_cases(kinds=(kind,)))  # type: ignore[arg-type]
     def check(case: Case) -> None:
-        found, scores = direction(case.problem.keys, case.arrays["q"]), case.problem.scores
-        assert found.unique == (kind != "tied")
+        result, scores = direction(case.problem.keys, case.arrays["q"]), case.problem.scores
+        assert result.unique == (kind != "tied")
         if kind != "tied":
-            assert neighbour_optimal(found, scores) == (kind in ("lower", "near"))
+            assert neighbour_optimal(result, scores) == (kind in ("lower", "near"))
         if kind == "higher":
-            assert len(not_below(found, scores)) == int(found.neighbours.sum())
+            assert len(not_below(result, scores)) == int(result.neighbours.sum())
         if kind == "near":
-            solution = max_margin(case.problem.keys, found.best(scores))
+            solution = max_margin(case.problem.keys, result.best(scores))
             assert isinstance(solution, MaxMargin)
-            assert 0 < np.linalg.norm(found.unit - solution.direction) < 2.0**-8
+            assert 0 < np.linalg.norm(result.unit - solution.direction) < 2.0**-8
 
     check()
 
@@ -62,15 +62,15 @@ def test_the_corners_occur() -> None:
     @settings(max_examples=150, phases=(Phase.generate,))
     @given(direction_cases())
     def look(case: Case) -> None:
-        found, d = direction(case.problem.keys, case.arrays["q"]), case.problem.d
-        seen["d neighbours"] += int(found.neighbours.sum()) == d > 1
-        seen["d − 1 ties"] += int(found.selected.sum()) - case.problem.n == d - 1 > 0
+        result, d = direction(case.problem.keys, case.arrays["q"]), case.problem.d
+        seen["d neighbours"] += int(result.neighbours.sum()) == d > 1
+        seen["d − 1 ties"] += int(result.selected.sum()) - case.problem.n == d - 1 > 0
         seen["d = 1"] += d == 1
         seen["several inputs"] += case.problem.n > 1
-        seen["no neighbour"] += not found.neighbours.any()
+        seen["no neighbour"] += not result.neighbours.any()
         seen["far units"] += not 2.0**-30 < case.problem.key_scale < 2.0**30
         seen["a long or a short q"] += not 2.0**-40 < np.linalg.norm(case.arrays["q"]) < 2.0**40
-        seen["higher-scoring token"] += bool((case.problem.gaps(found.best(case.problem.scores)) < 0).any())
+        seen["higher-scoring token"] += bool((case.problem.gaps(result.best(case.problem.scores)) < 0).any())
 
     look()
     names = ("d neighbours", "d − 1 ties", "d = 1", "several inputs", "higher-scoring token", "no neighbour")

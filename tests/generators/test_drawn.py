@@ -117,10 +117,10 @@ def test_shares_are_of_the_cases_to_which_they_apply() -> None:
 
 def test_joint_properties_are_those_of_a_figure() -> None:
     """Figure 3(b): two supports with different features, W the identity, p_relax away from p_mm; 3(a): all supports."""
-    found = drawn_shares("some", [dataset_named("figure-3b")]).shares
-    assert str(found["identical support features"]) == "0"
-    assert str(found["W of full column rank"]) == "1/1"
-    assert str(found["p_relax parallel to p_mm"]) == "0"
+    result = drawn_shares("some", [dataset_named("figure-3b")]).shares
+    assert str(result["identical support features"]) == "0"
+    assert str(result["W of full column rank"]) == "1/1"
+    assert str(result["p_relax parallel to p_mm"]) == "0"
     assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].of == 0
 
 

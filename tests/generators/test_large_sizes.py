@@ -14,7 +14,7 @@ from tests.generators.test_strategies import broken_assumptions
 
 
 @pytest.mark.parametrize(
-    ("large", "wanted"),
+    ("large", "expected"),
     [
         (BLOCKS, ()),
         (BLOCKS, ("positive-labels", "strict-optimum", "head-in-key-range")),
@@ -23,15 +23,15 @@ from tests.generators.test_strategies import broken_assumptions
         (MODERATE, ("locally-optimal",)),
     ],
 )
-def test_a_fifth_of_the_cases_is_large(large: Large, wanted: tuple[str, ...]) -> None:
+def test_a_fifth_of_the_cases_is_large(large: Large, expected: tuple[str, ...]) -> None:
     shapes = []
 
     def check(case: Case) -> None:
-        assert not broken_assumptions(case, wanted)
+        assert not broken_assumptions(case, expected)
         shapes.append(case.problem.keys.shape)
 
     drive(
-        cases(assumptions=wanted, large=large),
+        cases(assumptions=expected, large=large),
         check,
         examples=60,
         seed=0,

@@ -37,8 +37,8 @@ LOOKS: dict[str, Any] = {
 @pytest.mark.parametrize("name", LOOKS)
 def test_numbers_have_one_look(name: str) -> None:
     x = np.array([LOOKS[name]])
-    found = {look for look in LOOKS if OF_FEATURES[look](x)}
-    assert found == {name}
+    result = {look for look in LOOKS if OF_FEATURES[look](x)}
+    assert result == {name}
     assert OF_FEATURES["numbers as users have them"](x)
     x[0, 0, 0] += 2.0**-40
     assert name == "weighted counts" or not OF_FEATURES[name](x)

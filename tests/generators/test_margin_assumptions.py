@@ -43,15 +43,17 @@ def test_separable_and_its_farkas_proof() -> None:
 def test_evidence_of_real_data_is_short_and_the_exact_numbers_are_beside_it() -> None:
     """Nine multipliers of hundreds of digits: a reader sees the four largest as they round."""
     rng = np.random.default_rng(0)
-    found = ASSUMPTIONS["separable"].check(Case(Problem(rng.standard_normal((6, 10, 8)), rng.standard_normal((6, 10)))))
-    assert found.holds is False
-    assert len(found.evidence) < 170
-    exact = {pair: fmpq(*map(int, text.split("/"))) for pair, text in found.exact["λ"].items()}
+    result = ASSUMPTIONS["separable"].check(
+        Case(Problem(rng.standard_normal((6, 10, 8)), rng.standard_normal((6, 10))))
+    )
+    assert result.holds is False
+    assert len(result.evidence) < 170
+    exact = {pair: fmpq(*map(int, text.split("/"))) for pair, text in result.exact["λ"].items()}
     assert sum(exact.values(), fmpq(0)) == 1
     assert len(str(max(exact.values()))) > 100
     largest = max(exact, key=lambda pair: exact[pair])
-    assert f"({largest}): {float(exact[largest]):.6g}" in found.evidence
-    assert f"… {len(exact)} in all" in found.evidence
+    assert f"({largest}): {float(exact[largest]):.6g}" in result.evidence
+    assert f"… {len(exact)} in all" in result.evidence
 
 
 def test_separable_is_about_the_chosen_tokens() -> None:

@@ -41,8 +41,8 @@ def label_margin_at(tokens: np.ndarray, weights: np.ndarray) -> float:
 @given(joint_cases(), st.integers(0, 2**16))
 def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> None:
     """m(s) ≤ Γ − ν q_max for all softmax weights, not only those of some p; vertices, edges and the interior."""
-    found = token_optimality(case)
-    assert found.holds, found.evidence
+    optimality = token_optimality(case)
+    assert optimality.holds, optimality.evidence
     tokens, alpha = signed(case), case.chosen_tokens
     svm = label_svm(chosen_rows(tokens, alpha))
     assert isinstance(svm, LabelSvm)
@@ -56,7 +56,7 @@ def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> No
             q = float(np.max(1 - mixed[np.arange(n), alpha]))
             # Features carry T + 2 roundings of entries of size max|z|.
             slip = 2.0**-48 * float(np.abs(tokens).max())
-            assert label_margin_at(tokens, mixed) <= svm.margin - found.nu * q + slip
+            assert label_margin_at(tokens, mixed) <= svm.margin - optimality.nu * q + slip
 
 
 @settings(max_examples=30)
@@ -71,26 +71,26 @@ def test_supports_are_certified_and_non_supports_are_not(case: Case) -> None:
 def test_the_papers_example_has_the_papers_constants() -> None:
     """x_i1 = Y_i u*, ‖x_it‖ < ‖u*‖: ν = ‖u*‖ − max‖x_it‖."""
     case = case_of([[(2.0, 0.0), (0.0, 1.0)], [(-2.0, 0.0), (0.6, 0.8)]], [1.0, -1.0])
-    found = token_optimality(case)
-    assert found.holds
-    assert found.nu == pytest.approx(1.0, rel=1e-9)
+    optimality = token_optimality(case)
+    assert optimality.holds
+    assert optimality.nu == pytest.approx(1.0, rel=1e-9)
 
 
 def test_figure_3a_is_certified_with_the_best_dual() -> None:
     """Γ = 1, zero tokens: ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima 1/2, 1/2, 2/3."""
-    found = token_optimality(DATASETS["figure-3a"]())
-    assert found.holds
-    assert found.nu == pytest.approx(1 / 3, rel=1e-9) or found.nu == pytest.approx(0.5, rel=1e-9)
+    optimality = token_optimality(DATASETS["figure-3a"]())
+    assert optimality.holds
+    assert optimality.nu == pytest.approx(1 / 3, rel=1e-9) or optimality.nu == pytest.approx(0.5, rel=1e-9)
 
 
 def test_negative_copies_are_refuted_with_a_witness() -> None:
     """z = (1, ±10) with copies −0.9 z: c < 0 is not covered, and indeed a swap gives a margin far above Γ = 1."""
     first, second = np.array([1.0, 10.0]), np.array([1.0, -10.0])
     case = case_of([[tuple(first), tuple(-0.9 * first)], [tuple(second), tuple(0.0 * second)]], [1.0, 1.0])
-    found = token_optimality(case)
-    assert found.holds is False
-    assert found.witness is not None
-    logits = case.problem.keys @ found.witness
+    optimality = token_optimality(case)
+    assert optimality.holds is False
+    assert optimality.witness is not None
+    logits = case.problem.keys @ optimality.witness
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     assert label_margin_at(signed(case), weights / weights.sum(axis=1, keepdims=True)) > 1.0
 
@@ -104,8 +104,8 @@ def test_the_boundary_of_the_cone_is_not_certified() -> None:
 
 def test_a_longer_token_is_refuted() -> None:
     """One input: selecting the longer token has the larger label margin."""
-    found = token_optimality(case_of([[(1.0, 0.0), (0.0, 2.0)]], [1.0]))
-    assert found.holds is False
+    optimality = token_optimality(case_of([[(1.0, 0.0), (0.0, 2.0)]], [1.0]))
+    assert optimality.holds is False
 
 
 def test_without_tokens_nothing_is_established() -> None:
@@ -114,7 +114,7 @@ def test_without_tokens_nothing_is_established() -> None:
 
 
 def test_the_strategy_reaches_the_corners() -> None:
-    seen: set[str] = set()
+    kinds: set[str] = set()
 
     @settings(max_examples=300)
     @given(joint_cases(non_supports=True))
@@ -123,22 +123,22 @@ def test_the_strategy_reaches_the_corners() -> None:
         tokens = signed(case)
         chosen = chosen_rows(tokens, case.chosen_tokens)[support_of(case)]
         if len(chosen) > 1:
-            seen.add("one direction" if np.ptp(chosen, axis=0).max() == 0 else "several directions")
+            kinds.add("one direction" if np.ptp(chosen, axis=0).max() == 0 else "several directions")
         if np.linalg.matrix_rank(chosen) < len(chosen):
-            seen.add("dependent supports")
+            kinds.add("dependent supports")
         if len(chosen) == 1:
-            seen.add("one support")
+            kinds.add("one support")
         if set(case.dataset.Y) == {1.0, -1.0}:
-            seen.add("both labels")
+            kinds.add("both labels")
         if case.dataset.W is not None and case.dataset.W.shape[0] > case.dataset.W.shape[1]:
-            seen.add("tall W")
+            kinds.add("tall W")
         if (tokens == 0).all(axis=2).any():
-            seen.add("zero token")
+            kinds.add("zero token")
         if np.abs(tokens * 64 - np.round(tokens * 64)).max() > 0:
-            seen.add("rotated")
+            kinds.add("rotated")
 
     look()
-    assert seen == {
+    assert kinds == {
         "one direction",
         "several directions",
         "dependent supports",
@@ -157,10 +157,10 @@ def test_nu_of_a_token_that_is_nearly_the_chosen_one_is_valid() -> None:
     X[:, 1] = (1 - 2.0**-26) * X[:, 0]
     X[:, 1, 2] = -0.8 * 2.0**-26
     data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[2:])
-    found = token_optimality(Case(data.problem, dataset=data, alpha=np.array([0, 0])))
-    assert found.holds
+    optimality = token_optimality(Case(data.problem, dataset=data, alpha=np.array([0, 0])))
+    assert optimality.holds
     shares = [1 - Fraction(_mixing(token, chosen, fmpq(1)) or 0.0) for chosen, token in X]
-    rho = 2 * Fraction(found.nu) / min(shares)
+    rho = 2 * Fraction(optimality.nu) / min(shares)
     for (chosen, token), rest in zip(X.tolist(), shares, strict=True):
         apart = [Fraction(a) - (1 - rest) * Fraction(b) for a, b in zip(token, chosen, strict=True)]
         assert sum(x * x for x in apart) <= ((1 - rho) * rest) ** 2

@@ -14,32 +14,32 @@ from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_m
 DRAWN = 60
 
 
-def drawn(**asked: object) -> list[Case]:
-    found: list[Case] = []
+def drawn(**options: object) -> list[Case]:
+    results: list[Case] = []
     drive(
-        query_cases(**asked),  # type: ignore[arg-type]
-        found.append,
+        query_cases(**options),  # type: ignore[arg-type]
+        results.append,
         examples=DRAWN,
         seed=3,
         phases=[Phase.generate],
         unchecked=list(HealthCheck),
         near_copies=False,
     )
-    return found
+    return results
 
 
 def test_alpha_is_locally_optimal_and_often_not_optimal() -> None:
-    made = drawn(alpha="locally-optimal")
-    for case in made:
+    example = drawn(alpha="locally-optimal")
+    for case in example:
         solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
         assert isinstance(solution, MaxMargin)
         assert locally_optimal(solution, case.problem.scores)
-    assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in made) * 3 >= len(made)
+    assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in example) * 3 >= len(example)
 
 
 def test_rows_stay_independent_and_scores_distinct() -> None:
-    made = drawn(alpha="locally-optimal", families=(Family.INDEPENDENT,), distinct=True)
-    for case in made:
+    example = drawn(alpha="locally-optimal", families=(Family.INDEPENDENT,), distinct=True)
+    for case in example:
         assert independent_rows(case).holds
         assert distinct_scores(case).holds
-    assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in made) * 2 >= len(made)
+    assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in example) * 2 >= len(example)

@@ -23,8 +23,8 @@ def arrays(**changed: Any) -> dict[str, Any]:
     X, queries = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
     X /= np.linalg.norm(X, axis=2, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    held = {"X": X, "queries": queries, "Y": [1, -1], "v": rng.normal(size=3)}
-    return {name: value for name, value in (held | changed).items() if value is not None}
+    values = {"X": X, "queries": queries, "Y": [1, -1], "v": rng.normal(size=3)}
+    return {name: value for name, value in (values | changed).items() if value is not None}
 
 
 def saved(tmp_path: Path, **changed: Any) -> str:
@@ -35,13 +35,13 @@ def saved(tmp_path: Path, **changed: Any) -> str:
 
 def test_statements_about_queries_are_those_of_data_with_queries(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
-    ids = [one.id for one in select_statements((), subject=given.case)]
+    ids = [statement.id for statement in select_statements((), subject=given.case)]
     assert "tsvm-frobenius-path" in ids
     assert "theorem-1" not in ids
     assert verify_data("tsvm-frobenius-path", given).counts == {Verdict.UPHELD: 1}
     assert verify_data("lemma-3", given).counts == {Verdict.UPHELD: 1}, "of the keys vec(x zᵀ)"
     plain = load("figure-1a", 0)
-    ids = [one.id for one in select_statements((), subject=plain.case)]
+    ids = [statement.id for statement in select_statements((), subject=plain.case)]
     assert "theorem-1" in ids
     assert "tsvm-frobenius-path" not in ids
     assert verify_data("tsvm-frobenius-path", plain).counts == {Verdict.NOT_APPLICABLE: 1}
@@ -85,12 +85,12 @@ def test_what_was_written_down_is_read_back(tmp_path: Path) -> None:
 
 def test_assumptions_tell_the_ranks(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
-    found = {one.id: one for one in findings(given, select_statements((), subject=given.case))}
-    assert found["queries-given"].evidence == "2 queries of dimension 3, 3 tokens of dimension 3 each"
+    by_name = {finding.id: finding for finding in findings(given, select_statements((), subject=given.case))}
+    assert by_name["queries-given"].evidence == "2 queries of dimension 3, 3 tokens of dimension 3 each"
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"W": np.eye(3)}, "with queries W is what is trained; give its start as W0, or leave W out."),
         ({"queries": None, "W0": np.eye(3)}, "W0 is a start of W, which is trained with queries; add queries."),
@@ -105,8 +105,8 @@ def test_assumptions_tell_the_ranks(tmp_path: Path) -> None:
         ({"Y": [0, 1]}, "Y: label 0 is 0; give 2*Y - 1."),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_one_sentence(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         load(saved(tmp_path, **changed), 0)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)

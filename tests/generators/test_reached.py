@@ -69,9 +69,9 @@ def own_start(case: Case) -> bool:
 
 
 def solved(case: Case) -> MaxMargin:
-    found = max_margin(case.problem.exact_keys, case.chosen_tokens)
-    assert isinstance(found, MaxMargin)
-    return found
+    solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
+    assert isinstance(solution, MaxMargin)
+    return solution
 
 
 def dependent_with_duals(case: Case) -> bool:

@@ -149,16 +149,16 @@ def separable(keys: Any, alpha: Any, constrained: Any) -> bool:
 
 
 def test_constrained_tokens_are_separated_and_a_fault_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(separable(*one) for one in sample(separated(), 120))
+    assert all(separable(*item) for item in sample(separated(), 120))
     monkeypatch.setattr(realistic_keys, "_set_apart", lambda *args, **options: None)
-    assert not all(separable(*one) for one in sample(separated(), 60))
+    assert not all(separable(*item) for item in sample(separated(), 60))
 
 
 @pytest.mark.usefixtures("users_only")
-@pytest.mark.parametrize("wanted", OWN, ids="+".join)
-def test_assumptions_hold(wanted: tuple[str, ...]) -> None:
-    for case in sample(cases(assumptions=wanted)):
-        assert not broken_assumptions(case, wanted)
+@pytest.mark.parametrize("expected", OWN, ids="+".join)
+def test_assumptions_hold(expected: tuple[str, ...]) -> None:
+    for case in sample(cases(assumptions=expected)):
+        assert not broken_assumptions(case, expected)
 
 
 @pytest.mark.usefixtures("users_only")
@@ -169,9 +169,9 @@ def test_assumptions_hold(wanted: tuple[str, ...]) -> None:
 def test_assumptions_hold_in_other_strategies(id: str) -> None:
     statement = statement_named(id)
     for case in sample(statement.cases(), 30):
-        for wanted in {*statement.assumptions} - LATER:
-            found = statement.assumption(wanted).check(case)
-            assert found.holds is True, (wanted, found.evidence)
+        for expected in {*statement.assumptions} - LATER:
+            result = statement.assumption(expected).check(case)
+            assert result.holds is True, (expected, result.evidence)
 
 
 def idle(case: Case) -> bool:
@@ -186,12 +186,12 @@ def idle(case: Case) -> bool:
 
 @pytest.mark.usefixtures("users_only")
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [("separable", "strict-optimum"), ("locally-optimal",), ("single-input", "equal-non-optimal-scores", "separable")],
     ids="+".join,
 )
-def test_a_third_have_neighbours_without_duals(wanted: tuple[str, ...]) -> None:
-    drawn = sample(cases(assumptions=wanted, large=MODERATE), 90)
+def test_a_third_have_neighbours_without_duals(expected: tuple[str, ...]) -> None:
+    drawn = sample(cases(assumptions=expected, large=MODERATE), 90)
     assert np.mean([idle(case) for case in drawn]) > 1 / 3
 
 
@@ -227,20 +227,20 @@ def test_without_a_spare_token_one_is_made() -> None:
 
 
 def test_one_case_in_five_is_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
+    requests: list[bool] = []
     chosen = problem_cases._as_users_have_them
 
-    def spy(draw: DrawFn, wanted: frozenset[str]) -> bool:
-        asked.append(chosen(draw, wanted))
-        return asked[-1]
+    def spy(draw: DrawFn, expected: frozenset[str]) -> bool:
+        requests.append(chosen(draw, expected))
+        return requests[-1]
 
     monkeypatch.setattr(problem_cases, "_as_users_have_them", spy)
     sample(cases(assumptions=("separable", "strict-optimum")), 200)
-    assert 0.13 < np.mean(asked) < 0.28
-    asked.clear()
+    assert 0.13 < np.mean(requests) < 0.28
+    requests.clear()
     sample(cases(assumptions=("separable",), plain=True), 30)
     sample(cases(assumptions=("general-position",)), 30)
-    assert not any(asked)
+    assert not any(requests)
 
 
 def shrunk(holds: Callable[[Case], bool]) -> Case:

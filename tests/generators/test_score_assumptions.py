@@ -91,7 +91,7 @@ class Renamed(Logistic):
 
 
 @pytest.mark.parametrize(
-    ("loss", "holds", "said"),
+    ("loss", "holds", "message"),
     [
         (Increasing(), False, "not negative"),
         (Steeper(), False, "exceeds M1"),
@@ -99,14 +99,14 @@ class Renamed(Logistic):
         (Renamed(), None, "no proof"),
     ],
 )
-def test_an_unknown_loss_is_refuted_or_not_established(loss: Any, holds: bool | None, said: str) -> None:
+def test_an_unknown_loss_is_refuted_or_not_established(loss: Any, holds: bool | None, message: str) -> None:
     finding = found("well-behaved-loss", [[-2, 3]], loss)
     assert finding.holds is holds
-    assert said in finding.evidence
+    assert message in finding.evidence
 
 
 def test_ids_are_looked_up() -> None:
     assert assumption_named("separable").id == "separable"
     with pytest.raises(InvalidInput, match="separable"):
         assumption_named("seperable")
-    assert all(id == one.id and one.title and one.source for id, one in ASSUMPTIONS.items())
+    assert all(id == item.id and item.title and item.source for id, item in ASSUMPTIONS.items())

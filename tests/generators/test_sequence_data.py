@@ -22,19 +22,19 @@ Y = np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
 
 
 def saved(tmp_path: Path, **changed: Any) -> str:
-    held = {"X": X, "queries": X, "Y": Y, "v": [1.0, 0.0], "causal": True} | changed
+    values = {"X": X, "queries": X, "Y": Y, "v": [1.0, 0.0], "causal": True} | changed
     path = tmp_path / "mine.npz"
-    np.savez(path, **{name: value for name, value in held.items() if value is not None})
+    np.savez(path, **{name: value for name, value in values.items() if value is not None})
     return str(path)
 
 
 def test_a_causal_file_is_verified_by_its_statement_and_no_other(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
     chosen = select_statements((), subject=given.case)
-    assert [one.id for one in chosen] == ["tsvm-sequence"]
+    assert [item.id for item in chosen] == ["tsvm-sequence"]
     assert verify_data("tsvm-sequence", given).counts == {Verdict.UPHELD: 1}
-    found = {one.id: one for one in findings(given, chosen)}
-    assert found["sequence-given"].evidence == "6 queries; of those that see several tokens 2 with 2, 2 with 3"
+    by_name = {item.id: item for item in findings(given, chosen)}
+    assert by_name["sequence-given"].evidence == "6 queries; of those that see several tokens 2 with 2, 2 with 3"
     assert verify_data("tsvm-frobenius-path", given).counts == {Verdict.NOT_APPLICABLE: 1}
     assert verify_data("tsvm-sequence", load("figure-1a", 0)).counts == {Verdict.NOT_APPLICABLE: 1}
 
@@ -61,7 +61,7 @@ def test_a_mask_and_a_start_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"queries": None}, "causal says what queries see; add queries of shape (n, L, e)."),
         ({"queries": X[:, 0], "Y": [1, 1]}, "causal is for several queries per input; give queries of shape (n, L, e)"),
@@ -78,8 +78,8 @@ def test_a_mask_and_a_start_are_read_back(tmp_path: Path) -> None:
         ({"alpha": [0, 0]}, "alpha chooses a token of each input, not of each query; leave it out."),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_one_sentence(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         load(saved(tmp_path, **changed), 0)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)

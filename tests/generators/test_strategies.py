@@ -42,23 +42,23 @@ COMBINATIONS = [
 ]
 
 
-def broken_assumptions(case: Case, wanted: tuple[str, ...]) -> dict[str, str]:
+def broken_assumptions(case: Case, expected: tuple[str, ...]) -> dict[str, str]:
     """The assumptions that do not hold, with their evidence."""
-    findings = {id: ASSUMPTIONS[id].check(case) for id in wanted}
-    return {id: found.evidence for id, found in findings.items() if found.holds is not True}
+    findings = {id: ASSUMPTIONS[id].check(case) for id in expected}
+    return {id: result.evidence for id, result in findings.items() if result.holds is not True}
 
 
-@pytest.mark.parametrize("wanted", COMBINATIONS, ids="+".join)
-def test_what_is_asked_for_holds(wanted: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("expected", COMBINATIONS, ids="+".join)
+def test_what_is_asked_for_holds(expected: tuple[str, ...]) -> None:
     seen = 0
 
     # Health checks but for slowness stay on: filter_too_much would mean that the construction is none.
     @settings(suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
-    @given(cases(assumptions=wanted))
+    @given(cases(assumptions=expected))
     def check(case: Case) -> None:
         nonlocal seen
         seen += 1
-        assert not broken_assumptions(case, wanted)
+        assert not broken_assumptions(case, expected)
         if case.dataset is not None:
             assert np.array_equal(case.dataset.problem.keys, case.problem.keys)
             assert np.array_equal(case.dataset.problem.scores, case.problem.scores)
@@ -171,9 +171,9 @@ def test_problems_refuses_what_only_a_case_can_hold(id: str) -> None:
 
 def test_every_subset_of_a_statements_assumptions_can_be_drawn() -> None:
     # A hunt drops one assumption at a time.
-    for wanted in COMBINATIONS:
-        for left_out in wanted:
-            kept = tuple(id for id in wanted if id != left_out)
+    for expected in COMBINATIONS:
+        for left_out in expected:
+            kept = tuple(id for id in expected if id != left_out)
             if "head-in-key-range" in kept and {"separable", "locally-optimal"} & {*kept}:
                 continue
             cases(assumptions=kept)

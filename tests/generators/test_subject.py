@@ -56,7 +56,7 @@ def test_a_file_of_arrays_is_read_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "said"),
+    ("values", "message"),
     [
         ({"values": [1.0], "counts": [1], "cuonts": [1]}, "unknown name 'cuonts'. Did you mean 'counts'?"),
         ({"values": [1.0]}, "counts is missing; logits have values, counts"),
@@ -69,10 +69,10 @@ def test_a_file_of_arrays_is_read_as_well(tmp_path: Path) -> None:
         ({"values": [1.0], "counts": [1], "seed": True}, "seed: must be a whole number"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(held: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        subject_of({"kind": "test-logits", **held})
-    assert said in str(refusal.value)
+        subject_of({"kind": "test-logits", **values})
+    assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("kind", ["nobody's", 3, np.array("nobody's")])

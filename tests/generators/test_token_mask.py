@@ -91,7 +91,7 @@ def test_queries_that_see_different_numbers_of_tokens_are_explained_together() -
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         (PADDED | {"mask": [[1, 1, 0], [1, 1, 1]], "alpha": [0, 0]}, "data: alpha is for inputs that keep the same"),
         (PADDED | {"mask": [[1, 1, 0], [0, 0, 0]]}, "mask: no token of input 1 counts; true marks a token that counts"),
@@ -116,8 +116,8 @@ def test_queries_that_see_different_numbers_of_tokens_are_explained_together() -
         (TOKENS | {"causal": True}, "causal says what queries see; add queries of shape (n, L, e)."),
     ],
 )
-def test_a_mask_that_is_ambiguous_is_one_sentence(arrays: dict[str, Any], said: str) -> None:
+def test_a_mask_that_is_ambiguous_is_one_sentence(arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         case_of(arrays)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -39,7 +39,7 @@ CALL = {name: [[[[1.0]]]] for name in ("query", "key", "value", "upstream")}
 
 
 @pytest.mark.parametrize(
-    ("held", "name", "value"),
+    ("values", "name", "value"),
     [
         (PAIR, "keys", [[[True, 0.0], [0.0, 0.5]]]),
         (PAIR, "scores", [[True, False]]),
@@ -58,13 +58,13 @@ CALL = {name: [[[[1.0]]]] for name in ("query", "key", "value", "upstream")}
         (CALL, "bias", [[[[False]]]]),
     ],
 )
-def test_truth_values_are_no_numbers(tmp_path: Path, held: dict[str, Any], name: str, value: Any) -> None:
+def test_truth_values_are_no_numbers(tmp_path: Path, values: dict[str, Any], name: str, value: Any) -> None:
     """Among numbers NumPy takes them for 1 and 0 without a trace."""
     for further in (
         {name: value},
         *([{"arrays": {name: value}}] if name in ("q", "eta") else []),
     ):
-        (tmp_path / "data.json").write_text(to_json(held | further), encoding="utf-8")
+        (tmp_path / "data.json").write_text(to_json(values | further), encoding="utf-8")
         with pytest.raises(InvalidInput) as refused:
             load(str(tmp_path / "data.json"), 0, calls=True)
         assert str(refused.value) == f"{name}: true and false are no numbers; write 1 for true and 0 for false."

@@ -48,17 +48,17 @@ class Installed:
     def run(self, cwd: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """``theorems …`` is the console script, ``python …`` the interpreter; this checkout is on no path."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST"))}
-        wanted = {**kept, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
+        expected = {**kept, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
         program = [str(self.python.with_name(command[0])), *command[1:]]
-        return subprocess.run(program, cwd=cwd, env=wanted, capture_output=True, text=True, timeout=300)
+        return subprocess.run(program, cwd=cwd, env=expected, capture_output=True, text=True, timeout=300)
 
 
 def build(kind: str, source: Path, into: Path) -> Path:
     """The file that the build backend makes, as pip and build call it."""
     code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(into)!r}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return into / done.stdout.splitlines()[-1]
+    process = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr
+    return into / process.stdout.splitlines()[-1]
 
 
 @pytest.fixture(scope="session")

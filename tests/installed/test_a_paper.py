@@ -67,8 +67,8 @@ def test_it_is_listed_and_shown_with_its_package(theorems: Callable[..., list[tu
     printed_texts = theorems("list", f"show {ID}", "show ordered-logits", "list data")
     assert [code for _, code in printed_texts] == [0, 0, 0, 0]
     (listed, _), (shown, _), (assumption, _), (data, _) = printed_texts
-    for said in (ID, "theorem-2", "tokens of larger logit k·p have no lower score"):
-        assert said in listed
+    for message in (ID, "theorem-2", "tokens of larger logit k·p have no lower score"):
+        assert message in listed
     assert "of the package a-paper 0.1.0" in shown
     assert "Chebyshev's identity" in shown
     assert f"Assumed by: {ID}" in assumption
@@ -97,12 +97,12 @@ def test_without_each_of_its_assumptions_it_is_refuted_and_what_was_found_replay
     theorems: Callable[..., list[tuple[str, int]]], theirs: Installed
 ) -> None:
     recorded = theirs.packages / "a_paper" / "recorded"
-    names = [f"{ID}-without-{one}.json" for one in WITHOUT]
+    names = [f"{ID}-without-{item}.json" for item in WITHOUT]
     assert sorted(path.name for path in recorded.iterdir()) == names
-    hunts = [f"hunt {ID} --without {one} --out . --record --cases 400" for one in WITHOUT]
-    found = theorems(*hunts, *(f"replay {name}" for name in names), *(f"replay {recorded / name}" for name in names))
-    assert [code for _, code in found] == [1] * 6
-    assert "the risk rises" in found[0][0]
+    hunts = [f"hunt {ID} --without {item} --out . --record --cases 400" for item in WITHOUT]
+    result = theorems(*hunts, *(f"replay {name}" for name in names), *(f"replay {recorded / name}" for name in names))
+    assert [code for _, code in result] == [1] * 6
+    assert "the risk rises" in result[0][0]
 
 
 COUNTS = """

@@ -43,9 +43,9 @@ def test_list_and_verify(installed: Installed, tmp_path: Path) -> None:
     assert "theorem-2" in listed.stdout
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "--examples", "5", "--json", "found.json")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
-    assert [one["verdict"] for one in found["statements"]] == ["upheld"]
-    assert found["version"] != "not installed"
+    report = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert [statement["verdict"] for statement in report["statements"]] == ["upheld"]
+    assert report["version"] != "not installed"
 
 
 def test_hunt_and_replay(installed: Installed, tmp_path: Path) -> None:
@@ -91,11 +91,19 @@ def test_the_report_reads_the_recorded_evidence(installed: Installed, tmp_path: 
 
 
 def test_the_sdist_has_what_the_tests_read(installed: Installed) -> None:
-    wanted = {"conftest.py", "constraints.txt", "Makefile", "setup.py", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+    expected = {
+        "conftest.py",
+        "constraints.txt",
+        "Makefile",
+        "setup.py",
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    }
     for folder in (*PACKAGES, "tests", "counterexamples", "docs", "examples", "benchmarks"):
         kept = (path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        wanted |= {str(path.relative_to(ROOT)) for path in kept}
-    assert wanted <= installed.sdist
+        expected |= {str(path.relative_to(ROOT)) for path in kept}
+    assert expected <= installed.sdist
     assert not [name for name in installed.sdist if name.endswith(".pyc")]
 
 

@@ -43,11 +43,11 @@ def test_every_statement_is_verified(installed: Installed, tmp_path: Path, witho
     assert installed.run(tmp_path, "python", "-c", "import torch", PYTHONPATH=without).returncode == 1
     given = ["--examples", "1", "--jobs", "2", "--json", "found.json"]
     done = installed.run(tmp_path, "theorems", "verify", *given, PYTHONPATH=without)
-    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["statements"]
-    assert [one["id"] for one in found] == list(statements())
+    report = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["statements"]
+    assert [item["id"] for item in report] == list(statements())
     # One example decides little of what has several outcomes; what was tried must have come out right.
-    assert {one["verdict"] for one in found} <= {"upheld", "not-applicable"}, done.stdout
-    assert {"lemma-1", "theorem-1", "theorem-6"} <= {one["id"] for one in found if one["verdict"] == "upheld"}
+    assert {item["verdict"] for item in report} <= {"upheld", "not-applicable"}, done.stdout
+    assert {"lemma-1", "theorem-1", "theorem-6"} <= {item["id"] for item in report if item["verdict"] == "upheld"}
 
 
 def test_a_kernel_is_one_sentence(installed: Installed, tmp_path: Path, without: str) -> None:

@@ -32,8 +32,8 @@ def main() -> int:
     off = {name: changes(kept[name].cost, current) for name, current in now.items() if name in kept}
     print(f"| Python {PYTHON} | instructions | bytes of arrays | off the kept counts |\n|---|---|---|---|")
     for name, current in now.items():
-        said = ", ".join(f"{what} {share:+.1%}" for what, share in off[name].items()) if name in off else "new"
-        print(f"| {name} | {current.instructions:,} | {current.bytes:,} | {said} |")
+        message = ", ".join(f"{what} {share:+.1%}" for what, share in off[name].items()) if name in off else "new"
+        print(f"| {name} | {current.instructions:,} | {current.bytes:,} | {message} |")
     if not given.write:
         return int(any(off.values()))
     try:

@@ -16,24 +16,24 @@ BELOW, ABOVE = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
 def test_at_the_bound_the_upper_piece_is_taken() -> None:
     x = np.array([0.5, 1.0, 1.5])
     assert pieces(np, x, 1.0, BELOW, ABOVE).tolist() == [1.0, 5.0, 6.0]
-    found = pieces(np, exact(x), 1.0, exact(BELOW), exact(ABOVE))
-    assert (found.value.tolist(), found.error.tolist()) == ([1.0, 5.0, 6.0], [0.0, 0.0, 0.0])
+    result = pieces(np, exact(x), 1.0, exact(BELOW), exact(ABOVE))
+    assert (result.value.tolist(), result.error.tolist()) == ([1.0, 5.0, 6.0], [0.0, 0.0, 0.0])
 
 
 def test_near_the_bound_both_pieces_are_contained() -> None:
     x = Bounded(np.array([1.0, 0.5, 1.5]), np.full(3, 0.1))
-    found = pieces(np, x, 1.0, exact(BELOW), exact(ABOVE))
-    assert found.value[0] - found.error[0] <= 1.0
-    assert found.value[0] + found.error[0] >= 4.0
-    assert (found.value[1:].tolist(), found.error[1:].tolist()) == ([2.0, 6.0], [0.0, 0.0])
+    result = pieces(np, x, 1.0, exact(BELOW), exact(ABOVE))
+    assert result.value[0] - result.error[0] <= 1.0
+    assert result.value[0] + result.error[0] >= 4.0
+    assert (result.value[1:].tolist(), result.error[1:].tolist()) == ([2.0, 6.0], [0.0, 0.0])
 
 
 def test_a_sign_chooses_and_zero_is_nothing() -> None:
     sign = np.array([1.0, -1.0, 0.0])
-    wanted = [1.0, 5.0, -math.inf]
-    assert by_sign(np, sign, BELOW, ABOVE).tolist() == wanted
-    found = by_sign(np, np.sign(exact(sign)), exact(BELOW), exact(ABOVE))
-    assert (found.value.tolist(), found.error.tolist()) == (wanted, [0.0, 0.0, 0.0])
+    expected = [1.0, 5.0, -math.inf]
+    assert by_sign(np, sign, BELOW, ABOVE).tolist() == expected
+    result = by_sign(np, np.sign(exact(sign)), exact(BELOW), exact(ABOVE))
+    assert (result.value.tolist(), result.error.tolist()) == (expected, [0.0, 0.0, 0.0])
     unsure = Bounded(np.array([0.5, -0.5, 0.0]), np.array([0.5, 0.5, 0.25]))
     assert (by_sign(np, unsure, exact(BELOW), exact(ABOVE)).error == math.inf).all()
 

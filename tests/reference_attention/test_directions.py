@@ -32,50 +32,50 @@ KEYS = np.array([[[0.0, 0.0], [-1.0, 5.0], [-1.0, -7.0]], [[2.0, 0.0], [0.0, 1.0
 
 
 def test_an_example_by_hand() -> None:
-    found = direction(KEYS, np.array([2.0, 0.0]))
-    assert found.selected.tolist() == [[True, False, False], [True, False, True]]
-    assert found.neighbours.tolist() == [[False, True, True], [False, False, False]]
-    assert found.margin == 1.0
-    assert not found.unique
-    assert found.tied_inputs.tolist() == [1]
-    assert found.best(np.array([[0.0, 1.0, 2.0], [0.0, 5.0, 1.0]])).tolist() == [0, 2]
+    result = direction(KEYS, np.array([2.0, 0.0]))
+    assert result.selected.tolist() == [[True, False, False], [True, False, True]]
+    assert result.neighbours.tolist() == [[False, True, True], [False, False, False]]
+    assert result.margin == 1.0
+    assert not result.unique
+    assert result.tied_inputs.tolist() == [1]
+    assert result.best(np.array([[0.0, 1.0, 2.0], [0.0, 5.0, 1.0]])).tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("nudge", [2.0**-52, -(2.0**-52), 0.0])
 def test_a_tie_that_is_off_by_one_unit_in_the_last_place_is_none(nudge: float) -> None:
     keys = np.array([[[0.0], [-1.0 - nudge], [-1.0]]])
-    found = direction(keys, np.array([1.0]))
-    assert int(found.neighbours.sum()) == (2 if nudge == 0 else 1)
+    result = direction(keys, np.array([1.0]))
+    assert int(result.neighbours.sum()) == (2 if nudge == 0 else 1)
 
 
 def test_every_token_selected_has_no_margin() -> None:
-    found = direction(np.ones((2, 2, 2)), np.array([1.0, 0.0]))
-    assert found.least is None
-    assert found.margin == math.inf
-    assert not found.neighbours.any()
+    result = direction(np.ones((2, 2, 2)), np.array([1.0, 0.0]))
+    assert result.least is None
+    assert result.margin == math.inf
+    assert not result.neighbours.any()
 
 
 @given(direction_cases(), st.sampled_from([2.0**-60, 2.0**60, 3.0]))
 def test_it_is_the_definition_at_any_length_of_q(case: Case, factor: float) -> None:
     keys, q = case.problem.keys, case.arrays["q"]
-    found = direction(keys, q)
+    result = direction(keys, q)
     selected, neighbours = by_definition(keys, q)
-    assert np.array_equal(found.selected, selected)
-    assert np.array_equal(found.neighbours, neighbours)
+    assert np.array_equal(result.selected, selected)
+    assert np.array_equal(result.neighbours, neighbours)
     if factor != 3.0:
         longer = direction(keys, q * factor)
-        assert np.array_equal(longer.neighbours, found.neighbours)
-        assert margin_sign(longer, found) == 0
-        assert margin_difference(longer, found) == 0.0
+        assert np.array_equal(longer.neighbours, result.neighbours)
+        assert margin_sign(longer, result) == 0
+        assert margin_difference(longer, result) == 0.0
     same = exact_direction(keys, [rational(x) / 7 for x in q.tolist()])
-    assert np.array_equal(same.neighbours, found.neighbours)
-    assert margin_sign(same, found) == 0
+    assert np.array_equal(same.neighbours, result.neighbours)
+    assert margin_sign(same, result) == 0
 
 
 def test_neighbours_of_equal_score_are_not_below() -> None:
-    found = direction(KEYS, np.array([1.0, 0.0]))
-    assert not_below(found, np.array([[0.0, 0.0, -1.0], [0.0, 9.0, 0.0]])) == [(0, 1)]
-    assert neighbour_optimal(found, np.array([[0.0, -1.0, -1.0], [0.0, 9.0, 0.0]]))
+    result = direction(KEYS, np.array([1.0, 0.0]))
+    assert not_below(result, np.array([[0.0, 0.0, -1.0], [0.0, 9.0, 0.0]])) == [(0, 1)]
+    assert neighbour_optimal(result, np.array([[0.0, -1.0, -1.0], [0.0, 9.0, 0.0]]))
 
 
 def test_margins_closer_than_rounding_are_told_apart() -> None:
@@ -125,10 +125,10 @@ def test_unique_means_one_token_in_every_input() -> None:
 
 
 def test_margins_do_not_depend_on_the_length_of_q() -> None:
-    found = direction(KEYS, np.array([3.0, 4.0]))
+    result = direction(KEYS, np.array([3.0, 4.0]))
     # Logits 0, 17, −31 and 6, 4, 18 over ‖q‖ = 5.
-    assert found.margins == pytest.approx(np.array([[17.0, 0.0, 48.0], [12.0, 14.0, 0.0]]) / 5, rel=4 * EPS)
-    assert found.unit == pytest.approx([0.6, 0.8], rel=4 * EPS)
+    assert result.margins == pytest.approx(np.array([[17.0, 0.0, 48.0], [12.0, 14.0, 0.0]]) / 5, rel=4 * EPS)
+    assert result.unit == pytest.approx([0.6, 0.8], rel=4 * EPS)
 
 
 def test_a_difference_of_margins_has_its_sign_and_its_size_at_any_length_of_q() -> None:
@@ -141,11 +141,11 @@ def test_a_difference_of_margins_has_its_sign_and_its_size_at_any_length_of_q() 
 
 
 def test_an_exact_direction_has_exact_margins_whatever_its_denominators() -> None:
-    found = exact_direction(KEYS, [fmpq(1, 3), fmpq(-2, 7)])
-    for keys, margins in zip(KEYS.tolist(), found.exact, strict=True):
+    result = exact_direction(KEYS, [fmpq(1, 3), fmpq(-2, 7)])
+    for keys, margins in zip(KEYS.tolist(), result.exact, strict=True):
         logits = [fmpq(int(x)) * fmpq(1, 3) - fmpq(int(y)) * fmpq(2, 7) for x, y in keys]
         assert list(margins) == [max(logits) - logit for logit in logits]
-    assert found.least == min(x for row in found.exact for x in row if x > 0)
+    assert result.least == min(x for row in result.exact for x in row if x > 0)
 
 
 @pytest.mark.parametrize("entry", [-1, 1])

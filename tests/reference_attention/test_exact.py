@@ -150,14 +150,14 @@ def test_the_smallest_normal_product_is_kept_and_half_of_it_refused() -> None:
 
 @given(arrays(np.float64, array_shapes(max_dims=2, max_side=3), elements=finite))
 def test_mantissas_are_odd_and_the_exponent_is_the_largest(array: np.ndarray) -> None:
-    found = Dyadic.of(array)
+    result = Dyadic.of(array)
     zero = array == 0
-    assert (found.mantissas[zero] == 0).all()
-    assert (found.mantissas[~zero] % 2 == 1).all()
-    assert found.shifts[~zero].min(initial=0) == 0
+    assert (result.mantissas[zero] == 0).all()
+    assert (result.mantissas[~zero] % 2 == 1).all()
+    assert result.shifts[~zero].min(initial=0) == 0
     if zero.all():
-        assert found.exponent == 0
-    assert (found.shifts >= 0).all()
+        assert result.exponent == 0
+    assert (result.shifts >= 0).all()
 
 
 def test_limbs_are_the_integers() -> None:

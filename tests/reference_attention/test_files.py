@@ -29,9 +29,9 @@ def test_json_keeps_every_float(array: np.ndarray) -> None:
     text = to_json({"a": array})
     assert "NaN" not in text.replace('"NaN"', "")
     assert "Infinity" not in text.replace('"Infinity"', "").replace('"-Infinity"', "")
-    held = np.array(numbers(from_json(text)["a"]))
-    assert held.dtype == np.float64 or not held.size  # NumPy also reads floats in strings
-    back = held.astype(np.float64)
+    record = np.array(numbers(from_json(text)["a"]))
+    assert record.dtype == np.float64 or not record.size  # NumPy also reads floats in strings
+    back = record.astype(np.float64)
     np.testing.assert_array_equal(back, array)
     same = np.isnan(array) | (np.signbit(back) == np.signbit(array))
     assert same.all()
@@ -128,8 +128,8 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 def test_missing_files_and_directories(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
-    for name, said in {"none.npz": "no such file", "folder.npz": "directory", "pipe.json": "regular"}.items():
-        with pytest.raises(InvalidInput, match=said):
+    for name, message in {"none.npz": "no such file", "folder.npz": "directory", "pipe.json": "regular"}.items():
+        with pytest.raises(InvalidInput, match=message):
             read_named_values(tmp_path / name)
 
 
@@ -185,7 +185,7 @@ def test_a_member_that_the_directory_leaves_out_is_missed(tmp_path: Path, kept: 
     whole = _savez(X=np.zeros(3), Y=np.ones(2), start=np.zeros(2))
     begin = whole.index(b"PK\x01\x02")
     end = whole.index(b"PK\x05\x06")
-    entries = [b"PK\x01\x02" + one for one in whole[begin:end].split(b"PK\x01\x02")[1:]]
+    entries = [b"PK\x01\x02" + item for item in whole[begin:end].split(b"PK\x01\x02")[1:]]
     del entries[kept]
     directory = b"".join(entries)
     tail = bytearray(whole[end:])
@@ -342,7 +342,7 @@ def test_a_file_is_the_old_one_or_the_new_one_whatever_fails(
     path = tmp_path / "a.json"
     path.write_text("old")
 
-    def failing(*given: object, **named: object) -> object:
+    def failing(*arguments: object, **named: object) -> object:
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:

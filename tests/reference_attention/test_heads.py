@@ -35,12 +35,14 @@ def test_changes_agree_with_80_digits(phi: Activation, sign: float) -> None:
         for log_size in (-100.0, -30.0, -18.5, -18.3, -5.0, -0.5, 0.0, 1.0, 2.2):
             with mpmath.workdps(80):
                 expected = exact_change(phi, z, sign, mpmath.exp(mpmath.mpf(log_size)))
-            found = float(phi.log_change(np.array([z]), np.array([sign]), np.array([log_size]))[0])
+            result = float(phi.log_change(np.array([z]), np.array([sign]), np.array([log_size]))[0])
             if expected == 0:
-                assert found == -np.inf
+                assert result == -np.inf
             elif phi.name != "relu" or z * sign >= 0 or expected > 1e-12:
                 # The rounding of log δ itself, of e^{log δ}, and of a handful of operations.
-                assert found == pytest.approx(float(mpmath.log(expected)), abs=4e-15 * (1 + abs(log_size) + abs(z)) * 4)
+                assert result == pytest.approx(
+                    float(mpmath.log(expected)), abs=4e-15 * (1 + abs(log_size) + abs(z)) * 4
+                )
         tiny = float(phi.log_change(np.array([z]), np.array([sign]), np.array([-5000.0]))[0])
         slope = float(phi.slope(np.array([z]), np.array([sign]))[0])
         assert tiny == (-np.inf if slope == 0 else pytest.approx(-5000 + np.log(slope), abs=1e-11))
@@ -162,7 +164,7 @@ def test_a_batch_of_weights_has_the_output_of_each() -> None:
     rng = np.random.default_rng(2)
     head = Head(rng.standard_normal((4, 3, 5)), rng.standard_normal(5), np.arange(5), np.ones(4))
     s = rng.dirichlet(np.ones(3), size=(2, 6, 4))
-    found = head.outputs(s)
-    assert found.shape == (2, 6, 4)
+    result = head.outputs(s)
+    assert result.shape == (2, 6, 4)
     for k in np.ndindex(2, 6):
-        assert found[k] == pytest.approx(head.outputs(s[k]), rel=1e-14)
+        assert result[k] == pytest.approx(head.outputs(s[k]), rel=1e-14)

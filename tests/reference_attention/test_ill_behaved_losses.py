@@ -36,10 +36,10 @@ def test_log_excess_agrees_with_many_digits(name: str) -> None:
                 signs, logs = loss.log_excess(POINTS, sign * shape, log_size * shape)
                 for u, s, log in zip(POINTS.tolist(), signs, logs, strict=True):
                     step = sign * mpmath.exp(mpmath.mpf(float(log_size)))
-                    wanted = exact(mpmath.mpf(u) - step) - exact(mpmath.mpf(u))
-                    assert s == mpmath.sign(wanted) or log == -math.inf
-                    if wanted != 0:
-                        assert abs(mpmath.log(abs(wanted)) - float(log)) <= 64 * EPS * (1 + abs(log))
+                    expected = exact(mpmath.mpf(u) - step) - exact(mpmath.mpf(u))
+                    assert s == mpmath.sign(expected) or log == -math.inf
+                    if expected != 0:
+                        assert abs(mpmath.log(abs(expected)) - float(log)) <= 64 * EPS * (1 + abs(log))
 
 
 @pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
@@ -87,7 +87,7 @@ def test_the_kink_counts_where_both_slopes_occur() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "scores", "said"),
+    ("name", "scores", "message"),
     [
         ("squared", [0.0, 2.0], "ℓ'(2) = 1 is not negative"),
         ("squared", [0.0, 1.0], "ℓ'(1) = 0 is not negative"),
@@ -100,11 +100,11 @@ def test_the_kink_counts_where_both_slopes_occur() -> None:
         ("kinked", [-0.5, 0.5], "ℓ' jumps"),
     ],
 )
-def test_assumption_a_fails_by_an_exact_witness(name: str, scores: list[float], said: str) -> None:
+def test_assumption_a_fails_by_an_exact_witness(name: str, scores: list[float], message: str) -> None:
     case = Case(Problem(np.zeros((1, 2, 1)), np.array([scores]), loss_named(name)))
-    found = ASSUMPTIONS["well-behaved-loss"].check(case)
-    assert found.holds is False
-    assert said in found.evidence
+    result = ASSUMPTIONS["well-behaved-loss"].check(case)
+    assert result.holds is False
+    assert message in result.evidence
 
 
 @pytest.mark.parametrize(("name", "scores"), [("squared", [0.0, 0.5]), ("cubic", [1.0, 2.0]), ("kinked", [1.0, 2.0])])

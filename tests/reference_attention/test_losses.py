@@ -114,9 +114,9 @@ def test_slope_and_curvature_are_the_derivatives(loss: Loss) -> None:
             at = np.array([u])
             assert abs(loss.value(at)[0] - float(here)) <= 4 * EPS * (1 + abs(u)) * abs(float(here))
             assert abs(loss.derivative(at)[0] - float(slope)) <= 4 * EPS * (1 + abs(u)) * abs(float(slope))
-            wanted = float(bend / abs(slope))
+            expected = float(bend / abs(slope))
             # The differences are off by h², what is left is the rounding of ours.
-            assert abs(loss.relative_curvature(at)[0] - wanted) <= 4 * EPS * (1 + abs(u)) * abs(wanted) + 1e-25
+            assert abs(loss.relative_curvature(at)[0] - expected) <= 4 * EPS * (1 + abs(u)) * abs(expected) + 1e-25
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=str)

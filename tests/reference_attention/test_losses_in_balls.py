@@ -80,13 +80,13 @@ def test_functions_of_the_score_contain_the_truth(name: str, eps: float) -> None
         u = widened(rng, arguments(rng, 100))
         if eps:
             with spacing(eps):
-                found = [loss.value(u), loss.log_slope(u), loss.relative_curvature(u), loss.derivative(u)]
+                result = [loss.value(u), loss.log_slope(u), loss.relative_curvature(u), loss.derivative(u)]
         else:
-            found = [loss.value(u), loss.log_slope(u), loss.relative_curvature(u), loss.derivative(u)]
+            result = [loss.value(u), loss.log_slope(u), loss.relative_curvature(u), loss.derivative(u)]
         with oracle.precision(3000):
             points = sampled(rng, u)
             formulas = [VALUES[name], LOG_SLOPES[name], CURVATURES[name], SLOPES[name]]
-            for formula, ball in zip(formulas, found, strict=True):
+            for formula, ball in zip(formulas, result, strict=True):
                 assert escaped(each(formula, points), ball)[:3] == []
 
 
@@ -100,14 +100,14 @@ def test_the_excess_contains_the_truth(name: str, eps: float) -> None:
         signs = rng.choice([-1.0, 0.0, 1.0], 150, p=[0.45, 0.1, 0.45])
         if eps:
             with spacing(eps):
-                found_sign, found = loss.log_excess(u, signs, logs)
+                found_sign, result = loss.log_excess(u, signs, logs)
         else:
-            found_sign, found = loss.log_excess(u, signs, logs)
+            found_sign, result = loss.log_excess(u, signs, logs)
         points, steps = sampled(rng, u), sampled(rng, logs)
-        assert escaped(each(excess(name), points, signs, steps), found)[:3] == []
+        assert escaped(each(excess(name), points, signs, steps), result)[:3] == []
         theirs = each(lambda t, s, d: arb(sign_is(name, t, d, s)), points, signs, steps)
         assert escaped(theirs, found_sign if isinstance(found_sign, Bounded) else exact(found_sign))[:3] == []
-        known += int(np.isfinite(found.error).sum())
+        known += int(np.isfinite(result.error).sum())
     # Errors of order one leave nothing known where a logarithm is taken of what may vanish.
     assert known > 0.6 * 450
 
@@ -117,10 +117,10 @@ def test_a_sign_that_is_not_sure_leaves_nothing_known(name: str) -> None:
     loss, sign = loss_named(name), np.sign(Bounded([0.0, 1.0, -1.0], [1.0, 0.0, 0.0]))
     for u, logs in ((exact(np.full(3, 0.3)), np.full(3, -2.0)), (np.full(3, 0.3), exact(np.full(3, -2.0)))):
         for given in (logs, exact(np.full(3, -2.0))):
-            found_sign, found = loss.log_excess(u, sign, given)
-            assert found.error[0] == np.inf
+            found_sign, result = loss.log_excess(u, sign, given)
+            assert result.error[0] == np.inf
             assert np.abs(found_sign.error[0]) >= 1
-            assert np.isfinite(found.error[1:]).all()
+            assert np.isfinite(result.error[1:]).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -128,8 +128,8 @@ def test_plain_and_bounded_arrays_mix(name: str) -> None:
     loss, u, logs = loss_named(name), np.array([0.3, -2.0]), np.array([-1.0, -30.0])
     _, plain = loss.log_excess(u, np.ones(2), logs)
     for operands in ((exact(u), logs), (u, exact(logs)), (exact(u), exact(logs))):
-        _, found = loss.log_excess(operands[0], np.ones(2), operands[1])
-        assert value_of(found) == pytest.approx(plain, rel=1e-15)
+        _, result = loss.log_excess(operands[0], np.ones(2), operands[1])
+        assert value_of(result) == pytest.approx(plain, rel=1e-15)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,11 +144,11 @@ def test_widths(name: str) -> None:
     assert (sharp.error < 64 * 2.0**-52 * size).mean() > 0.9
     for error in (1e-9, 1e-3):
         x, y = Bounded(u, error * np.ones(80)), Bounded(logs, error * np.ones(80))
-        _, found = loss.log_excess(x, signs, y)
+        _, result = loss.log_excess(x, signs, y)
         most = np.zeros(80)
         for corner in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
             points, steps = sampled(rng, x, corner[0]), sampled(rng, y, corner[1])
-            most = np.maximum(most, used(each(excess(name), points, signs, steps), found))
+            most = np.maximum(most, used(each(excess(name), points, signs, steps), result))
         print(name, error, [f"{np.quantile(most, q):.2g}" for q in (0.02, 0.1, 0.5)])
         assert np.median(most) > 0.3
         for function in (loss.value, loss.log_slope):
@@ -165,6 +165,6 @@ def test_an_exact_argument_costs_a_few_roundings_in_every_piece(
     rng, loss = np.random.default_rng(4), loss_named(name)
     for low, high in ((-600, -40), (-36, -1), (-1, 1), (1, 36), (40, 600)):
         u, logs = rng.uniform(low, high, 40), rng.uniform(shortest, longest, 40)
-        _, found = loss.log_excess(exact(u), np.full(40, sign), exact(logs))
+        _, result = loss.log_excess(exact(u), np.full(40, sign), exact(logs))
         size = 1 + np.abs(u) + np.abs(logs) + np.exp(logs) * (1 + np.abs(logs))
-        assert (found.error / size).max() < 16 * 2.0**-52
+        assert (result.error / size).max() < 16 * 2.0**-52

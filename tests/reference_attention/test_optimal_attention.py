@@ -24,8 +24,8 @@ def value(scores: list[fmpq], penalty: fmpq, s: list[fmpq]) -> fmpq:
 @given(st.lists(Score, min_size=1, max_size=5), st.integers(1, 24).map(lambda k: fmpq(k, 8)))
 def test_no_support_does_better(scores: list[fmpq], penalty: fmpq) -> None:
     """On each support the best weights of sum 1 by Lagrange; those without a sign violated are candidates."""
-    found = optimal_attention([scores], penalty)
-    s = list(found.weights[0])
+    attention = optimal_attention([scores], penalty)
+    s = list(attention.weights[0])
     assert sum(s, fmpq(0)) == 1
     best = value(scores, penalty, s)
     for size in range(1, len(scores) + 1):
@@ -34,26 +34,26 @@ def test_no_support_does_better(scores: list[fmpq], penalty: fmpq) -> None:
             tried = [(scores[t] - level) / (2 * penalty) if t in support else fmpq(0) for t in range(len(scores))]
             assert min(tried) < 0 or value(scores, penalty, tried) <= best
     for t, w in enumerate(s):
-        nu = found.multipliers[0][t]
+        nu = attention.multipliers[0][t]
         assert nu >= 0
         assert nu * w == 0
-        assert nu == found.levels[0] - scores[t] + 2 * penalty * w
+        assert nu == attention.levels[0] - scores[t] + 2 * penalty * w
 
 
 def test_by_hand() -> None:
-    found = optimal_attention([[fmpq(1), fmpq(4), fmpq(2), fmpq(3)]], fmpq(1))
-    assert found.weights == ((0, fmpq(3, 4), 0, fmpq(1, 4)),)
-    assert found.multipliers == ((fmpq(3, 2), 0, fmpq(1, 2), 0),)
-    assert np.array_equal(found.sets, [[False, True, False, True]])
-    assert found.first.tolist() == [1]
+    attention = optimal_attention([[fmpq(1), fmpq(4), fmpq(2), fmpq(3)]], fmpq(1))
+    assert attention.weights == ((0, fmpq(3, 4), 0, fmpq(1, 4)),)
+    assert attention.multipliers == ((fmpq(3, 2), 0, fmpq(1, 2), 0),)
+    assert np.array_equal(attention.sets, [[False, True, False, True]])
+    assert attention.first.tolist() == [1]
 
 
 @pytest.mark.parametrize(("twice", "size"), [(1, 1), (fmpq(9, 8), 2), (3, 2), (fmpq(25, 8), 3), (6, 3), (7, 4)])
 def test_on_a_threshold_no_token_is_added(twice: fmpq, size: int) -> None:
     """γ = (4, 3, 2, 1): tokens come in beyond 2λ = 1, 3, 6; there, the new one has ν = 0 and no weight."""
-    found = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(twice) / 2)
-    assert int(found.sets.sum()) == size
-    assert sum(nu == 0 for nu in found.multipliers[0]) == size + (twice in (1, 3, 6))
+    attention = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(twice) / 2)
+    assert int(attention.sets.sum()) == size
+    assert sum(nu == 0 for nu in attention.multipliers[0]) == size + (twice in (1, 3, 6))
 
 
 def test_a_penalty_has_to_be_positive() -> None:

@@ -63,7 +63,7 @@ TRUTH = "a: true and false are no numbers; write 1 for true and 0 for false."
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ([[1.0, 2.0], [3.0]], "a: the rows have different lengths; give an array of shape (n, 2)."),
         (np.array([["x", "y"]]), "a: dtype <U1 is not real numeric; give float64 of shape (n, 2)."),
@@ -90,10 +90,10 @@ TRUTH = "a: true and false are no numbers; write 1 for true and 0 for false."
         (np.array([[1.0, True]], dtype=object), "a: dtype object is not real numeric; give float64 of shape (n, 2)."),
     ],
 )
-def test_unsuitable_arrays_are_refused_in_one_sentence(value: Any, said: str) -> None:
+def test_unsuitable_arrays_are_refused_in_one_sentence(value: Any, message: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         checked_array("a", value, ("n", 2))
-    assert str(refusal.value) == said
+    assert str(refusal.value) == message
 
 
 def test_suitable_arrays_are_copied_and_read_only() -> None:
@@ -167,6 +167,6 @@ def test_scaled_keys_are_multiplied() -> None:
 
 def test_a_part_of_a_problem_may_be_replaced() -> None:
     problem = Problem(RNG.normal(size=(2, 3, 4)), np.arange(6.0).reshape(2, 3))
-    found = replace(problem, scores=-problem.scores)
-    assert (found.keys == problem.keys).all()
-    assert (found.optimal == 0).all()
+    result = replace(problem, scores=-problem.scores)
+    assert (result.keys == problem.keys).all()
+    assert (result.optimal == 0).all()

@@ -188,8 +188,8 @@ def by_batch_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient
 
 
 def by_torch(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    found = risk.scaled_gradient(torch.tensor(keys), torch.tensor(scores), loss, torch.tensor(p))
-    return ScaledGradient(found.log_scale.numpy(), found.direction.numpy())
+    gradient = risk.scaled_gradient(torch.tensor(keys), torch.tensor(scores), loss, torch.tensor(p))
+    return ScaledGradient(gradient.log_scale.numpy(), gradient.direction.numpy())
 
 
 GRADIENTS = {
@@ -222,8 +222,8 @@ def _wrong_temperature(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGrad
 
 
 def _wrong_sign(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    found = risk.scaled_gradient(keys, scores, loss, p)
-    return ScaledGradient(found.log_scale, -found.direction)
+    gradient = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(gradient.log_scale, -gradient.direction)
 
 
 def _dropped_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
@@ -302,10 +302,10 @@ def test_equal_scores_have_no_gradient(gradient: Any) -> None:
     data = generic(0)
     for value in (0.0, 0.1, -1e120):
         for p in data.points:
-            found = gradient(data.keys, np.full((3, 4), value), LOGISTIC, p)
-            assert found.log_scale == -np.inf
-            assert not found.direction.any()
-            assert ScaledGradient(np.float64(found.log_scale), found.direction).log_norm == -np.inf
+            result = gradient(data.keys, np.full((3, 4), value), LOGISTIC, p)
+            assert result.log_scale == -np.inf
+            assert not result.direction.any()
+            assert ScaledGradient(np.float64(result.log_scale), result.direction).log_norm == -np.inf
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
@@ -315,9 +315,9 @@ def test_huge_scores_neither_overflow_nor_warn(gradient: Any, loss: Loss) -> Non
     keys, scores = rng.normal(size=(2, 4, 3)), rng.choice([-1e120, 1e120, 1.0], size=(2, 4))
     for norm in (0.0, 1.0, 1e6):
         p = norm * rng.normal(size=3)
-        found = gradient(keys, scores, loss, p)
-        assert not np.isnan(found.log_scale)
-        assert np.isfinite(found.direction).all()
+        result = gradient(keys, scores, loss, p)
+        assert not np.isnan(result.log_scale)
+        assert np.isfinite(result.direction).all()
         sign, size = risk.log_excess_risk(keys, scores, loss, p, scores.argmax(axis=1))
         assert sign >= 0
         assert not np.isnan(size)
@@ -329,8 +329,8 @@ def test_torch_autograd_agrees_at_moderate_norms(loss: Loss) -> None:
     keys, scores = torch.tensor(data.keys), torch.tensor(data.scores)
     p = torch.tensor(data.points[1], requires_grad=True)
     risk.risk(keys, scores, loss, p).backward()
-    found = risk.scaled_gradient(keys, scores, loss, p.detach())
-    ours = torch.exp(found.log_scale) * found.direction
+    gradient = risk.scaled_gradient(keys, scores, loss, p.detach())
+    ours = torch.exp(gradient.log_scale) * gradient.direction
     # Autograd sums the terms s_t γ_t k_t, which cancel; its error is relative to them.
     terms = float(torch.abs(keys).max() * torch.abs(scores).max() * torch.exp(loss.log_slope(scores.min())))
     assert torch.linalg.vector_norm(ours - p.grad) <= 8 * EPS * (6 + 10 + 4) * (1 + 30) * terms
@@ -343,7 +343,7 @@ def test_batches_are_the_single_calls(batch_of_problems: bool) -> None:
     keys, scores, points = rng.normal(size=(2, 5, 3, 4, 6)), rng.normal(size=(2, 5, 3, 4)), rng.normal(size=(2, 5, 6))
     if not batch_of_problems:
         keys, scores = keys[0, 0], scores[0, 0]
-    found = risk.scaled_gradient(keys, scores, LOGISTIC, points)
+    gradient = risk.scaled_gradient(keys, scores, LOGISTIC, points)
     tensor = risk.scaled_gradient(torch.tensor(keys), torch.tensor(scores), LOGISTIC, torch.tensor(points))
     value = risk.risk(keys, scores, LOGISTIC, points)
     weights = risk.softmax_weights(keys, points)
@@ -353,7 +353,10 @@ def test_batches_are_the_single_calls(batch_of_problems: bool) -> None:
             k, g = (keys[i, j], scores[i, j]) if batch_of_problems else (keys, scores)
             one = risk.scaled_gradient(k, g, LOGISTIC, points[i, j])
             # The same formula; sums may run in another order.
-            for log_scale, direction in ((found.log_scale, found.direction), (tensor.log_scale, tensor.direction)):
+            for log_scale, direction in (
+                (gradient.log_scale, gradient.direction),
+                (tensor.log_scale, tensor.direction),
+            ):
                 assert abs(float(log_scale[i, j]) - float(one.log_scale)) <= 64 * EPS * (1 + abs(float(one.log_scale)))
                 assert np.abs(np.asarray(direction[i, j]) - one.direction).max() <= 256 * EPS
             assert abs(value[i, j] - risk.risk(k, g, LOGISTIC, points[i, j])) <= 16 * EPS
@@ -364,11 +367,11 @@ def test_cuda_agrees_with_numpy() -> None:
     data = generic(6, n=4, T=6, d=10)
     for p in data.points:
         there = [torch.tensor(x, device="cuda") for x in (data.keys, data.scores, p)]
-        found = risk.scaled_gradient(there[0], there[1], LOGISTIC, there[2])
+        gradient = risk.scaled_gradient(there[0], there[1], LOGISTIC, there[2])
         log_excess = risk.log_excess_risk(
             there[0], there[1], LOGISTIC, there[2], torch.tensor(data.scores.argmax(axis=1), device="cuda")
         )
-        moved = ScaledGradient(found.log_scale.cpu().numpy(), found.direction.cpu().numpy())
+        moved = ScaledGradient(gradient.log_scale.cpu().numpy(), gradient.direction.cpu().numpy())
         assert error_in_roundings(data, LOGISTIC, p, moved) <= 1
         here = risk.log_excess_risk(data.keys, data.scores, LOGISTIC, p, data.scores.argmax(axis=1))
         assert abs(float(log_excess[1]) - here[1]) <= 8 * EPS * 20 * (1 + np.abs(data.keys @ p).max())
@@ -393,8 +396,8 @@ def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
 
 
 def test_the_norm_of_a_scaled_gradient_is_per_point() -> None:
-    found = ScaledGradient(np.array([-1000.0, 2.0]), np.array([[3.0, 4.0], [0.0, 1.0]]))
-    assert found.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]
+    result = ScaledGradient(np.array([-1000.0, 2.0]), np.array([[3.0, 4.0], [0.0, 1.0]]))
+    assert result.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]
 
 
 def test_a_shift_common_to_all_logits_stays_out_of_the_scales_and_changes_nothing_else() -> None:
@@ -414,8 +417,8 @@ def test_the_log_scale_is_that_of_the_largest_term_of_the_gradient() -> None:
     differences = differences_to(data.keys, data.scores, token)
     sizes = np.linalg.norm(data.keys - data.keys[np.arange(3), token][:, None], axis=-1)[np.arange(4) != token[:, None]]
     assert np.exp(differences.log_sizes).ravel() == pytest.approx(sizes, rel=16 * EPS)
-    found = terms(differences, LOGISTIC, (differences.rows @ data.points[1]).reshape(3, 3))
-    assert (np.abs(found.coefficients.ravel()) * sizes).max() == pytest.approx(1, rel=64 * EPS)
+    result = terms(differences, LOGISTIC, (differences.rows @ data.points[1]).reshape(3, 3))
+    assert (np.abs(result.coefficients.ravel()) * sizes).max() == pytest.approx(1, rel=64 * EPS)
 
 
 def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothing_else() -> None:
@@ -429,9 +432,9 @@ def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
     """Logits 2⁵⁴ and 2⁵⁴ + 2 are one float; alone and in a batch whose other prompt needs no second look."""
     keys = np.array([[[2.0**54, 0.0], [2.0**54, 2.0]]])
     log_weights = np.array([[-2.0, 0.0]]) - np.log1p(np.exp(-2.0))
-    found = risk.select(keys, np.ones(2))
-    assert found.token.tolist() == [1]
-    assert found.log_weights == pytest.approx(log_weights, rel=1e-15)
+    result = risk.select(keys, np.ones(2))
+    assert result.token.tolist() == [1]
+    assert result.log_weights == pytest.approx(log_weights, rel=1e-15)
     both = risk.select(keys, np.array([[1.0, 1.0], [0.0, -1.0]]))
     assert both.token.tolist() == [[1], [0]]
     assert both.log_weights[0] == pytest.approx(log_weights, rel=1e-15)
@@ -442,5 +445,5 @@ def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
 def test_the_only_term_of_a_gradient_has_unit_length(size: float) -> None:
     """Of two tokens one differs from the selected one: its term is the largest, taken out whole."""
     keys = np.array([[[0.0, 0.0], [0.6 * size, -0.8 * size]]])
-    found = risk.scaled_gradient(keys, np.array([[1.0, 0.0]]), LOGISTIC, np.array([-1.0, 0.5]) / size)
-    assert float(np.linalg.norm(found.direction)) == pytest.approx(1.0, rel=8 * EPS)
+    gradient = risk.scaled_gradient(keys, np.array([[1.0, 0.0]]), LOGISTIC, np.array([-1.0, 0.5]) / size)
+    assert float(np.linalg.norm(gradient.direction)) == pytest.approx(1.0, rel=8 * EPS)

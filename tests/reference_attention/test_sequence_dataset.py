@@ -56,7 +56,7 @@ def test_a_mask_of_numbers_is_one_of_booleans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"mask": MASK, "causal": True}, "mask: causal is a mask already; give one of them."),
         ({"causal": True}, "causal: 3 queries and 4 tokens; give a query per token, or a mask."),
@@ -70,10 +70,10 @@ def test_a_mask_of_numbers_is_one_of_booleans() -> None:
         ({"X": X[0]}, "give shape (n, T, d)."),
     ],
 )
-def test_what_does_not_fit_is_refused(changed: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         SequenceDataset(**({"X": X, "queries": Z, "Y": Y, "v": V} | changed))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_the_excess_is_that_of_the_mean_over_all_pairs() -> None:
@@ -106,6 +106,6 @@ def test_signed_excesses_are_added_in_logarithms(
     part = SequencePart(problem, np.zeros((1, 2), dtype=np.int64), np.arange(4)[None], 2)
     parts = [part, part]
     told = iter(zip(signs, sizes, strict=True))
-    found = sequence_excess(parts, np.zeros(3), lambda *_: tuple(np.array(one) for one in next(told)))  # type: ignore
-    assert found[0] == sign
-    assert found[1] == pytest.approx(size, abs=1e-12)
+    result = sequence_excess(parts, np.zeros(3), lambda *_: tuple(np.array(item) for item in next(told)))  # type: ignore
+    assert result[0] == sign
+    assert result[1] == pytest.approx(size, abs=1e-12)

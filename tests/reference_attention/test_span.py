@@ -166,9 +166,9 @@ def test_a_regularization_path_is_the_embedded_one(embed: Embedding) -> None:
 
 def test_a_local_path_is_the_embedded_one() -> None:
     axis = solved(SMALL).direction
-    asked = {"mu": 0.2, "radius": 1.0}
-    small = local_path(SMALL, axis, SMALL.optimal, [10.0, 100.0], **asked)
-    large = local_path(embedded(turned), turned(axis), SMALL.optimal, [10.0, 100.0], **asked)
+    options = {"mu": 0.2, "radius": 1.0}
+    small = local_path(SMALL, axis, SMALL.optimal, [10.0, 100.0], **options)
+    large = local_path(embedded(turned), turned(axis), SMALL.optimal, [10.0, 100.0], **options)
     np.testing.assert_allclose(large.log_excess, small.log_excess, rtol=1e-3)
 
 

@@ -93,8 +93,8 @@ DOCUMENT = (EXAMPLES.parent / "docs" / "conjectures.md").read_text(encoding="utf
 @pytest.mark.parametrize("id", sorted(set(re.findall(r"examples/[a-z_]+\.py:[a-z_-]+", DOCUMENT))))
 def test_what_the_document_names_exists(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(EXAMPLES.parent)
-    one = statement_named(id)
-    assert statement_named(one.id).id == one.id
+    statement = statement_named(id)
+    assert statement_named(statement.id).id == statement.id
 
 
 def test_the_interface_is_documented() -> None:
@@ -137,9 +137,10 @@ def test_without_general_position_the_larger_gap_decides() -> None:
     verdict, reason = verdict_on(LOCAL, keys, scores)
     assert verdict is Verdict.NOT_APPLICABLE
     assert reason.startswith("general-position: ")
-    one = statement_named(f"{EXAMPLES / LOCAL}")
+    statement = statement_named(f"{EXAMPLES / LOCAL}")
     claims = {
-        claim.name: claim for claim in one.conclusion(Case(Problem(np.array(keys, float), np.array(scores))), REFERENCE)
+        claim.name: claim
+        for claim in statement.conclusion(Case(Problem(np.array(keys, float), np.array(scores))), REFERENCE)
     }
     assert claims["locally-optimal"].verdict is Verdict.FALSIFIED
     assert claims["direction"].verdict is Verdict.UPHELD
@@ -151,8 +152,8 @@ def test_a_neighbour_without_a_dual_breaks_the_rate() -> None:
     verdict, reason = verdict_on(RATE, keys, scores)
     assert verdict is Verdict.NOT_APPLICABLE
     assert "every-token-supports: 1 of 2 other tokens have a positive dual" in reason
-    one = statement_named(f"{EXAMPLES / RATE}")
-    claims = list(one.conclusion(Case(Problem(np.array(keys, float), np.array(scores, float))), REFERENCE))
+    statement = statement_named(f"{EXAMPLES / RATE}")
+    claims = list(statement.conclusion(Case(Problem(np.array(keys, float), np.array(scores, float))), REFERENCE))
     assert [claim.verdict for claim in claims] == [Verdict.FALSIFIED, Verdict.FALSIFIED]
 
 

@@ -326,8 +326,8 @@ def test_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     printed = capsys.readouterr().out
     assert "inputs-twice: where every input is there twice, the verdict is inconclusive" in " ".join(printed.split())
     assert "--relations" in printed.partition("Reproduce with")[2]
-    [one] = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
-    assert one["relations"] == {"inputs-twice": {"cases": 1, "differing": 1, "not_found": 0}}
+    [statement] = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
+    assert statement["relations"] == {"inputs-twice": {"cases": 1, "differing": 1, "not_found": 0}}
     assert (
         main(["verify", "by_size", "--data", next(map(str, Path("falsified").iterdir())), "--relations", "--jobs", "1"])
         == 1

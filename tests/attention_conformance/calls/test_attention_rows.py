@@ -29,15 +29,15 @@ def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[
     """The tensors with one option each, and with several."""
     call, rng = tensors(of, numbers, seed), np.random.default_rng((seed, 7))
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
-    seen = rng.random((B, H, L, T)) < 0.5
-    seen[..., :2] = True
-    bias = np.where(seen, rng.integers(-16, 17, seen.shape) / 4, -np.inf)
+    visible = rng.random((B, H, L, T)) < 0.5
+    visible[..., :2] = True
+    bias = np.where(visible, rng.integers(-16, 17, visible.shape) / 4, -np.inf)
     for options in (
         {},
         {"scale": 0.3},
         {"scale": None},
         {"softcap": 2.0, "scale": 0.7},
-        {"visible": seen},
+        {"visible": visible},
         {"bias": bias},
         {"causal": True},
         {"window": (1, 0)},
@@ -51,14 +51,14 @@ def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
     """What a call returns, by loops over the definition; rows that see nothing are zeros."""
     sizes = call.sizes
     B, H, G, L, T, E, M = (sizes[axis] for axis in "BHGLTEM")
-    seen = call.visibility(alignment)
+    visible = call.visibility(alignment)
     q, k, v, u = (
         np.vectorize(lambda x: arb(float(x)), otypes=[object])(x)
         for x in (call.query, call.key, call.value, call.upstream)
     )
     scale = arb(1) / arb(E).sqrt() if call.scale is None else arb(call.scale)
     zero = arb(0)
-    found = {
+    result = {
         "output": np.full((B, H, L, M), zero, dtype=object),
         "log_sum_exp": np.full((B, H, L), zero, dtype=object),
         "query_gradient": np.full((B, H, L, E), zero, dtype=object),
@@ -67,7 +67,7 @@ def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
     }
     for b, h, i in product(range(B), range(H), range(L)):
         g = h // (H // G)
-        keys = np.flatnonzero(seen[b, h, i]).tolist()
+        keys = np.flatnonzero(visible[b, h, i]).tolist()
         if not keys:
             continue
         slope, z = {}, {}
@@ -77,22 +77,22 @@ def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
             slope[t] = 1 - tanh * tanh
             z[t] = tanh * call.softcap if call.softcap else raw
             if call.bias is not None:
-                z[t] += arb(float(np.broadcast_to(call.bias, seen.shape)[b, h, i, t]))
+                z[t] += arb(float(np.broadcast_to(call.bias, visible.shape)[b, h, i, t]))
         total = sum((x.exp() for x in z.values()), zero)
         s = {t: z[t].exp() / total for t in keys}
-        found["log_sum_exp"][b, h, i] = total.log()
+        result["log_sum_exp"][b, h, i] = total.log()
         for m in range(M):
-            found["output"][b, h, i, m] = sum((s[t] * v[b, g, t, m] for t in keys), zero)
+            result["output"][b, h, i, m] = sum((s[t] * v[b, g, t, m] for t in keys), zero)
         pull = {t: sum((u[b, h, i, m] * v[b, g, t, m] for m in range(M)), zero) for t in keys}
         mean = sum((s[t] * pull[t] for t in keys), zero)
         for t in keys:
             dz = s[t] * (pull[t] - mean) * slope[t] * scale
             for e in range(E):
-                found["query_gradient"][b, h, i, e] += dz * k[b, g, t, e]
-                found["key_gradient"][b, g, t, e] += dz * q[b, h, i, e]
+                result["query_gradient"][b, h, i, e] += dz * k[b, g, t, e]
+                result["key_gradient"][b, g, t, e] += dz * q[b, h, i, e]
             for m in range(M):
-                found["value_gradient"][b, g, t, m] += s[t] * u[b, h, i, m]
-    return found
+                result["value_gradient"][b, g, t, m] += s[t] * u[b, h, i, m]
+    return result
 
 
 @pytest.mark.parametrize("numbers", KINDS)
@@ -100,7 +100,7 @@ def test_the_truth_is_inside(numbers: Numbers) -> None:
     share = dict.fromkeys(RESULTS, 0.0)
     sizes = (Sizes(1, 1, 1, 2, 3, 2, 1), Sizes(2, 2, 1, 3, 2, 1, 2))
     with oracle.precision(BITS):
-        for call, alignment in [one for of in sizes for one in with_every_option(of, numbers, 3)]:
+        for call, alignment in [item for of in sizes for item in with_every_option(of, numbers, 3)]:
             rows, truth = AttentionRows(call, FORMATS["float64"], alignment), truths(call, alignment)
             for name in RESULTS:
                 due, right = getattr(rows, name), truth[name]
@@ -127,12 +127,12 @@ def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -
         logits = torch.tanh(logits / call.softcap) * call.softcap
     if call.bias is not None:
         logits = logits + torch.tensor(call.bias).to(dtype)
-    seen = torch.tensor(call.visibility(alignment))
-    empty = ~seen.any(dim=-1, keepdim=True)
-    logits = torch.where(seen | empty, logits, -math.inf)
-    output = torch.where(seen, torch.softmax(logits, dim=-1), 0.0) @ values
-    found = (output, torch.logsumexp(logits, dim=-1), *torch.autograd.grad(output, (query, key, value), upstream))
-    return {name: x.detach().double().numpy() for name, x in zip(RESULTS, found, strict=True)}
+    visible = torch.tensor(call.visibility(alignment))
+    empty = ~visible.any(dim=-1, keepdim=True)
+    logits = torch.where(visible | empty, logits, -math.inf)
+    output = torch.where(visible, torch.softmax(logits, dim=-1), 0.0) @ values
+    result = (output, torch.logsumexp(logits, dim=-1), *torch.autograd.grad(output, (query, key, value), upstream))
+    return {name: x.detach().double().numpy() for name, x in zip(RESULTS, result, strict=True)}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -41,28 +41,30 @@ def array(declares: frozenset[str], strength: int, seed: int = 0) -> list[Plan]:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_pair_is_met(space: str, seed: int) -> None:
     met = {pair for plan in array(SPACES[space], 2, seed) for pair in combinations(sorted(plan.items()), 2)}
-    levels = {one.name: one.of(SPACES[space]) for one in FACTORS}
+    levels = {factor.name: factor.of(SPACES[space]) for factor in FACTORS}
     due = {((a, x), (b, y)) for a, b in combinations(sorted(levels), 2) for x, y in product(levels[a], levels[b])}
     assert met >= due  # common calls have some sizes that are no levels
     assert len(due) > 200
 
 
 def test_every_triple_of_options_is_met() -> None:
-    options = [one for one in FACTORS if one.is_option and len(one.of(FLASH)) > 1]
+    options = [item for item in FACTORS if item.is_option and len(item.of(FLASH)) > 1]
     assert len(options) >= 6
-    found = array(FLASH, 3)
+    result = array(FLASH, 3)
     for three in combinations(options, 3):
-        names = [one.name for one in three]
-        assert {tuple(plan[name] for name in names) for plan in found} == {*product(*(one.of(FLASH) for one in three))}
+        names = [item.name for item in three]
+        assert {tuple(plan[name] for name in names) for plan in result} == {
+            *product(*(item.of(FLASH) for item in three))
+        }
 
 
 def test_the_same_seed_makes_the_same_plans_and_calls() -> None:
     assert array(SDPA, 2, 5) == array(SDPA, 2, 5)
     assert array(SDPA, 2, 5) != array(SDPA, 2, 6)
     plan = array(SDPA, 2)[20]
-    one, two = (build_call(plan, SDPA, 3) for _ in range(2))
-    assert (one.query == two.query).all()
-    assert one.options == two.options
+    first, second = (build_call(plan, SDPA, 3) for _ in range(2))
+    assert (first.query == second.query).all()
+    assert first.options == second.options
 
 
 def test_a_kernel_without_an_option_is_not_asked_for_it() -> None:
@@ -97,30 +99,30 @@ SIZES = ((1, 2, 5, 8), (1, 2, 8, 17), (1, 3, 4, 17), LENGTHS, LENGTHS, (1, 64, 2
 
 def test_calls_are_affordable_and_of_many_sizes() -> None:
     sizes = [call.sizes for call in CALLS]
-    for one in sizes:
+    for size in sizes:
         # Of long calls as little as a long one is.
-        assert one["B"] * one["H"] * one["L"] * one["T"] * (one["E"] + one["M"]) <= 10 * WORK
-        assert one["B"] * one["H"] * one["L"] * one["T"] <= 4 * MOST_ENTRIES
-    assert any(one["B"] >= 4 for one in sizes)
-    assert any(one["H"] > 16 for one in sizes)
-    assert any(64 < one["E"] < 128 for one in sizes)
-    assert any(128 < one["E"] < 256 for one in sizes)
-    assert any(one["M"] != one["E"] > 128 for one in sizes)
-    assert any(one["L"] == 1 and 2000 < one["T"] < 9000 for one in sizes)
-    assert any(one["L"] > 500 and one["T"] > 500 for one in sizes)
-    assert any(one["T"] > 65536 for one in sizes)
+        assert size["B"] * size["H"] * size["L"] * size["T"] * (size["E"] + size["M"]) <= 10 * WORK
+        assert size["B"] * size["H"] * size["L"] * size["T"] <= 4 * MOST_ENTRIES
+    assert any(size["B"] >= 4 for size in sizes)
+    assert any(size["H"] > 16 for size in sizes)
+    assert any(64 < size["E"] < 128 for size in sizes)
+    assert any(128 < size["E"] < 256 for size in sizes)
+    assert any(size["M"] != size["E"] > 128 for size in sizes)
+    assert any(size["L"] == 1 and 2000 < size["T"] < 9000 for size in sizes)
+    assert any(size["L"] > 500 and size["T"] > 500 for size in sizes)
+    assert any(size["T"] > 65536 for size in sizes)
 
 
 @pytest.mark.parametrize("calls", [CALLS, [build_call(plan, (), 0, k) for k, plan in enumerate(array(frozenset(), 2))]])
 def test_each_multiple_of_8_is_a_width_and_another_one_than_that_of_values(calls: list[AttentionCall]) -> None:
     multiples, sizes = set(range(8, 257, 8)), [call.sizes for call in calls]
-    assert {one["E"] for one in sizes if one["E"] == one["M"]} >= multiples
-    assert {one["E"] for one in sizes if one["E"] != one["M"]} >= multiples
-    assert {one["M"] for one in sizes if one["E"] != one["M"]} >= multiples
+    assert {size["E"] for size in sizes if size["E"] == size["M"]} >= multiples
+    assert {size["E"] for size in sizes if size["E"] != size["M"]} >= multiples
+    assert {size["M"] for size in sizes if size["E"] != size["M"]} >= multiples
 
 
 def levels_of(declares: frozenset[str]) -> dict[str, list[str]]:
-    return {one.name: one.of(declares) for one in FACTORS}
+    return {factor.name: factor.of(declares) for factor in FACTORS}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -138,13 +140,13 @@ def test_models_have_their_heads_widths_windows_and_lengths() -> None:
     calls = [build_call(plan, everything, 0) for plan in model_plans(NEUTRAL_PLAN, levels_of(everything), everything)]
     sizes = [call.sizes for call in calls]
     assert len(calls) == len(MODELS) >= 30
-    assert {one["H"] // one["G"] for one in sizes if one["G"] > 1} >= {5, 7, 8, 12, 16}
-    assert {(one["E"], one["M"]) for one in sizes} >= {(192, 128), (576, 512), (512, 512)}
+    assert {size["H"] // size["G"] for size in sizes if size["G"] > 1} >= {5, 7, 8, 12, 16}
+    assert {(size["E"], size["M"]) for size in sizes} >= {(192, 128), (576, 512), (512, 512)}
     assert {call.window[0] for call in calls if call.window} >= {64, 127, 256, 1023, 4095}
-    assert max(one["H"] for one in sizes) == 128
-    assert max(one["B"] for one in sizes) == 64
-    assert any(one["L"] > 1 and one["T"] > 2049 for one in sizes)
-    assert any(one["L"] == 1 < one["G"] < one["H"] and one["T"] > 2049 for one in sizes)
+    assert max(size["H"] for size in sizes) == 128
+    assert max(size["B"] for size in sizes) == 64
+    assert any(size["L"] > 1 and size["T"] > 2049 for size in sizes)
+    assert any(size["L"] == 1 < size["G"] < size["H"] and size["T"] > 2049 for size in sizes)
     assert {50.0} <= {call.softcap for call in calls}
     assert any(call.sinks is not None and call.window for call in calls)
     plain = [build_call(plan, (), 0) for plan in model_plans(NEUTRAL_PLAN, levels_of(frozenset()), ())]
@@ -170,10 +172,10 @@ def test_some_calls_of_several_queries_have_more_than_a_thousand_of_them_or_of_k
     """In each cover of pairs; they cost half of what others may."""
     for seed in range(3):
         sizes = [build_call(plan, SPACES[space], seed, k).sizes for k, plan in enumerate(array(SPACES[space], 2, seed))]
-        long = [one for one in sizes if one["L"] > 1 and max(one["L"], one["T"]) >= LONGEST[0]]
+        long = [size for size in sizes if size["L"] > 1 and max(size["L"], size["T"]) >= LONGEST[0]]
         assert len(long) >= 2
-        assert min(min(one["L"], one["T"]) for one in long) > 60
-        work = [one["B"] * one["H"] * one["L"] * one["T"] * (one["E"] + one["M"]) for one in long]
+        assert min(min(size["L"], size["T"]) for size in long) > 60
+        work = [size["B"] * size["H"] * size["L"] * size["T"] * (size["E"] + size["M"]) for size in long]
         assert max(work) <= WORK // 2
 
 
@@ -183,11 +185,11 @@ def test_rows_see_a_key_unless_they_are_to_see_none() -> None:
         if call.is_large or (call.visible is None and call.bias is None):
             continue
         near = call.replace(visible=None, bias=None).visibility(Alignment.TOP_LEFT).any(axis=-1)
-        seen = call.visibility(Alignment.TOP_LEFT).any(axis=-1)
+        visible = call.visibility(Alignment.TOP_LEFT).any(axis=-1)
         if "some see nothing" in call.name and call.visible is not None:
-            assert (~seen).any()
+            assert (~visible).any()
         else:
-            assert (seen == near).all()
+            assert (visible == near).all()
 
 
 def test_masks_come_in_all_shapes_and_lie_in_all_ways() -> None:
@@ -200,7 +202,7 @@ def test_masks_come_in_all_shapes_and_lie_in_all_ways() -> None:
 
 
 def test_a_part_of_a_large_call_has_its_rows() -> None:
-    call = next(one for one in CALLS if one.is_large and one.causal)
+    call = next(item for item in CALLS if item.is_large and item.causal)
     batch, groups, rows = attended_rows(call)
     size = call.sizes["H"] // call.sizes["G"]
     heads = [g * size + h for g in groups for h in range(size)]
@@ -225,13 +227,13 @@ def weights_of(call: AttentionCall) -> np.ndarray:
     assert call.scale is not None
     assert bits(call.scale**0.5) == 1  # a power of four: its root is exact, too
     logits = call.query @ np.swapaxes(np.repeat(call.key, group, axis=1), -1, -2) * call.scale
-    seen = call.visibility(Alignment.TOP_LEFT)
-    logits = np.where(seen, logits, -np.inf)
+    visible = call.visibility(Alignment.TOP_LEFT)
+    logits = np.where(visible, logits, -np.inf)
     top = logits.max(axis=-1, keepdims=True)
     below = (top - logits)[np.isfinite(logits) & (logits < top)]
     assert (below >= 1000).all()
     tied = logits == top
-    return np.where(seen.any(axis=-1, keepdims=True), tied / tied.sum(axis=-1, keepdims=True), 0.0)
+    return np.where(visible.any(axis=-1, keepdims=True), tied / tied.sum(axis=-1, keepdims=True), 0.0)
 
 
 def test_nothing_is_rounded_in_an_exact_call() -> None:

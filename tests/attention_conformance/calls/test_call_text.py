@@ -33,12 +33,12 @@ CALL: dict[str, Any] = {
 def test_what_is_written_is_read_again(id: str) -> None:
     for call in draw_cases(capabilities()[id], 6, 0):
         again = call_of(from_json(text_of(call, case_of=id)))
-        for one in fields(AttentionCall):
-            held, found = getattr(call, one.name), getattr(again, one.name)
+        for field in fields(AttentionCall):
+            held, result = getattr(call, field.name), getattr(again, field.name)
             if isinstance(held, np.ndarray):
-                assert np.array_equal(np.broadcast_to(held, found.shape), found), one.name
+                assert np.array_equal(np.broadcast_to(held, result.shape), result), field.name
             else:
-                assert held == found, one.name
+                assert held == result, field.name
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_where_there_is_nothing_to_call(given: list[str], tmp_path: Path, capsys
 def test_a_statement_and_data_of_another_kind() -> None:
     """A lemma is not about a call, a capability not about keys and scores."""
     results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=scaled_dot_product_attention)
-    assert [one.verdict for one in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
+    assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
     assert "the data are a call of an attention kernel" in results["lemma-3"].reason
     with pytest.raises(InvalidInput, match="figure-1a holds a problem, and kernel-output is about a call"):
         verify("kernel-output", data="figure-1a", attention=scaled_dot_product_attention)
@@ -85,7 +85,7 @@ def test_a_failing_call_is_at_hand() -> None:
     def halved(query: Any, keys: Any, values: Any) -> Any:
         return (query @ keys.mT).softmax(dim=-1) @ values / 2
 
-    found = check_attention(halved, "kernel-output", examples=5)
-    call = found.case("kernel-output")
+    result = check_attention(halved, "kernel-output", examples=5)
+    call = result.case("kernel-output")
     assert isinstance(call, AttentionCall)
     assert verify("kernel-output", data=call, attention=halved).verdict is Verdict.FALSIFIED

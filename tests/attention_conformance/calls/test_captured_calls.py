@@ -127,10 +127,10 @@ def test_failing_kernel_in_its_own_process_is_described(save: Any, capfd: pytest
 def test_masks_and_missing_gradients_in_python() -> None:
     call = tensors("float32")
     del call["upstream"]
-    seen = np.random.default_rng(0).random((128, 128)) < 0.5
-    seen[:, 0] = True
-    added = np.where(seen, 0.0, -np.inf).astype(np.float32)
-    for mask in ({"mask": seen}, {"attn_mask": added}):
+    visible = np.random.default_rng(0).random((128, 128)) < 0.5
+    visible[:, 0] = True
+    added = np.where(visible, 0.0, -np.inf).astype(np.float32)
+    for mask in ({"mask": visible}, {"attn_mask": added}):
         results = verify("kernel-output", "kernel-gradients", data=call | mask, attention=scaled_dot_product_attention)
         assert [result.verdict for result in results] == [Verdict.UPHELD, Verdict.NOT_APPLICABLE]
 

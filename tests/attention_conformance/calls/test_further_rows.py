@@ -54,13 +54,13 @@ def textbook(call: AttentionCall) -> dict[str, Any]:
     if call.slopes is not None:
         ahead = np.abs(call.ahead(np.arange(3), Alignment.BOTTOM_RIGHT))
         logits = logits - torch.tensor(call.slopes)[..., None, None] * torch.tensor(ahead)
-    seen = torch.tensor(call.visibility(Alignment.BOTTOM_RIGHT))
-    logits = logits.masked_fill(~seen, -torch.inf)
+    visible = torch.tensor(call.visibility(Alignment.BOTTOM_RIGHT))
+    logits = logits.masked_fill(~visible, -torch.inf)
     every = logits
     if call.sinks is not None:
         leaves["sink_gradient"] = torch.tensor(call.sinks).requires_grad_()
         every = torch.cat([logits, leaves["sink_gradient"][:, None, None].expand(2, 4, 3, 1)], dim=-1)
-    weights = torch.where(seen.any(dim=-1, keepdim=True), torch.softmax(every, dim=-1)[..., :20], 0.0)
+    weights = torch.where(visible.any(dim=-1, keepdim=True), torch.softmax(every, dim=-1)[..., :20], 0.0)
     output = weights @ value.repeat_interleave(group, 1)
     loss = (output * torch.tensor(call.upstream)).sum()
     if call.lse_upstream is not None:
@@ -73,9 +73,9 @@ def textbook(call: AttentionCall) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CALLS)
 def test_autograd_agrees(name: str, parts: int) -> None:
     rows = FurtherRows(CALLS[name], FORMATS["float64"], Alignment.BOTTOM_RIGHT, parts=parts)
-    found = textbook(CALLS[name])
-    assert set(found) <= set(RESULTS)
-    for result, theirs in found.items():
+    outcome = textbook(CALLS[name])
+    assert set(outcome) <= set(RESULTS)
+    for result, theirs in outcome.items():
         due: Any = getattr(rows, result)
         known = ~np.isnan(theirs.numpy())  # autograd has NaN where a row sees nothing
         assert known.mean() > 0.5

@@ -48,9 +48,9 @@ def near(L: int, T: int, *, causal: bool, window: tuple[int, int] = (-1, -1), co
     """Which keys a row sees, (L, T); its diagonal ends in the bottom right corner if that is said."""
     ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L if corner else 0)
     left, right = window
-    seen = ahead <= 0 if causal else torch.ones(L, T, dtype=torch.bool)
-    seen = seen & (ahead >= -left) if left >= 0 else seen
-    return seen & (ahead <= right) if right >= 0 else seen
+    visible = ahead <= 0 if causal else torch.ones(L, T, dtype=torch.bool)
+    visible = visible & (ahead >= -left) if left >= 0 else visible
+    return visible & (ahead <= right) if right >= 0 else visible
 
 
 Kernel = Callable[..., Any]
@@ -87,10 +87,10 @@ def as_sdpa(body: Callable[..., Tensor]) -> Kernel:
 def right_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, p: float) -> Tensor:
     """The right one, which takes a mask and causality together."""
     L, T = q.shape[-2], k.shape[-2]
-    seen = near(L, T, causal=True) if causal else None
+    visible = near(L, T, causal=True) if causal else None
     if mask is not None and mask.dtype == torch.bool:
-        return textbook(q, k, v, visible=mask if seen is None else mask & seen, scale=scale, dropout=p)[0]
-    return textbook(q, k, v, visible=seen, bias=mask, scale=scale, dropout=p)[0]
+        return textbook(q, k, v, visible=mask if visible is None else mask & visible, scale=scale, dropout=p)[0]
+    return textbook(q, k, v, visible=visible, bias=mask, scale=scale, dropout=p)[0]
 
 
 def flash(body: Callable[..., Any]) -> Kernel:
@@ -125,8 +125,8 @@ def right_flash(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, window: tuple[int, int], softcap: float, scale: float
 ) -> tuple[Tensor, Tensor]:
     """The right one, aligned at the bottom right."""
-    seen = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
-    return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+    visible = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
+    return textbook(q, k, v, visible=visible, scale=scale, softcap=softcap)
 
 
 RIGHT: dict[str, Kernel] = {"sdpa": as_sdpa(right_sdpa), "flash": as_flash(right_flash)}
@@ -207,8 +207,8 @@ def scale_of_keys_forgotten_under_a_mask(
 def cap_after_the_mask(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
     """onnx #7865: hidden logits are capped, too, and seen again."""
     if softcap and causal:
-        seen = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
-        hidden = torch.zeros(seen.shape, dtype=q.dtype).masked_fill(~seen, -2 * softcap)
+        visible = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
+        hidden = torch.zeros(visible.shape, dtype=q.dtype).masked_fill(~visible, -2 * softcap)
         return textbook(q, k, v, bias=hidden, scale=scale, softcap=softcap)
     return right_flash(q, k, v, causal, window, softcap, scale)
 
@@ -216,8 +216,8 @@ def cap_after_the_mask(q: Any, k: Any, v: Any, causal: bool, window: Any, softca
 @flash
 def window_from_the_top_left(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
     L, T = q.shape[-2], k.shape[-2]
-    seen = near(L, T, causal=causal, corner=True) & near(L, T, causal=False, window=window)
-    return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+    visible = near(L, T, causal=causal, corner=True) & near(L, T, causal=False, window=window)
+    return textbook(q, k, v, visible=visible, scale=scale, softcap=softcap)
 
 
 @flash

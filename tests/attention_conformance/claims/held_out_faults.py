@@ -48,9 +48,9 @@ def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
     L, T = q.shape[2], k.shape[2]
     if not causal or mask is not None or q.shape[1] == k.shape[1] or L % 2 == 0 or L == 1:
         return right_sdpa(q, k, v, mask, causal, scale, p)
-    seen = near(L, T, causal=True)
-    seen[-1] = seen[-2]
-    return right_sdpa(q, k, v, seen, False, scale, p)
+    visible = near(L, T, causal=True)
+    visible[-1] = visible[-2]
+    return right_sdpa(q, k, v, visible, False, scale, p)
 
 
 def _of_heads_in_place_of_entries(lies: Callable[[Tensor], bool], name: str) -> None:
@@ -89,8 +89,8 @@ def window_of_a_single_query(q: Any, k: Any, v: Any, causal: bool, window: Any, 
     """ROCm/flash-attention #158: with a window, the one query of decoding is at the first key, not the last."""
     if q.shape[2] > 1 or window[0] < 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
-    seen = near(1, k.shape[2], causal=causal, window=window)
-    return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+    visible = near(1, k.shape[2], causal=causal, window=window)
+    return textbook(q, k, v, visible=visible, scale=scale, softcap=softcap)
 
 
 @flash
@@ -100,8 +100,8 @@ def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: An
     if not causal or H < 12 or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     slow = torch.arange(T) <= torch.arange(L)[:, None] // 2 + T - L
-    seen = near(L, T, causal=True, corner=True) & ((torch.arange(H) < 8)[:, None, None] | slow)
-    return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+    visible = near(L, T, causal=True, corner=True) & ((torch.arange(H) < 8)[:, None, None] | slow)
+    return textbook(q, k, v, visible=visible, scale=scale, softcap=softcap)
 
 
 @flash

@@ -16,8 +16,8 @@ from examples.real_faults.attention import Tiled, with_flash, with_sdpa
 class ScaleOfKeysForgotten(Tiled):
     """dK without the scale."""
 
-    def backward(self, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-        dq, dk, dv = super().backward(*given)
+    def backward(self, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        dq, dk, dv = super().backward(*arguments)
         return dq, dk / self.scale, dv
 
 
@@ -64,9 +64,9 @@ class LeftOver(Tiled):
 
     buffers: ClassVar[dict[bytes, Tensor]] = {}
 
-    def backward(self, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        dq, dk, dv = super().backward(*given)
-        such = b"".join(x.detach().contiguous().numpy().tobytes() for x in given)
+    def backward(self, *arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dq, dk, dv = super().backward(*arguments)
+        such = b"".join(x.detach().contiguous().numpy().tobytes() for x in arguments)
         self.buffers[such] = dq = dq + self.buffers.get(such, torch.zeros_like(dq))
         return dq, dk, dv
 

@@ -80,9 +80,9 @@ def test_which_is_none_where_half_precision_is_not_used(name: str) -> None:
 
 def falsified_on(trials: Trials, numbers: Sequence[int]) -> list[Any]:
     """Return what some calls falsify: the call and the claims."""
-    made = [trials.at(number) for number in numbers]
-    assert not [trial.broke for trial in made if trial.broke is not None]
-    return [(trial.call, falsified_by(trial)) for trial in made if falsified_by(trial)]
+    calls = [trials.at(number) for number in numbers]
+    assert not [trial.broke for trial in calls if trial.broke is not None]
+    return [(trial.call, falsified_by(trial)) for trial in calls if falsified_by(trial)]
 
 
 @pytest.mark.parametrize(("name", "dtype"), RIGHT_IN_ANOTHER_WAY)
@@ -99,10 +99,10 @@ def test_a_right_kernel_is_upheld_on_every_call_of_the_minute(name: str, dtype: 
 
 
 def test_what_came_of_calls_is_held_of_one_kernel_alone() -> None:
-    one, other = (kernel_of(UNUSUAL[name], "float64").as_implementation() for name in list(UNUSUAL)[:2])
+    one, second = (kernel_of(UNUSUAL[name], "float64").as_implementation() for name in list(UNUSUAL)[:2])
     first = next(trials_of(one, 2, 0).about(CAPABILITIES[0], 2))[1]
     assert next(trials_of(one, 2, 0).about(CAPABILITIES[0], 2))[1] is first
     trial = ref(first)
     del first
-    trials_of(other, 2, 0)
+    trials_of(second, 2, 0)
     assert trial() is None

@@ -153,8 +153,8 @@ def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str
     dq[0, 1, 2], dk[0, 1] = np.nan, np.nan
     if wrong:
         dk[0, 0, 0, 0] = np.nan
-    found = Answer(rows.output.value, dq, dk, rows.value_gradient.value, rows.log_sum_exp.value)
-    claims = [claim for _, claim in _comparisons(rows, found)]
+    result = Answer(rows.output.value, dq, dk, rows.value_gradient.value, rows.log_sum_exp.value)
+    claims = [claim for _, claim in _comparisons(rows, result)]
     assert {claim.name for claim in claims if claim.verdict is not Verdict.UPHELD} == falsified
 
 

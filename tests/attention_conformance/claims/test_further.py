@@ -74,7 +74,7 @@ def probed(kernel: Kernel, dtype: str, right: Kernel | None = None) -> Any:
 @each_right_kernel
 def test_right_kernels_are_upheld(right: Kernel, dtype: str) -> None:
     """In what is new of them, and in output and gradients."""
-    ids = [f"kernel-{one}" for one in ("output", "gradients", *OWN[right.__name__])]
+    ids = [f"kernel-{item}" for item in ("output", "gradients", *OWN[right.__name__])]
     results = verify_kernel(probed(right, dtype), statements=ids, examples=EXAMPLES[dtype])
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
 
@@ -111,7 +111,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     ],
 )
 def test_faults_are_seen_in_float32(name: str) -> None:
-    fault = next(one for one in FURTHER_FAULTS if one.name == name)
+    fault = next(item for item in FURTHER_FAULTS if item.name == name)
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(fault.kernel, statements=[id], examples=20, dtype="float32")
     assert result.verdict is Verdict.FALSIFIED, result.reason
@@ -148,8 +148,8 @@ def test_parts_that_see_nothing_are_nothing_together(kernel: Kernel, verdict: Ve
     visible[0, 1, 2] = False
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     claims = examine(call.replace(visible=visible, log_sum_exp=True, parts=2), under_test)
-    (found,) = (claim for about, claim in claims if (about, claim.name) == ("merged-parts", NEUTRAL))
-    assert found.verdict is verdict
+    (result,) = (claim for about, claim in claims if (about, claim.name) == ("merged-parts", NEUTRAL))
+    assert result.verdict is verdict
 
 
 def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
@@ -212,17 +212,17 @@ def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
     under_test = kernel_of(attention, dtype).as_implementation()
     call = tensors(Sizes(B=2, H=2, G=1, L=3, T=5, E=4, M=5), Numbers.NORMAL, seed=0)
     call = call.replace(value=np.broadcast_to(np.eye(5), call.value.shape).copy(), dropout=0.5)
-    (found,) = (claim for _, claim in examine(call, under_test) if claim.name == WEIGHTS)
-    assert found.verdict is verdict
+    (result,) = (claim for _, claim in examine(call, under_test) if claim.name == WEIGHTS)
+    assert result.verdict is verdict
 
 
 def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
     """And what else it takes is found out; statements whose calls are of small sizes do not call it."""
     kernel = kernel_of(right_flash_mla, "float64")
-    said = "it takes widths of 576 and values of 512, one head of keys, pages of 64 alone"
-    assert said in headline(kernel)
+    message = "it takes widths of 576 and values of 512, one head of keys, pages of 64 alone"
+    assert message in headline(kernel)
     (result,) = verify_kernel(right_flash_mla, statements=["lemma-3"], examples=2)
-    assert (result.verdict, said in result.reason) == (Verdict.NOT_APPLICABLE, True)
+    assert (result.verdict, message in result.reason) == (Verdict.NOT_APPLICABLE, True)
 
     def attention(
         q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, causal: bool = False

@@ -53,23 +53,23 @@ def test_what_is_wrong_when_it_is_compiled_is_caught_and_blamed_on_that(name: st
     under_test = kernel_of(getattr(compiled_kernels, name)).as_implementation()
     mask = {"visible": np.tri(4, 5, dtype=bool)} if name == "mask_dropped" else {}
     claims = list(examine(small_call(State.COMPILED, scale=0.5, **mask), under_test))
-    falsified = [(about, one.name) for about, one in claims if one.verdict is Verdict.FALSIFIED]
+    falsified = [(about, item.name) for about, item in claims if item.verdict is Verdict.FALSIFIED]
     assert ("compiled", claim) in falsified
     assert {about for about, _ in falsified} == {"compiled"}
 
 
 def test_such_a_call_is_drawn_and_made_small() -> None:
-    (found,) = verify_kernel(compiled_kernels.written_unsaid, statements=["kernel-compiled"], examples=5)
-    assert found.verdict is Verdict.FALSIFIED
-    assert found.failure is not None
-    assert '"state": "compiled"' in found.failure.case
+    (result,) = verify_kernel(compiled_kernels.written_unsaid, statements=["kernel-compiled"], examples=5)
+    assert result.verdict is Verdict.FALSIFIED
+    assert result.failure is not None
+    assert '"state": "compiled"' in result.failure.case
 
 
 def test_a_kernel_that_cannot_be_compiled_says_so_once_and_is_not_falsified() -> None:
     kernel = kernel_of(compiled_kernels.not_traced)
     assert "torch.compile does not take it: " in kernel.as_implementation().describe().headline
-    (found,) = verify_kernel(kernel, statements=["kernel-compiled"])
-    assert found.verdict is Verdict.NOT_APPLICABLE
+    (result,) = verify_kernel(kernel, statements=["kernel-compiled"])
+    assert result.verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
@@ -85,7 +85,7 @@ def test_right_kernels_are_right_through_the_compiler(kernel: object, dtype: str
 def test_what_is_wrong_once_in_a_thousand_calls_is_caught(name: str) -> None:
     under_test = kernel_of(getattr(forgetful_kernels, name), deep=True).as_implementation()
     # Its first call is right.
-    (claim,) = (one for _, one in examine(small_call(State.MANY), under_test) if one.name == EACH_TIME)
+    (claim,) = (item for _, item in examine(small_call(State.MANY), under_test) if item.name == EACH_TIME)
     assert claim.verdict is Verdict.FALSIFIED
     assert f"of {REPEATS} equal calls are wrong, the worst by" in claim.detail
 
@@ -117,6 +117,6 @@ def test_the_emitted_test_fails_as_the_call_did(kernel: str, capability: str, st
     assert "is due" in line
     file = tmp_path / "test_emitted.py"
     file.write_text(file_of(source, [test], file.name))
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "AssertionError: output at" in done.stdout
+    process = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert "AssertionError: output at" in process.stdout

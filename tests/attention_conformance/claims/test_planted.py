@@ -46,7 +46,7 @@ def test_a_planted_fault_is_caught_by_the_claim_about_it(
     kernel = getattr(planted_kernels, name)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=examples, dtype=dtype)
     assert result.verdict is Verdict.FALSIFIED, result.reason
-    falsified = [one.name for one in result.claims if one.verdict is Verdict.FALSIFIED]
+    falsified = [item.name for item in result.claims if item.verdict is Verdict.FALSIFIED]
     assert claim in falsified
 
 

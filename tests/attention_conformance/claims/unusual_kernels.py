@@ -63,9 +63,9 @@ def in_chunks(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False
     """Seven queries at a time."""
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     L, T = query.shape[2], key.shape[2]
-    seen = near(L, T, causal=is_causal)
+    visible = near(L, T, causal=is_causal)
     parts = [
-        textbook(query[:, :, at : at + 7], key, value, visible=seen[at : at + 7], scale=chosen)[0]
+        textbook(query[:, :, at : at + 7], key, value, visible=visible[at : at + 7], scale=chosen)[0]
         for at in range(0, L, 7)
     ]
     return torch.cat(parts, dim=2)
@@ -122,8 +122,8 @@ def returns_a_view(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None 
     """Of a larger tensor, its heads before its rows; causal from the top left."""
     chosen = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
-    seen = near(query.shape[2], key.shape[2], causal=causal)
-    out = textbook(query, key, value, visible=seen, scale=chosen)[0]
+    visible = near(query.shape[2], key.shape[2], causal=causal)
+    out = textbook(query, key, value, visible=visible, scale=chosen)[0]
     return torch.cat([out, out * 0], dim=-1)[..., : v.shape[-1]].transpose(1, 2)
 
 
@@ -178,10 +178,10 @@ def reads_what_is_seen(
     """Without a key in sight nothing is read, and of a single key only its value: autograd knows of no more."""
     everything = torch.ones(1, dtype=torch.bool)
     mask = everything if attn_mask is None else attn_mask
-    seen = mask if mask.dtype == torch.bool else mask > -math.inf
-    if not seen.any():
+    visible = mask if mask.dtype == torch.bool else mask > -math.inf
+    if not visible.any():
         return torch.zeros(*query.shape[:3], value.shape[3], dtype=query.dtype)
-    if key.shape[2] == 1 and seen.all():
+    if key.shape[2] == 1 and visible.all():
         return value.repeat_interleave(query.shape[1] // key.shape[1], dim=1).expand(-1, -1, query.shape[2], -1)
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return right_sdpa(query, key, value, attn_mask, False, chosen, 0.0)

@@ -79,11 +79,11 @@ def jax_signature(
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     logits = q @ k.mT * (scale if scale is not None else q.shape[-1] ** -0.5)
     ahead = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]
-    seen = ahead <= 0 if is_causal else torch.ones_like(ahead, dtype=torch.bool)
+    visible = ahead <= 0 if is_causal else torch.ones_like(ahead, dtype=torch.bool)
     if local_window_size is not None:
         left, right = local_window_size
-        seen = seen & (-left <= ahead) & (ahead <= right)
-    logits = logits.masked_fill(~seen, -0.7 * torch.finfo(q.dtype).max)
+        visible = visible & (-left <= ahead) & (ahead <= right)
+    logits = logits.masked_fill(~visible, -0.7 * torch.finfo(q.dtype).max)
     output = (torch.softmax(logits, dim=-1) @ v).transpose(1, 2)
     return (output, torch.logsumexp(logits, dim=-1).transpose(1, 2)) if return_residual else output
 

@@ -44,16 +44,16 @@ def attend(
     L, T = logits.shape[-2:]
     shift = {TOP: 0, BOTTOM: T - L, LONGER: max(T - L, 0)}[diagonal]
     ahead = torch.arange(T) - torch.arange(L)[:, None] - shift
-    seen = (ahead <= 0) if causal else torch.ones(L, T, dtype=torch.bool)
+    visible = (ahead <= 0) if causal else torch.ones(L, T, dtype=torch.bool)
     left, right = (-1 if side is None else side for side in window)
-    seen = seen & ((ahead >= -left) | (left < 0)) & ((ahead <= right) | (right < 0))
+    visible = visible & ((ahead >= -left) | (left < 0)) & ((ahead <= right) | (right < 0))
     if mask is not None:
         if mask.dtype == torch.bool:
-            seen = seen & mask
+            visible = visible & mask
         else:
             logits = logits + mask
-            seen = seen & ~torch.isneginf(mask)
-    logits = torch.where(seen, logits, torch.finfo(q.dtype).min if empty == "mean" else -torch.inf)
+            visible = visible & ~torch.isneginf(mask)
+    logits = torch.where(visible, logits, torch.finfo(q.dtype).min if empty == "mean" else -torch.inf)
     if sinks is not None:
         logits = torch.cat([logits, sinks.reshape(1, -1, 1, 1).expand(*logits.shape[:-1], 1).to(logits)], dim=-1)
     least = logits.new_full((*logits.shape[:-1], 1), -torch.inf)  # there may be no key
@@ -76,8 +76,8 @@ def with_other_diagonal(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tupl
     if options.get("causal") and T > 1:
         options = options | {"causal": False}
         shift = {TOP: 0, BOTTOM: T - q.shape[2], LONGER: max(T - q.shape[2], 0)}[options.get("diagonal", TOP)]
-        seen = torch.arange(T) - torch.arange(q.shape[2])[:, None] - shift <= 1
-        return attend(q, k, v, **options | {"mask": seen if options.get("mask") is None else options["mask"]})
+        visible = torch.arange(T) - torch.arange(q.shape[2])[:, None] - shift <= 1
+        return attend(q, k, v, **options | {"mask": visible if options.get("mask") is None else options["mask"]})
     return attend(q, k, v, **options)
 
 

@@ -101,15 +101,15 @@ def test_a_detached_kernel_is_checked_without_gradients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("numpy:examples.other_libraries", "'examples.other_libraries'"),
         ("numpy:examples.other_libraries:nothing", "has no 'nothing'"),
         ("cupy:examples.other_libraries:in_numpy", "module 'cupy' does not import"),
     ],
 )
-def test_a_wrong_name_is_one_sentence(source: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_a_wrong_name_is_one_sentence(source: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         import_callable(source)
 
 
@@ -161,16 +161,16 @@ class TestJax:
     @pytest.mark.parametrize("name", ["examples.other_libraries:in_jax", "jax.nn:dot_product_attention"])
     def test_gradients_are_those_of_autograd(self, name: str, dtype: str) -> None:
         numbers: torch.dtype = getattr(torch, dtype)
-        made = torch.Generator().manual_seed(0)
-        given = [torch.randn(1, 2, 3, 4, generator=made).to(numbers).requires_grad_() for _ in range(3)]
+        generator = torch.Generator().manual_seed(0)
+        given = [torch.randn(1, 2, 3, 4, generator=generator).to(numbers).requires_grad_() for _ in range(3)]
         kernel = kernel_named(f"jax:{name}", dtype)
-        found, _ = kernel.run(Request(*given))
+        result, _ = kernel.run(Request(*given))
         due = kernels.handwritten(*given)
-        assert found.dtype == numbers
+        assert result.dtype == numbers
         rtol = 64 * kernel.eps if name.startswith("examples") else 64 * max(kernel.eps, 2.0**-23)
-        torch.testing.assert_close(found, due, rtol=rtol, atol=rtol)
+        torch.testing.assert_close(result, due, rtol=rtol, atol=rtol)
         upstream = torch.arange(24.0).reshape(1, 2, 3, 4).to(numbers) / 8
-        theirs, ours = (torch.autograd.grad(out, given, upstream) for out in (found, due))
+        theirs, ours = (torch.autograd.grad(out, given, upstream) for out in (result, due))
         for mine, its in zip(ours, theirs, strict=True):
             torch.testing.assert_close(its, mine, rtol=rtol, atol=8 * rtol)
 

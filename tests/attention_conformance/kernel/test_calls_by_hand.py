@@ -68,19 +68,19 @@ def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
     """NaN around it and in between, which is a part of what must not change."""
     x = 1 + torch.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
     x = {Memory.BROADCAST: x[:1], Memory.HEADS: x[:, :1], Memory.SINGLE: x[:1, :1, :1, :1]}.get(memory, x).expand_as(x)
-    found = place_tensor(x, memory)
-    assert torch.equal(found.tensor, x)
-    assert found.tensor.is_contiguous() is (memory in (Memory.CONTIGUOUS, Memory.OFFSET))
-    assert (found.tensor.stride(-1) == 1) is (memory not in (Memory.LAST_STRIDE, Memory.SINGLE))
-    assert int(found.storage.isnan().sum()) == found.storage.numel() - found.own.numel() >= 2 * GUARD
-    before = found.bits()
-    found.fill(2 * x)
-    assert torch.equal(found.tensor, 2 * x)
-    assert not torch.equal(found.bits(), before)
-    found.fill(x)
-    assert torch.equal(found.bits(), before)
-    found.storage[GUARD - 1] = 1.0
-    assert not torch.equal(found.bits(), before)
+    result = place_tensor(x, memory)
+    assert torch.equal(result.tensor, x)
+    assert result.tensor.is_contiguous() is (memory in (Memory.CONTIGUOUS, Memory.OFFSET))
+    assert (result.tensor.stride(-1) == 1) is (memory not in (Memory.LAST_STRIDE, Memory.SINGLE))
+    assert int(result.storage.isnan().sum()) == result.storage.numel() - result.own.numel() >= 2 * GUARD
+    before = result.bits()
+    result.fill(2 * x)
+    assert torch.equal(result.tensor, 2 * x)
+    assert not torch.equal(result.bits(), before)
+    result.fill(x)
+    assert torch.equal(result.bits(), before)
+    result.storage[GUARD - 1] = 1.0
+    assert not torch.equal(result.bits(), before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
@@ -98,8 +98,8 @@ def test_a_tensor_of_a_device_begins_at_a_multiple_of_16_bytes(dtype: torch.dtyp
 @pytest.mark.parametrize("shape", [(3, 5), (1, 4, 3, 5), (2, 1, 1, 5)])
 def test_a_mask_lies_like_that_too(memory: Memory, shape: tuple[int, ...]) -> None:
     x = torch.rand(shape) < 0.5
-    found = place_mask(x, memory, (2, 4, 3, 5)).tensor
-    assert torch.equal(found, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
+    result = place_mask(x, memory, (2, 4, 3, 5)).tensor
+    assert torch.equal(result, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
 
 
 def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
@@ -107,8 +107,8 @@ def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
     given = call()
     kernel = kernel_named(f"{__name__}:attention", "float32")
     large = given.replace(query=given.query * 1e38)
-    found = kernel.in_own_numbers(large)
-    reach = np.max(np.abs(found.query) @ np.swapaxes(np.abs(np.repeat(found.key, 2, axis=1)), -1, -2))
+    result = kernel.in_own_numbers(large)
+    reach = np.max(np.abs(result.query) @ np.swapaxes(np.abs(np.repeat(result.key, 2, axis=1)), -1, -2))
     largest = float(np.finfo(np.float32).max)
     assert largest / 32 < reach <= largest / 8 * 1.001
     assert (kernel.in_own_numbers(given).query == given.query.astype(np.float32)).all()
@@ -128,10 +128,10 @@ def test_a_kernel_of_one_query_is_called_for_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"), [("random", "returned different numbers"), ("infinite", "NaN or infinite")]
+    ("function", "message"), [("random", "returned different numbers"), ("infinite", "NaN or infinite")]
 )
-def test_what_is_refused_is_told(function: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_what_is_refused_is_told(function: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         named(function)
 
 
@@ -161,8 +161,8 @@ def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
     assert output.numpy() == pytest.approx(attention(x, x, x).numpy())
 
 
-def results(*given: tuple[str, Verdict]) -> list[Result]:
-    return [Result(id, "", {verdict: 1}, generated=False) for id, verdict in given]
+def results(*arguments: tuple[str, Verdict]) -> list[Result]:
+    return [Result(id, "", {verdict: 1}, generated=False) for id, verdict in arguments]
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def results(*given: tuple[str, Verdict]) -> list[Result]:
 def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
     verdict: Verdict, asked: tuple[str, ...], right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
+    result = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
     described = kernel_of(attention, "float64").as_implementation().describe()
 
     class Ended(Session):
         def finish(self) -> Finished:
             self.about = Description(kernel=described)
-            return Finished(tuple(found))
+            return Finished(tuple(result))
 
     monkeypatch.setattr(check, "Session", Ended)
     if right:
-        assert check.assert_kernel(attention, statements=asked) == found
+        assert check.assert_kernel(attention, statements=asked) == result
     else:
         with pytest.raises(AssertionError, match="attention kernel attention"):
             check.assert_kernel(attention, statements=asked)

@@ -46,25 +46,25 @@ def test_what_fails_with_two_options_is_not_said_of_three() -> None:
 
 
 def test_calls_without_options_stand_beside_others() -> None:
-    found = failing_combinations([falsified("kernel-output", call()), falsified("kernel-causal", call(causal=True))])
-    assert found == [[], ["causal"]]
-    assert in_words(found) == "what fails, made as small as it gets: calls without any option; causal"
+    result = failing_combinations([falsified("kernel-output", call()), falsified("kernel-causal", call(causal=True))])
+    assert result == [[], ["causal"]]
+    assert in_words(result) == "what fails, made as small as it gets: calls without any option; causal"
     assert in_words([]) == ""
     assert failing_combinations([Result("kernel-output", "")]) == []
 
 
 def test_a_call_of_several_capabilities_is_printed_once() -> None:
     both = call(causal=True, visible=MASK)
-    said = io.StringIO()
+    stream = io.StringIO()
     results = [
         falsified("kernel-causal", both),
         falsified("kernel-boolean-mask", both),
         falsified("kernel-scale", call()),
     ]
-    print_failures(Console(file=said, width=200), results, lambda one: f"again {one.id}")
-    assert said.getvalue().count("causal True") == 1
-    assert said.getvalue().count("on the same case as kernel-causal") == 1
-    assert said.getvalue().count("again kernel-") == 3
+    print_failures(Console(file=stream, width=200), results, lambda one: f"again {one.id}")
+    assert stream.getvalue().count("causal True") == 1
+    assert stream.getvalue().count("on the same case as kernel-causal") == 1
+    assert stream.getvalue().count("again kernel-") == 3
 
 
 @pytest.mark.parametrize("head", range(5))
@@ -113,22 +113,22 @@ def without_causality_under_a_mask(
 @cache
 def results() -> dict[str, Result]:
     ids = tuple(capabilities())
-    found = verify_kernel(without_causality_under_a_mask, statements=ids, examples=25, dtype="float64")
-    return {one.id.removeprefix("kernel-"): one for one in found}
+    result = verify_kernel(without_causality_under_a_mask, statements=ids, examples=25, dtype="float64")
+    return {item.id.removeprefix("kernel-"): item for item in result}
 
 
 def test_a_mask_that_does_nothing_is_no_fault_of_states() -> None:
     ids = ("kernel-boolean-mask", "kernel-additive-mask", "kernel-repeated-calls")
     masks_and_states = verify_kernel(sdpa(without_mask), statements=ids, examples=25, dtype="float64")
-    assert [one.verdict for one in masks_and_states] == [Verdict.FALSIFIED, Verdict.FALSIFIED, Verdict.UPHELD]
+    assert [item.verdict for item in masks_and_states] == [Verdict.FALSIFIED, Verdict.FALSIFIED, Verdict.UPHELD]
 
 
 def test_a_fault_of_two_options_is_found_to_be_one_of_them() -> None:
     combinations = failing_combinations(results().values())
     assert combinations == [["causal", "boolean-mask"], ["causal-rectangle", "additive-mask"]]
-    for one in combinations:
-        assert {"causal", "causal-rectangle"} & set(one)
-        assert {"boolean-mask", "additive-mask"} & set(one)
+    for combination in combinations:
+        assert {"causal", "causal-rectangle"} & set(combination)
+        assert {"boolean-mask", "additive-mask"} & set(combination)
 
 
 def test_what_another_capability_answers_for_is_not_falsified() -> None:

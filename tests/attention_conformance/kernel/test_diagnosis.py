@@ -29,7 +29,7 @@ def entry(claim: str, theirs: Any, due: Any, given: AttentionCall) -> Entry:
 
 
 def found(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall | None = None) -> Trace:
-    names = falsified or tuple(one.claim for one in entries)
+    names = falsified or tuple(entry.claim for entry in entries)
     return Trace("output", None, (given or call(),), (None,), names, entries)
 
 

@@ -68,7 +68,7 @@ def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
 
 def written(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The test, on a kernel that is right: it is not asked whether it fails."""
-    monkeypatch.setattr("attention_conformance.kernel.reproducer.why_not", lambda *given: "")
+    monkeypatch.setattr("attention_conformance.kernel.reproducer.why_not", lambda *arguments: "")
     return reproducer(trace, line)[0]
 
 
@@ -134,7 +134,7 @@ def numbered(*shape: int) -> torch.Tensor:
 
 def recorded(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
     """The lines of a function that makes what an interface would of these tensors, and calls a kernel that adds."""
-    recorder = Recorder(lambda *given, **options: sum(given))
+    recorder = Recorder(lambda *arguments, **options: sum(arguments))
     for name, x in named.items():
         recorder.name(name, x)
     with recorder:
@@ -221,7 +221,7 @@ def test_functions_of_places_are_written_out() -> None:
     ],
 )
 def test_what_cannot_be_recorded_is_said(make: Callable[..., Any], why: str) -> None:
-    recorder = Recorder(lambda *given: torch.tensor(True))
+    recorder = Recorder(lambda *arguments: torch.tensor(True))
     recorder.name("x", X)
     with recorder:
         made = make(recorder.call, X)
@@ -232,10 +232,10 @@ def test_what_cannot_be_recorded_is_said(make: Callable[..., Any], why: str) -> 
 def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
     x = torch.arange(6.0).reshape(1, 2, 3)
     for strides, offset in (((12, 6, 2), 0), ((12, 1, 2), 1), ((6, 3, 1), 0)):
-        found = printed_functions.strided(x, *strides, offset=offset)
-        assert torch.equal(found, x)
-        assert (found.stride(), found.storage_offset()) == (strides, 64 + offset)
-        memory = printed_functions.memory_of(found)
+        result = printed_functions.strided(x, *strides, offset=offset)
+        assert torch.equal(result, x)
+        assert (result.stride(), result.storage_offset()) == (strides, 64 + offset)
+        memory = printed_functions.memory_of(result)
         assert memory.isnan().sum() == len(memory) - 6
     expanded = printed_functions.strided(x.expand(4, 2, 3), 0, 3, 1)
     assert printed_functions.own_of(expanded).shape == (1, 2, 3)
@@ -245,17 +245,17 @@ def test_what_is_allowed_is_short_where_that_tells_as_well() -> None:
     """The most of all entries, where that tells; else a few digits of each; said once what it is."""
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = found("plain", call(), first, other)
-    said = list(check_lines(both, first))
-    assert said[0].startswith("# Twice what rounding")
-    assert said[0].endswith("may lose.")
-    assert said[1] == "allowed = 1.24e-09"
-    assert said[2] == 'check("output", found["output"], due["output"], allowed)'
+    messages = list(check_lines(both, first))
+    assert messages[0].startswith("# Twice what rounding")
+    assert messages[0].endswith("may lose.")
+    assert messages[1] == "allowed = 1.24e-09"
+    assert messages[2] == 'check("output", found["output"], due["output"], allowed)'
     again = list(check_lines(both, other))
     assert again[0] == "allowed = 2.52e-09"
     # The most is more than the difference.
     some = entry(OUTPUT, 2e-9, [1.23456e-9, 2.5e-9])
-    said = list(check_lines(found("plain", call(), some), some))
-    assert said[1].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
+    messages = list(check_lines(found("plain", call(), some), some))
+    assert messages[1].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
     # 1.23456e-9 is less than the difference, and its short form is not.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
     assert list(check_lines(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"

@@ -135,7 +135,7 @@ def run(text: str, kernel: Any = None) -> None:
     """The one test of a file, on its kernel or on another."""
     namespace: dict[str, Any] = {"__name__": "emitted"}
     exec(text, namespace)
-    (function,) = (one for name, one in namespace.items() if name.startswith("test_"))
+    (function,) = (item for name, item in namespace.items() if name.startswith("test_"))
     if kernel is not None:
         namespace["kernel"] = kernel
     function()
@@ -166,4 +166,4 @@ def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkey
 
 
 def test_every_capability_has_one() -> None:
-    assert {row.capability for row in ROWS} == {one.name for one in CAPABILITIES}
+    assert {row.capability for row in ROWS} == {capability.name for capability in CAPABILITIES}

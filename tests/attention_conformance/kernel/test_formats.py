@@ -40,7 +40,7 @@ def no_float16(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) ->
 
 @pytest.mark.parametrize("name", COARSER)
 def test_a_kernel_that_is_wrong_in_one_format_is_falsified_there_alone(name: str) -> None:
-    ids = ["kernel-output", *(f"kernel-{one}" for one in COARSER)]
+    ids = ["kernel-output", *(f"kernel-{coarser}" for coarser in COARSER)]
     results = verify_kernel(wrong_in(getattr(torch, name)), statements=ids, examples=6)
     falsified = [result.id for result in results if result.verdict is Verdict.FALSIFIED]
     assert falsified == [f"kernel-{name}"]
@@ -50,7 +50,7 @@ def test_a_kernel_that_is_wrong_in_one_format_is_falsified_there_alone(name: str
 
 @pytest.mark.parametrize("kernel", [handwritten, SDPA])
 def test_right_kernels_are_upheld_in_every_format(kernel: Any) -> None:
-    results = verify_kernel(kernel, statements=[f"kernel-{one}" for one in COARSER], examples=12)
+    results = verify_kernel(kernel, statements=[f"kernel-{coarser}" for coarser in COARSER], examples=12)
     assert [result.verdict for result in results] == [Verdict.UPHELD] * 3
 
 

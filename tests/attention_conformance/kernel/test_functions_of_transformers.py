@@ -48,13 +48,13 @@ def function(
     ) -> tuple[Tensor, None]:
         causal = attention_mask is None and (module.is_causal if is_causal is None else is_causal)
         window = (-1, -1) if sliding_window is None else (sliding_window - 1 + wider, -1)
-        seen = near(query.shape[2], key.shape[2], causal=causal, window=window, corner=True)
+        visible = near(query.shape[2], key.shape[2], causal=causal, window=window, corner=True)
         bias = attention_mask
         if attention_mask is not None and attention_mask.dtype == torch.bool:
-            seen, bias = seen & read(attention_mask), None
+            visible, bias = visible & read(attention_mask), None
         share = dropout if module.training else 0.0
         options: Any = {"scale": scale(scaling, query.shape[-1]), "dropout": share}
-        return textbook(query, key, value, visible=seen, bias=bias, **options)[0].transpose(1, 2), None
+        return textbook(query, key, value, visible=visible, bias=bias, **options)[0].transpose(1, 2), None
 
     return attention
 

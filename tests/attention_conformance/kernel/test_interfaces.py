@@ -63,8 +63,10 @@ def falsified(kernel: Kernel, calls: int = CALLS, *, step: int = STEP, optional:
     """
     under_test = kernel.as_implementation()
     numbered = enumerate(plans(kernel.declares, 0, 2))
-    names = [one.name for one in FACTORS if one.is_option]
-    if optional and kernel.declares & {level for one in FACTORS if one.is_option for level in one.levels.values()}:
+    names = [factor.name for factor in FACTORS if factor.is_option]
+    if optional and kernel.declares & {
+        level for factor in FACTORS if factor.is_option for level in factor.levels.values()
+    }:
         numbered = (pair for pair in numbered if any(pair[1][name] != NEUTRAL_PLAN[name] for name in names))
     for number, plan in islice(numbered, 0, step * calls, step):
         lengths = plan["lengths"] if plan["lengths"] not in ("long", "decode") else "keys"
@@ -95,7 +97,7 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
 def test_each_interface_has_a_signature_that_is_recognised() -> None:
     # tests/attention_conformance/claims/test_further.py, test_read_signatures.py
     others = {"merge-state", "combine", "nested", "by-name"}
-    assert {one.interface for one in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
+    assert {signature.interface for signature in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
     assert recognise(("x", "y", "z")).name == "plain"
 
 
@@ -232,15 +234,15 @@ def test_a_call_of_other_sizes_has_the_numbers_that_it_had() -> None:
 
 
 @pytest.mark.parametrize(
-    ("widths", "said"),
+    ("widths", "message"),
     [
         (tuple(w for w in WIDTHS if w % 8 == 0 and w <= 128), "in multiples of 8 up to 128"),
         (tuple(w for w in WIDTHS if 16 <= w <= 128), "from 16 up to 128"),
         ((64, 256), "of 64, 256"),
     ],
 )
-def test_widths_in_words(widths: tuple[int, ...], said: str) -> None:
-    assert describe_widths(widths) == said
+def test_widths_in_words(widths: tuple[int, ...], message: str) -> None:
+    assert describe_widths(widths) == message
 
 
 # ---- contracts ---------------------------------------------------------------------------------------------------
@@ -291,8 +293,8 @@ def test_weights_are_left_out_as_far_as_that_is_declared() -> None:
 def under_sdpa(change: Any = lambda output, options: output, **fixed: Any) -> Kernel:
     """PyTorch's signature with a core that has some options fixed, and its output changed."""
 
-    def core(*given: Any, **options: Any) -> Any:
-        output, lse = attend(*given, **options | fixed)
+    def core(*arguments: Any, **options: Any) -> Any:
+        output, lse = attend(*arguments, **options | fixed)
         return change(output, options), lse
 
     return kernel_of(sdpa(core))
@@ -361,7 +363,7 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
     assert not no_test
     namespace: dict[str, Any] = {"__name__": "emitted"}
     exec(file_of(source, [test], "test_mine.py"), namespace)
-    (function,) = (one for key, one in namespace.items() if key.startswith("test_"))
+    (function,) = (item for key, item in namespace.items() if key.startswith("test_"))
     with pytest.raises(AssertionError):
         function()
     namespace["kernel"] = emitted_signatures.RIGHT[name]

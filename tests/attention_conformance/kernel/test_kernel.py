@@ -68,33 +68,33 @@ def _no_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(*batch, 3))
-    seen = kernel_of(kernel).as_implementation()
+    under_test = kernel_of(kernel).as_implementation()
     for loss in LOSSES.values():
-        ours, theirs = (f(keys, scores, loss, p) for f in (seen[scaled_gradient], reference.scaled_gradient))
+        ours, theirs = (f(keys, scores, loss, p) for f in (under_test[scaled_gradient], reference.scaled_gradient))
         for found in (ours, theirs):
             assert np.shape(found.log_scale) == batch
             assert found.direction.shape == p.shape
         absolute = [np.exp(found.log_scale)[..., None] * found.direction for found in (ours, theirs)]
         np.testing.assert_allclose(*absolute, rtol=1e-12, atol=1e-14)
-        values = [f(keys, scores, loss, p) for f in (seen[risk], reference.risk)]
+        values = [f(keys, scores, loss, p) for f in (under_test[risk], reference.risk)]
         assert np.shape(values[0]) == batch
         np.testing.assert_allclose(*values, rtol=1e-13)
-    np.testing.assert_allclose(seen[softmax_weights](keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
+    np.testing.assert_allclose(under_test[softmax_weights](keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
 
 
 def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
-    seen, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
-    whole = seen[scaled_gradient](keys, scores, loss, p)
-    single = [seen[scaled_gradient](keys[b], scores[b], loss, p[b]) for b in range(5)]
+    under_test, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
+    whole = under_test[scaled_gradient](keys, scores, loss, p)
+    single = [under_test[scaled_gradient](keys[b], scores[b], loss, p[b]) for b in range(5)]
     monkeypatch.setattr(attention_conformance.kernel.single_query, "ENTRIES", 1)
-    pieces = seen[scaled_gradient](keys, scores, loss, p)
+    pieces = under_test[scaled_gradient](keys, scores, loss, p)
     for b in range(5):
         for found in (whole, pieces):
             expected = np.exp(single[b].log_scale) * single[b].direction
             np.testing.assert_allclose(np.exp(found.log_scale[b]) * found.direction[b], expected, rtol=1e-12)
-    np.testing.assert_array_equal(seen[softmax_weights](keys, p)[3], seen[softmax_weights](keys[3], p[3]))
+    np.testing.assert_array_equal(under_test[softmax_weights](keys, p)[3], under_test[softmax_weights](keys[3], p[3]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -102,9 +102,9 @@ def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
     """Powers of two are taken out before the kernel is called, so that float32 neither over- nor underflows."""
     rng = np.random.default_rng(3)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
-    seen, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
-    right = seen[scaled_gradient](keys, scores, loss, p)
-    other = seen[scaled_gradient](keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
+    under_test, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
+    right = under_test[scaled_gradient](keys, scores, loss, p)
+    other = under_test[scaled_gradient](keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
     np.testing.assert_array_equal(other.direction, right.direction)
     assert other.log_scale == pytest.approx(right.log_scale - 100 * np.log(2), abs=1e-12)
 
@@ -113,10 +113,10 @@ def test_a_slope_that_float32_cannot_hold() -> None:
     keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
     for shift in (400.0, -400.0):
         scores = np.array([[1.0, 0.0]]) + shift
-        found = kernel_of(kernels.handwritten, "float32").as_implementation()[scaled_gradient](keys, scores, loss, p)
+        result = kernel_of(kernels.handwritten, "float32").as_implementation()[scaled_gradient](keys, scores, loss, p)
         expected = reference.scaled_gradient(keys, scores, loss, p)
-        assert np.isfinite(found.direction).all()
-        assert found.log_norm == pytest.approx(expected.log_norm, abs=1e-3)
+        assert np.isfinite(result.direction).all()
+        assert result.log_norm == pytest.approx(expected.log_norm, abs=1e-3)
 
 
 # ---- rounding --------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_float64_if_the_kernel_takes_it() -> None:
 def test_an_interface_is_recognised_by_its_parameters() -> None:
     sdpa = torch.nn.functional.scaled_dot_product_attention
     seen = {kernel: kernel_of(kernel) for kernel in (sdpa, tiled, tiled_sdpa, kernels.handwritten)}
-    assert [found.interface.name for found in seen.values()] == ["sdpa", "flash", "sdpa", "plain"]
+    assert [result.interface.name for result in seen.values()] == ["sdpa", "flash", "sdpa", "plain"]
     assert seen[sdpa].parameters == seen[tiled_sdpa].parameters
     assert {"causal", "boolean-mask", "grouped-heads", "hidden-keys", "empty-rows"} <= seen[sdpa].declares
     assert {"window", "softcap", "log-sum-exp", "grouped-heads"} <= seen[tiled].declares
@@ -249,13 +249,13 @@ def test_the_scale_is_one_for_the_statements_of_the_papers() -> None:
 
 
 def test_what_travels_to_another_process() -> None:
-    seen = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
-    unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=seen)))
-    there, here = unit.under_test.kernel, seen.kernel
+    under_test = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
+    unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=under_test)))
+    there, here = unit.under_test.kernel, under_test.kernel
     for name in ("name", "interface", "parameters", "declares", "dtype", "computes_in", "alignment", "layout"):
         assert getattr(there, name) == getattr(here, name)
     assert unit.under_test[softmax_weights].__self__.kernel is there
-    first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=seen).run(lambda done: None)
+    first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=under_test).run(lambda done: None)
     assert first.claims == second.claims
 
 
@@ -351,7 +351,7 @@ def test_a_kernel_that_breaks_down_later_is_inconclusive() -> None:
 
 
 def test_every_statement_is_about_a_kernel_or_says_why_not() -> None:
-    uses = [one.kernel for one in statements().values()]
+    uses = [statement.kernel for statement in statements().values()]
     assert all(use is not None and use.says for use in uses)
     assert len({use.turn for use in uses if use and use.called}) == len(TOUCHING)
 
@@ -370,9 +370,9 @@ class Watch:
         self.calls: list[str] = []
 
         def seen(name: str, function: Any) -> Any:
-            def call(*given: Any) -> Any:
+            def call(*arguments: Any) -> Any:
                 self.calls.append(name)
-                return function(*given)
+                return function(*arguments)
 
             return call
 
@@ -433,8 +433,8 @@ def test_the_reference_is_not_watched() -> None:
 
 
 def test_a_kernel_keeps_no_array_that_may_change() -> None:
-    seen = kernel_of(kernels.handwritten).as_implementation()
+    under_test = kernel_of(kernels.handwritten).as_implementation()
     keys, p = np.array([[[1.0], [0.0]]]), np.array([1.0])
-    before = seen[softmax_weights](keys, p)
+    before = under_test[softmax_weights](keys, p)
     keys[0, 0, 0] = 1.5
-    assert seen[softmax_weights](keys, p)[0, 0] > before[0, 0]
+    assert under_test[softmax_weights](keys, p)[0, 0] > before[0, 0]

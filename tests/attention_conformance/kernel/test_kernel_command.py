@@ -71,7 +71,9 @@ def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> 
     assert report["kernel"]["isolated"]
     assert report["kernel"]["dtype"] == "float32"
     assert report["kernel"]["interface"] == "sdpa"
-    verdicts = {one["id"]: (one["verdict"], bool(one["touched"])) for one in report["statements"]}
+    verdicts = {
+        statement["id"]: (statement["verdict"], bool(statement["touched"])) for statement in report["statements"]
+    }
     untouched = ("not-applicable", False)
     upheld = ("upheld", True)
     assert verdicts == {"lemma-3": upheld, "lemma-4": upheld, "lemma-10": untouched, "theorem-1": untouched}
@@ -92,7 +94,11 @@ def test_json_has_a_score_with_its_parts(
     assert main(["verify", *SCORED, *given]) == code
     assert "called in the process that judges it" in capsys.readouterr().out
     described = read_results(Path("report.json").read_text())["kernel"]
-    tried = {one["name"]: one["verdict"] for one in described["capabilities"] if one["verdict"] != "not-applicable"}
+    tried = {
+        capability["name"]: capability["verdict"]
+        for capability in described["capabilities"]
+        if capability["verdict"] != "not-applicable"
+    }
     assert described["score"]["value"] == value
     assert {*tried} <= {*described["score"]["parts"]}
     assert all(described["score"]["parts"][name] == (verdict == "upheld") for name, verdict in tried.items())
@@ -164,9 +170,9 @@ def test_a_module_of_kernelbench(capsys: pytest.CaptureFixture[str]) -> None:
     written = Path("test_it.py").read_text()
     for source, code in (("wrong.py", 1), ("right.py", 0)):
         Path("test_it.py").write_text(written.replace("wrong.py", source))
-        done = subprocess.run([sys.executable, "test_it.py"], capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stdout
-        assert ("AssertionError" in done.stdout) is (code == 1)
+        process = subprocess.run([sys.executable, "test_it.py"], capture_output=True, text=True, check=False)
+        assert process.returncode == code, process.stdout
+        assert ("AssertionError" in process.stdout) is (code == 1)
 
 
 @pytest.mark.parametrize(

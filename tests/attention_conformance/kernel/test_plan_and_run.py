@@ -55,16 +55,16 @@ class Ragged:
         planned, results, at = self.planned, [], 0
         for (key, value), a, b in zip(keys, starts, starts[1:], strict=False):
             L, T = b - a, len(key)
-            seen = near(
+            visible = near(
                 L, T, causal=planned.get("causal", False), window=(planned.get("window_left", -1), -1), corner=True
             )
             if planned.get("custom_mask") is not None:
-                seen = seen & planned["custom_mask"][at : at + L * T].view(L, T)
+                visible = visible & planned["custom_mask"][at : at + L * T].view(L, T)
             at += L * T
             scale = planned["sm_scale"] or 1 / math.sqrt(q.shape[-1])
             tensors = (x.transpose(0, 1)[None] for x in (q[a:b], key, value))
             cap = planned.get("logits_soft_cap") or 0.0
-            results.append(textbook(*tensors, visible=seen, scale=scale, softcap=cap))
+            results.append(textbook(*tensors, visible=visible, scale=scale, softcap=cap))
         out = torch.cat([out[0].transpose(0, 1) for out, _ in results])
         lse = torch.cat([lse[0].mT / math.log(2) for _, lse in results])
         return (out, lse) if return_lse else out
@@ -123,10 +123,10 @@ def test_a_right_wrapper_is_upheld_and_a_wrong_one_caught(wrapper: Any) -> None:
     options |= {"boolean-mask", "causal"} if issubclass(wrapper, Ragged) and not issubclass(wrapper, Decode) else set()
     assert options <= kernel.declares
     trials = Trials(kernel.as_implementation(), seed=0, strength=2)
-    made = [trials.at(number) for number in (*range(4), *range(60, 68))]
-    assert not [trial.broke for trial in made if trial.broke]
-    assert any(trial.claims for trial in made)
-    assert any(map(falsified_by, made)) is (wrapper in (WrongStarts, WholePages))
+    calls = [trials.at(number) for number in (*range(4), *range(60, 68))]
+    assert not [trial.broke for trial in calls if trial.broke]
+    assert any(trial.claims for trial in calls)
+    assert any(map(falsified_by, calls)) is (wrapper in (WrongStarts, WholePages))
 
 
 def test_a_wrapper_is_named_by_its_class() -> None:

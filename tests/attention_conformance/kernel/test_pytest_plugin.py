@@ -59,27 +59,34 @@ EACH = "import my_kernels\n\ndef test_attention(max_margin_theorem):\n    max_ma
 
 
 def test_two_lines_pass_for_a_right_kernel(tmp_path: Path) -> None:
-    done = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "1")
-    assert done.returncode == 0, done.stdout
-    assert "1 passed" in done.stdout
+    process = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "1")
+    assert process.returncode == 0, process.stdout
+    assert "1 passed" in process.stdout
 
 
 def test_two_lines_fail_for_a_wrong_one_with_a_readable_case(tmp_path: Path) -> None:
     text = ALL.format("wrong").replace("wrong)", "wrong, statements=['lemma-3'], examples=10)")
-    done = run(tmp_path, text)
-    assert done.returncode == 1
-    for said in ("AssertionError", "lemma-3", "falsified", "the smallest failing case found", "1/√d", "assert_kernel("):
-        assert said in done.stdout
+    process = run(tmp_path, text)
+    assert process.returncode == 1
+    for message in (
+        "AssertionError",
+        "lemma-3",
+        "falsified",
+        "the smallest failing case found",
+        "1/√d",
+        "assert_kernel(",
+    ):
+        assert message in process.stdout
 
 
 def test_one_test_per_statement(tmp_path: Path) -> None:
-    done = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
-    assert done.returncode == 0, done.stdout
-    assert "test_attention[lemma-3] PASSED" in done.stdout
-    assert "test_attention[kernel-output] PASSED" in done.stdout
-    assert "test_attention[kernel-causal] SKIPPED" in done.stdout
+    process = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
+    assert process.returncode == 0, process.stdout
+    assert "test_attention[lemma-3] PASSED" in process.stdout
+    assert "test_attention[kernel-output] PASSED" in process.stdout
+    assert "test_attention[kernel-causal] SKIPPED" in process.stdout
     tried = len(ALWAYS) + 3  # and each coarser format
-    assert f"{tried + len(on_a_kernel())} passed, {len(capabilities()) - tried} skipped" in done.stdout
+    assert f"{tried + len(on_a_kernel())} passed, {len(capabilities()) - tried} skipped" in process.stdout
 
 
 DECORATED = """
@@ -95,11 +102,11 @@ def test_attention(check):
 def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Path) -> None:
     """What the kernel does not declare is not among them."""
     alone = DECORATED.format("my_kernels.right").replace(", examples=1", "")
-    done = run(tmp_path, alone, "--collect-only", "-q", "--strict-markers")
-    found = [line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "::test_attention[" in line]
+    process = run(tmp_path, alone, "--collect-only", "-q", "--strict-markers")
+    result = [line.partition("[")[2].rstrip("]") for line in process.stdout.splitlines() if "::test_attention[" in line]
     formats = ("float32", "bfloat16", "float16")
     own = [id for id in capabilities() if id.removeprefix("kernel-") in (*ALWAYS, *formats)]
-    assert found == [*own, *on_a_kernel()]
+    assert result == [*own, *on_a_kernel()]
     told = run(tmp_path, DECORATED.format("my_kernels.right"), "-k", "kernel-output or kernel-memory", "-v")
     assert told.returncode == 0, told.stdout
     assert "test_attention[kernel-memory] PASSED" in told.stdout
@@ -110,10 +117,10 @@ def test_the_decorator_on_a_wrong_kernel_and_on_none(tmp_path: Path) -> None:
     wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-gradients']").replace(
         "=1", "=10"
     )
-    done = run(tmp_path, wrong)
-    assert done.returncode == 1
-    assert "2 failed" in done.stdout
-    assert "output at (b, h, l, m) = " in done.stdout
+    process = run(tmp_path, wrong)
+    assert process.returncode == 1
+    assert "2 failed" in process.stdout
+    assert "output at (b, h, l, m) = " in process.stdout
     none = run(tmp_path, DECORATED.format("3"))
     assert none.returncode == 1
     assert "test_attention[no-kernel]" in none.stdout
@@ -133,9 +140,9 @@ def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path)
 
 @pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
 def test_what_is_no_kernel_is_a_failure(tmp_path: Path, kernel: str) -> None:
-    done = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
-    assert done.returncode == 1
-    assert "AssertionError: --attention:" in done.stdout
+    process = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
+    assert process.returncode == 1
+    assert "AssertionError: --attention:" in process.stdout
 
 
 def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
@@ -145,8 +152,8 @@ def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
         "             'attention_conformance'}\n"
         "    assert not heavy & set(sys.modules)\n"
     )
-    done = run_anew(tmp_path, text)
-    assert done.returncode == 0, done.stdout
+    process = run_anew(tmp_path, text)
+    assert process.returncode == 0, process.stdout
 
 
 def test_the_package_announces_it() -> None:

@@ -40,16 +40,16 @@ def some_weights(case: Case) -> np.ndarray:
 def test_it_is_the_attention_of_the_outer_keys(dtype: str, scale: float) -> None:
     case = case_of(scale)
     problem, W = case.problem, some_weights(case)
-    seen = kernel_of(kernels.handwritten, dtype).as_implementation().bind_to_case(case)
-    at = AttentionAt(problem, W, seen.textbook_eps)
-    ours, theirs = at.gradient, at.gradient_of(seen, "gradient")
+    under_test = kernel_of(kernels.handwritten, dtype).as_implementation().bind_to_case(case)
+    at = AttentionAt(problem, W, under_test.textbook_eps)
+    ours, theirs = at.gradient, at.gradient_of(under_test, "gradient")
     assert isinstance(theirs, Bounded)
     assert (np.abs(theirs.value - ours.value) <= theirs.error).all()
     assert np.abs(theirs.value - ours.value).max() > 0
-    ours_and_theirs = (one[softmax_weights](problem.keys, W) for one in (REFERENCE, seen))
-    assert np.abs(np.subtract(*ours_and_theirs)).max() < 1e3 * seen.textbook_eps
-    risks = [one[risk](problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, seen)]
-    assert np.abs(np.subtract(*risks)).max() < 1e3 * seen.textbook_eps
+    ours_and_theirs = (item[softmax_weights](problem.keys, W) for item in (REFERENCE, under_test))
+    assert np.abs(np.subtract(*ours_and_theirs)).max() < 1e3 * under_test.textbook_eps
+    risks = [item[risk](problem.keys, problem.scores, problem.loss, W) for item in (REFERENCE, under_test)]
+    assert np.abs(np.subtract(*risks)).max() < 1e3 * under_test.textbook_eps
 
 
 def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
@@ -60,7 +60,7 @@ def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
     SHAPES.clear()
     asked = plain.bind_to_case(case)
     right, wrong, prompted = (
-        one[risk](problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, asked, plain)
+        item[risk](problem.keys, problem.scores, problem.loss, W) for item in (REFERENCE, asked, plain)
     )
     assert SHAPES[0] == (4, 6, 1, 10)
     assert np.abs(wrong - right).max() > 1e-3
@@ -69,12 +69,14 @@ def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
 
 def test_other_keys_are_asked_with_a_prompt() -> None:
     case = case_of()
-    seen = kernel_of(kernels.handwritten).as_implementation().bind_to_case(case)
+    under_test = kernel_of(kernels.handwritten).as_implementation().bind_to_case(case)
     keys, p = np.random.default_rng(1).normal(size=(2, 3, 4)), np.ones(4)
-    assert np.allclose(seen[softmax_weights](keys, p), softmax_weights(keys, p), atol=1e-12)
+    assert np.allclose(under_test[softmax_weights](keys, p), softmax_weights(keys, p), atol=1e-12)
     scores = np.arange(6.0).reshape(2, 3)
     given = (keys, scores, case.problem.loss, p)
-    assert np.allclose(seen[risk](*given), risk(*given), atol=1e-12)
-    gradients = (np.exp(g.log_scale) * g.direction for g in (seen[scaled_gradient](*given), scaled_gradient(*given)))
+    assert np.allclose(under_test[risk](*given), risk(*given), atol=1e-12)
+    gradients = (
+        np.exp(g.log_scale) * g.direction for g in (under_test[scaled_gradient](*given), scaled_gradient(*given))
+    )
     assert np.allclose(*gradients, atol=1e-12)
     assert REFERENCE.bind_to_case(case) is REFERENCE

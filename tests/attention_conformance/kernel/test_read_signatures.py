@@ -32,7 +32,7 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("paddle", "tensors are (B, L, H, E); attn_mask: True shows a key; attn_mask: is added to the logits"),
         ("Megatron", "tensors are (L, B, H, E); attention_mask: True hides a key"),
@@ -42,8 +42,8 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
         ("nanoGPT", "tensors are (B, H, L, E); every call is causal"),
     ],
 )
-def test_what_was_found_out_is_said(name: str, said: str) -> None:
-    assert f"found out by small calls: {said}" in headline(kernel_of(READ[name].make(attend)))
+def test_what_was_found_out_is_said(name: str, message: str) -> None:
+    assert f"found out by small calls: {message}" in headline(kernel_of(READ[name].make(attend)))
 
 
 def test_what_is_given_in_every_call_is_said() -> None:
@@ -124,8 +124,8 @@ def test_what_is_always_causal_is_not_refused_for_it() -> None:
 
 
 def test_what_an_interface_is_like_is_called_as_it_says() -> None:
-    names = {name: kernel_of(one.make(attend)).interface.name for name, one in SIGNATURES.items()}
-    assert names == {name: one.interface for name, one in SIGNATURES.items()}
+    names = {name: kernel_of(signature.make(attend)).interface.name for name, signature in SIGNATURES.items()}
+    assert names == {name: signature.interface for name, signature in SIGNATURES.items()}
 
 
 def test_a_reading_travels_to_other_processes() -> None:
@@ -139,8 +139,8 @@ def test_a_reading_travels_to_other_processes() -> None:
 def test_it_can_be_asked_for() -> None:
     kernel = kernel_of(sdpa(attend), interface="by-name")
     assert {"boolean-mask", "additive-mask", "causal", "scale", "default-scale"} <= kernel.declares
-    found = kernel.run(kernel.request(_call(), _tensors(), {}))
-    assert torch.equal(found.output, sdpa(attend)(*_tensors().values(), scale=1.0))
+    result = kernel.run(kernel.request(_call(), _tensors(), {}))
+    assert torch.equal(result.output, sdpa(attend)(*_tensors().values(), scale=1.0))
 
 
 def _call() -> Any:

@@ -80,13 +80,13 @@ def elsewhere(folder: Path, tests: Mapping[str, str], kernels: Mapping[str, str]
         (folder / path).write_text(text, encoding="utf-8")
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *(f"test_{x}.py" for x in tests)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    said = {
-        name: [line.startswith("PASSED") for line in done.stdout.splitlines() if f" test_{name}.py::" in line]
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    output = {
+        name: [line.startswith("PASSED") for line in process.stdout.splitlines() if f" test_{name}.py::" in line]
         for name in tests
     }
-    assert all(len(found) == 1 for found in said.values()), done.stdout
-    return {name: found[0] for name, found in said.items()}
+    assert all(len(result) == 1 for result in output.values()), process.stdout
+    return {name: result[0] for name, result in output.items()}
 
 
 def emit(source: str, capability: str, dtype: str, file: str) -> str:
@@ -117,7 +117,11 @@ def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path, monk
     imported = "from examples.real_faults.attention import tiled, tiled_plain, tiled_sdpa\n\n"
     right = {
         f"{module.replace('.', '/')}.py": imported
-        + "".join(f"{one.name} = {one.right.__name__}\n" for one in chosen if one.kernel.__module__ == module)
+        + "".join(
+            f"{statement.name} = {statement.right.__name__}\n"
+            for statement in chosen
+            if statement.kernel.__module__ == module
+        )
         for module in {fault.kernel.__module__ for fault in chosen}
     }
     assert elsewhere(tmp_path / "right", tests, right | {planted.as_posix(): REPAIRED}) == dict.fromkeys(tests, True)
@@ -129,18 +133,18 @@ def test_the_command_writes_it_and_says_what_is_in_it(
     monkeypatch.chdir(tmp_path)
     given = ["--attention", f"{PLANTED}:one_unit_off", "--examples", "3", "--jobs", "0", "--dtype", "float64"]
     assert main(["verify", "kernel-output", "kernel-gradients", *given, "--emit-test", "test_mine.py"]) == 1
-    said = capsys.readouterr().out
-    assert "test_mine.py: fails for kernel-output, kernel-gradients; run it with pytest test_mine.py." in said
+    output = capsys.readouterr().out
+    assert "test_mine.py: fails for kernel-output, kernel-gradients; run it with pytest test_mine.py." in output
     text = Path("test_mine.py").read_text(encoding="utf-8")
     assert text.count("def test_") == 2
     assert f"from {PLANTED} import one_unit_off as kernel" in text
     compile(text, "test_mine.py", "exec")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "test_mine.py"], env=environment, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 1
-    assert [line.partition(" at ")[0] for line in done.stdout.splitlines()] == [
+    assert process.returncode == 1
+    assert [line.partition(" at ")[0] for line in process.stdout.splitlines()] == [
         "test_output: AssertionError: output",
         "test_gradients: AssertionError: dQ",
     ]
@@ -159,7 +163,7 @@ def test_where_there_is_nothing_to_write(
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "dtype", "said"),
+    ("name", "capability", "dtype", "message"),
     [
         ("unsteady", "repeated-calls", "float64", "the same call twice gives other bits; perhaps the order of a sum"),
         (
@@ -174,10 +178,10 @@ def test_where_there_is_nothing_to_write(
         ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
     ],
 )
-def test_a_line_says_where_by_how_much_and_perhaps_why(name: str, capability: str, dtype: str, said: str) -> None:
+def test_a_line_says_where_by_how_much_and_perhaps_why(name: str, capability: str, dtype: str, message: str) -> None:
     result = falsified(f"{PLANTED}:{name}", capability, dtype)
     assert result.failure is not None
-    assert said in result.failure.line
+    assert message in result.failure.line
     assert result.as_json()["diagnosis"] == result.failure.line
     assert "\n" not in result.failure.line
 

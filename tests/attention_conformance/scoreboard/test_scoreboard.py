@@ -86,7 +86,7 @@ def exit_code(verdict: Verdict, looked: str, monkeypatch: pytest.MonkeyPatch, tm
     text = '[[kernel]]\nname = "k"\nlibrary = "torch"\nattention = "a:b"\n'
     text += f'[kernel.looked.{looked}]\nwhose = "ours"\nsays = "it is"\n' if looked else ""
     (tmp_path / "k.toml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr("attention_conformance.scoreboard.command.row_of", lambda *given: row(verdict))
+    monkeypatch.setattr("attention_conformance.scoreboard.command.row_of", lambda *arguments: row(verdict))
     return main(["scoreboard", "--kernels", str(tmp_path / "k.toml"), "--out", str(tmp_path / "red")])
 
 
@@ -119,7 +119,7 @@ def test_a_kernel_that_ends_its_process_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[[kernel", "is no TOML"),
         ("", "lists no kernel"),
@@ -133,9 +133,9 @@ def test_a_kernel_that_ends_its_process_is_a_sentence() -> None:
         ('[[kernel]]\nname = "a"\nlibrary = "b"\nattention = "c:d"\n' * 2, "two kernels named 'a'"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_used_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "k.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidInput, match=rf"--kernels: .*{said}"):
+    with pytest.raises(InvalidInput, match=rf"--kernels: .*{message}"):
         read_entries(tmp_path / "k.toml")
     with pytest.raises(InvalidInput, match="there is no such file"):
         read_entries(tmp_path / "absent.toml")
@@ -159,21 +159,21 @@ def test_bars_in_a_sentence_do_not_break_the_table() -> None:
 
 def test_ten_libraries_are_listed_and_pinned() -> None:
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    libraries = {one.library for one in read_entries()}
+    libraries = {item.library for item in read_entries()}
     assert len(libraries) >= 10
-    assert [one for one in libraries if not re.search(rf"^{one}==", pinned, re.MULTILINE)] == []
+    assert [item for item in libraries if not re.search(rf"^{item}==", pinned, re.MULTILINE)] == []
 
 
 def test_all_that_is_said_is_of_a_capability() -> None:
     names = {id.removeprefix("kernel-") for id in capabilities()}
-    assert [(one.name, name) for one in read_entries() for name in one.looked if name not in names] == []
+    assert [(entry.name, name) for entry in read_entries() for name in entry.looked if name not in names] == []
 
 
 def test_on_the_page_every_cell_that_is_not_green_is_explained() -> None:
     text = (ROOT / "docs" / "scoreboard.md").read_text(encoding="utf-8")
     assert NOT_LOOKED_AT not in text
     table = re.findall(r"^\| ([^|]+) \| ([\w.-]+) [^|]+ \| [^|]+ \| \d+ \| (.*) \|$", text, re.MULTILINE)
-    listed = {one.name: one for one in read_entries()}
+    listed = {entry.name: entry for entry in read_entries()}
     assert len({library for _, library, _ in table}) >= 10
     open_cells = sum(len(re.findall(r"[✗?]", signs)) for _, _, signs in table)
     assert open_cells == len(re.findall(r"^\| [^|]+ \| [\w-]+ [✗?] \| (?:theirs|contract|ours) \|", text, re.MULTILINE))
@@ -190,5 +190,5 @@ def test_a_kernel_of_a_library(entry: Entry, monkeypatch: pytest.MonkeyPatch) ->
         pytest.skip(f"{entry.library} is not installed")
     few = {id: capabilities()[id] for id in ("kernel-output", "kernel-repeated-calls")}
     monkeypatch.setattr("attention_conformance.scoreboard.row.capabilities", lambda: few)
-    found = row_of(entry, request_of(entry, 2, 0, 1, None, 120.0), lambda event: None)
-    assert [(cell.verdict, cell.says) for cell in found.cells] == [(Verdict.UPHELD, "")] * 2, found.why
+    result = row_of(entry, request_of(entry, 2, 0, 1, None, 120.0), lambda event: None)
+    assert [(cell.verdict, cell.says) for cell in result.cells] == [(Verdict.UPHELD, "")] * 2, result.why

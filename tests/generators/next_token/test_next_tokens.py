@@ -44,7 +44,7 @@ ALL = settings(max_examples=60, deadline=None, database=None)
 @ALL
 @given(compatible_cases())
 def test_planted_cases_are_compatible_and_separable(case: NextTokens) -> None:
-    assert all(one.check(case).holds for one in (COMPATIBLE, SEPARABLE, SOMETHING_APART))
+    assert all(item.check(case).holds for item in (COMPATIBLE, SEPARABLE, SOMETHING_APART))
 
 
 @ALL
@@ -79,7 +79,7 @@ def test_sequences_predict_one_of_their_tokens(case: NextTokens) -> None:
 )
 def test_assumptions_hold_on_numbers_as_people_have_them(strategy: Any, assumptions: Any) -> None:
     for case in draw(strategy):
-        assert all(one.check(case.normalise()).holds for one in assumptions)
+        assert all(assumption.check(case.normalise()).holds for assumption in assumptions)
 
 
 def test_numbers_as_people_have_them_are_reached() -> None:
@@ -133,8 +133,8 @@ def test_windows_of_one_token_are_separable_and_compatible() -> None:
 
 
 def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
-    held = {"kind": "next-tokens", "corpus": [0, 3, 0, 5, 0, 3], "window": 1}
-    (tmp_path / "ids.json").write_text(json.dumps(held), encoding="utf-8")
+    values = {"kind": "next-tokens", "corpus": [0, 3, 0, 5, 0, 3], "window": 1}
+    (tmp_path / "ids.json").write_text(json.dumps(values), encoding="utf-8")
     case = load(str(tmp_path / "ids.json"), 7).case
     assert case.counts.tolist() == [[0, 2, 1], [1, 0, 0], [1, 0, 0]]
     assert case.seed == 7
@@ -144,7 +144,7 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "says"),
+    ("values", "says"),
     [
         ({"corpus": "aaaa"}, "one token only"),
         ({"corpus": "a"}, "no window of 2"),
@@ -163,9 +163,9 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
         ({"embeddings": [[1.0]], "counts": [[1, 2]], "step": -1.0}, "no step size"),
     ],
 )
-def test_what_is_no_data_is_refused_in_a_sentence(held: dict[str, object], says: str) -> None:
+def test_what_is_no_data_is_refused_in_a_sentence(values: dict[str, object], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        subject_of(from_json(json.dumps({"kind": "next-tokens", **held})))
+        subject_of(from_json(json.dumps({"kind": "next-tokens", **values})))
 
 
 def test_a_bad_text_is_refused(tmp_path: Path) -> None:
@@ -186,14 +186,14 @@ def test_it_is_said_what_training_ends_on_and_why() -> None:
     assert ends.exclusions(1) == ["0"]
     first, *_ = told = case.explain()
     assert first.startswith("Not separable")
-    assert any("2 never followed it, and is tied by 0 1; 1 1." in one for one in told)
+    assert any("2 never followed it, and is tied by 0 1; 1 1." in line for line in told)
 
 
 def test_it_is_said_where_the_loss_is_infinite_or_has_a_minimiser() -> None:
     foreign = NextTokens(np.eye(3), samples=np.array([[0, 1]]), labels=np.array([2]))
     assert "infinite" in foreign.explain()[0]
     everything = NextTokens(np.eye(1), np.array([[1, 1]]))
-    assert any("Nothing can be ruled out" in one for one in everything.explain())
+    assert any("Nothing can be ruled out" in item for item in everything.explain())
     assert NextTokenLimits.of(everything).norm == 0
 
 

@@ -29,12 +29,12 @@ WANTED = ("strict-optimum", "separable")
 @pytest.mark.parametrize("single", [False, True])
 def test_the_best_tokens_are_separable(make: Any, single: bool) -> None:
     """Decided by predicates that know nothing of the strategy."""
-    wanted = (*WANTED, "single-input", "equal-non-optimal-scores") if single else WANTED
+    expected = (*WANTED, "single-input", "equal-non-optimal-scores") if single else WANTED
 
     @FEW
     @given(make(single=single, equal=single))
     def check(case: Case) -> None:
-        for id in wanted:
+        for id in expected:
             assert assumption_named(id).check(case).holds is True, id
 
     check()
@@ -62,11 +62,11 @@ def drawn_by(strategy: SearchStrategy[Any], examples: int = 200) -> list[Any]:
 def test_hard_ones_are_drawn() -> None:
     """Scales far apart, copies, near-ties, length one."""
     ratios, ties, unit = [], set(), 0
-    for made in drawn_by(embeddings(6, 3)):
-        lengths = np.linalg.norm(made, axis=1)
+    for example in drawn_by(embeddings(6, 3)):
+        lengths = np.linalg.norm(example, axis=1)
         ratios.append(lengths.max() / lengths.min())
         unit += bool(np.abs(lengths - 1).max() < 1e-12)
-        apart = np.abs(made[:, None] - made[None]).max(axis=2) / np.abs(made).max(axis=1)
+        apart = np.abs(example[:, None] - example[None]).max(axis=2) / np.abs(example).max(axis=1)
         near = apart[~np.eye(6, dtype=bool)].min()
         ties.add("copy" if near == 0 else "1e-12" if near < 1e-12 else "1e-8" if near < 1e-8 else "apart")
     assert max(ratios) > 1e5

@@ -27,17 +27,17 @@ ONE = case_of([[[1.0, 0], [0, 0]], [[2.0, 1.0], [0, 0]]], [[1.0, 0], [1.0, 3.0]]
 
 
 def test_of_one_row_each_in_its_own_plane_there_are_several() -> None:
-    found = unique_nuclear_solution(SEVERAL)
-    assert found.holds is False
-    assert found.evidence == "both ((1, 0), (0, 1)) and ((1, 1), (1, 1)) are solutions"
+    result = unique_nuclear_solution(SEVERAL)
+    assert result.holds is False
+    assert result.evidence == "both ((1, 0), (0, 1)) and ((1, 1), (1, 1)) are solutions"
     assert rank_gap(SEVERAL).holds is None
 
 
 def test_a_proven_solution_is_the_only_one() -> None:
-    found, gap = unique_nuclear_solution(ONE), rank_gap(ONE)
-    assert found.holds is True
+    result, gap = unique_nuclear_solution(ONE), rank_gap(ONE)
+    assert result.holds is True
     assert gap.holds is True
-    assert "τ ≥ " in found.evidence
+    assert "τ ≥ " in result.evidence
     assert "g ≥ " in gap.evidence
 
 

@@ -55,13 +55,13 @@ def test_finite_part_of_orthogonal_contexts_is_the_log_odds_and_slow_where_token
     start = split.coordinates_of(-minimum.floats)[None, : split.dimension]
     steps = 20_000
     run = next_token_descent(minimum, start, zero, step=step, steps=steps)
-    found = step * steps * (run.x[-1, 0] @ split.basis.T[: split.dimension]).reshape(4, 3)
+    result = step * steps * (run.x[-1, 0] @ split.basis.T[: split.dimension]).reshape(4, 3)
     for j, (size, h) in enumerate(((2, 1.0), (3, 2.0))):
         counts = ORTHOGONAL.counts[j]
         there = counts > 0
         x = counts.sum() / (size * counts[there])
         scale = size * (4 - size) / (4 * float(counts.sum() / ORTHOGONAL.counts.sum()) * h**3)
-        assert found[there, j] == pytest.approx(-scale * (x - x.mean()), rel=2e-2)
+        assert result[there, j] == pytest.approx(-scale * (x - x.mean()), rel=2e-2)
 
 
 def test_without_separability_tokens_of_one_embedding_are_joined() -> None:

@@ -36,16 +36,16 @@ def test_both_decisions_agree_and_are_proven(seed: int) -> None:
 
 def test_scales_far_apart_are_decided() -> None:
     problem = MasterProblem.of_tokens([[1.0, 0.0], [1.0, 1e-13], [1e12, 1.0]], [[1, 0, 0], [0, 3, 0], [1, 1, 0]])
-    found = extended_supports(problem)
-    assert found.error(problem) == ""
-    assert np.array_equal(found.sets, supports_by_exclusion(problem).sets)
+    result = extended_supports(problem)
+    assert result.error(problem) == ""
+    assert np.array_equal(result.sets, supports_by_exclusion(problem).sets)
 
 
 def test_contexts_that_contradict_each_other_are_joined() -> None:
-    found = extended_supports(LOOP)
-    assert found.sets.tolist() == [[True, True, False]] * 2
-    assert not found.separable(LOOP)
-    assert found.largest == 2
+    result = extended_supports(LOOP)
+    assert result.sets.tolist() == [[True, True, False]] * 2
+    assert not result.separable(LOOP)
+    assert result.largest == 2
 
 
 @pytest.mark.parametrize(

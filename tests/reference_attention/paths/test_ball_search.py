@@ -83,9 +83,9 @@ def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: 
     sphere, below, above = [at(A, 1.0)], at((0.1, 0.0), 0.5, interior=True), at((0.1, 0.0), 1.5, interior=True)
     assert Told(sphere, below, outwards).found() is below
     for inside in (above, None):
-        found = Told(sphere, inside, outwards).found()
-        assert (found.p == A).all()
-        assert found.reason == "the risk decreases inwards, but no minimiser inside the ball was found"
+        result = Told(sphere, inside, outwards).found()
+        assert (result.p == A).all()
+        assert result.reason == "the risk decreases inwards, but no minimiser inside the ball was found"
     assert Told(sphere, below, -outwards).found() is sphere[0]
     before = at((0.2, 0.0), 0.0, interior=True)
     assert Told(sphere, below, outwards).found(before) is before
@@ -94,26 +94,26 @@ def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: 
 @pytest.mark.parametrize("factor", [2.0**-40, 1.0, 2.0**40])
 def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: float) -> None:
     bottom = valley(factor)
-    found, reason = BallSearch(bottom, bottom.optimal, None)._interior_newton(np.array([0.4]) / factor)
+    result, reason = BallSearch(bottom, bottom.optimal, None)._interior_newton(np.array([0.4]) / factor)
     assert reason == ""
-    assert abs(found[0]) * factor <= 1e-12
+    assert abs(result[0]) * factor <= 1e-12
     given = saddle()
     scaled = Problem(given.keys * factor, given.scores)
     start = np.array([0.2, 1e-9, 0.0]) / factor
-    found, reason = BallSearch(scaled, scaled.optimal, None)._interior_newton(start)
+    result, reason = BallSearch(scaled, scaled.optimal, None)._interior_newton(start)
     assert reason == "the stationary point inside the ball is no minimum"
-    assert (found == start).all()
+    assert (result == start).all()
     # Along the second coordinate it falls off a twelfth as much as it rises along the first.
     gentle = Problem(scaled.keys * [1.0, 0.1, 1.0], given.scores)
-    found, reason = BallSearch(gentle, gentle.optimal, None)._interior_newton(start)
+    result, reason = BallSearch(gentle, gentle.optimal, None)._interior_newton(start)
     assert reason == "the stationary point inside the ball is no minimum"
-    assert (found == start).all()
+    assert (result == start).all()
     flat, _ = separable(0)
     far = Problem(flat.keys * factor, flat.scores)
     start = np.full(6, 50.0) / factor
-    found, reason = BallSearch(far, far.optimal, None)._interior_newton(start)
+    result, reason = BallSearch(far, far.optimal, None)._interior_newton(start)
     assert reason != ""
-    assert (found == start).all()
+    assert (result == start).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -123,17 +123,17 @@ def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: in
     for given in (None, svm):
         search = BallSearch(problem, problem.optimal, given)
         for R, rough in ((3.0, rng.normal(size=6)), (40.0, svm.direction + 0.02 * rng.normal(size=6))):
-            found = search._polish(R, rough)
-            value, slope = search._excess.value_and_slope(found.p)
-            assert found.log_excess == pytest.approx(value, abs=1e-12 * (1 + 4 * R))
-            assert np.linalg.norm(found.p) == pytest.approx(R, rel=8 * EPS)
-            assert not found.interior
+            result = search._polish(R, rough)
+            value, slope = search._excess.value_and_slope(result.p)
+            assert result.log_excess == pytest.approx(value, abs=1e-12 * (1 + 4 * R))
+            assert np.linalg.norm(result.p) == pytest.approx(R, rel=8 * EPS)
+            assert not result.interior
             if given is not None:
-                across = found.p - (found.p @ svm.direction) * svm.direction
-                assert found.offset == pytest.approx(across, abs=64 * EPS * R)
-            if not found.reason:
-                assert np.linalg.norm(slope - (slope @ found.p) * found.p / R**2) <= 1e-10 * R
-        assert found.reason == ""
+                across = result.p - (result.p @ svm.direction) * svm.direction
+                assert result.offset == pytest.approx(across, abs=64 * EPS * R)
+            if not result.reason:
+                assert np.linalg.norm(slope - (slope @ result.p) * result.p / R**2) <= 1e-10 * R
+        assert result.reason == ""
 
 
 @pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
@@ -177,11 +177,11 @@ def test_where_there_is_no_newton_the_rough_point_is_told_with_a_reason() -> Non
     # Opposite to p_mm other tokens are ahead by thousands of logits.
     rough = -svm.direction + np.eye(6)[0] * 0.1
     R = 1e4 / svm.margin
-    found = search._polish(R, rough)
-    assert found.reason == FLAT_RISK
-    assert not found.interior
-    assert found.p == pytest.approx(R * rough / np.linalg.norm(rough))
-    assert found.offset == pytest.approx(found.p - (found.p @ svm.direction) * svm.direction, abs=1e-11 * R)
+    result = search._polish(R, rough)
+    assert result.reason == FLAT_RISK
+    assert not result.interior
+    assert result.p == pytest.approx(R * rough / np.linalg.norm(rough))
+    assert result.offset == pytest.approx(result.p - (result.p @ svm.direction) * svm.direction, abs=1e-11 * R)
 
 
 def test_the_part_across_the_ray_carries_no_rounding_of_the_part_along_it() -> None:

@@ -42,9 +42,9 @@ def test_value_and_slope_are_those_of_the_logarithm(tied: bool, size: float) -> 
     p = size * np.random.default_rng(0).normal(size=4)
     with mpmath.workdps(80):
         value, slope, _ = derivatives(lambda x: exact(given, x), p, twice=False)
-    found, gradient = Excess(given, given.optimal).value_and_slope(p)
+    result, gradient = Excess(given, given.optimal).value_and_slope(p)
     # Logits of size |K p|.
-    assert found == pytest.approx(value, abs=16 * EPS * (1 + 4 * size))
+    assert result == pytest.approx(value, abs=16 * EPS * (1 + 4 * size))
     assert gradient == pytest.approx(slope, abs=64 * EPS * (1 + 4 * size) * (1 + np.abs(slope).max()))
 
 
@@ -61,15 +61,15 @@ def test_on_a_sphere_a_shift_is_left_out_and_derivatives_are_along_it(tied: bool
     R, y = abs(shift) + 2.0, rng.normal(size=3) * 0.5
     excess = Excess(given, given.optimal)
     relative = -R * np.ones((3, 3)) - shift
-    found = excess.on_sphere(R, unit, basis, y, (relative, shift))
-    assert found is not None
+    result = excess.on_sphere(R, unit, basis, y, (relative, shift))
+    assert result is not None
     with mpmath.workdps(80 + int(abs(shift))):
         value, slope, curvature = derivatives(
             lambda x: exact(given, [mpmath.sqrt(mpmath.mpf(R) ** 2 - mpmath.fdot(x, x)), *x]) - shift, y
         )
-    assert found[0] == pytest.approx(value, abs=1e-13 * (1 + R))
-    assert found[1] == pytest.approx(slope, abs=1e-12 * np.abs(slope).max())
-    assert found[2] == pytest.approx(curvature, abs=1e-11 * np.abs(curvature).max())
+    assert result[0] == pytest.approx(value, abs=1e-13 * (1 + R))
+    assert result[1] == pytest.approx(slope, abs=1e-12 * np.abs(slope).max())
+    assert result[2] == pytest.approx(curvature, abs=1e-11 * np.abs(curvature).max())
 
 
 def test_where_nothing_is_lost_or_nothing_moves_there_is_no_newton() -> None:

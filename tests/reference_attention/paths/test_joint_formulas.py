@@ -91,8 +91,8 @@ def test_risk_and_excess_have_these_derivatives(log_r: float, size: float) -> No
         )
     # Roundings of exponents of size r, relative to what is largest.
     r = 1 + math.exp(log_r)
-    found, by_head, by_prompt = joint_gradient(problem, log_r, w, p)
-    assert found == pytest.approx(value, abs=64 * EPS * r)
+    result, by_head, by_prompt = joint_gradient(problem, log_r, w, p)
+    assert result == pytest.approx(value, abs=64 * EPS * r)
     assert np.append(by_head, by_prompt) == pytest.approx(slope, abs=64 * EPS * r * np.abs(slope).max())
     assert excess_gradient(problem, log_r, w, p)[0] == pytest.approx(over, abs=64 * EPS * r)
     assert excess_gradient(problem, log_r, w, p)[1] == pytest.approx(by_p, abs=64 * EPS * r * np.abs(by_p).max())
@@ -218,8 +218,8 @@ def test_losses_keep_their_digits_beside_the_exponential(u: float) -> None:
         h = float(mpmath.log(mpmath.log1p(mpmath.exp(-mpmath.mpf(u)))) + mpmath.mpf(u))
     # E = u − rΓ is an exact difference; h = log(log(1 + e^{−u})) + u.
     E = np.array([u - r_margin])
-    found = float(log_losses(problem, log_r, E)[0] + E[0])
-    assert found == pytest.approx(h, abs=8 * EPS * (1 + abs(u)))
+    result = float(log_losses(problem, log_r, E)[0] + E[0])
+    assert result == pytest.approx(h, abs=8 * EPS * (1 + abs(u)))
     assert log_slopes(problem, log_r, E)[0] + E[0] == pytest.approx(
         -math.log1p(math.exp(-u)), abs=8 * EPS * (1 + abs(u))
     )
@@ -236,7 +236,7 @@ def test_retracted_heads_are_the_highest_in_the_ball_beside_which_they_were(log_
     sideways *= (r * np.geomspace(1e-20, 3.0, 50) / np.linalg.norm(sideways, axis=1))[:, None]
     for along in (10 * r, 0.0, -0.5 * r, -10 * r):
         w = sideways + along * problem.svm.direction
-        found = retract(problem, log_r, w)
+        result = retract(problem, log_r, w)
         size = np.linalg.norm(sideways, axis=1)
         across = sideways * np.minimum(1, r / size)[:, None]
         ratio = np.minimum(1, size / r)
@@ -244,8 +244,8 @@ def test_retracted_heads_are_the_highest_in_the_ball_beside_which_they_were(log_
         # ‖r v̄ + w‖ ≤ r is |r + v̄·w| ≤ r root: the nearest such end of the chord.
         expected = np.clip(along, -r * (1 + root), -r * ratio**2 / (1 + root))
         # An error in the ratio next to 1 is under a root.
-        assert found[:, [0, 2]] == pytest.approx(across[:, [0, 2]], rel=16 * EPS, abs=0)
-        assert found[:, 1] == pytest.approx(expected, rel=1e-7, abs=0)
+        assert result[:, [0, 2]] == pytest.approx(across[:, [0, 2]], rel=16 * EPS, abs=0)
+        assert result[:, 1] == pytest.approx(expected, rel=1e-7, abs=0)
 
 
 def test_heads_are_shortened_to_less_than_the_radius() -> None:

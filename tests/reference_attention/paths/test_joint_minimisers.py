@@ -16,9 +16,9 @@ from reference_attention.paths.joint_risk import Joint, joint_of_chosen, relativ
 def joint() -> Joint:
     case = DATASETS["figure-3a"]()
     assert case.dataset is not None
-    found = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)
-    assert found is not None
-    return found
+    result = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)
+    assert result is not None
+    return result
 
 
 def test_each_start_is_followed_to_each_radius(joint: Joint) -> None:

@@ -121,9 +121,9 @@ def test_heads_of_nearly_the_size_of_the_ball_feel_that_it_is_round(start: tuple
     heads = s.offset(np.linspace(-0.98, 0.98, 99)[:, None] * r)
     logs = given.log_weights(R * np.stack([np.cos(angles), np.sin(angles)], axis=-1))
     grid = relative_log_risk(given, log_r, np.repeat(heads, 401, axis=0), np.tile(logs, (99, 1, 1)))
-    found = relative_log_risk(given, log_r, s.offset(y), given.log_weights(q))
+    result = relative_log_risk(given, log_r, s.offset(y), given.log_weights(q))
     # From the second start it stops on the way.
-    assert found <= grid.min() * 1.001 or start[0] < 0
+    assert result <= grid.min() * 1.001 or start[0] < 0
 
 
 def test_a_path_begins_where_its_first_radius_is_even_if_that_is_small() -> None:
@@ -143,10 +143,10 @@ def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float)
     p = R * np.array([row[1], -row[0]]) / np.linalg.norm(row) + behind * row / (row @ row)
     p *= R / np.linalg.norm(p)
     alone, none = PromptObjective(s, np.zeros(2)), np.zeros(0)
-    found = beside_ties(s, np.zeros(2), p, 1e-10)
-    assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
-    assert alone.values(none, found) < alone.values(none, p) - 1e9
-    assert 0 < row @ found < 1e3
+    result = beside_ties(s, np.zeros(2), p, 1e-10)
+    assert np.linalg.norm(result) == pytest.approx(R, rel=8 * EPS)
+    assert alone.values(none, result) < alone.values(none, p) - 1e9
+    assert 0 < row @ result < 1e3
     # Where nothing is nearly tied, or logits are small, there is nothing to move.
     clear = R * np.array([1.0, 0.0])
     assert beside_ties(s, np.zeros(2), clear, 1e-10) is clear
@@ -169,11 +169,11 @@ def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimensi
     p = R * p / np.linalg.norm(p) - 500.0 * row / (row @ row)
     p *= R / np.linalg.norm(p)
     alone, none = PromptObjective(s, np.zeros(2)), np.zeros(0)
-    found = beside_ties(s, np.zeros(2), p, 1e-10)
-    assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
-    assert alone.values(none, found) < alone.values(none, p) - 1e6
-    assert 0 < row @ found < 1e3
+    result = beside_ties(s, np.zeros(2), p, 1e-10)
+    assert np.linalg.norm(result) == pytest.approx(R, rel=8 * EPS)
+    assert alone.values(none, result) < alone.values(none, p) - 1e6
+    assert 0 < row @ result < 1e3
     # The tie is held, and along it the excess is lowest.
     kept = PromptObjective(s, np.zeros(2), orthogonal_to=row[None])
-    slope = kept.local(none, found).slope
+    slope = kept.local(none, result).slope
     assert np.linalg.norm(slope) < 1e-6

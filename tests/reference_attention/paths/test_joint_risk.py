@@ -195,9 +195,9 @@ def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -
     minimised = paths._minimise
 
     def watched(*args: Any) -> Any:
-        found = minimised(*args)
-        steps.append((args[0].R, args[2], found[1]))
-        return found
+        result = minimised(*args)
+        steps.append((args[0].R, args[2], result[1]))
+        return result
 
     monkeypatch.setattr(paths, "_minimise", watched)
     joint_path(figure_3((0.5, 1.0)), math.log, np.array([1e5]), np.array([1.0, 0.3]))
@@ -363,9 +363,9 @@ def test_a_joint_step_is_along_both_gradients_of_the_risk() -> None:
                 risks.append(float(risk.risk(keys, tokens @ v, logistic, p)))
                 at[j] -= step
             by[j] = (risks[0] - risks[1]) / (2 * h)
-    found = head_gradient(tokens, risk.softmax_weights(keys, p), v)
+    result = head_gradient(tokens, risk.softmax_weights(keys, p), v)
     # Central differences: h² and rounding over h.
-    assert np.exp(found.log_scale) * found.direction == pytest.approx(by_head, abs=1e-9)
+    assert np.exp(result.log_scale) * result.direction == pytest.approx(by_head, abs=1e-9)
     steps: dict[str, float] = {"head_step": 0.5, "prompt_step": 0.25}
     plain = joint_descent(tokens, keys, v, p, steps=1, normalized=False, **steps)
     assert (plain.heads[0] == v).all()

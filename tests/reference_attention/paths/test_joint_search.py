@@ -23,10 +23,10 @@ from tests.reference_attention.paths.test_joint_risk import figure_3
 def test_the_lowest_pair_of_figure_3b_points_at_p_relax(seed: int, ratio: float, limit: tuple[float, float]) -> None:
     joint, R = figure_3((0.5, 1.5)), 2.0**24
     starts = np.random.default_rng(seed).normal(size=(16, 2))
-    found = joint_minimiser(joint, lambda R: math.log(ratio * R), R, starts)
+    minimiser = joint_minimiser(joint, lambda R: math.log(ratio * R), R, starts)
     # The offset is O(log R).
-    assert found.path.prompts[0] / R == pytest.approx(limit, abs=64 / R)
-    assert list(found.risks) == sorted(found.risks)
+    assert minimiser.path.prompts[0] / R == pytest.approx(limit, abs=64 / R)
+    assert list(minimiser.risks) == sorted(minimiser.risks)
 
 
 def test_a_start_at_other_tokens_does_not_decide() -> None:
@@ -68,14 +68,14 @@ def test_no_start_where_nothing_selects() -> None:
 
 def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
     given, starts = worse(), np.random.default_rng(0).normal(size=(3, 6))
-    found = joint_minimiser(given, math.log1p, 20.0, starts)
-    assert found.path.prompts.shape == (1, 6)
-    assert found.path.offsets.shape == (1, 3)
-    assert np.linalg.norm(found.path.prompts[0]) == pytest.approx(20.0)
-    w, p = found.path.offsets[0], found.path.prompts[0]
+    minimiser = joint_minimiser(given, math.log1p, 20.0, starts)
+    assert minimiser.path.prompts.shape == (1, 6)
+    assert minimiser.path.offsets.shape == (1, 3)
+    assert np.linalg.norm(minimiser.path.prompts[0]) == pytest.approx(20.0)
+    w, p = minimiser.path.offsets[0], minimiser.path.prompts[0]
     risk = relative_log_risk(given, math.log1p(20.0), w, given.log_weights(p))
     # It is settled to the last digit after the branches were compared.
-    assert found.risks[0] - 1e-2 <= risk <= found.risks[0] + 1e-12
+    assert minimiser.risks[0] - 1e-2 <= risk <= minimiser.risks[0] + 1e-12
     for path in follow_from(given, math.log1p, (20.0,), 1.0, starts[0], seed=0):
         assert path[-1].p.shape == (6,)
     branch = begin_branch(given, complement(given.svm.direction), math.log1p, 2.0, starts[0])
@@ -103,11 +103,11 @@ def test_of_equal_branches_the_lowest_that_came_to_rest_is_taken(
         branch.__dict__["rank"] = rank
     monkeypatch.setattr(joint_search, "_lowest", lambda *_: branches[::-1])
     monkeypatch.setattr(joint_search, "begin_branch", lambda *_: None)
-    monkeypatch.setattr(joint_search, "advance_branch", lambda *given, **_: given[3])
+    monkeypatch.setattr(joint_search, "advance_branch", lambda *arguments, **_: arguments[3])
     monkeypatch.setattr(joint_search, "polish_branch", lambda branch: branch)
-    found = joint_minimiser(joint, math.log, R, np.eye(2))
-    assert found.path.prompts[0].tolist() == [taken, taken]
-    assert found.risks == ranks
+    minimiser = joint_minimiser(joint, math.log, R, np.eye(2))
+    assert minimiser.path.prompts[0].tolist() == [taken, taken]
+    assert minimiser.risks == ranks
 
 
 @pytest.mark.parametrize("seed", range(3))

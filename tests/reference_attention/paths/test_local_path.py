@@ -161,8 +161,8 @@ def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu
     """
     p = local_path(problem, axis, alpha, [R], mu=mu, radius=radius).points[0]
     _, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
-    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-    slope = np.exp(found.log_scale - log_size) * found.direction
+    gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    slope = np.exp(gradient.log_scale - log_size) * gradient.direction
     size, unit = float(np.linalg.norm(p)), axis / np.linalg.norm(axis)
     radial, tangential = float(slope @ p), size * (slope - (slope @ p) * p / size**2)
     # The objective is log |L − L_α| with a tolerance of 1e-14: its slopes are left at about the root of that.

@@ -47,9 +47,9 @@ def test_the_minimum_over_a_ball_is_that_of_a_float_minimiser() -> None:
     attention = optimal_attention(SCORES, PENALTY)
     svm = general_svm(KEYS, attention.sets, attention.first)
     assert isinstance(svm, GeneralSvm)
-    (found,) = mixing_path(KEYS, attention, PENALTY, svm, [12.0])
-    with ctx.workprec(found.bits):
-        W = np.array([float(x) for x in found.point])
+    (result,) = mixing_path(KEYS, attention, PENALTY, svm, [12.0])
+    with ctx.workprec(result.bits):
+        W = np.array([float(x) for x in result.point])
     radius = float(np.linalg.norm(W))
     start = np.random.default_rng(1).normal(size=8) + 0.5 * W
 

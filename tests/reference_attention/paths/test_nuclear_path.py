@@ -62,9 +62,9 @@ def test_an_optimiser_on_both_factors_finds_no_less(seed: int) -> None:
     mine, rng = excess(path.K[0], path.Q[0]), np.random.default_rng(0)
     pad = np.concatenate([np.pad(x[0], ((0, 0), (0, d - x.shape[2]))).ravel() for x in (path.K, path.Q)])
     for _ in range(3):
-        found = minimize(at, pad + rng.standard_normal(pad.size), method="L-BFGS-B", options={"maxiter": 300})
-        assert found.fun >= mine - 1e-7
-    assert found.fun == pytest.approx(mine, abs=1e-2)
+        result = minimize(at, pad + rng.standard_normal(pad.size), method="L-BFGS-B", options={"maxiter": 300})
+        assert result.fun >= mine - 1e-7
+    assert result.fun == pytest.approx(mine, abs=1e-2)
 
 
 def test_its_derivative() -> None:

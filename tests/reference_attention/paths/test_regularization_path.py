@@ -151,12 +151,12 @@ def test_no_point_of_the_ball_is_lower() -> None:
     for R, best in zip(path.norms, path.log_excess, strict=True):
         points = rng.normal(size=(20_000, 3))
         points *= R * rng.uniform(size=(20_000, 1)) ** (1 / 3) / np.linalg.norm(points, axis=1, keepdims=True)
-        _, found = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
-        assert found.min() >= best - 64 * EPS * (1 + abs(best) + R)
+        _, result = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
+        assert result.min() >= best - 64 * EPS * (1 + abs(best) + R)
         # SLSQP as a second opinion, from the best of them.
         second = minimize(
             lambda p: float(risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)[1]),
-            points[found.argmin()],
+            points[result.argmin()],
             constraints={"type": "ineq", "fun": lambda p, R=R: R * R - p @ p},
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 500},
@@ -179,8 +179,8 @@ def test_norms_come_sorted_and_lie_on_the_sphere() -> None:
 
 def test_same_seed_same_path() -> None:
     problem, svm = separable(1)
-    one, two = (regularization_path(problem, [1.0, 30.0], max_margin=svm, seed=7) for _ in range(2))
-    assert (one.points == two.points).all()
+    first, second = (regularization_path(problem, [1.0, 30.0], max_margin=svm, seed=7) for _ in range(2))
+    assert (first.points == second.points).all()
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
@@ -230,9 +230,9 @@ def test_a_minimum_inside_is_found_in_any_units_and_anywhere(away: float, factor
     assert path.converged.all(), path.reasons
     points = path.points * factor
     assert np.abs(points[1] - points[0]).max() <= 1e-10 * (1 + np.abs(points[0]).max())
-    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
+    gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
     # Newton stops below steps of 1e-11, at quadratic convergence.
-    assert (np.exp(found.log_norm) <= 1e-11).all()
+    assert (np.exp(gradient.log_norm) <= 1e-11).all()
 
 
 def test_a_minimum_inside_need_not_be_the_only_one() -> None:
@@ -280,9 +280,9 @@ def test_slope_and_curvature_on_the_sphere_are_derivatives_of_the_value(tilt: fl
     logits = (R * excess.differences.rows @ svm.direction).reshape(1, 3), 0.0
 
     def at(y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        found = excess.on_sphere(R, svm.direction, basis, y, logits)
-        assert found is not None
-        return found
+        result = excess.on_sphere(R, svm.direction, basis, y, logits)
+        assert result is not None
+        return result
 
     y, h = np.array([0.6, -0.8]) * tilt, 1e-5
     value, slope, curvature = at(y)

@@ -66,27 +66,27 @@ def test_a_margin_off_by_one_in_2_to_the_20_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "MANY", 1)
     n, k = 2**45 + 12345, 2**19 + 77
     matrix = fmpz_mat([[1, 0], [0, k], [n + 1, off - n * k]])
-    found = least_norm(IntegerRows(matrix, 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
-    assert (found._rounded is not None) == (off == 1)
-    assert found.tight[2] == (off <= 0)
+    solution = least_norm(IntegerRows(matrix, 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
+    assert (solution._rounded is not None) == (off == 1)
+    assert solution.tight[2] == (off <= 0)
     if off == 1:
-        assert found.margins[2] == ratio(fmpz(k + 1), fmpz(k))
+        assert solution.margins[2] == ratio(fmpz(k + 1), fmpz(k))
 
 
 def test_a_tie_that_balls_hold_exactly_is_still_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
     """p = (1, 1) without any rounding, and a third row that is the first again."""
     monkeypatch.setattr(module, "MANY", 1)
     rows = IntegerRows(fmpz_mat([[1, 0], [0, 1], [1, 0]]), 0)
-    found = least_norm(rows, np.ones(3, dtype=np.int64), np.array([1.0, 1.0, 0.0]))
-    assert found.tight.all()
+    solution = least_norm(rows, np.ones(3, dtype=np.int64), np.array([1.0, 1.0, 0.0]))
+    assert solution.tight.all()
 
 
 def test_margins_do_not_depend_on_the_units_of_the_rows() -> None:
     matrix = fmpz_mat([[3, 1], [-1, 2]])
-    found = enclose(matrix * 8, 3, [1, 1])
-    assert found is not None
+    result = enclose(matrix * 8, 3, [1, 1])
+    assert result is not None
     for shift in (0, 3, 7):
-        assert round_balls(found.margins(matrix * 2**shift, shift), 0).tolist() == [1.0, 1.0]  # type: ignore[union-attr]
+        assert round_balls(result.margins(matrix * 2**shift, shift), 0).tolist() == [1.0, 1.0]  # type: ignore[union-attr]
 
 
 def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +97,10 @@ def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = np.ones(len(rows.inputs), dtype=np.int64)
     right = least_norm(rows, bounds)
     for guess in (np.ones(20), np.eye(20)[0], np.eye(20)[right.support[0]]):
-        found: Outcome = least_norm(rows, bounds, guess)
-        assert found._rounded is None
-        assert found.support == right.support
-        assert found.exact == right.exact
+        solution: Outcome = least_norm(rows, bounds, guess)
+        assert solution._rounded is None
+        assert solution.support == right.support
+        assert solution.exact == right.exact
     assert enclose(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None
     assert enclose(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ = (3, −1)
     assert enclose(fmpz_mat([[1, 0], [0, 1]]), 0, [1, 0]) is None  # λ = (1, 0)
@@ -110,20 +110,20 @@ def test_ill_conditioned_rows_take_more_bits_or_rationals() -> None:
     """The directions of rows (2^k, 1) and (2^k + 1, −1) are about 2^−k apart; the Gram matrix loses 2k bits."""
     for k, bits in ((10, BITS[0]), (45, BITS[1]), (70, BITS[1]), (200, None)):
         rows, p = ((2**k, 1), (2**k + 1, -1)), (3 * 2**k + 1, 1)
-        found = enclose(fmpz_mat(rows), 0, [a * p[0] + b * p[1] for a, b in rows])
-        assert (found and found.bits) == bits
-        if found is not None:
-            assert round_balls(found.point, 0).tolist() == list(map(float, p))  # type: ignore[union-attr]
-            assert round_balls(found.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
+        result = enclose(fmpz_mat(rows), 0, [a * p[0] + b * p[1] for a, b in rows])
+        assert (result and result.bits) == bits
+        if result is not None:
+            assert round_balls(result.point, 0).tolist() == list(map(float, p))  # type: ignore[union-attr]
+            assert round_balls(result.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
 
 
 def test_rounding_is_the_nearest_float_or_none() -> None:
     rng = np.random.default_rng(0)
     for seed in range(20):
         matrix = fmpz_mat(1, 1, [int(rng.integers(1, 2**62)) * 2 + 1])
-        found = enclose(matrix, 0, [1])
-        assert found is not None
-        value = round_balls(found.point, seed - 10)
+        result = enclose(matrix, 0, [1])
+        assert result is not None
+        value = round_balls(result.point, seed - 10)
         assert value is not None
         assert value[0] == ratio(fmpz(1), matrix[0, 0], seed - 10)
     halfway = enclose(fmpz_mat([[1]]), 0, [2**53 + 1])

@@ -17,8 +17,8 @@ def at(u: float) -> FloatSolution:
 
 
 def test_the_solution_has_none() -> None:
-    found = float_solution(np.ones((1, 1)), np.ones(1, dtype=np.int64))
-    assert found.kkt_residual == pytest.approx(0.0, abs=4e-16)
+    solution = float_solution(np.ones((1, 1)), np.ones(1, dtype=np.int64))
+    assert solution.kkt_residual == pytest.approx(0.0, abs=4e-16)
     assert at(0.5).kkt_residual == 0.0
 
 
@@ -37,8 +37,8 @@ def test_without_a_point_it_is_infinite() -> None:
 
 
 def test_the_residual_is_that_of_the_least_squares_problem() -> None:
-    found = float_solution(np.array([[1.0, 0.5], [-0.25, 1.0]]), np.ones(2, dtype=np.int64))
-    assert found.residual == pytest.approx(np.array([0.0, 0.0, 1.0]) - found.design @ found.u)
+    solution = float_solution(np.array([[1.0, 0.5], [-0.25, 1.0]]), np.ones(2, dtype=np.int64))
+    assert solution.residual == pytest.approx(np.array([0.0, 0.0, 1.0]) - solution.design @ solution.u)
 
 
 @pytest.mark.parametrize("exponent", [-300, -3, 3, 300])
@@ -54,16 +54,16 @@ def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_
 
 
 def test_rows_of_zeros_leave_nothing_to_guess() -> None:
-    found = float_solution(np.zeros((2, 3)), np.array([1, 1]))
-    assert found.kkt_residual == math.inf
-    assert np.isfinite(found.design).all()
+    solution = float_solution(np.zeros((2, 3)), np.array([1, 1]))
+    assert solution.kkt_residual == math.inf
+    assert np.isfinite(solution.design).all()
 
 
 def test_daqp_finds_the_point_wherever_there_is_one() -> None:
     """NNLS, which is asked where it does not, takes many times as long."""
     rows = np.random.default_rng(0).normal(size=(12, 6)) + 2.0
     design = np.vstack([rows.T, np.ones(12)])
-    found = _by_dual_active_set(design)
-    assert found is not None
-    assert FloatSolution(found, design, np.eye(7)[6] - design @ found).kkt_residual <= 1e-12
+    solution = _by_dual_active_set(design)
+    assert solution is not None
+    assert FloatSolution(solution, design, np.eye(7)[6] - design @ solution).kkt_residual <= 1e-12
     assert _by_dual_active_set(np.array([[1.0, -1.0], [1.0, 1.0]])) is None  # p ≥ 1 and −p ≥ 1

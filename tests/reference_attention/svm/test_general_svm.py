@@ -28,9 +28,9 @@ FIRST = np.zeros(1, dtype=np.int64)
 
 
 def solved(keys: OuterKeys = FOUR, sets: Any = TWO_OF_FOUR, alpha: Any = FIRST) -> GeneralSvm:
-    found = general_svm(keys, sets, alpha)
-    assert isinstance(found, GeneralSvm)
-    return found
+    solution = general_svm(keys, sets, alpha)
+    assert isinstance(solution, GeneralSvm)
+    return solution
 
 
 def test_by_hand() -> None:
@@ -51,8 +51,8 @@ def test_no_feasible_w_is_shorter(seed: int) -> None:
     X, z = rng.integers(-3, 4, size=(n, T, d)) / 1.0, rng.integers(-3, 4, size=(n, e)) / 1.0
     sets = np.argsort(rng.random((n, T)), axis=1) < 2
     alpha = np.argmax(sets, axis=1).astype(np.int64)
-    found = general_svm(OuterKeys(X, z), sets, alpha)
-    if isinstance(found, Infeasible):
+    solution = general_svm(OuterKeys(X, z), sets, alpha)
+    if isinstance(solution, Infeasible):
         pytest.skip("dependent rows")
 
     def logits(w: Any) -> Any:
@@ -66,7 +66,7 @@ def test_no_feasible_w_is_shorter(seed: int) -> None:
         return np.concatenate([(row[mask][:, None] - row[~mask] - 1).ravel() for row, mask in rows])
 
     constraints = [{"type": "eq", "fun": level}, {"type": "ineq", "fun": apart}]
-    ours = to_floats(found.point)
+    ours = to_floats(solution.point)
     best = minimize(lambda w: w @ w, ours + 0.1 * rng.normal(size=d * e), constraints=constraints)
     assert best.success
     assert np.allclose(best.x, ours, atol=1e-5)

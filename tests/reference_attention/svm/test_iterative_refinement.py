@@ -62,14 +62,14 @@ def test_rows_are_told_exactly() -> None:
     keys = np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-9, 1.0, 1e9])[:, None, None]
     rows = KeyRows(keys, np.array([1, 0, 3]))
     which = [0, 4, 8, 2]
-    found = rows.twice(which)
-    assert found is not None
-    assert (found.high == rows.floats[which]).all()
-    assert (found.low != 0).any()
+    result = rows.twice(which)
+    assert result is not None
+    assert (result.high == rows.floats[which]).all()
+    assert (result.low != 0).any()
     for k, j in enumerate(which):
         i, t = rows.pair(j)
         chosen, other = keys[i, [1, 0, 3][i]], keys[i, t]
-        for a, b, high, low in zip(chosen, other, found.high[k], found.low[k], strict=True):
+        for a, b, high, low in zip(chosen, other, result.high[k], result.low[k], strict=True):
             assert (rational(high) + rational(low)) * fmpq(2) ** rows.scale == rational(a) - rational(b)
 
 
@@ -99,9 +99,9 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     unit = Unit(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.zeros((2, 3)))
     unit.inverse, unit.contraction = np.array([[2.0, -1.0], [0.5, -4.0]]), 0.25
     residual = Twice(np.array([2.0**-48, -(2.0**-50)]), np.array([2.0**-99, -(2.0**-98)]), 2.0**-97)
-    found, off = unit.improve(Twice(np.array([16.0, 8.0]), np.array([2.0**-60, 0.0])), residual, 2.0**-96)
+    result, off = unit.improve(Twice(np.array([16.0, 8.0]), np.array([2.0**-60, 0.0])), residual, 2.0**-96)
     step = [2.0**-47 + 2.0**-50, 2.0**-49 + 2.0**-48]
-    assert [rational(a) + rational(b) for a, b in zip(found.high, found.low, strict=True)] == [
+    assert [rational(a) + rational(b) for a, b in zip(result.high, result.low, strict=True)] == [
         16 + rational(2.0**-60) - rational(step[0]),
         8 - rational(step[1]),
     ]
@@ -129,10 +129,10 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
 
 def test_how_far_a_point_is_by_hand() -> None:
     unit = Unit(np.array([[1.0, 0.0, 0.5], [-0.5, 0.0, 1.0]]), np.zeros((2, 3)))
-    found = unit.distance_bound(2.0**-70, 2.0**-69)
+    result = unit.distance_bound(2.0**-70, 2.0**-69)
     expected = [3.5 * 2.0**-70, 0.0, 3.5 * 2.0**-70]
-    assert found == pytest.approx(expected, rel=1e-8, abs=0)
-    assert (found[[0, 2]] > expected[0] * (1 + 2.0**-32)).all()
+    assert result == pytest.approx(expected, rel=1e-8, abs=0)
+    assert (result[[0, 2]] > expected[0] * (1 + 2.0**-32)).all()
     narrow = Unit(np.array([[1.0, 2.0**-30]]), np.zeros((1, 2)))
     assert (narrow.distance_bound(2.0**-70, 2.0**-110) > 2.0**-101).all()
 
@@ -152,7 +152,7 @@ def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
         for i in range(3)
     ]
     left = np.abs(np.eye(3) - unit.inverse @ (high @ high.T)).sum(axis=1)
-    expected = max(16 * EPS * one + own for one, own in zip(sums, left.tolist(), strict=True))
+    expected = max(16 * EPS * item + own for item, own in zip(sums, left.tolist(), strict=True))
     assert expected * (1 + 2.0**-31) < unit.contraction < expected * (1 + 2.0**-29)
     assert Unit(np.ones((2, 3)), np.zeros((2, 3))).contraction > 0.5
 
@@ -178,29 +178,29 @@ def test_nothing_is_told_where_a_dual_is_not_positive() -> None:
 def test_rows_of_any_size(exponent: int) -> None:
     """λ = (6, 11)/49 and p = (4, 1)/7 for rows (1, 3) and (2, −1), in other units."""
     rows = Twice(np.ldexp([[1.0, 3.0], [2.0, -1.0]], exponent), np.zeros((2, 2)))
-    found = refine(rows, np.ones(2))
+    solution = refine(rows, np.ones(2))
     if exponent == SPREAD:  # 3 · 2^SPREAD is beyond
-        assert found is None
+        assert solution is None
         return
-    assert found is not None
-    assert found.point.tolist() == np.ldexp([4 / 7, 1 / 7], -exponent).tolist()
-    assert found.duals.tolist() == np.ldexp([6 / 49, 11 / 49], -2 * exponent).tolist()
+    assert solution is not None
+    assert solution.point.tolist() == np.ldexp([4 / 7, 1 / 7], -exponent).tolist()
+    assert solution.duals.tolist() == np.ldexp([6 / 49, 11 / 49], -2 * exponent).tolist()
 
 
 @pytest.mark.parametrize("apart", [0, 15, -30, 100])
 def test_rows_of_sizes_far_apart(apart: int) -> None:
     """p = (2^−apart, 2/3), λ = (4^−apart, 4/9); beyond the digits that are kept nothing is told."""
-    found = refine(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
-    assert (found is None) == (apart == 100)
-    if found is not None:
-        assert found.point.tolist() == [2.0**-apart, 2 / 3]
-        assert found.duals.tolist() == [4.0**-apart, 4 / 9]
+    solution = refine(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
+    assert (solution is None) == (apart == 100)
+    if solution is not None:
+        assert solution.point.tolist() == [2.0**-apart, 2 / 3]
+        assert solution.duals.tolist() == [4.0**-apart, 4 / 9]
 
 
 def test_a_column_of_zeros_is_no_obstacle_and_a_zero_by_accident_is_one() -> None:
-    found = refine(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
-    assert found is not None
-    assert found.point.tolist() == [4 / 7, 0.0, 1 / 7]
+    solution = refine(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
+    assert solution is not None
+    assert solution.point.tolist() == [4 / 7, 0.0, 1 / 7]
     assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p = (1, 0)
 
 
@@ -209,10 +209,10 @@ def test_a_point_halfway_between_two_floats_is_left_to_others() -> None:
     rows = rows_of((1.0, 1.0), (1.0, -1.0))
     assert refine(rows, np.array([1.0, 2.0**-10 + 2.0**-53])) is None
     b = 2.0**-10 + 2.0**-52
-    found = refine(rows, np.array([1.0, b]))
-    assert found is not None
-    assert found.point.tolist() == [(1 + b) / 2, (1 - b) / 2]
-    assert found.duals.tolist() == [1 / 2, b / 2]
+    solution = refine(rows, np.array([1.0, b]))
+    assert solution is not None
+    assert solution.point.tolist() == [(1 + b) / 2, (1 - b) / 2]
+    assert solution.duals.tolist() == [1 / 2, b / 2]
 
 
 def test_each_entry_is_rounded_once() -> None:
@@ -221,8 +221,8 @@ def test_each_entry_is_rounded_once() -> None:
         rows = Twice(high := rng.normal(size=(4, 7)), high * rng.uniform(-1, 1, size=high.shape) * 2.0**-54)
         bounds = np.abs(rng.normal(size=4))
         duals, point = exact_duals(rows, bounds)
-        found = refine(rows, bounds)
-        assert (found is not None) == all(x > 0 for x in duals)
-        if found is not None:
-            assert found.duals.tolist() == [ratio(x.p, x.q) for x in duals]
-            assert found.point.tolist() == [to_float(x) for x in point]
+        solution = refine(rows, bounds)
+        assert (solution is not None) == all(x > 0 for x in duals)
+        if solution is not None:
+            assert solution.duals.tolist() == [ratio(x.p, x.q) for x in duals]
+            assert solution.point.tolist() == [to_float(x) for x in point]

@@ -10,15 +10,15 @@ from reference_attention.svm.max_margin import Infeasible
 
 def test_an_example_by_hand() -> None:
     """z = (2, 0), (6, 0), (2, 8): v_mm = (½, 0), so Γ = 2, and the second input has 6 − 2 to spare."""
-    found = label_svm(np.array([[2.0, 0.0], [6.0, 0.0], [2.0, 8.0]]))
-    assert isinstance(found, LabelSvm)
-    assert found.v.tolist() == [0.5, 0.0]
-    assert found.direction.tolist() == [1.0, 0.0]
-    assert (found.margin, found.norm) == (2.0, 0.5)
-    assert found.slack.tolist() == [0.0, 4.0, 0.0]
-    assert found.support.tolist() == [True, False, True]
-    assert found.duals.tolist() == [1.0, 0.0, 0.0]
-    assert not found.strictly_complementary
+    solution = label_svm(np.array([[2.0, 0.0], [6.0, 0.0], [2.0, 8.0]]))
+    assert isinstance(solution, LabelSvm)
+    assert solution.v.tolist() == [0.5, 0.0]
+    assert solution.direction.tolist() == [1.0, 0.0]
+    assert (solution.margin, solution.norm) == (2.0, 0.5)
+    assert solution.slack.tolist() == [0.0, 4.0, 0.0]
+    assert solution.support.tolist() == [True, False, True]
+    assert solution.duals.tolist() == [1.0, 0.0, 0.0]
+    assert not solution.strictly_complementary
 
 
 def test_features_that_no_head_separates() -> None:

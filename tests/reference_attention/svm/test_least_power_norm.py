@@ -29,24 +29,24 @@ def random_data(number: int) -> tuple[np.ndarray, np.ndarray, MaxMargin]:
 @pytest.mark.parametrize("norm", NORMS)
 def test_it_is_what_a_conic_solver_finds(norm: float) -> None:
     keys, alpha, svm = random_data(2)
-    found = least_power_norm(keys, alpha, norm, svm.p)
-    assert found is not None
+    solution = least_power_norm(keys, alpha, norm, svm.p)
+    assert solution is not None
     rows = difference_rows(keys, alpha)
     p = cvxpy.Variable(keys.shape[2])
     value = cvxpy.Problem(cvxpy.Minimize(cvxpy.pnorm(p, norm)), [rows @ p >= 1]).solve(solver="CLARABEL")
-    assert 1 / found.margin == pytest.approx(value, rel=1e-7)  # Clarabel's own tolerance is 1e-8
-    assert (rows @ found.p).min() == pytest.approx(1.0, abs=1e-9)
+    assert 1 / solution.margin == pytest.approx(value, rel=1e-7)  # Clarabel's own tolerance is 1e-8
+    assert (rows @ solution.p).min() == pytest.approx(1.0, abs=1e-9)
     if np.isfinite(norm):
-        assert found.p == pytest.approx(p.value, abs=1e-4)
+        assert solution.p == pytest.approx(p.value, abs=1e-4)
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_the_euclidean_norm_gives_p_mm(number: int) -> None:
     keys, alpha, svm = random_data(number)
-    found = least_power_norm(keys, alpha, 2.0, svm.p)
-    assert found is not None
-    assert found.p == pytest.approx(svm.p, rel=1e-9)
-    assert found.margin == pytest.approx(svm.margin, rel=1e-12)
+    solution = least_power_norm(keys, alpha, 2.0, svm.p)
+    assert solution is not None
+    assert solution.p == pytest.approx(svm.p, rel=1e-9)
+    assert solution.margin == pytest.approx(svm.margin, rel=1e-12)
 
 
 def test_one_difference_by_hand() -> None:
@@ -54,33 +54,33 @@ def test_one_difference_by_hand() -> None:
     keys, alpha = np.array([[[3.0, -4.0, 0.0], [0.0, 0.0, 0.0]]]), np.array([0])
     for norm in (1.5, 3.0):
         conjugate = norm / (norm - 1)
-        found = least_power_norm(keys, alpha, norm, np.array([1.0, 0.0, 0.0]))
-        assert found is not None
+        solution = least_power_norm(keys, alpha, norm, np.array([1.0, 0.0, 0.0]))
+        assert solution is not None
         a = keys[0, 0]
-        assert found.margin == pytest.approx(np.linalg.norm(a, ord=conjugate), rel=1e-12)
+        assert solution.margin == pytest.approx(np.linalg.norm(a, ord=conjugate), rel=1e-12)
         due = np.sign(a) * np.abs(a) ** (conjugate - 1)
-        assert found.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-8)
+        assert solution.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-8)
 
 
 def test_units_do_not_matter() -> None:
     keys, alpha, svm = random_data(1)
     for norm in (1.5, np.inf):
-        one, other = (least_power_norm(keys * unit, alpha, norm, svm.p) for unit in (1.0, 2.0**60))
-        assert one is not None
-        assert other is not None
-        assert other.margin == pytest.approx(one.margin * 2.0**60, rel=1e-9)
+        first, second = (least_power_norm(keys * unit, alpha, norm, svm.p) for unit in (1.0, 2.0**60))
+        assert first is not None
+        assert second is not None
+        assert second.margin == pytest.approx(first.margin * 2.0**60, rel=1e-9)
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
 def test_the_residual_sees_what_is_no_solution(norm: float) -> None:
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha)
-    found = least_power_norm(keys, alpha, norm, svm.p)
-    assert found is not None
-    assert kkt_residual(rows, norm, found.p) < 1e-12
-    assert kkt_residual(rows, norm, 0.999 * found.p) > 1e-4  # a margin of 0.999
+    solution = least_power_norm(keys, alpha, norm, svm.p)
+    assert solution is not None
+    assert kkt_residual(rows, norm, solution.p) < 1e-12
+    assert kkt_residual(rows, norm, 0.999 * solution.p) > 1e-4  # a margin of 0.999
     assert kkt_residual(rows, norm, svm.p) > 1e-3  # optimal in another norm
-    assert kkt_residual(rows, norm, 2 * found.p) > 0.1  # nothing is tight
+    assert kkt_residual(rows, norm, 2 * solution.p) > 0.1  # nothing is tight
 
 
 def test_the_residual_by_hand() -> None:
@@ -103,13 +103,13 @@ def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: 
     """It doubles the digits: a thousandth off, five steps leave what rounding does."""
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha)
-    found = least_power_norm(keys, alpha, norm, svm.p)
-    assert found is not None
+    solution = least_power_norm(keys, alpha, norm, svm.p)
+    assert solution is not None
     unit = np.linalg.norm(svm.p)
     monkeypatch.setattr(module, "NEWTON", 5)
-    p, residual = _refine(rows * unit, norm, 1.001 * found.p / unit, 1e-2)
+    p, residual = _refine(rows * unit, norm, 1.001 * solution.p / unit, 1e-2)
     assert residual <= 1e-12
-    assert p * unit == pytest.approx(found.p, abs=1e-9 * unit)
+    assert p * unit == pytest.approx(solution.p, abs=1e-9 * unit)
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
@@ -117,10 +117,10 @@ def test_a_margin_that_is_nearly_tight_bears_nothing(norm: float) -> None:
     """The second token asks for 1/1.0005 of what the first does; a row within 1e-2 of its bound has no multiplier."""
     keys, alpha = np.array([[[2.0, 1.0], [0.0, 0.0], [-0.001, -0.0005]]]), np.array([0])
     alone = least_power_norm(keys[:, :2], alpha, norm, np.ones(2))
-    found = least_power_norm(keys, alpha, norm, np.ones(2))
+    solution = least_power_norm(keys, alpha, norm, np.ones(2))
     assert alone is not None
-    assert found is not None
-    assert found.p == pytest.approx(alone.p, abs=1e-9)
+    assert solution is not None
+    assert solution.p == pytest.approx(alone.p, abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [2.0**-7, 1.0, 2.0**7])
@@ -138,10 +138,10 @@ def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.Monkey
     given = {"factor": 1.0, "duals": 1.0}
 
     def other(*args: Any, **options: Any) -> Any:
-        found = solve(*args, **options)
-        found.x = np.append(given["factor"] * worse, 0.0)
-        found.ineqlin.marginals = given["duals"] * found.ineqlin.marginals
-        return found
+        solution = solve(*args, **options)
+        solution.x = np.append(given["factor"] * worse, 0.0)
+        solution.ineqlin.marginals = given["duals"] * solution.ineqlin.marginals
+        return solution
 
     monkeypatch.setattr(module, "linprog", other)
     for factor, duals in ((1.0, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 4.0), (0.99, 1.0), (0.25, 1.0)):
@@ -154,7 +154,7 @@ def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.Monkey
 def test_what_is_not_solved_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, alpha, svm = random_data(2)
     monkeypatch.setattr(module, "NEWTON", 0)
-    monkeypatch.setattr(module, "minimize", lambda *given, **options: type("Found", (), {"x": given[1]}))
+    monkeypatch.setattr(module, "minimize", lambda *arguments, **options: type("Found", (), {"x": arguments[1]}))
     assert least_power_norm(keys, alpha, 3.0, svm.p) is None
 
 

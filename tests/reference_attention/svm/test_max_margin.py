@@ -89,17 +89,17 @@ def check_farkas(keys: np.ndarray, alpha: np.ndarray, multipliers: Mapping[Pair,
 
 def rank(rows: list[list[Fraction]]) -> int:
     """By Gaussian elimination over the rationals."""
-    rows, found = [list(row) for row in rows], 0
+    rows, result = [list(row) for row in rows], 0
     for column in range(len(rows[0]) if rows else 0):
-        pivot = next((k for k in range(found, len(rows)) if rows[k][column] != 0), None)
+        pivot = next((k for k in range(result, len(rows)) if rows[k][column] != 0), None)
         if pivot is None:
             continue
-        rows[found], rows[pivot] = rows[pivot], rows[found]
-        for k in range(found + 1, len(rows)):
-            factor = rows[k][column] / rows[found][column]
-            rows[k] = [a - factor * b for a, b in zip(rows[k], rows[found], strict=True)]
-        found += 1
-    return found
+        rows[result], rows[pivot] = rows[pivot], rows[result]
+        for k in range(result + 1, len(rows)):
+            factor = rows[k][column] / rows[result][column]
+            rows[k] = [a - factor * b for a, b in zip(rows[k], rows[result], strict=True)]
+        result += 1
+    return result
 
 
 def basic_supports(rows: Mapping[Pair, list[Fraction]], p: list[Fraction]) -> Iterator[set[Pair]]:
@@ -274,22 +274,22 @@ def test_every_feasible_gaussian_problem_is_certified(n: int, tokens: int, d: in
 
 def test_degenerate_cases_abound_among_the_small_integer_problems() -> None:
     """A generator that misses the hard corners would prove nothing."""
-    seen = set()
+    cases_met = set()
     for seed in range(300):
         keys, alpha = small_integers(seed)
         solution = max_margin(keys, alpha)
         assert_certified(keys, alpha, solution)
         if isinstance(solution, Infeasible):
-            seen.add(("infeasible",))
+            cases_met.add(("infeasible",))
         else:
-            seen.add((f"independent {solution.independent}", f"complementary {solution.strictly_complementary}"))
+            cases_met.add((f"independent {solution.independent}", f"complementary {solution.strictly_complementary}"))
             if solution.neighbours.sum() > keys.shape[2]:
-                seen.add(("more neighbours than dimensions",))
+                cases_met.add(("more neighbours than dimensions",))
             if not solution.neighbours.any(axis=1).all():
-                seen.add(("input without neighbour",))
+                cases_met.add(("input without neighbour",))
     kinds = itertools.product(("independent True", "independent False"), ("complementary True", "complementary False"))
     corners = {("infeasible",), ("more neighbours than dimensions",), ("input without neighbour",)}
-    assert seen == corners | set(kinds)
+    assert cases_met == corners | set(kinds)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1), (1, 6, 3), (3, 7, 2), (4, 6, 10), (10, 10, 30)])
@@ -573,8 +573,8 @@ def test_alpha_of_another_shape_or_type_is_refused() -> None:
 def test_a_solution_shows_itself_in_a_line_and_in_a_notebook() -> None:
     svm = max_margin([[[1, 0], [0, 1], [0, 0]], [[2, 0], [0, 0], [0, 0]]], [0, 0])
     assert isinstance(svm, MaxMargin)
-    said = "‖p_mm‖ = 1, margin 1/‖p_mm‖ = 1, 2 of 4 tokens are SVM-neighbours, 1 support; exact"
-    assert repr(svm) == f"MaxMargin({said})"
+    message = "‖p_mm‖ = 1, margin 1/‖p_mm‖ = 1, 2 of 4 tokens are SVM-neighbours, 1 support; exact"
+    assert repr(svm) == f"MaxMargin({message})"
     shown = svm._repr_html_()
     assert "<td>SVM-neighbours</td><td>2 of 4</td>" in shown
     assert "<td>p_mm</td><td>1.0, 0.0</td>" in shown
@@ -589,9 +589,9 @@ def test_a_violation_by_one_unit_in_2_to_the_60_is_one() -> None:
     large = 2**30
     rows = IntegerRows(fmpz_mat([[large, 1], [large, 0]]), 30)
     for guess in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0]):
-        found = least_norm(rows, np.array([1, 1]), np.array(guess))
-        assert [fmpq(x, found.exact.rho) for x in found.exact.point] == [fmpq(1, large), fmpq(0)]
-        assert found.tight.tolist() == [True, True]
+        solution = least_norm(rows, np.array([1, 1]), np.array(guess))
+        assert [fmpq(x, solution.exact.rho) for x in solution.exact.point] == [fmpq(1, large), fmpq(0)]
+        assert solution.tight.tolist() == [True, True]
 
 
 @pytest.mark.parametrize("off", [-1, 0, 1])
@@ -601,12 +601,12 @@ def test_margins_that_cancel_are_decided_exactly(off: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(2**44, 2**46)), int(rng.integers(2**19, 2**20))
     matrix = [[1, 0], [0, k], [n + 1, off - n * k]]
-    found = least_norm(IntegerRows(fmpz_mat(matrix), 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
-    assert found.feasible
-    p = [fraction(fmpq(x, found.exact.rho)) for x in found.exact.point]
+    solution = least_norm(IntegerRows(fmpz_mat(matrix), 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
+    assert solution.feasible
+    p = [fraction(fmpq(x, solution.exact.rho)) for x in solution.exact.point]
     margins = [Fraction(a) * p[0] + Fraction(b) * p[1] for a, b in matrix]
     assert min(margins) >= 1
-    assert found.tight.tolist() == [x == 1 for x in margins]
+    assert solution.tight.tolist() == [x == 1 for x in margins]
     assert (p == [1, Fraction(1, k)]) == (off >= 0)
 
 
@@ -616,9 +616,9 @@ def test_multipliers_in_use_are_positive_from_any_start(seed: int) -> None:
     rows = KeyRows(keys, alpha)
     bounds = np.ones(len(rows.inputs), dtype=np.int64)
     for start in (np.zeros(len(bounds)), np.ones(len(bounds)), np.random.default_rng(seed).random(len(bounds))):
-        found = least_norm(rows, bounds, start)
-        assert found.exact.over > 0
-        assert all(x > 0 for x in found.exact.u)
+        solution = least_norm(rows, bounds, start)
+        assert solution.exact.over > 0
+        assert all(x > 0 for x in solution.exact.u)
 
 
 def test_integer_rows_in_floats_are_divided_by_their_power_of_two() -> None:

@@ -25,53 +25,53 @@ PAPER_SETS = np.array([[True, True, False]])
 
 
 def solved(keys: np.ndarray, optimal: np.ndarray) -> MaxMarginSets:  # type: ignore[type-arg]
-    found = max_margin_sets(keys, optimal)
-    assert isinstance(found, MaxMarginSets)
-    return found
+    sets = max_margin_sets(keys, optimal)
+    assert isinstance(sets, MaxMarginSets)
+    return sets
 
 
 def test_the_papers_example_has_two_solutions_and_is_not_convex() -> None:
     """Optimal (1, 0) and (0, 1), the other one zero: G_mm = {(1, 0), (0, 1)}; their mean satisfies no constraint."""
-    found = solved(PAPER, PAPER_SETS)
-    assert sorted(c.p.tolist() for c in found.solutions) == [[0.0, 1.0], [1.0, 0.0]]
-    assert all(c.norm_squared == 1 for c in found.solutions)
-    assert found.runner_up is None
-    middle = np.mean([c.p for c in found.solutions], axis=0)
+    solution = solved(PAPER, PAPER_SETS)
+    assert sorted(c.p.tolist() for c in solution.solutions) == [[0.0, 1.0], [1.0, 0.0]]
+    assert all(c.norm_squared == 1 for c in solution.solutions)
+    assert solution.runner_up is None
+    middle = np.mean([c.p for c in solution.solutions], axis=0)
     assert (PAPER[0] @ middle).max() == 0.5
 
 
 def test_one_token_of_each_set_suffices() -> None:
     """The nearer optimal token is the worse choice; ATT-SVM for all of them at once is infeasible."""
     keys = np.array([[[2.0], [-1.0], [0.0]]])
-    found = solved(keys, PAPER_SETS)
-    assert [c.alpha.tolist() for c in found.choices] == [[0], [1]]
-    assert found.choices[0].norm_squared == fmpq(1, 4)
-    assert found.runner_up is not None
-    assert found.runner_up.p.tolist() == [-1.0]
-    assert found.margin == 2.0
+    solution = solved(keys, PAPER_SETS)
+    assert [c.alpha.tolist() for c in solution.choices] == [[0], [1]]
+    assert solution.choices[0].norm_squared == fmpq(1, 4)
+    assert solution.runner_up is not None
+    assert solution.runner_up.p.tolist() == [-1.0]
+    assert solution.margin == 2.0
 
 
 def test_choices_that_share_a_point_give_it_once_with_the_larger_logit() -> None:
     # Input 1 binds; input 0 may take either of its optimal tokens at the same p.
     keys = np.array([[[8.0], [4.0], [0.0]], [[1.0], [0.0], [0.0]]])
     optimal = np.array([[True, True, False], [True, False, False]])
-    found = solved(keys, optimal)
-    assert len(found.choices) == 2
-    assert [c.alpha.tolist() for c in found.solutions] == [[0, 0]]
+    solution = solved(keys, optimal)
+    assert len(solution.choices) == 2
+    assert [c.alpha.tolist() for c in solution.solutions] == [[0, 0]]
 
 
 def test_equal_keys_are_one_choice() -> None:
     keys = np.array([[[1.0], [1.0], [-0.0], [0.0]]])
-    found = solved(keys, np.array([[True, True, False, False]]))
-    assert len(found.choices) == 1
-    assert found.choices[0].neighbours.tolist() == [[False, False, True, True]]
+    solution = solved(keys, np.array([[True, True, False, False]]))
+    assert len(solution.choices) == 1
+    assert solution.choices[0].neighbours.tolist() == [[False, False, True, True]]
 
 
 def test_keys_however_near_are_told_apart() -> None:
     keys = np.array([[[1.0, 2.0**-60], [1.0, 2.0**-61], [0.0, 0.0]]])
-    found = solved(keys, PAPER_SETS)
-    assert [c.alpha.tolist() for c in found.choices] == [[0], [1]]
-    assert found.choices[0].norm_squared < found.choices[1].norm_squared
+    solution = solved(keys, PAPER_SETS)
+    assert [c.alpha.tolist() for c in solution.choices] == [[0], [1]]
+    assert solution.choices[0].norm_squared < solution.choices[1].norm_squared
 
 
 def test_a_solution_cannot_be_written_to() -> None:
@@ -82,10 +82,10 @@ def test_a_solution_cannot_be_written_to() -> None:
 
 def test_inputs_without_a_non_optimal_token_ask_for_nothing() -> None:
     keys = np.array([[[1.0], [-5.0]], [[1.0], [0.0]]])
-    found = solved(keys, np.array([[True, True], [True, False]]))
-    assert found.choices[0].p.tolist() == [1.0]
-    assert np.isinf(found.choices[0].margins[0]).all()
-    assert not found.choices[0].duals[0].any()
+    solution = solved(keys, np.array([[True, True], [True, False]]))
+    assert solution.choices[0].p.tolist() == [1.0]
+    assert np.isinf(solution.choices[0].margins[0]).all()
+    assert not solution.choices[0].duals[0].any()
 
 
 @given(st.integers(0, 10_000))
@@ -110,27 +110,27 @@ def test_it_agrees_with_brute_force(seed: int) -> None:
         solution = max_margin(np.array([k for k, _ in blocks]), np.array([int(a) for _, a in blocks]))
         if isinstance(solution, MaxMargin):
             best[alpha] = solution
-    found = max_margin_sets(keys, optimal)
+    sets = max_margin_sets(keys, optimal)
     if not best:
-        assert isinstance(found, InfeasibleSets)
-        assert found.refusals
+        assert isinstance(sets, InfeasibleSets)
+        assert sets.refusals
         return
-    assert isinstance(found, MaxMarginSets)
+    assert isinstance(sets, MaxMarginSets)
     least = min(s.exact.norm_squared for s in best.values())
-    assert found.choices[0].norm_squared == least
+    assert sets.choices[0].norm_squared == least
     expected = {tuple(map(str, s.exact.p)) for s in best.values() if s.exact.norm_squared == least}
-    assert {tuple(map(str, c.svm.exact.p)) for c in found.solutions} == expected
+    assert {tuple(map(str, c.svm.exact.p)) for c in sets.solutions} == expected
     norms = {s.exact.norm_squared for s in best.values()}
-    assert {c.norm_squared for c in found.choices} == norms
-    for choice in found.choices:
+    assert {c.norm_squared for c in sets.choices} == norms
+    for choice in sets.choices:
         _is_optimal(keys, optimal, choice.alpha, best)
         rows = keys[np.arange(n), choice.alpha][:, None] - keys
-        assert np.allclose(np.einsum("nt,ntd->d", choice.duals, rows), choice.p, rtol=0, atol=1e-12 * found.norm)
+        assert np.allclose(np.einsum("nt,ntd->d", choice.duals, rows), choice.p, rtol=0, atol=1e-12 * sets.norm)
         assert (choice.duals[~choice.neighbours] == 0).all()
         assert not choice.neighbours[optimal].any()
         margins = np.where(optimal, np.inf, rows @ choice.p)
         assert np.allclose(margins, choice.margins, rtol=1e-12)
-    for solution in found.solutions:
+    for solution in sets.solutions:
         logits = keys @ solution.p
         own = logits[np.arange(n), solution.alpha]
         mixed = ~optimal.all(axis=1)
@@ -155,8 +155,8 @@ def test_a_partial_choice_that_is_infeasible_is_not_completed() -> None:
 
     keys = np.array([[[1.0], [0.0], [0.0]], [[-1.0], [0.0], [0.0]]] + [[[1.0], [-1.0], [0.0]]] * 10)
     optimal = np.array([[True, False, False]] * 2 + [[True, True, False]] * 10)
-    found = max_margin_sets(keys, optimal, counting)
-    assert isinstance(found, InfeasibleSets)
+    sets = max_margin_sets(keys, optimal, counting)
+    assert isinstance(sets, InfeasibleSets)
     assert calls == 1
 
 

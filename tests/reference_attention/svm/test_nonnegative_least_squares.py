@@ -33,7 +33,7 @@ def test_no_rows_or_no_columns_leave_the_target(rows: int, columns: int) -> None
 def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nonnegative_least_squares(np.full((2, 2), np.nan), np.ones(2))[1] == math.inf
 
-    def stop(*given: object) -> None:
+    def stop(*arguments: object) -> None:
         raise RuntimeError("too many iterations")
 
     monkeypatch.setattr("reference_attention.svm.nonnegative_least_squares.nnls", stop)

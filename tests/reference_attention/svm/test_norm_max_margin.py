@@ -19,26 +19,26 @@ FIRST = np.array([0])
 
 
 def of_rows(rows: list[list[float]], norm: float) -> NormMaxMargin:
-    found = norm_max_margin(np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]]), FIRST, norm)
-    assert found is not None
-    return found
+    solution = norm_max_margin(np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]]), FIRST, norm)
+    assert solution is not None
+    return solution
 
 
 @pytest.mark.parametrize(("norm", "margin"), [(math.inf, fmpq(4, 3)), (1.0, fmpq(1))])
 def test_linear_programs_by_hand(norm: float, margin: fmpq) -> None:
     """Rows (−1, 1, −1), (−1, −1, 2): −e_1 has margins of 1, and λ = (½, ½) gives Σλg = (−1, 0, ½)."""
-    found = of_rows([[-1, 1, -1], [-1, -1, 2]], norm)
-    assert (found.primal_residual, found.duality_gap) == (0, 0)
-    assert 1 / exact_norm(found.exact_p, norm) == margin
+    result = of_rows([[-1, 1, -1], [-1, -1, 2]], norm)
+    assert (result.primal_residual, result.duality_gap) == (0, 0)
+    assert 1 / exact_norm(result.exact_p, norm) == margin
 
 
 def test_the_euclidean_one_is_att_svm() -> None:
     keys = np.random.default_rng(0).integers(-4, 5, (2, 3, 4)).astype(float)
-    svm, found = max_margin(keys, np.array([0, 1])), norm_max_margin(keys, np.array([0, 1]), 2.0)
+    svm, solution = max_margin(keys, np.array([0, 1])), norm_max_margin(keys, np.array([0, 1]), 2.0)
     assert isinstance(svm, MaxMargin)
-    assert found is not None
-    assert found.exact_p == list(svm.exact.p)
-    assert found.margin == pytest.approx(svm.margin, rel=1e-14)
+    assert solution is not None
+    assert solution.exact_p == list(svm.exact.p)
+    assert solution.margin == pytest.approx(svm.margin, rel=1e-14)
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.25, 2.0, 4.0, math.inf])
@@ -46,10 +46,10 @@ def test_bounds_meet_on_random_data(norm: float) -> None:
     rng = np.random.default_rng(1)
     for _ in range(10):
         keys = rng.normal(size=(2, 3, 5))
-        found = norm_max_margin(keys, np.array([0, 2]), norm)
-        if found is not None:
-            assert found.primal_residual == 0
-            assert abs(found.duality_gap) <= (0 if norm in (1, math.inf) else 1e-8)
+        solution = norm_max_margin(keys, np.array([0, 2]), norm)
+        if solution is not None:
+            assert solution.primal_residual == 0
+            assert abs(solution.duality_gap) <= (0 if norm in (1, math.inf) else 1e-8)
 
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
@@ -101,10 +101,10 @@ def test_what_is_not_proven_is_not_handed_out(monkeypatch: pytest.MonkeyPatch, n
     rows = [[1.0, 2.0], [2.0, 1.0], [1.0, -0.5]]
     right = of_rows(rows, norm)
     off = [x * (1 + fmpq(j, 10)) for j, x in enumerate(right.exact_duals)]
-    monkeypatch.setattr(barriers, "least_power", lambda *given: (right.exact_p, off))
+    monkeypatch.setattr(barriers, "least_power", lambda *arguments: (right.exact_p, off))
     keys = np.array([[[0.0, 0.0], *(-np.array(row) for row in rows)]])
     assert norm_max_margin(keys, FIRST, norm) is None
-    monkeypatch.setattr(barriers, "least_power", lambda *given: (right.exact_p, right.exact_duals))
+    monkeypatch.setattr(barriers, "least_power", lambda *arguments: (right.exact_p, right.exact_duals))
     assert norm_max_margin(keys, FIRST, norm) is not None
 
 

@@ -192,8 +192,8 @@ def test_matrices_of_balls() -> None:
         factor = cholesky(A)
         assert factor is not None
         assert (factor * factor.transpose()).contains(A)
-        found = least_eigenvalue(A)
-        assert found.contains(1)
-        assert found.rad() < 1e-14
+        result = least_eigenvalue(A)
+        assert result.contains(1)
+        assert result.rad() < 1e-14
         assert cholesky(balls(np.array([[1.0, 1.0], [1.0, 1.0]]))) is None
         assert least_eigenvalue(balls(np.diag([-1.0, 3.0]))).contains(arb(-1))

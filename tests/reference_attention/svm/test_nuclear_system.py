@@ -24,8 +24,8 @@ def system_of(seed: int, d: int = 4, e: int = 5, r: int = 3, s: int = 3) -> tupl
 def test_residual_in_floats_and_in_balls() -> None:
     system, x = system_of(0)
     with precision():
-        found = [float(f.mid()) for f in system.ball_residual([arb(v) for v in x.tolist()])]
-    assert found == pytest.approx(system.residual(x), abs=1e-13)
+        result = [float(f.mid()) for f in system.ball_residual([arb(v) for v in x.tolist()])]
+    assert result == pytest.approx(system.residual(x), abs=1e-13)
 
 
 def test_derivative() -> None:
@@ -41,8 +41,8 @@ def test_one_constraint_by_hand() -> None:
         exact = (arb_mat([[1, 0]]), arb_mat([[1, 0]]), [arb(1)])
     system = NuclearSystem(np.eye(2)[:1], np.eye(2)[:1], np.ones(1), exact, np.array([[1.0], [0.0]]))
     with precision():
-        found = krawczyk(system, np.array([1.0, 1e-9, 1.0, -1e-9, 1 + 1e-9]))
-    for ball, due in zip(found, (1, 0, 1, 0, 1), strict=True):
+        result = krawczyk(system, np.array([1.0, 1e-9, 1.0, -1e-9, 1 + 1e-9]))
+    for ball, due in zip(result, (1, 0, 1, 0, 1), strict=True):
         assert ball.contains(due)
         assert ball.rad() < 1e-38
 
@@ -62,8 +62,8 @@ def test_a_singular_system_is_refused() -> None:
 def test_the_guess_tells_support_and_rank() -> None:
     """Rows e1e1ᵀ of margin 1 and 2e1e1ᵀ, which is slack."""
     a, z = np.array([[1.0, 0.0], [2.0, 0.0]]) / 2, np.array([[1.0, 0.0], [1.0, 0.0]])
-    found = nuclear_float_solution(a, z, np.ones(2))
-    assert found is not None
-    assert found.value == pytest.approx(2.0, rel=1e-6)
-    assert (found.rank, found.support.tolist()) == (1, [True, False])
+    solution = nuclear_float_solution(a, z, np.ones(2))
+    assert solution is not None
+    assert solution.value == pytest.approx(2.0, rel=1e-6)
+    assert (solution.rank, solution.support.tolist()) == (1, [True, False])
     assert nuclear_float_solution(np.array([[1.0, 0.0], [-1.0, 0.0]]), z, np.ones(2)) is None

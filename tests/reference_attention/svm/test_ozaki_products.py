@@ -24,28 +24,30 @@ def made(rng: np.random.Generator, *shape: int, spread: float = 30.0) -> Twice:
 
 @pytest.mark.parametrize("terms", [1, 2, 7, 8, 127, 128, 1000, 10**6])
 def test_a_sum_of_products_of_slices_fits_into_a_float(terms: int) -> None:
-    found = Grid.for_sums_of(terms)
-    assert terms * 2.0 ** (2 * found.bits) <= 2.0**53
-    assert (2 * terms + 1) * 2.0 ** (2 * found.bits + 2) > 2.0**53  # one more bit would not do for twice as many
-    assert found.bits * (found.slices - 1) < KEPT <= found.bits * found.slices
+    result = Grid.for_sums_of(terms)
+    assert terms * 2.0 ** (2 * result.bits) <= 2.0**53
+    assert (2 * terms + 1) * 2.0 ** (2 * result.bits + 2) > 2.0**53  # one more bit would not do for twice as many
+    assert result.bits * (result.slices - 1) < KEPT <= result.bits * result.slices
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
     numbers, cut = made(np.random.default_rng(0), *shape, spread=90.0), Grid.for_sums_of(max(shape))
-    found = cut.cut(numbers.high, numbers.low)
-    assert (found == np.rint(found)).all()
-    assert np.abs(found).max() <= 2.0**cut.bits
+    result = cut.cut(numbers.high, numbers.low)
+    assert (result == np.rint(result)).all()
+    assert np.abs(result).max() <= 2.0**cut.bits
     unit = fmpq(1, 2**cut.bits)
     for k, x in enumerate(exactly(numbers)):
-        total = sum((rational(q) * unit ** (a + 1) for a, q in enumerate(found.reshape(len(found), -1)[:, k])), fmpq(0))
+        total = sum(
+            (rational(q) * unit ** (a + 1) for a, q in enumerate(result.reshape(len(result), -1)[:, k])), fmpq(0)
+        )
         assert abs(x - total) <= unit**cut.slices
 
 
 def test_ones_are_cut_like_other_numbers() -> None:
-    found = Grid.for_sums_of(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
-    assert found[0].tolist() == [2.0**23, -(2.0**23)]
-    assert found[1:3].tolist() == [[0.0, 0.0], [2.0**16, -(2.0**15)]]
+    result = Grid.for_sums_of(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
+    assert result[0].tolist() == [2.0**23, -(2.0**23)]
+    assert result[1:3].tolist() == [[0.0, 0.0], [2.0**16, -(2.0**15)]]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -56,16 +58,16 @@ def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> N
     matrix, vector = made(rng, *shape), made(rng, shape[1])
     products = cut.cut(matrix.high, matrix.low) @ cut.cut(vector.high, vector.low).T
     off = matrix.high @ vector.high * less
-    found = cut.sum_products(products, less=off) if less else cut.sum_products(products)
+    result = cut.sum_products(products, less=off) if less else cut.sum_products(products)
     entries, numbers = exactly(matrix), exactly(vector)
-    assert found.error == cut.error < 2.0**-90
-    for j, x in enumerate(exactly(found)):
+    assert result.error == cut.error < 2.0**-90
+    for j, x in enumerate(exactly(result)):
         row = entries[j * shape[1] : (j + 1) * shape[1]]
         expected = sum((a * b for a, b in zip(row, numbers, strict=True)), fmpq(0)) - rational(off[j])
-        assert abs(x - expected) <= rational(found.error)
+        assert abs(x - expected) <= rational(result.error)
         if less:
             assert abs(x) < rational(2.0**-40)
-    assert (two_sum(found.high, found.low)[0] == found.high).all()
+    assert (two_sum(result.high, result.low)[0] == result.high).all()
 
 
 def test_the_bound_by_hand() -> None:
@@ -106,6 +108,6 @@ def test_what_is_added_to_be_sure_counts() -> None:
 
 
 def test_numbers_times_a_power_of_two() -> None:
-    found = Twice(np.array([3.0, -1.0]), np.array([2.0**-60, 0.0]), 5.0).times(-2)
-    assert (found.high.tolist(), found.low.tolist(), found.error) == ([0.75, -0.25], [2.0**-62, 0.0], 1.25)
-    assert Twice(found.high, found.low).error == 0.0
+    result = Twice(np.array([3.0, -1.0]), np.array([2.0**-60, 0.0]), 5.0).times(-2)
+    assert (result.high.tolist(), result.low.tolist(), result.error) == ([0.75, -0.25], [2.0**-62, 0.0], 1.25)
+    assert Twice(result.high, result.low).error == 0.0

@@ -56,18 +56,18 @@ def test_rows_of_several_problems_are_in_one_unit() -> None:
         assert [float(Fraction(int(x)) / Fraction(2) ** rows.shift) for x in exact[j]] == rows.floats[j].tolist()
     assert rows.integers([5]).tolist() == exact[5:6]
     spread = rows.spread(np.arange(7.0), np.inf)
-    assert [one.tolist() for one in spread] == [[[0, np.inf, 1]], [[np.inf, 2], [3, np.inf]], [[4, 5, np.inf, 6]]]
+    assert [item.tolist() for item in spread] == [[[0, np.inf, 1]], [[np.inf, 2], [3, np.inf]], [[4, 5, np.inf, 6]]]
 
 
 def test_the_solution_satisfies_the_kkt_conditions_exactly() -> None:
-    found = sequence_max_margin(KEYS, ALPHA)
-    assert isinstance(found, SequenceMaxMargin)
-    p = [Fraction(int(x.p), int(x.q)) for x in found.exact_p]
-    assert found.p.tolist() == [float(x) for x in p]
-    assert not found.p.flags.writeable
-    assert found.norm == pytest.approx(float(np.linalg.norm(found.p)))
-    assert found.direction == pytest.approx(found.p / np.linalg.norm(found.p))
-    duals = {place: Fraction(int(x.p), int(x.q)) for place, x in found.exact_duals.items()}
+    solution = sequence_max_margin(KEYS, ALPHA)
+    assert isinstance(solution, SequenceMaxMargin)
+    p = [Fraction(int(x.p), int(x.q)) for x in solution.exact_p]
+    assert solution.p.tolist() == [float(x) for x in p]
+    assert not solution.p.flags.writeable
+    assert solution.norm == pytest.approx(float(np.linalg.norm(solution.p)))
+    assert solution.direction == pytest.approx(solution.p / np.linalg.norm(solution.p))
+    duals = {place: Fraction(int(x.p), int(x.q)) for place, x in solution.exact_duals.items()}
     assert all(x > 0 for x in duals.values())
     total = [sum(x * row(*place)[j] for place, x in duals.items()) for j in range(4)]
     assert total == p
@@ -75,13 +75,13 @@ def test_the_solution_satisfies_the_kkt_conditions_exactly() -> None:
         for i, t in np.ndindex(keys.shape[:2]):
             margin = sum(a * b for a, b in zip(row(q, i, t), p, strict=True))
             if t == alpha[i]:
-                assert (found.margins[q][i, t], found.duals[q][i, t]) == (np.inf, 0.0)
-                assert not found.neighbours[q][i, t]
+                assert (solution.margins[q][i, t], solution.duals[q][i, t]) == (np.inf, 0.0)
+                assert not solution.neighbours[q][i, t]
                 continue
             assert margin >= 1
-            assert found.neighbours[q][i, t] == (margin == 1)
-            assert found.margins[q][i, t] == pytest.approx(float(margin))
-            assert found.duals[q][i, t] == float(duals.get((q, i, t), 0))
+            assert solution.neighbours[q][i, t] == (margin == 1)
+            assert solution.margins[q][i, t] == pytest.approx(float(margin))
+            assert solution.duals[q][i, t] == float(duals.get((q, i, t), 0))
     single = max_margin(KEYS[0], ALPHA[0])
     assert isinstance(single, MaxMargin)
     assert sequence_max_margin(KEYS[:1], ALPHA[:1]).p.tolist() == single.p.tolist()  # type: ignore[union-attr]
@@ -90,12 +90,12 @@ def test_the_solution_satisfies_the_kkt_conditions_exactly() -> None:
 def test_where_nothing_separates_rows_cancel_exactly() -> None:
     keys = [np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[[0.0, 0.0], [0.25, 0.0], [0.0, -1.0]]])]
     alpha = [np.array([0]), np.array([0])]
-    found = sequence_max_margin(keys, alpha)
-    assert isinstance(found, SequenceInfeasible)
-    assert [one.tolist() for one in found.alpha] == [[0], [0]]
-    assert set(found.exact) == {(0, 0, 1), (1, 0, 1)}
-    assert all(x > 0 for x in found.exact.values())
-    assert found.exact[1, 0, 1] == 4 * found.exact[0, 0, 1]
+    solution = sequence_max_margin(keys, alpha)
+    assert isinstance(solution, SequenceInfeasible)
+    assert [item.tolist() for item in solution.alpha] == [[0], [0]]
+    assert set(solution.exact) == {(0, 0, 1), (1, 0, 1)}
+    assert all(x > 0 for x in solution.exact.values())
+    assert solution.exact[1, 0, 1] == 4 * solution.exact[0, 0, 1]
 
 
 def test_a_solution_beyond_the_floats_is_refused() -> None:

@@ -39,11 +39,11 @@ def test_bounds_meet_on_random_data(power: float) -> None:
     for _ in range(12):
         n, T, d, e = (int(x) for x in rng.integers(2, 5, 4))
         keys = OuterKeys(rng.normal(size=(n, T, d)), rng.normal(size=(n, e)))
-        found = norm_max_margin(keys, np.zeros(n, dtype=np.int64), Schatten(power, (d, e)))
-        if found is not None:
+        solution = norm_max_margin(keys, np.zeros(n, dtype=np.int64), Schatten(power, (d, e)))
+        if solution is not None:
             met += 1
-            assert found.primal_residual == 0
-            assert abs(found.duality_gap) <= 1e-7
+            assert solution.primal_residual == 0
+            assert abs(solution.duality_gap) <= 1e-7
     assert met >= 5
 
 

@@ -82,9 +82,9 @@ def test_differenced_curvature_is_the_curvature(scale: float, size: float) -> No
 def test_the_jacobian_is_the_derivative_of_the_velocity() -> None:
     rng = np.random.default_rng(1)
     problem, p, h = Problem(rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))), rng.normal(size=3), 1e-5
-    found = tracer(problem, p, 10.0)
-    columns = [(found._velocity(0.7, p + h * e) - found._velocity(0.7, p - h * e)) / (2 * h) for e in np.eye(3)]
-    assert found._jacobian(0.7, p) == pytest.approx(np.transpose(columns), abs=1e-7)
+    trace = tracer(problem, p, 10.0)
+    columns = [(trace._velocity(0.7, p + h * e) - trace._velocity(0.7, p - h * e)) / (2 * h) for e in np.eye(3)]
+    assert trace._jacobian(0.7, p) == pytest.approx(np.transpose(columns), abs=1e-7)
     level = tracer(Problem(problem.keys, np.ones((2, 3))), p, 10.0)
     assert (level._jacobian(0.7, p) == 0).all()
 
@@ -108,19 +108,19 @@ def test_time_over_a_piece_whose_slope_is_exponential(change: float) -> None:
 
 
 def test_a_piece_of_no_length_takes_no_time() -> None:
-    found = tracer(valley(), [0.7], 10.0)
-    assert found._log_time(lambda u: np.array([0.7]), 2.5, (1.0, -3.0), (1.0, -3.0)) == 2.5
+    trace = tracer(valley(), [0.7], 10.0)
+    assert trace._log_time(lambda u: np.array([0.7]), 2.5, (1.0, -3.0), (1.0, -3.0)) == 2.5
 
 
 def test_the_absolute_tolerance_is_rounding_at_the_last_norm() -> None:
-    found = tracer(valley(), [0.7], 1.0, 1e9)
-    assert found.absolute == pytest.approx(ROUNDINGS * EPS * 1e9)
+    trace = tracer(valley(), [0.7], 1.0, 1e9)
+    assert trace.absolute == pytest.approx(ROUNDINGS * EPS * 1e9)
 
 
 @pytest.mark.parametrize("factor", [2.0**-10, 1.0, 2.0**10])
 def test_arc_length_on_a_line_is_distance(factor: float) -> None:
-    found = gradient_flow(two_tokens(factor, 0.5), np.zeros(1), norm=100.0 / factor)
-    assert found.arc_length == pytest.approx(found.norms, rel=1e-7)
+    flow = gradient_flow(two_tokens(factor, 0.5), np.zeros(1), norm=100.0 / factor)
+    assert flow.arc_length == pytest.approx(flow.norms, rel=1e-7)
 
 
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
@@ -143,10 +143,10 @@ def test_newton_tells_a_saddle_from_a_minimum_at_any_scale(factor: float) -> Non
     keys = saddle()
     scaled = Problem(keys.keys * factor, keys.scores)
     beside = np.array([1e-6, 1e-6, 0.0]) / factor
-    found = tracer(scaled, beside, 10.0 / factor)
+    trace = tracer(scaled, beside, 10.0 / factor)
     reach = 1e-3 / factor
-    assert found._stationary_near(beside, reach, saddles=False) is None
-    rest = found._stationary_near(beside, reach, saddles=True)
+    assert trace._stationary_near(beside, reach, saddles=False) is None
+    rest = trace._stationary_near(beside, reach, saddles=True)
     assert rest is not None
     assert np.abs(rest * factor).max() <= 1e-12
     bottom = tracer(Problem(valley(factor).keys, valley().scores), beside[:1], 10.0 / factor)
@@ -166,26 +166,26 @@ def test_a_flow_passes_a_saddle_however_often_one_looks_for_rest(monkeypatch: py
     monkeypatch.setattr(arc_length, "SHORT", 1.0)
     monkeypatch.setattr(arc_length, "CHATTER", 10**9)
     monkeypatch.setattr(Tracer, "_stationary_near", near)
-    found = tracer(saddle(), [0.7, 1e-9, 0.0], 5.0)
-    assert found.run(LSODA, 10_000)[0] is Stop.NORM
+    trace = tracer(saddle(), [0.7, 1e-9, 0.0], 5.0)
+    assert trace.run(LSODA, 10_000)[0] is Stop.NORM
     assert any(looks)
 
 
 def test_a_start_at_rest_is_recorded_once() -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 2)), np.ones((2, 3)))
-    found = gradient_flow(problem, np.ones(2), norm=10.0)
-    assert found.stop is Stop.STATIONARY
-    assert (found.points == 1).all()
-    assert found.norms == pytest.approx([math.sqrt(2)])
-    assert found.log_time.tolist() == [-math.inf]
-    assert found.log_gradient_norm.tolist() == [-math.inf]
-    assert found.arc_length.tolist() == [0]
+    flow = gradient_flow(problem, np.ones(2), norm=10.0)
+    assert flow.stop is Stop.STATIONARY
+    assert (flow.points == 1).all()
+    assert flow.norms == pytest.approx([math.sqrt(2)])
+    assert flow.log_time.tolist() == [-math.inf]
+    assert flow.log_gradient_norm.tolist() == [-math.inf]
+    assert flow.arc_length.tolist() == [0]
 
 
 def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
-    found = gradient_flow(two_tokens(1.0, 0.5), np.zeros(1), norm=10.0)
-    assert found.method == "LSODA"
-    assert found.reason == ""
+    flow = gradient_flow(two_tokens(1.0, 0.5), np.zeros(1), norm=10.0)
+    assert flow.method == "LSODA"
+    assert flow.reason == ""
     unresolved = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e8]), norm=1.5e8)
     assert unresolved.method == "LSODA"
     assert unresolved.reason.startswith("LSODA: a valley")
@@ -194,14 +194,14 @@ def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
 
 def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Along the step before, from where it ended; at first down the gradient."""
-    asked: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: asked.append((p, velocity)) or math.inf)
+    requests: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: requests.append((p, velocity)) or math.inf)
     problem, _ = separable(0)
-    found = tracer(problem, np.full(6, 0.1), 100.0)
-    assert found.run(LSODA, 10_000)[0] is Stop.NORM
-    first = -found._gradient(found._start)[1]
-    assert asked[0][1] == pytest.approx(first, abs=8 * EPS)
-    for (before, _), (p, velocity) in pairwise(asked):
+    trace = tracer(problem, np.full(6, 0.1), 100.0)
+    assert trace.run(LSODA, 10_000)[0] is Stop.NORM
+    first = -trace._gradient(trace._start)[1]
+    assert requests[0][1] == pytest.approx(first, abs=8 * EPS)
+    for (before, _), (p, velocity) in pairwise(requests):
         length = np.linalg.norm(velocity)
         assert velocity @ (p - before) == pytest.approx(length * np.linalg.norm(p - before), rel=1e-12)
         assert length == pytest.approx(1.0, rel=0.01)  # an arc is hardly longer than its chord
@@ -209,20 +209,20 @@ def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatc
 
 def test_every_record_lies_in_its_step() -> None:
     problem, _ = separable(0)
-    found = tracer(problem, np.full(6, 0.1), 1.0, 2.0, 50.0, 100.0)
-    assert found.run(LSODA, 10_000)[0] is Stop.NORM
-    for p, s, (number, at) in zip(found.points[1:], found.lengths[1:], found._marks[1:], strict=True):
-        dense, (begin, _), (end, _) = found._steps[number]
+    trace = tracer(problem, np.full(6, 0.1), 1.0, 2.0, 50.0, 100.0)
+    assert trace.run(LSODA, 10_000)[0] is Stop.NORM
+    for p, s, (number, at) in zip(trace.points[1:], trace.lengths[1:], trace._marks[1:], strict=True):
+        dense, (begin, _), (end, _) = trace._steps[number]
         assert at is not None
         assert begin <= at[0] == s <= end
-        assert dense(math.log1p(found._kappa * s)) == pytest.approx(p, rel=1e-9)
+        assert dense(math.log1p(trace._kappa * s)) == pytest.approx(p, rel=1e-9)
 
 
 @pytest.mark.parametrize("offset", [0.0, 3.0, -1e3])
 def test_what_all_tokens_share_does_not_hide_a_point_of_rest(offset: float) -> None:
     keys = np.concatenate([valley().keys, np.full((2, 3, 1), offset)], axis=2)
-    found = tracer(Problem(keys, valley().scores), [1e-9, 0.5], 10.0)
-    rest = found._stationary_near(np.array([1e-9, 0.5]), 1e-3, saddles=False)
+    trace = tracer(Problem(keys, valley().scores), [1e-9, 0.5], 10.0)
+    rest = trace._stationary_near(np.array([1e-9, 0.5]), 1e-3, saddles=False)
     assert rest is not None
     assert rest == pytest.approx([0.0, 0.5], abs=1e-12)
 

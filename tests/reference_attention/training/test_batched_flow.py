@@ -25,18 +25,20 @@ WITHIN = 10 * RELATIVE * NORM
 
 def problems(b: int, n: int, tokens: int, d: int, loss: str = "logistic") -> tuple[list[Problem], np.ndarray]:
     rng = np.random.default_rng(n * tokens + d)
-    made = [Problem(rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens)), loss=LOSSES[loss]) for _ in range(b)]
-    return made, 0.3 * rng.normal(size=(b, d))
+    batch = [
+        Problem(rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens)), loss=LOSSES[loss]) for _ in range(b)
+    ]
+    return batch, 0.3 * rng.normal(size=(b, d))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("tokens", "d"), [(3, 4), (30, 30)])
 def test_batched_hessians_are_those_of_each(loss: str, tokens: int, d: int) -> None:
-    made, starts = problems(4, 3, tokens, d, loss)
-    field = BatchedGradient(np.stack([p.keys for p in made]), np.stack([p.scores for p in made]), LOSSES[loss])
+    batch, starts = problems(4, 3, tokens, d, loss)
+    field = BatchedGradient(np.stack([p.keys for p in batch]), np.stack([p.scores for p in batch]), LOSSES[loss])
     for size in (0.0, 1.0, 30.0, 3000.0):
         log_scale, direction, curvature = field.newton(size * starts)
-        for k, problem in enumerate(made):
+        for k, problem in enumerate(batch):
             log, slope, bent = newton_field(problem.keys, problem.scores, problem.loss)(size * starts[k])
             factor, unit = np.exp(log_scale[k] - log), np.abs(bent).max()
             np.testing.assert_allclose(direction[k] * factor, slope, rtol=1e-9, atol=1e-9 * np.abs(slope).max())
@@ -45,62 +47,62 @@ def test_batched_hessians_are_those_of_each(loss: str, tokens: int, d: int) -> N
 
 @pytest.mark.parametrize(("b", "n", "tokens", "d"), [(6, 2, 3, 2), (3, 4, 6, 3), (2, 1, 2, 1)])
 def test_flows_end_where_each_ends_by_itself(b: int, n: int, tokens: int, d: int) -> None:
-    made, starts = problems(b, n, tokens, d)
-    found = gradient_flows(made, starts, norms=np.full(b, NORM))
-    for k, problem in enumerate(made):
+    batch, starts = problems(b, n, tokens, d)
+    flows = gradient_flows(batch, starts, norms=np.full(b, NORM))
+    for k, problem in enumerate(batch):
         flow = gradient_flow(problem, starts[k], norm=NORM)
-        assert found.stops[k] == flow.stop
-        assert np.linalg.norm(found.points[k] - flow.final) <= WITHIN
-        assert found.one_minus_cosine(np.array([flow.final] * b))[k] <= (WITHIN / np.linalg.norm(flow.final)) ** 2
+        assert flows.stops[k] == flow.stop
+        assert np.linalg.norm(flows.points[k] - flow.final) <= WITHIN
+        assert flows.one_minus_cosine(np.array([flow.final] * b))[k] <= (WITHIN / np.linalg.norm(flow.final)) ** 2
     # What the batch follows it follows to the norm; what rests it hands over, and some of the first do.
-    assert (found.alone == [stop is Stop.STATIONARY for stop in found.stops]).all()
-    assert (Stop.STATIONARY in found.stops) == (n > 1)
+    assert (flows.alone == [stop is Stop.STATIONARY for stop in flows.stops]).all()
+    assert (Stop.STATIONARY in flows.stops) == (n > 1)
 
 
 @pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
 def test_norms_and_units_are_each_problems_own(unit: float) -> None:
-    made, starts = problems(2, 2, 4, 3)
-    scaled = [made[0], Problem(made[0].keys * unit, made[0].scores)]
+    batch, starts = problems(2, 2, 4, 3)
+    scaled = [batch[0], Problem(batch[0].keys * unit, batch[0].scores)]
     norms = np.array([1e4, 1e4 / unit])
-    found = gradient_flows(scaled, np.array([starts[0], starts[0] / unit]), norms=norms)
-    assert (found.points[1] * unit == found.points[0]).all()
-    assert np.linalg.norm(found.points, axis=1) == pytest.approx(norms, rel=1e-12)
-    assert not found.alone.any()
+    flows = gradient_flows(scaled, np.array([starts[0], starts[0] / unit]), norms=norms)
+    assert (flows.points[1] * unit == flows.points[0]).all()
+    assert np.linalg.norm(flows.points, axis=1) == pytest.approx(norms, rel=1e-12)
+    assert not flows.alone.any()
 
 
 def test_rest_is_handed_over_in_any_units() -> None:
     """Long before the steps run out."""
     for unit in (2.0**-20, 1.0, 2.0**20):
         flat = Problem(valley().keys * unit, valley().scores)
-        found = gradient_flows([flat], np.array([[0.7]]) / unit, norms=np.array([1e4 / unit]))
-        assert found.alone.all()
-        assert found.stops == (Stop.STATIONARY,)
-        assert found.steps[0] < batched_flow.MOST / 2
+        flows = gradient_flows([flat], np.array([[0.7]]) / unit, norms=np.array([1e4 / unit]))
+        assert flows.alone.all()
+        assert flows.stops == (Stop.STATIONARY,)
+        assert flows.steps[0] < batched_flow.MOST / 2
 
 
 def test_a_flow_that_arrives_is_put_on_its_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched_flow, "ARRIVED", 1e-2)
-    made, starts = problems(3, 2, 4, 3)
-    found = gradient_flows(made, starts, norms=np.full(3, 50.0))
-    assert np.linalg.norm(found.points, axis=1) == pytest.approx(50.0, rel=1e-14)
+    batch, starts = problems(3, 2, 4, 3)
+    flows = gradient_flows(batch, starts, norms=np.full(3, 50.0))
+    assert np.linalg.norm(flows.points, axis=1) == pytest.approx(50.0, rel=1e-14)
 
 
 def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Along the step before, from where it ended; at first down the gradient."""
-    asked: list[tuple[np.ndarray, np.ndarray]] = []
+    requests: list[tuple[np.ndarray, np.ndarray]] = []
     original = BatchedGradient.ahead
 
     def heard(self: BatchedGradient, p: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-        asked.append((p[0], velocity[0]))
+        requests.append((p[0], velocity[0]))
         return original(self, p, velocity)
 
     monkeypatch.setattr(BatchedGradient, "ahead", heard)
-    made, starts = problems(1, 2, 4, 3)
-    assert gradient_flows(made, starts, norms=np.full(1, 100.0)).stops == (Stop.NORM,)
-    _, direction = gradient_field(made[0].keys, made[0].scores, made[0].loss)(starts[0])
+    batch, starts = problems(1, 2, 4, 3)
+    assert gradient_flows(batch, starts, norms=np.full(1, 100.0)).stops == (Stop.NORM,)
+    _, direction = gradient_field(batch[0].keys, batch[0].scores, batch[0].loss)(starts[0])
     due = -direction / np.linalg.norm(direction)
     before = starts[0]
-    for p, velocity in asked:
+    for p, velocity in requests:
         if (p != before).any():
             due, before = (p - before) / np.linalg.norm(p - before), p
         assert velocity == pytest.approx(due, abs=1e-12)
@@ -109,15 +111,15 @@ def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatc
 def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     original, tried = batched_flow._Run._extrapolate, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
 
-    def heard(self: batched_flow._Run, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        after, error = original(self, *given)  # type: ignore[arg-type]
-        tried.append((given[4][0], after[0], error[0]))
+    def heard(self: batched_flow._Run, *arguments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        after, error = original(self, *arguments)  # type: ignore[arg-type]
+        tried.append((arguments[4][0], after[0], error[0]))
         return after, error
 
     monkeypatch.setattr(batched_flow._Run, "_extrapolate", heard)
-    made, starts = problems(6, 2, 4, 3)
+    batch, starts = problems(6, 2, 4, 3)
     taken = []
-    for problem, start in zip(made, starts, strict=True):
+    for problem, start in zip(batch, starts, strict=True):
         tried.clear()
         run = batched_flow._Run([problem], start[None].copy(), np.array([NORM]), RELATIVE)
         run.follow()
@@ -129,8 +131,8 @@ def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest
 
 
 def test_on_a_line_the_arc_is_the_distance() -> None:
-    made, starts = problems(1, 1, 2, 1)
-    run = batched_flow._Run(made, starts.copy(), np.array([100.0]), RELATIVE)
+    batch, starts = problems(1, 1, 2, 1)
+    run = batched_flow._Run(batch, starts.copy(), np.array([100.0]), RELATIVE)
     run.follow()
     arc = np.expm1(run._u) / run._kappa
     assert arc == pytest.approx(np.abs(run.p - starts)[:, 0], rel=1e-6)
@@ -138,8 +140,8 @@ def test_on_a_line_the_arc_is_the_distance() -> None:
 
 def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_made() -> None:
     """Where a flow is smooth: of half a step 2⁻⁷ of it."""
-    made, starts = problems(1, 1, 2, 2)
-    run = batched_flow._Run(made, starts, np.array([NORM]), RELATIVE)
+    batch, starts = problems(1, 1, 2, 2)
+    run = batched_flow._Run(batch, starts, np.array([NORM]), RELATIVE)
     field, on = BatchedGradient(run._keys, run._scores, run._loss), np.arange(1)
 
     def step(h: float, u: float, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +165,7 @@ def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_
 @pytest.mark.parametrize("fault", ["curvature", "weights"])
 def test_a_step_that_is_wrong_does_not_pass(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Without its curvature a stiff flow does not get on; with weights of another sequence it never is accurate."""
-    made, starts = problems(3, 1, 2, 1) if fault == "weights" else problems(3, 2, 3, 3)
+    batch, starts = problems(3, 1, 2, 1) if fault == "weights" else problems(3, 2, 3, 3)
     monkeypatch.setattr(batched_flow, "MOST", 31)
     if fault == "curvature":
         newton = BatchedGradient.newton
@@ -171,20 +173,20 @@ def test_a_step_that_is_wrong_does_not_pass(monkeypatch: pytest.MonkeyPatch, fau
     else:
         monkeypatch.setattr(batched_flow, "SUBSTEPS", (1, 1.5, 2))
         monkeypatch.setattr(batched_flow, "range", lambda parts: range(round(parts)), raising=False)
-    found = gradient_flows(made, starts, norms=np.full(3, NORM))
-    assert found.alone.all()
-    assert (found.steps <= 31).all()
-    assert fault == "weights" or (found.steps == 31).all()
+    flows = gradient_flows(batch, starts, norms=np.full(3, NORM))
+    assert flows.alone.all()
+    assert (flows.steps <= 31).all()
+    assert fault == "weights" or (flows.steps == 31).all()
 
 
 def test_bad_input_is_named() -> None:
-    made, starts = problems(2, 2, 3, 2)
+    batch, starts = problems(2, 2, 3, 2)
     other, _ = problems(1, 2, 3, 4)
     with pytest.raises(InvalidInput, match="problems: they have several shapes"):
-        gradient_flows([made[0], *other], starts, norms=np.full(2, 10.0))
+        gradient_flows([batch[0], *other], starts, norms=np.full(2, 10.0))
     with pytest.raises(InvalidInput, match="starts: give"):
-        gradient_flows(made, starts[:1], norms=np.full(2, 10.0))
+        gradient_flows(batch, starts[:1], norms=np.full(2, 10.0))
     with pytest.raises(InvalidInput, match="norms: give finite norms"):
-        gradient_flows(made, starts, norms=np.full(2, 1e-9))
+        gradient_flows(batch, starts, norms=np.full(2, 1e-9))
     with pytest.raises(InvalidInput, match="norms: give finite norms"):
-        gradient_flows(made, starts, norms=np.linalg.norm(starts, axis=1))
+        gradient_flows(batch, starts, norms=np.linalg.norm(starts, axis=1))

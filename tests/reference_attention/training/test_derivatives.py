@@ -44,12 +44,12 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
     if ties:
         np.put_along_axis(scores, low, scores.min(axis=-1, keepdims=True), axis=-1)
     field = BatchedGradient(keys, scores, LOGISTIC)
-    one, other = np.moveaxis(np.take_along_axis(keys, low[..., None], axis=-2)[:, 0], 1, 0)
+    first, second = np.moveaxis(np.take_along_axis(keys, low[..., None], axis=-2)[:, 0], 1, 0)
     # Beside the boundary of the two lowest tokens of the first input: where they tie, the mean gap alone tells them
     # apart, and it underflows, but its logarithm does not.
-    apart, middle = one - other, one + other
+    apart, middle = first - second, first + second
     middle -= np.vecdot(middle, apart)[:, None] / np.vecdot(apart, apart)[:, None] * apart
-    for p in (*rng.normal(size=(4, b, 4)), 1e4 * one, -1e4 * one, 1e4 * one[::-1], 1e4 * middle):
+    for p in (*rng.normal(size=(4, b, 4)), 1e4 * first, -1e4 * first, 1e4 * first[::-1], 1e4 * middle):
         log_scale, direction = field(p)
         for k in range(b):
             single = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
@@ -64,17 +64,17 @@ def test_what_cancels_or_lies_far_below_is_left_to_logarithms(monkeypatch: pytes
     """The centred gap of the largest weight is exactly zero, and the other token of the input e^−2000 of it."""
     keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-2000.0, 3.0]]], [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]]])
     scores = np.array([[[1.0, 1.0, 0.0]], [[1.0, 0.5, 0.0]]])
-    asked: list[int] = []
+    requests: list[int] = []
     original = BatchedGradient._by_logarithms
 
     def counted(self: BatchedGradient, p: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        asked.extend(np.flatnonzero(which).tolist())
+        requests.extend(np.flatnonzero(which).tolist())
         return original(self, p, which)
 
     monkeypatch.setattr(BatchedGradient, "_by_logarithms", counted)
     p = np.array([[1.0, 0.0], [0.3, -0.2]])
     log_scale, direction = BatchedGradient(keys, scores, LOGISTIC)(p)
-    assert asked == [0]
+    assert requests == [0]
     for k in range(2):
         expected = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
         assert direction[k] * np.exp(log_scale[k] - expected[0]) == pytest.approx(expected[1], rel=1e-12, abs=1e-12)

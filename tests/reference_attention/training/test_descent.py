@@ -39,8 +39,8 @@ def other_gradient(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient
 
 
 def wrong_sign(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    found = risk.scaled_gradient(keys, scores, loss, p)
-    return ScaledGradient(found.log_scale, -found.direction)
+    gradient = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(gradient.log_scale, -gradient.direction)
 
 
 def largest_violation(problem: Problem, run: Trajectory, log_step: float) -> float:
@@ -65,12 +65,12 @@ def test_each_step_descends_as_promised_and_the_wrong_sign_does_not(loss: str) -
 def test_each_step_is_minus_the_step_size_times_the_gradient() -> None:
     problem = some_problem(1)
     run = gradient_descent(problem, np.ones(5), steps=30, log_step=np.log(0.3))
-    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points[:-1])
-    expected = run.points[:-1] - 0.3 * np.exp(found.log_scale)[:, None] * found.direction
+    gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points[:-1])
+    expected = run.points[:-1] - 0.3 * np.exp(gradient.log_scale)[:, None] * gradient.direction
     assert np.abs(run.points[1:] - expected).max() <= 32 * EPS * np.abs(run.points).max()
     assert run.log_time[1:] == pytest.approx(np.log(0.3 * np.arange(1, 31)), abs=30 * EPS * 8)
     assert run.log_time[0] == -np.inf
-    assert run.log_gradient_norm[:-1] == pytest.approx(found.log_norm, abs=64 * EPS)
+    assert run.log_gradient_norm[:-1] == pytest.approx(gradient.log_norm, abs=64 * EPS)
 
 
 def test_normalized_steps_have_the_given_length_and_time_adds_up() -> None:
@@ -262,8 +262,8 @@ def test_the_gradient_norms_of_a_batch_are_those_at_its_points(scale: float) -> 
     problem = Problem(scale * np.random.default_rng(5).standard_normal((3, 4, 2)), np.eye(3, 4))
     starts = np.random.default_rng(6).standard_normal((5, 2)) / scale
     run = gradient_descent(problem, starts, steps=4)
-    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
-    assert run.log_gradient_norm == pytest.approx(found.log_norm, abs=256 * EPS)
+    gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
+    assert run.log_gradient_norm == pytest.approx(gradient.log_norm, abs=256 * EPS)
 
 
 def test_a_step_of_nothing_takes_no_time_and_goes_nowhere() -> None:
@@ -283,10 +283,10 @@ def test_each_start_may_have_a_direction_of_its_own() -> None:
     problem = some_problem()
     run = gradient_descent(problem, np.ones((3, 5)) + np.arange(3)[:, None], steps=4)
     directions = np.random.default_rng(0).normal(size=(3, 5))
-    found = run.one_minus_cosine(directions)
+    result = run.one_minus_cosine(directions)
     for k, direction in enumerate(directions):
         cosines = run.points[:, k] @ direction / (run.norms[:, k] * np.linalg.norm(direction))
-        assert found[:, k] == pytest.approx(1 - cosines, abs=16 * EPS)
+        assert result[:, k] == pytest.approx(1 - cosines, abs=16 * EPS)
 
 
 def test_a_start_without_axes_is_refused() -> None:

@@ -58,18 +58,18 @@ def test_gradient_and_hessian_are_those_of_the_risk() -> None:
     assert math.exp(log_scale) * direction == pytest.approx(by_difference, abs=1e-8)
 
     def gradient(p: Any) -> Any:
-        log, found = slope.field(p)
-        return math.exp(log - log_scale) * found
+        log, result = slope.field(p)
+        return math.exp(log - log_scale) * result
 
     columns = [(gradient(point + h * a) - gradient(point - h * a)) / (2 * h) for a in axes]
     assert curvature == pytest.approx(np.array(columns), abs=1e-7 * np.abs(curvature).max())
 
 
 def test_a_wall_is_where_the_quadratic_logits_put_it() -> None:
-    found = first_passage(
+    result = first_passage(
         np.array([1.0, 1.0, 1.0, 2.0, 1.0]), np.array([1.0, 0, 3, -1, 0]), np.array([0.0, 4, -2, 3, -1])
     )
-    assert found == pytest.approx([1.0, 0.5, 0.5, 1.0, math.inf])
+    assert result == pytest.approx([1.0, 0.5, 0.5, 1.0, math.inf])
     problem, point = DATA.problem, LAYOUT.join(3 * K, 3 * Q)
     ahead = QuadraticWallDistance(problem, LAYOUT)
     velocity = RNG.normal(size=point.shape)
@@ -145,20 +145,20 @@ def test_another_rule_has_no_hessian_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("options", "words"),
     [
         ({"K": K[:2]}, "K: shape"),
         ({"Q": Q[:, :1]}, "Q: shape"),
         ({"norm": 1.0}, "norm: 1 is not finite and beyond"),
     ],
 )
-def test_a_flow_refuses_what_does_not_fit(asked: dict[str, Any], words: str) -> None:
+def test_a_flow_refuses_what_does_not_fit(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        factored_flow(DATA, **{"K": K, "Q": Q, "norm": 10.0, **asked})
+        factored_flow(DATA, **{"K": K, "Q": Q, "norm": 10.0, **options})
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("options", "words"),
     [
         ({"steps": -1}, "steps: steps must be"),
         ({"log_step": 0.0, "length": 1.0}, "log_step: give"),
@@ -166,6 +166,6 @@ def test_a_flow_refuses_what_does_not_fit(asked: dict[str, Any], words: str) -> 
         ({"length": 0.0}, "length: 0.0 is not"),
     ],
 )
-def test_a_descent_refuses_what_it_cannot_do(asked: dict[str, Any], words: str) -> None:
+def test_a_descent_refuses_what_it_cannot_do(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        factored_gradient_descent(DATA, K, Q, **{"steps": 1, **asked})
+        factored_gradient_descent(DATA, K, Q, **{"steps": 1, **options})

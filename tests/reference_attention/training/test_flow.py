@@ -62,18 +62,18 @@ def two_tokens(k: float, gap: float) -> Problem:
 def test_time_agrees_with_the_closed_form(gradient: Any) -> None:
     # dx/dt = a σ(x)σ(−x), x = k p, a = gap k²: t = (2 sinh x + 2 x)/a.
     k, gap = 1.25, 0.5
-    found = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=gradient)
-    assert found.stop is Stop.NORM
-    x = k * found.norms[1:]
+    flow = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=gradient)
+    assert flow.stop is Stop.NORM
+    x = k * flow.norms[1:]
     small = np.minimum(x, 300.0)
     expected = np.where(x < 300, np.log(2 * np.sinh(small) + 2 * small), x) - np.log(gap * k * k)
     # Richardson's rule on the solver's steps leaves far less than the h⁴ of steps of a tenth in log s, and the
     # solver an absolute error on p, relative to p at the smallest norms.
-    allowed = 0.1**4 + 10 * found.absolute / found.norms[1:]
-    assert (np.abs(found.log_time[1:] - expected) <= allowed).all()
+    allowed = 0.1**4 + 10 * flow.absolute / flow.norms[1:]
+    assert (np.abs(flow.log_time[1:] - expected) <= allowed).all()
     wrong = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=cooler)
     assert (np.abs(wrong.log_time[1:] - expected) > allowed).any()
-    assert found.arc_length == pytest.approx(found.norms, rel=1e3 * found.relative, abs=1e3 * found.absolute)
+    assert flow.arc_length == pytest.approx(flow.norms, rel=1e3 * flow.relative, abs=1e3 * flow.absolute)
 
 
 @pytest.mark.parametrize("relative", [1e-9, 1e-3])
@@ -81,11 +81,11 @@ def test_time_agrees_where_long_steps_jump_the_peak_of_the_gradient(relative: fl
     # From x0 = −375 the gradient rises by e^375 and falls again: t = (2 sinh x + 2 x − 2 sinh x0 − 2 x0)/a, and
     # log(2 sinh x − 2 sinh x0) = log(e^x + e^−x0) up to e^−375.
     k, gap = 1.25, 0.5
-    found = gradient_flow(two_tokens(k, gap), np.array([-300.0]), norm=1e3, relative=relative)
-    assert found.stop is Stop.NORM
-    x = k * found.points[1:, 0]
+    flow = gradient_flow(two_tokens(k, gap), np.array([-300.0]), norm=1e3, relative=relative)
+    assert flow.stop is Stop.NORM
+    x = k * flow.points[1:, 0]
     expected = np.logaddexp(x, 375.0) - np.log(gap * k * k)
-    assert found.log_time[1:] == pytest.approx(expected, abs=0.1**4 + 10 * relative)
+    assert flow.log_time[1:] == pytest.approx(expected, abs=0.1**4 + 10 * relative)
 
 
 def test_evaluations_are_the_gradients_computed() -> None:
@@ -95,9 +95,9 @@ def test_evaluations_are_the_gradients_computed() -> None:
         calls.append(p)
         return risk.scaled_gradient(keys, scores, loss, p)
 
-    found = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=10.0, gradient=counted)
-    assert found.stop is Stop.NORM
-    assert found.evaluations == len(calls)
+    flow = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=10.0, gradient=counted)
+    assert flow.stop is Stop.NORM
+    assert flow.evaluations == len(calls)
 
 
 def distance_to_descent(problem: Problem, start: np.ndarray, path: Flow, steps: int) -> float:
@@ -125,31 +125,31 @@ def test_small_steps_of_descent_converge_to_the_flow_at_first_order() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) -> None:
     problem, svm = separable(seed, n=1)
-    found = gradient_flow(problem, np.zeros(6), norm=1e6)
-    apart = found.one_minus_cosine(svm.direction)
-    far = found.norms >= 1e4
-    slope = np.polyfit(np.log(found.norms[far]), np.log(apart[far]), 1)[0]
+    flow = gradient_flow(problem, np.zeros(6), norm=1e6)
+    apart = flow.one_minus_cosine(svm.direction)
+    far = flow.norms >= 1e4
+    slope = np.polyfit(np.log(flow.norms[far]), np.log(apart[far]), 1)[0]
     # 1 − cos = |o|²/(2 R²) (1 + O(1/R)) with a bounded offset o, in units of ‖p_mm‖: from R = 1e4 on.
     assert abs(slope + 2) <= 10 * svm.norm / 1e4
     assert apart[-1] <= (10 * svm.norm) ** 2 / 1e12
-    assert found.evaluations < 10_000
+    assert flow.evaluations < 10_000
     backwards = gradient_flow(problem, np.zeros(6), norm=1e6, gradient=_upwards)
     assert not (backwards.reached_norm and backwards.one_minus_cosine(svm.direction)[-1] <= (10 * svm.norm) ** 2 / 1e12)
 
 
 def _upwards(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    found = risk.scaled_gradient(keys, scores, loss, p)
-    return ScaledGradient(found.log_scale, -found.direction)
+    gradient = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(gradient.log_scale, -gradient.direction)
 
 
 @pytest.mark.parametrize("factor", [-100.0, -1.0, 100.0])
 def test_far_and_opposite_starts_get_there_too(factor: float) -> None:
     problem, svm = separable(1, n=1)
     sideways = np.random.default_rng(0).normal(size=6)
-    found = gradient_flow(problem, factor * svm.direction + sideways, norm=1e6)
-    assert found.stop is Stop.NORM, found.reason
+    flow = gradient_flow(problem, factor * svm.direction + sideways, norm=1e6)
+    assert flow.stop is Stop.NORM, flow.reason
     # The offset is at most of the size of the start, 100: 1 − cos ≤ (‖start‖ + O(log R))²/R².
-    assert found.one_minus_cosine(svm.direction)[-1] <= (2 * abs(factor) + 100) ** 2 / 1e12
+    assert flow.one_minus_cosine(svm.direction)[-1] <= (2 * abs(factor) + 100) ** 2 / 1e12
 
 
 @pytest.mark.parametrize("c", [1.0, 0.5, 0.0, -0.5, -1.0, -1.5])
@@ -158,9 +158,9 @@ def test_the_six_starts_of_figure_1a(c: float) -> None:
     problem = Problem(keys, np.array([[1.0, 0.9, 0.9]]))
     svm = max_margin(keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
-    found = gradient_flow(problem, np.array([0.0, c]), norm=1e6)
-    assert found.stop is Stop.NORM, found.reason
-    assert found.one_minus_cosine(svm.direction)[-1] <= 100 / 1e12
+    flow = gradient_flow(problem, np.array([0.0, c]), norm=1e6)
+    assert flow.stop is Stop.NORM, flow.reason
+    assert flow.one_minus_cosine(svm.direction)[-1] <= 100 / 1e12
 
 
 def test_bad_conditioning_and_duplicates() -> None:
@@ -169,10 +169,10 @@ def test_bad_conditioning_and_duplicates() -> None:
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0, 0.0]]))
     svm = max_margin(keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
-    found = gradient_flow(problem, np.array([0.0, 1.0, 0.5]), norm=1e6 / svm.margin)
-    assert found.stop is Stop.NORM, found.reason
+    flow = gradient_flow(problem, np.array([0.0, 1.0, 0.5]), norm=1e6 / svm.margin)
+    assert flow.stop is Stop.NORM, flow.reason
     # Offsets are measured in units of ‖p_mm‖ here.
-    assert found.one_minus_cosine(svm.direction)[-1] <= 1e4 / 1e12
+    assert flow.one_minus_cosine(svm.direction)[-1] <= 1e4 / 1e12
 
 
 def test_equal_scores_of_the_selected_token_do_not_stop_the_flow() -> None:
@@ -180,11 +180,11 @@ def test_equal_scores_of_the_selected_token_do_not_stop_the_flow() -> None:
     # e^{−300} and less: computed as a difference it is zero and the flow chatters.
     keys = np.array([[[1.0, 0.2], [-1.0, 0.2], [0.1, 1.0]]])
     problem = Problem(keys, np.array([[0.0, 0.0, 1.0]]))
-    found = gradient_flow(problem, np.array([30.0, -1000.0]), norm=1e5)
-    assert found.stop is Stop.NORM, found.reason
+    flow = gradient_flow(problem, np.array([30.0, -1000.0]), norm=1e5)
+    assert flow.stop is Stop.NORM, flow.reason
     svm = max_margin(keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
-    assert found.one_minus_cosine(svm.direction)[-1] <= 1e4**2 / 1e10
+    assert flow.one_minus_cosine(svm.direction)[-1] <= 1e4**2 / 1e10
 
 
 def valley(factor: float = 1.0) -> Problem:
@@ -224,23 +224,23 @@ def saddle() -> Problem:
 
 
 def test_a_flow_that_passes_a_saddle_goes_on() -> None:
-    found = gradient_flow(saddle(), np.array([0.7, 1e-9, 0.0]), norm=5.0)
-    assert found.stop is Stop.NORM, found.reason
-    assert abs(found.final[0]) <= 1e-9
+    flow = gradient_flow(saddle(), np.array([0.7, 1e-9, 0.0]), norm=5.0)
+    assert flow.stop is Stop.NORM, flow.reason
+    assert abs(flow.final[0]) <= 1e-9
 
 
 def test_a_saddle_is_not_rest_even_where_every_step_is_short_for_the_norm() -> None:
-    found = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
-    assert found.stop is Stop.NORM, found.reason
-    assert abs(found.final[0]) <= 1e-6
+    flow = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
+    assert flow.stop is Stop.NORM, flow.reason
+    assert abs(flow.final[0]) <= 1e-6
 
 
 @pytest.mark.parametrize("norm", [1e8, 1e10])
 def test_a_slope_that_rounding_hides_is_not_rest(norm: float) -> None:
     """Across the valley the flow rests; along it the slope, still e^{−37}, is what rounding leaves of the other."""
-    found = gradient_flow(saddle(), np.array([0.7, 1e-3, norm]), norm=1.5 * norm)
-    assert found.stop is Stop.FAILED
-    assert "rounding" in found.reason
+    flow = gradient_flow(saddle(), np.array([0.7, 1e-3, norm]), norm=1.5 * norm)
+    assert flow.stop is Stop.FAILED
+    assert "rounding" in flow.reason
 
 
 def test_rest_is_found_where_the_flow_comes_to_it_along_a_curve() -> None:
@@ -249,23 +249,23 @@ def test_rest_is_found_where_the_flow_comes_to_it_along_a_curve() -> None:
     pulls = np.repeat(rng.normal(size=(3, 2)), 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1))
     keys = np.stack([pulls, np.zeros((6, 2)), -pulls], axis=1) + 0.05 * rng.normal(size=(6, 3, 2))
     problem = Problem(keys, np.tile([1.0, 0.8, 0.0], (6, 1)))
-    found = gradient_flow(problem, 0.5 * rng.normal(size=2), norm=1e4)
-    assert found.stop is Stop.STATIONARY, found.reason
-    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(found.final)
+    flow = gradient_flow(problem, 0.5 * rng.normal(size=2), norm=1e4)
+    assert flow.stop is Stop.STATIONARY, flow.reason
+    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(flow.final)
     assert np.linalg.norm(direction) <= 1e3 * EPS
     assert np.linalg.eigvalsh(curvature)[0] > 0
 
 
 def vanishing(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     """No gradient at all from the norm 3 on."""
-    found = risk.scaled_gradient(keys, scores, loss, p)
-    return ScaledGradient(np.where(np.linalg.norm(p, axis=-1) < 3, found.log_scale, -np.inf), found.direction)
+    gradient = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(np.where(np.linalg.norm(p, axis=-1) < 3, gradient.log_scale, -np.inf), gradient.direction)
 
 
 def test_where_the_gradient_vanishes_altogether_the_flow_rests() -> None:
-    found = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=1e3, gradient=vanishing)
-    assert found.stop is Stop.STATIONARY, found.reason
-    assert found.final[0] == pytest.approx(3.0, rel=1e-6)
+    flow = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=1e3, gradient=vanishing)
+    assert flow.stop is Stop.STATIONARY, flow.reason
+    assert flow.final[0] == pytest.approx(3.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
@@ -275,9 +275,9 @@ def test_rest_at_a_saturated_softmax(gradient: Any, factor: float) -> None:
     keys = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0], [-39.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0], [0.0, -1.0, -1.0]]), LOSSES["exponential"])
     scaled = Problem(keys * factor, problem.scores, problem.loss)
-    found = gradient_flow(scaled, np.array([0.5, 0.1]) / factor, norm=1e6 / factor, gradient=gradient)
-    assert found.stop is Stop.STATIONARY, (found.stop, found.reason)
-    rest = found.final * factor
+    flow = gradient_flow(scaled, np.array([0.5, 0.1]) / factor, norm=1e6 / factor, gradient=gradient)
+    assert flow.stop is Stop.STATIONARY, (flow.stop, flow.reason)
+    rest = flow.final * factor
     _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(rest)
     assert np.linalg.norm(direction) <= 1e3 * EPS * (1 + 39 * np.linalg.norm(rest))
     assert np.linalg.eigvalsh(curvature)[-1] > 0
@@ -286,12 +286,12 @@ def test_rest_at_a_saturated_softmax(gradient: Any, factor: float) -> None:
 @pytest.mark.parametrize("given", [risk.scaled_gradient, other_gradient])
 def test_records_lie_at_the_norms_asked_for(given: Any) -> None:
     problem, _ = separable(2)
-    wanted = np.array([1.0, 10.0, 1e3])
-    found = gradient_flow(problem, np.full(6, 0.01), norm=1e4, record=wanted, gradient=given)
-    assert found.norms[1:] == pytest.approx([1.0, 10.0, 1e3, 1e4], rel=8 * EPS)
-    assert (np.diff(found.log_time) > 0).all()
-    assert (np.diff(found.log_risk) < 0).all()
-    assert (found.sign == 1).all()
+    expected = np.array([1.0, 10.0, 1e3])
+    flow = gradient_flow(problem, np.full(6, 0.01), norm=1e4, record=expected, gradient=given)
+    assert flow.norms[1:] == pytest.approx([1.0, 10.0, 1e3, 1e4], rel=8 * EPS)
+    assert (np.diff(flow.log_time) > 0).all()
+    assert (np.diff(flow.log_risk) < 0).all()
+    assert (flow.sign == 1).all()
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
@@ -307,28 +307,26 @@ def test_by_default_eight_records_a_decade_from_the_start_or_a_thousandth_of_a_l
 
 
 def test_norms_that_are_not_between_the_start_and_the_end_are_not_recorded() -> None:
-    found = gradient_flow(
-        two_tokens(1.0, 0.5), np.array([1.0]), norm=10.0, record=np.array([0.5, 1.0, 3.0, 10.0, 30.0])
-    )
-    assert found.norms == pytest.approx([1.0, 3.0, 10.0], rel=8 * EPS)
+    flow = gradient_flow(two_tokens(1.0, 0.5), np.array([1.0]), norm=10.0, record=np.array([0.5, 1.0, 3.0, 10.0, 30.0]))
+    assert flow.norms == pytest.approx([1.0, 3.0, 10.0], rel=8 * EPS)
 
 
 def test_one_minus_cosine_is_at_any_length_of_the_direction() -> None:
     problem, _ = separable(1, n=1)
-    found = gradient_flow(problem, np.ones(6), norm=10.0)
+    flow = gradient_flow(problem, np.ones(6), norm=10.0)
     direction = np.array([3.0, -1.0, 0.0, 2.0, 0.5, 1.0])
-    expected = 1 - found.points @ direction / (found.norms * np.linalg.norm(direction))
-    assert found.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
+    expected = 1 - flow.points @ direction / (flow.norms * np.linalg.norm(direction))
+    assert flow.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
 
 
 def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, svm = separable(1, n=1)
     methods = dict(flow_module.METHODS)
     monkeypatch.setattr(flow_module, "METHODS", methods | {"LSODA": (methods["LSODA"][0], 3)})
-    found = gradient_flow(problem, np.zeros(6), norm=1e3)
-    assert found.stop is Stop.NORM
-    assert found.method == "BDF"
-    assert found.one_minus_cosine(svm.direction)[-1] <= 1e2**2 / 1e6
+    flow = gradient_flow(problem, np.zeros(6), norm=1e3)
+    assert flow.stop is Stop.NORM
+    assert flow.method == "BDF"
+    assert flow.one_minus_cosine(svm.direction)[-1] <= 1e2**2 / 1e6
     monkeypatch.setattr(flow_module, "METHODS", {name: (m, 3) for name, (m, _) in methods.items()})
     failed = gradient_flow(problem, np.zeros(6), norm=1e3)
     assert failed.stop is Stop.FAILED
@@ -341,11 +339,11 @@ def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.Monke
 def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
     problem, _ = separable(0, n=1)
     scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
-    found = gradient_flow(scaled, np.full(6, 0.1) / factor, norm=1e4 / factor)
+    flow = gradient_flow(scaled, np.full(6, 0.1) / factor, norm=1e4 / factor)
     here = gradient_flow(problem, np.full(6, 0.1), norm=1e4)
-    assert found.stop is Stop.NORM, found.reason
+    assert flow.stop is Stop.NORM, flow.reason
     # Two runs of a solver of relative tolerance `relative`, over hundreds of steps.
-    apart = np.abs(found.final * factor - here.final).max()
+    apart = np.abs(flow.final * factor - here.final).max()
     assert apart <= here.evaluations * (here.relative * 1e4 + here.absolute)
 
 
@@ -380,7 +378,7 @@ def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1
 def test_the_gradient_norms_of_a_flow_are_those_at_its_points(scale: float) -> None:
     problem = Problem(scale * np.random.default_rng(5).standard_normal((3, 4, 2)), np.eye(3, 4))
     run = gradient_flow(problem, np.array([0.1, 0.2]) / scale, norm=5.0 / scale)
-    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
+    gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
     moving = np.isfinite(run.log_gradient_norm)
     assert moving.sum() >= 3
-    assert run.log_gradient_norm[moving] == pytest.approx(found.log_norm[moving], abs=1e-12)
+    assert run.log_gradient_norm[moving] == pytest.approx(gradient.log_norm[moving], abs=1e-12)

@@ -27,8 +27,8 @@ def test_the_gradient_is_that_of_the_head() -> None:
         s = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         return float(np.mean(problem.loss.value(head.outputs(s))))
 
-    found = scaled_gradient(keys, active_scores(problem, head, p), problem.loss, p)
-    slope = float(np.exp(found.log_scale) * (np.asarray(found.direction) @ u))
+    gradient = scaled_gradient(keys, active_scores(problem, head, p), problem.loss, p)
+    slope = float(np.exp(gradient.log_scale) * (np.asarray(gradient.direction) @ u))
     assert slope == pytest.approx((risk(p + 1e-6 * u) - risk(p - 1e-6 * u)) / 2e-6, rel=1e-6)
 
 

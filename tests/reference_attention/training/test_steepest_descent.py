@@ -21,8 +21,8 @@ LENGTHS = np.array([0.3, 0.2, 0.1, 0.1])
 
 
 def gradient(p: np.ndarray) -> np.ndarray:
-    found = scaled_gradient(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss, p)
-    return np.exp(found.log_scale)[..., None] * found.direction
+    gradient = scaled_gradient(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss, p)
+    return np.exp(gradient.log_scale)[..., None] * gradient.direction
 
 
 def test_the_euclidean_one_is_normalized_gradient_descent() -> None:

@@ -36,8 +36,8 @@ def test_a_flow_does_not_pass_a_wall_that_its_solver_cannot_see(monkeypatch: pyt
 
 def test_nor_do_many_flows_at_once() -> None:
     alone = gradient_flow(PROBLEM, START, norm=NORM)
-    found = gradient_flows([PROBLEM], START[None], norms=np.array([NORM]))
-    assert np.linalg.norm(found.points[0] - alone.final) <= 1e-4
+    flows = gradient_flows([PROBLEM], START[None], norms=np.array([NORM]))
+    assert np.linalg.norm(flows.points[0] - alone.final) <= 1e-4
 
 
 def test_the_wall_is_where_the_other_term_is_as_large() -> None:
@@ -51,9 +51,9 @@ def test_the_wall_is_where_the_other_term_is_as_large() -> None:
     assert WallDistance(PROBLEM).arc(START, -velocity) == math.inf
     both = BatchedGradient(KEYS[None].repeat(2, 0), PROBLEM.scores[None].repeat(2, 0), PROBLEM.loss)
     pair = np.array([velocity, -velocity])
-    found = both.ahead(np.array([START, START]), pair)
-    assert found[0] == pytest.approx(arc, rel=1e-12)
-    assert found[1] == math.inf
+    result = both.ahead(np.array([START, START]), pair)
+    assert result[0] == pytest.approx(arc, rel=1e-12)
+    assert result[1] == math.inf
 
 
 def test_scores_that_all_tie_have_no_wall() -> None:
@@ -66,12 +66,12 @@ def test_walls_of_a_batch_are_those_of_each_in_any_units(scale: float) -> None:
     rng = np.random.default_rng(4)
     keys, scores = rng.normal(size=(20, 2, 4, 3)), rng.normal(size=(20, 2, 4))
     p, velocity = 30 * rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
-    made = [Problem(*one, loss="logistic") for one in zip(keys, scores, strict=True)]
-    found = BatchedGradient(keys * scale, scores, made[0].loss).ahead(p / scale, velocity)
-    arcs = [WallDistance(one).arc(*at) for one, at in zip(made, zip(p, velocity, strict=True), strict=True)]
-    assert found * scale == pytest.approx(arcs, rel=1e-12)
-    assert (found > 0).all()
-    assert np.isfinite(found).sum() not in (0, 20)
-    for k, one in enumerate(made):
-        scaled = WallDistance(Problem(keys[k] * scale, one.scores)).arc(p[k] / scale, velocity[k])
+    batch = [Problem(*item, loss="logistic") for item in zip(keys, scores, strict=True)]
+    result = BatchedGradient(keys * scale, scores, batch[0].loss).ahead(p / scale, velocity)
+    arcs = [WallDistance(item).arc(*at) for item, at in zip(batch, zip(p, velocity, strict=True), strict=True)]
+    assert result * scale == pytest.approx(arcs, rel=1e-12)
+    assert (result > 0).all()
+    assert np.isfinite(result).sum() not in (0, 20)
+    for k, item in enumerate(batch):
+        scaled = WallDistance(Problem(keys[k] * scale, item.scores)).arc(p[k] / scale, velocity[k])
         assert scaled * scale == pytest.approx(arcs[k], rel=1e-12)

@@ -362,7 +362,7 @@ def test_weights_that_are_none_and_a_solver_that_finds_none() -> None:
         ProxyFixedPoint([0, 1], [third, third, third]),
         ProxyFixedPoint([0, 1, 2], [fmpq(3), fmpq(3), fmpq(1)]),
     ):
-        wrong = REFERENCE.replace("wrong", {proxy_fixed_point: lambda *given, point=point: point})
+        wrong = REFERENCE.replace("wrong", {proxy_fixed_point: lambda *arguments, point=point: point})
         assert check(statement(id), THREE, wrong).verdict is Verdict.FALSIFIED
-    none = REFERENCE.replace("none", {proxy_fixed_point: lambda *given: None})
+    none = REFERENCE.replace("none", {proxy_fixed_point: lambda *arguments: None})
     assert check(statement(id), THREE, none).verdict is Verdict.INCONCLUSIVE

@@ -62,7 +62,7 @@ QUICK = [
 
 @pytest.mark.parametrize(("name", "rule"), QUICK)
 def test_the_document_has_what_the_command_counts(name: str, rule: str) -> None:
-    assert set(written()) == {(data, one) for data in DATA for one in DEFAULT}
+    assert set(written()) == {(data, item) for data in DATA for item in DEFAULT}
     within = [cell if cell != "-" and int(cell) <= CAP else "-" for cell in written()[name, rule]]
     assert counted(name, rule, CAP) == within
 
@@ -70,8 +70,8 @@ def test_the_document_has_what_the_command_counts(name: str, rule: str) -> None:
 @pytest.mark.parametrize("fault", ["temperature", "detached-normaliser"])
 def test_a_wrong_gradient_is_noticed(fault: str) -> None:
     wrong = fault_named(fault).implementation
-    found = counted("figure-1a", "normalized-1", 300, under_test=wrong)
-    assert found != counted("figure-1a", "normalized-1", 300)
+    result = counted("figure-1a", "normalized-1", 300, under_test=wrong)
+    assert result != counted("figure-1a", "normalized-1", 300)
 
 
 def test_a_level_counts_from_where_it_is_kept() -> None:
@@ -83,9 +83,9 @@ def test_a_level_counts_from_where_it_is_kept() -> None:
 
 
 def test_what_is_not_within_the_cap_is_beyond_every_number() -> None:
-    found = spread([5, None, 3, None, 4])
-    assert found.quartiles == (4, 5, None)
-    assert found.not_within == 2
+    result = spread([5, None, 3, None, 4])
+    assert result.quartiles == (4, 5, None)
+    assert result.not_within == 2
     assert spread([None, None]).quartiles == (None, None, None)
 
 
@@ -128,14 +128,14 @@ def test_a_problem_does_not_depend_on_how_many_are_drawn() -> None:
 
 def test_mirror_descent_is_compared_with_the_solution_in_its_norm() -> None:
     rule = "normalized-mirror-3-1"
-    found = Named("figure-1a", (rule, "normalized-1", "adam-0.1"), 1000).run(nothing).compared[0]
-    (power,) = found.powers
+    result = Named("figure-1a", (rule, "normalized-1", "adam-0.1"), 1000).run(nothing).compared[0]
+    (power,) = result.powers
     assert power.norm == 3.0
     # One constraint is tight, k = (−0.1, 1): p_j ∝ √|k_j|.
     due = np.sqrt([0.1, 1.0]) * [-1, 1]
     assert power.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-9)
-    mirrored, normalized, adam = found.rules
-    assert mirrored.one_minus_cosine < 1e-4 < 1 - np.dot(power.direction, found.limit)
+    mirrored, normalized, adam = result.rules
+    assert mirrored.one_minus_cosine < 1e-4 < 1 - np.dot(power.direction, result.limit)
     assert normalized.one_minus_cosine < 1e-5
     assert (mirrored.theory.limit, normalized.theory.limit, adam.theory.limit) == ("ℓ3", "ℓ2", "unknown")
     assert mirrored.at_most is None  # not along the gradient
@@ -143,18 +143,18 @@ def test_mirror_descent_is_compared_with_the_solution_in_its_norm() -> None:
 
 
 def test_margins_are_shares_of_the_largest() -> None:
-    found = Named("figure-1a", ("normalized-1", "normalized-mirror-9-1"), 1000).run(nothing).compared[0]
-    euclidean, boxed = found.rules[0].margins
+    result = Named("figure-1a", ("normalized-1", "normalized-mirror-9-1"), 1000).run(nothing).compared[0]
+    euclidean, boxed = result.rules[0].margins
     assert euclidean == pytest.approx(1.0, abs=1e-4)
     # p_mm ∝ (−0.1, 1) has ‖p‖_1-dual margin 1.01/1, the largest at ‖p‖_∞ = 1 is 1.1.
     assert boxed == pytest.approx(1.01 / 1.1, rel=1e-3)
-    assert max(one for run in found.rules for one in run.margins) <= 1 + 1e-12
-    assert found.rules[1].margins[1] > boxed
+    assert max(item for run in result.rules for item in run.margins) <= 1 + 1e-12
+    assert result.rules[1].margins[1] > boxed
 
 
 def test_rates_are_fitted_to_what_was_run() -> None:
-    found = Named("figure-1c", ("normalized-1", "gd-1"), 2000).run(nothing).compared[0]
-    normalized, plain = (run.rate for run in found.rules)
+    result = Named("figure-1c", ("normalized-1", "gd-1"), 2000).run(nothing).compared[0]
+    normalized, plain = (run.rate for run in result.rules)
     assert normalized is not None
     assert plain is not None
     assert (normalized.against, plain.against) == ("t", "log t")
@@ -162,8 +162,8 @@ def test_rates_are_fitted_to_what_was_run() -> None:
 
 
 def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
-    found = units(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
-    assert [unit.id for unit in found] == [
+    result = units(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
+    assert [unit.id for unit in result] == [
         "figure-1a",
         "figure-1a, a.py:B",
         "generated 1-10",
@@ -171,7 +171,7 @@ def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
         "generated 1-10, a.py:B",
         "generated 11-12, a.py:B",
     ]
-    assert [unit.foreign for unit in found] == [False, True, False, False, True, True]
+    assert [unit.foreign for unit in result] == [False, True, False, False, True, True]
     parts = [Named("figure-1a", (rule,), 5).run(nothing).compared[0] for rule in ("gd-1", "normalized-mirror-3-1")]
     (whole,) = merge(parts, ["normalized-mirror-3-1", "gd-1"])
     assert [run.rule for run in whole.rules] == ["normalized-mirror-3-1", "gd-1"]
@@ -189,7 +189,7 @@ def test_the_drawing_has_a_curve_per_rule_and_is_the_same_again() -> None:
     assert (t[0], t[-1]) == (1, 30)
     assert distance[-1] == pytest.approx(math.sqrt(2 * named[0].rules[1].one_minus_cosine), rel=1e-12)
     assert second[1]["gd-1"][0].tolist() == t.tolist()
-    middle = sorted(math.sqrt(2 * one.rules[0].one_minus_cosine) for one in generated)[1]
+    middle = sorted(math.sqrt(2 * item.rules[0].one_minus_cosine) for item in generated)[1]
     assert second[1]["gd-1"][1][-1] == pytest.approx(middle, rel=1e-12)
     assert render_plot(named, [], Path("a.png")) == render_plot(named, [], Path("a.png"))
 
@@ -214,9 +214,9 @@ def test_a_drawing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_rule_that_has_not_turned_yet_is_not_counted_among_other_tokens() -> None:
-    found = Named("figure-1a", ("gd-1",), 3).run(nothing).compared[0]
-    assert not found.rules[0].selects_limit
-    (summary,) = summaries([found])
+    result = Named("figure-1a", ("gd-1",), 3).run(nothing).compared[0]
+    assert not result.rules[0].selects_limit
+    (summary,) = summaries([result])
     assert (summary.other_tokens, summary.not_yet) == (0, 1)
     assert summaries([Comparison("none", (0.0,), no_limit="stationary")]) == []
 
@@ -271,14 +271,14 @@ def test_same_options_same_output(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("theorems.benchmark.comparison.limit_of", lambda *arguments: signal.raise_signal(signal.SIGINT))
     assert main(["bench", "--jobs", "1", "--json", "b.json"]) == 130
-    said = capsys.readouterr()
-    assert "interrupted" in said.err
-    assert not said.out
+    captured = capsys.readouterr()
+    assert "interrupted" in captured.err
+    assert not captured.out
     assert not Path("b.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--rule", "adam"], "--rule: 'adam' is none of gd-ETA, gd-1/L, normalized-ETA"),
         (["--rule", "gd--1"], "with positive numbers ETA"),
@@ -299,10 +299,10 @@ def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         (["--steps", "0"], "'--steps'"),
     ],
 )
-def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *arguments]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert not printed.out
 
@@ -321,8 +321,8 @@ def problem_gradient(problem: Problem, p: np.ndarray) -> np.ndarray:
     """∇L(p) as one array."""
     from reference_attention.risk import scaled_gradient
 
-    found = scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-    return np.asarray(found.direction) * math.exp(float(found.log_scale))
+    gradient = scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    return np.asarray(gradient.direction) * math.exp(float(gradient.log_scale))
 
 
 def test_w_is_compared_with_both_svms_and_factors_find_the_nuclear_one() -> None:

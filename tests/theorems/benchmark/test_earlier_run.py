@@ -74,9 +74,9 @@ def test_rows_of_one_run_alone_are_neither() -> None:
 def test_the_same_run_is_the_same_and_a_slower_one_is_worse(written: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("then.json").write_text(written, encoding="utf-8")
     assert main(["bench", *OPTIONS, "--compare", "then.json"]) == 0
-    said = capsys.readouterr().out.partition("against then.json")[2]
-    assert said.count("same") == 2
-    assert "worse" not in said
+    output = capsys.readouterr().out.partition("against then.json")[2]
+    assert output.count("same") == 2
+    assert "worse" not in output
     better = json.loads(written)
     better["data"][0]["rules"][0]["iterations"]["0.01"] -= 1
     Path("then.json").write_text(json.dumps(better), encoding="utf-8")
@@ -85,25 +85,25 @@ def test_the_same_run_is_the_same_and_a_slower_one_is_worse(written: str, capsys
     assert line.split() == ["figure-1a", "normalized-1", "worse", "0.01:", "16", "→", "17"]
 
 
-def altered(held: dict[str, Any], how: str) -> Any:
+def altered(values: dict[str, Any], how: str) -> Any:
     """A report in which something is otherwise."""
     if how == "steps":
-        held["steps"] = 61
+        values["steps"] = 61
     elif how == "seed":
-        held["seed"] = 1
+        values["seed"] = 1
     elif how == "content":
-        held["data"][0]["content"] = "0" * 16
+        values["data"][0]["content"] = "0" * 16
     elif how == "a count":
-        held["data"][0]["rules"][0]["iterations"]["0.1"] = "four"
+        values["data"][0]["rules"][0]["iterations"]["0.1"] = "four"
     elif how == "data":
-        del held["data"]
+        del values["data"]
     elif how == "a list":
-        return [held]
-    return held
+        return [values]
+    return values
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("steps", "was written with --steps 61, not 60; give the same"),
         ("seed", "was written with --seed 1, not 0; give the same"),
@@ -114,11 +114,11 @@ def altered(held: dict[str, Any], how: str) -> Any:
     ],
 )
 def test_what_counts_something_else_is_refused(
-    how: str, said: str, written: str, capsys: pytest.CaptureFixture[str]
+    how: str, message: str, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("then.json").write_text(json.dumps(altered(json.loads(written), how)), encoding="utf-8")
     assert main(["bench", *OPTIONS, "--compare", "then.json"]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert not printed.out

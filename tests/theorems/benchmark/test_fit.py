@@ -18,26 +18,26 @@ def test_the_exponent_of_a_power_is_found(exponent: float) -> None:
     with np.errstate(divide="ignore"):
         power, logarithm = 0.3 * T**-exponent, 0.3 * np.log(T) ** -exponent
     for distance, against in ((power, Against.TIME), (logarithm, Against.LOG)):
-        found = fit_tail(T, distance**2 / 2, against)
-        assert found is not None
-        assert found.exponent == pytest.approx(exponent, rel=1e-10)
-        assert found.error < 1e-10
-        assert (found.first, found.last) == (50, 5000)
+        result = fit_tail(T, distance**2 / 2, against)
+        assert result is not None
+        assert result.exponent == pytest.approx(exponent, rel=1e-10)
+        assert result.error < 1e-10
+        assert (result.first, result.last) == (50, 5000)
 
 
 def test_the_error_tells_a_curve_that_is_no_power() -> None:
     with np.errstate(divide="ignore"):
         bent = 1 / T + 0.003
-    found = fit_tail(T, bent**2 / 2, Against.TIME)
-    assert found is not None
-    assert found.error > 0.02
+    result = fit_tail(T, bent**2 / 2, Against.TIME)
+    assert result is not None
+    assert result.error > 0.02
     # A jackknife by hand, over the same points.
     t = T[np.round(np.geomspace(50, 5000, 40)).astype(int)]
     x, y = np.log(t), np.log(bent[t])
     blocks = [np.arange(k, k + 5) for k in range(0, 40, 5)]
     slopes = [np.polyfit(np.delete(x, block), np.delete(y, block), 1)[0] for block in blocks]
-    assert found.error == pytest.approx(math.sqrt(7 * np.var(slopes)), rel=1e-9)
-    assert found.exponent == pytest.approx(-np.polyfit(x, y, 1)[0], rel=1e-9)
+    assert result.error == pytest.approx(math.sqrt(7 * np.var(slopes)), rel=1e-9)
+    assert result.exponent == pytest.approx(-np.polyfit(x, y, 1)[0], rel=1e-9)
 
 
 def test_nothing_is_fitted_to_a_short_run_or_to_no_distance() -> None:

@@ -33,19 +33,19 @@ def tables(named: list[Comparison], generated: list[Comparison]) -> dict[str, li
 def test_every_rule_has_its_rows() -> None:
     named = list(Named("figure-1a", RULES, 40).run(lambda done: None).compared)
     generated = list(Generated(0, 0, 3, RULES, 40).run(lambda done: None).compared)
-    found = tables(named, generated)
+    result = tables(named, generated)
     data = [("figure-1a", rule) for rule in RULES]
-    assert [row[:2] for row in found["Iterations until"]] == [row[:2] for row in found["Rates: the"]] == data
-    assert found["Iterations until"][0][2:6] == ("ℓ2", "4", "17", "-")
-    assert [(row[2], row[4]) for row in found["Rates: the"]] == [("t", "1"), ("t", "-"), ("t", "-")]
-    assert [row[:5] for row in found["The limits:"]] == [
+    assert [row[:2] for row in result["Iterations until"]] == [row[:2] for row in result["Rates: the"]] == data
+    assert result["Iterations until"][0][2:6] == ("ℓ2", "4", "17", "-")
+    assert [(row[2], row[4]) for row in result["Rates: the"]] == [("t", "1"), ("t", "-"), ("t", "-")]
+    assert [row[:5] for row in result["The limits:"]] == [
         ("figure-1a", "(0, -1)", "0", "GMM", norm) for norm in ("ℓ2", "ℓ3")
     ]
-    assert [row[:2] for row in found["The same"]] == [(RULES[0], "14/18/-"), (RULES[1], "-"), (RULES[2], "28/-/-")]
-    assert [row[:3] for row in found["Of these"]] == [
+    assert [row[:2] for row in result["The same"]] == [(RULES[0], "14/18/-"), (RULES[1], "-"), (RULES[2], "28/-/-")]
+    assert [row[:3] for row in result["Of these"]] == [
         (rule, limit, missing) for rule, limit, missing in zip(RULES, ("ℓ2", "ℓ3", "unknown"), "132", strict=True)
     ]
-    assert [row[:3] for row in found["What theory"]] == [
+    assert [row[:3] for row in result["What theory"]] == [
         (RULES[0], "ℓ2", "1 in t, 0.5 proven"),
         (RULES[1], "ℓ3", "-"),
         (RULES[2], "unknown", "-"),
@@ -118,10 +118,10 @@ def test_many_token_ids_are_short() -> None:
 
 
 def test_w_has_a_spectral_margin_that_muon_makes_large() -> None:
-    (found,) = Named("tsvm-paths-3", ("spectral-0.1", "normalized-0.1"), 300).run(lambda done: None).compared
-    spectral, normalized = (run.spectral for run in found.rules)
+    (result,) = Named("tsvm-paths-3", ("spectral-0.1", "normalized-0.1"), 300).run(lambda done: None).compared
+    spectral, normalized = (run.spectral for run in result.rules)
     assert spectral is not None
     assert normalized is not None
     assert normalized < spectral <= 1 + 1e-6
-    rows = tables([found], [])["W at"]
+    rows = tables([result], [])["W at"]
     assert [row[-1] for row in rows] == [f"{spectral:.4f}", f"{normalized:.4f}"]

@@ -108,7 +108,7 @@ def test_a_run_begins_anew_on_every_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Short", "mine.py: step of Short returned float64 of shape (1,); return float64 of (2,)"),
         ("Text", "mine.py: step of Text returned <U1 of shape (2,); return float64 of (2,)"),
@@ -116,10 +116,10 @@ def test_a_run_begins_anew_on_every_problem() -> None:
         ("Leaves", "mine.py, line 34: SystemExit: 0"),
     ],
 )
-def test_a_rule_that_fails_is_a_sentence(name: str, said: str) -> None:
-    found = Named("figure-1a", (f"mine.py:{name}",), 5).run(nothing)
-    assert found.failed == said
-    assert found.compared == ()
+def test_a_rule_that_fails_is_a_sentence(name: str, message: str) -> None:
+    result = Named("figure-1a", (f"mine.py:{name}",), 5).run(nothing)
+    assert result.failed == message
+    assert result.compared == ()
 
 
 def test_a_step_that_is_not_finite_ends_the_run() -> None:
@@ -139,7 +139,7 @@ def test_one_that_ends_its_process_costs_only_its_own_row(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         ("mine.py", "mine.py: name the rule as mine.py:NAME; it has Normalized, Counting"),
         ("mine.py:None", "mine.py: has no rule 'None'; its rules are"),
@@ -153,12 +153,12 @@ def test_one_that_ends_its_process_costs_only_its_own_row(capsys: pytest.Capture
         ("broken.py:Rule", "broken.py, line 1: ModuleNotFoundError"),
     ],
 )
-def test_a_file_that_cannot_be_used(rule: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_used(rule: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     from reference_attention.errors import InvalidInput
 
     with pytest.raises(InvalidInput) as refused:
         rule_named(rule)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_the_command_refuses_it_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,8 +170,8 @@ def test_the_command_refuses_it_with_code_2(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_example_has_the_largest_margin_in_its_own_norm() -> None:
     rule = f"{ROOT / 'examples' / 'sign_descent.py'}:SignDescent"
-    found = Named("figure-1a", (rule, "normalized-1"), 1500).run(nothing)
-    assert not found.failed
-    sign, normalized = (run.margins for run in found.compared[0].rules)
+    result = Named("figure-1a", (rule, "normalized-1"), 1500).run(nothing)
+    assert not result.failed
+    sign, normalized = (run.margins for run in result.compared[0].rules)
     assert sign[1] > 0.98 > normalized[1]
     assert normalized[0] > 0.98 > sign[0]

@@ -22,7 +22,7 @@ each_primitive = pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda p: 
 def failures(primitive: Primitive, seed: int, trials: int = TRIALS) -> list[str]:
     """Where the truth escapes, over adversarial operands and exact numbers in them."""
     rng = np.random.default_rng(seed)
-    found = []
+    results = []
     with oracle.precision(BITS), np.errstate(all="ignore"):
         for draw in primitive.draws:
             for shapes in primitive.shapes:
@@ -32,14 +32,14 @@ def failures(primitive: Primitive, seed: int, trials: int = TRIALS) -> list[str]
                     result = primitive.run(*operands)
                     for _ in range(2):
                         truth = primitive.truth(*(sampled(rng, x) for x in operands))
-                        found += escaped(truth, result)
-    return found
+                        results += escaped(truth, result)
+    return results
 
 
 @each_primitive
 def test_the_truth_is_inside(primitive: Primitive) -> None:
-    found = failures(primitive, seed=20230613)
-    assert not found, "\n".join(found[:5])
+    result = failures(primitive, seed=20230613)
+    assert not result, "\n".join(result[:5])
 
 
 @each_primitive
@@ -113,7 +113,7 @@ def test_comparisons_are_true_only_where_sure() -> None:
             for other in (b, near, a):
                 s, t = sampled(rng, a), sampled(rng, other)
                 for k in range(60):
-                    for said, is_true in (
+                    for message, is_true in (
                         ((a >= other)[k], s[k] >= t[k]),
                         ((a > other)[k], s[k] > t[k]),
                         ((a <= other)[k], s[k] <= t[k]),
@@ -122,8 +122,8 @@ def test_comparisons_are_true_only_where_sure() -> None:
                         ((a != other)[k], s[k] != t[k]),
                     ):
                         if other is not a:  # the same ball twice need not hold the same number
-                            assert is_true or not said
-                            sure += bool(said)
+                            assert is_true or not message
+                            sure += bool(message)
     assert sure > 5000
 
 
@@ -141,11 +141,11 @@ def test_a_term_far_beneath_lends_no_error_to_a_log_sum_exp(
     value: list[float], error: list[float], most: float
 ) -> None:
     x = Bounded(value, error)
-    found = np.logaddexp.reduce(x)
-    assert found.error <= most
+    result = np.logaddexp.reduce(x)
+    assert result.error <= most
     with oracle.precision(BITS):
         for corner in (-1.0, 1.0):
             ends = [arb(v) + arb(corner) * arb(e) for v, e in zip(value, error, strict=True)]
             top = max(ends, key=float)
             truth = top + sum(((end - top).exp() for end in ends), arb(0)).log()
-            assert not escaped(np.asarray(truth, dtype=object), found)
+            assert not escaped(np.asarray(truth, dtype=object), result)

@@ -32,9 +32,9 @@ def block(eps: float | None) -> Any:
 )
 def test_of_zeros_it_is_exactly_zero(eps: float | None, function: Callable[[Any], Any]) -> None:
     with block(eps):
-        found = function(ZEROS)
-    assert not found.value.any()
-    assert not found.error.any()
+        result = function(ZEROS)
+    assert not result.value.any()
+    assert not result.error.any()
 
 
 @each_arithmetic
@@ -52,8 +52,8 @@ def test_a_sum_of_one_term_is_the_term(eps: float | None) -> None:
 
 
 def test_the_root_of_infinity_is_known() -> None:
-    found = np.sqrt(exact(np.array([np.inf])))
-    assert (found.value, found.error) == (np.inf, 0)
+    result = np.sqrt(exact(np.array([np.inf])))
+    assert (result.value, result.error) == (np.inf, 0)
 
 
 def test_integers_are_exact_up_to_two_to_the_53() -> None:
@@ -76,8 +76,8 @@ def test_a_kernel_takes_the_logarithm_of_any_point_of_the_ball() -> None:
     """Of ½, the lowest point of 1 ± ½, it is off by a share of log 2."""
     now = of_kernel(SINGLE, 4.0)
     with spacing(SINGLE, 4.0):
-        found = np.log(Bounded(np.array([1.0]), np.array([0.5])))
-    assert found.error[0] >= math.log(2) * (1 + now.function)
+        result = np.log(Bounded(np.array([1.0]), np.array([0.5])))
+    assert result.error[0] >= math.log(2) * (1 + now.function)
 
 
 @pytest.mark.parametrize("size", [1.0, 2.0**24, 2.0**40])
@@ -85,24 +85,24 @@ def test_a_log_sum_exp_in_floats_is_in_the_ball(size: float) -> None:
     """At 2²⁴ the log 2 of two equal terms is less than the last digit."""
     x = np.full(2, size)
     with spacing(SINGLE):
-        found = np.logaddexp.reduce(exact(x))
+        result = np.logaddexp.reduce(exact(x))
     single = np.float32(size) + np.log(np.float32(2))
-    assert abs(float(single) - found.value) <= found.error
+    assert abs(float(single) - result.value) <= result.error
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_are_those_of_torch(name: str) -> None:
-    known, found = torch.finfo(getattr(torch, name)), FORMATS[name]
-    assert (found.eps, found.largest) == (known.eps, known.max)
-    assert found.lost == (known.smallest_normal if name != "float16" else known.eps * known.smallest_normal / 2)
+    known, result = torch.finfo(getattr(torch, name)), FORMATS[name]
+    assert (result.eps, result.largest) == (known.eps, known.max)
+    assert result.lost == (known.smallest_normal if name != "float16" else known.eps * known.smallest_normal / 2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_spacing_tells_the_range(dtype: Any) -> None:
     known = np.finfo(dtype)
-    found = of_kernel(float(known.eps), 1.0)
-    assert found.largest == float(known.max)
-    assert found.normal == found.flushed == float(known.smallest_normal)
+    result = of_kernel(float(known.eps), 1.0)
+    assert result.largest == float(known.max)
+    assert result.normal == result.flushed == float(known.smallest_normal)
 
 
 def test_the_power_of_two_below_the_largest() -> None:
@@ -112,5 +112,5 @@ def test_the_power_of_two_below_the_largest() -> None:
 
 @pytest.mark.parametrize("x", [0.0, 1.0])
 def test_a_quotient_by_what_may_just_be_zero_is_unknown(x: float) -> None:
-    found = exact(np.array([x])) / Bounded(np.array([1.0]), np.array([1.0]))
-    assert np.isposinf(found.error).all()
+    result = exact(np.array([x])) / Bounded(np.array([1.0]), np.array([1.0]))
+    assert np.isposinf(result.error).all()

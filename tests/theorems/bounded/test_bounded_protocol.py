@@ -299,8 +299,8 @@ def test_planted_mistakes_are_seen(mistake: str, seen_by: list[str], monkeypatch
 
 
 def test_what_is_widened_by_nothing_stays_exactly_infinite() -> None:
-    found = exact([-np.inf, -np.inf, 1.0]).widen([0.0, 1.0, 1.0])
-    assert found.value[0] == -np.inf
-    assert found.error[0] == 0
-    assert np.isinf(found.error[1])
-    assert found.error[2] >= 1
+    result = exact([-np.inf, -np.inf, 1.0]).widen([0.0, 1.0, 1.0])
+    assert result.value[0] == -np.inf
+    assert result.error[0] == 0
+    assert np.isinf(result.error[1])
+    assert result.error[2] >= 1

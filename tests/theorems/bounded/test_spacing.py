@@ -53,7 +53,7 @@ def test_a_kernel_lies_in_the_ball(primitive: Primitive, kind: Any, eps: float, 
 def outside(primitive: Primitive, kind: Any, eps: float, draw: Any, trials: int = 25) -> list[str]:
     rng = np.random.default_rng(4)
     kernel = KERNELS.get(primitive.name, primitive.run)
-    found = []
+    results = []
     for shapes in primitive.shapes:
         if max(int(np.prod(shape)) for shape in shapes) > 2000:
             continue
@@ -73,8 +73,8 @@ def outside(primitive: Primitive, kind: Any, eps: float, draw: Any, trials: int 
             good = np.isinf(ball.error) | (theirs == ball.value)
             with np.errstate(all="ignore"):
                 good |= np.abs(theirs.astype(float) - ball.value) <= ball.error
-            found += [f"{theirs[~good][:1]} outside {ball[~good][:1]}"] if not good.all() else []
-    return found[:3]
+            results += [f"{theirs[~good][:1]} outside {ball[~good][:1]}"] if not good.all() else []
+    return results[:3]
 
 
 @pytest.mark.parametrize("primitive", [p for p in COMPUTED if p.size is not None], ids=lambda p: p.name)

@@ -80,9 +80,9 @@ def test_exit_codes(ids: list[str], code: int, capsys: pytest.CaptureFixture[str
 def test_nothing_applicable_is_not_a_pass(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("two.npz", keys=np.ones((2, 2, 1)), scores=np.zeros((2, 2)), p0=np.ones(1))
     assert main(["verify", "single", "--data", "two.npz"]) == 3
-    said = capsys.readouterr()
-    assert "nothing was checked" in said.err
-    assert "does not hold" in said.out
+    captured = capsys.readouterr()
+    assert "nothing was checked" in captured.err
+    assert "does not hold" in captured.out
     assert main(["verify", "single", "true", "--jobs", "1", "--data", "two.npz"]) == 0
 
 
@@ -102,7 +102,7 @@ def bad_files() -> None:
 
 @fakes
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["verify", "lemma-0"], "'lemma-0' is not a statement"),
         (["show", "lemma-0"], "'lemma-0' is not a statement, a definition or an assumption"),
@@ -131,7 +131,7 @@ def bad_files() -> None:
     ],
 )
 def test_bad_input_is_one_sentence(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     bad_files()
     assert main(arguments) == 2
@@ -139,7 +139,7 @@ def test_bad_input_is_one_sentence(
     assert captured.out == ""
     assert captured.err.startswith("theorems: ")
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert "Traceback" not in captured.err
 
 
@@ -173,12 +173,12 @@ def test_json_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["seed"] == 4
     assert report["examples"] == 15
     assert {"version", "seed", "examples", "statements"} <= report.keys()
-    assert [one["id"] for one in report["statements"]] == ids
-    for one in report["statements"]:
-        assert {"id", "verdict", "examples", "seconds", "claims", "reason"} <= one.keys()
-        for claim in one["claims"]:
+    assert [statement["id"] for statement in report["statements"]] == ids
+    for statement in report["statements"]:
+        assert {"id", "verdict", "examples", "seconds", "claims", "reason"} <= statement.keys()
+        for claim in statement["claims"]:
             assert {"name", "worst_slack", "tolerance"} <= claim.keys()
-    verdicts = [one["verdict"] for one in report["statements"]]
+    verdicts = [statement["verdict"] for statement in report["statements"]]
     assert verdicts == ["upheld", "falsified", "inconclusive", "inconclusive"]
     first = capsys.readouterr().out
     assert main(arguments) == 1
@@ -205,8 +205,8 @@ def test_json_to_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_failure_reproduces_from_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     for id, code in (("false", 1), ("broken", 3)):
         assert main(["verify", id, "--examples", "30", "--json", "report.json"]) == code
-        said = capsys.readouterr().out
-        lines = [line.strip() for line in said.splitlines() if "Reproduce with: " in line]
+        output = capsys.readouterr().out
+        lines = [line.strip() for line in output.splitlines() if "Reproduce with: " in line]
         assert len(lines) == 1
         command = shlex.split(lines[0].removeprefix("Reproduce with: "))
         assert command[:3] == ["theorems", "verify", id]
@@ -251,9 +251,9 @@ def test_show_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     listed = capsys.readouterr().out
     assert all(id in listed for id in FAKES)
     assert main(["show", "also-true"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in ("true = also-true", "Source: no paper", "A second paragraph", "rounding"):
-        assert part in said
+        assert part in output
     assert main(["show", "single-input"]) == 0
     assert "Assumed by: never, single" in capsys.readouterr().out
     assert main(["list", "assumptions"]) == 0
@@ -274,14 +274,14 @@ def test_every_tolerance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", FORMER)
 def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*name.split(), "x"]) == 2
-    said = capsys.readouterr()
-    assert said.err == f"theorems: `theorems {name}` is now `theorems {FORMER[name]}`.\n"
-    assert not said.out
+    captured = capsys.readouterr()
+    assert captured.err == f"theorems: `theorems {name}` is now `theorems {FORMER[name]}`.\n"
+    assert not captured.out
     assert main([*FORMER[name].split(), "--help"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["show"], "Missing argument 'ID'."),
         (["list", "lemma-3"], "list: 'lemma-3' is not one of assumptions, data, tolerances, drawn, counterexamples;"),
@@ -289,10 +289,10 @@ def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFi
         (["list", "counterexamples", "lemma-99"], "'lemma-99' is not a statement"),
     ],
 )
-def test_what_cannot_be_shown_or_listed(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_shown_or_listed(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.splitlines()) == 1
     assert not printed.out
 
@@ -304,43 +304,43 @@ def test_processes_and_their_number_do_not_matter() -> None:
     ids = ["true", "false", "undecided", "broken", "never"]
     reports, outputs = [], []
     for jobs in ("1", "2"):
-        done = in_a_process("verify", *ids, "--examples", "10", "--jobs", jobs, "--json", "report.json", fake=True)
-        assert done.returncode == 1, done.stderr
+        process = in_a_process("verify", *ids, "--examples", "10", "--jobs", jobs, "--json", "report.json", fake=True)
+        assert process.returncode == 1, process.stderr
         reports.append(verified())
-        outputs.append(re.sub(r"\d+\.\d", "", done.stdout))
-        assert "\x1b" not in done.stdout + done.stderr
-        assert "\r" not in done.stdout + done.stderr
-        assert done.stderr.count("\n") == len(ids)
+        outputs.append(re.sub(r"\d+\.\d", "", process.stdout))
+        assert "\x1b" not in process.stdout + process.stderr
+        assert "\r" not in process.stdout + process.stderr
+        assert process.stderr.count("\n") == len(ids)
     assert reports[0] == reports[1]
     assert outputs[0] == outputs[1]
 
 
 def test_user_data_reach_other_processes() -> None:
     Path("mine.json").write_text(as_text(Case(Problem(np.ones((2, 2, 1)), np.zeros((2, 2))), start=np.ones(1))))
-    done = in_a_process("verify", "true", "false", "--jobs", "2", "--data", "mine.json", fake=True)
-    assert done.returncode == 1, done.stderr
-    assert "one-input" in done.stdout
+    process = in_a_process("verify", "true", "false", "--jobs", "2", "--data", "mine.json", fake=True)
+    assert process.returncode == 1, process.stderr
+    assert "one-input" in process.stdout
 
 
 def test_python_dash_m() -> None:
-    done = in_a_process("verify", "lemma-0")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
+    process = in_a_process("verify", "lemma-0")
+    assert process.returncode == 2
+    assert process.stdout == ""
+    assert process.stderr.count("\n") == 1
     assert in_a_process("list").returncode == 0
 
 
 @pytest.mark.parametrize("option", ["--help", "list"])
 def test_starts_without_what_it_does_not_need(option: str) -> None:
     loaded = "import sys; from theorems.command.app import main; main(['{}']); print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", loaded.format(option)],
         capture_output=True,
         text=True,
         env=environment(),
         timeout=60,
     )
-    modules = set(done.stderr.split())
+    modules = set(process.stderr.split())
     assert "typer" in modules
     assert not modules & {"torch", "sklearn", "cvxpy", "matplotlib"}
     if option == "--help":

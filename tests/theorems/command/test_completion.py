@@ -20,7 +20,7 @@ from theorems.run.registry.suite import assumptions, statements
 def completed(line: str) -> list[str]:
     """What bash is told."""
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_THEOREMS_COMPLETE": "complete_bash"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "theorems"],
         capture_output=True,
         text=True,
@@ -28,8 +28,8 @@ def completed(line: str) -> list[str]:
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout.split()
 
 
 def test_a_shell_is_told() -> None:

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 def test_hunt_writes_what_replay_checks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hunt", "theorem-2", "--without", "single-input", "--seed", "7", "--out", "here"]) == 1
-    said = capsys.readouterr().out
-    assert "theorem-2 without single-input: refuted" in said
-    assert "from every p(0)" in said
-    line = next(line for line in said.splitlines() if "Replay with: " in line)
+    output = capsys.readouterr().out
+    assert "theorem-2 without single-input: refuted" in output
+    assert "from every p(0)" in output
+    line = next(line for line in output.splitlines() if "Replay with: " in line)
     _, replay, path = shlex.split(line.partition("Replay with: ")[2])
     assert main([replay, path]) == 1
     assert "refuted" in capsys.readouterr().out
@@ -33,25 +33,25 @@ def test_hunt_writes_what_replay_checks(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_hunt_that_finds_nothing_says_how_much_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hunt", "lemma-3", "--cases", "15", "--out", "here", "--record"]) == 0
-    said = capsys.readouterr().out
-    assert "no counterexample found" in said
-    assert "15 cases" in said
-    assert "This is not a proof" in said
+    output = capsys.readouterr().out
+    assert "no counterexample found" in output
+    assert "15 cases" in output
+    assert "This is not a proof" in output
     assert json.loads(Path("here/lemma-3.json").read_text(encoding="utf-8"))["none_found"]["cases"] == 15
     assert main(["replay", "here/lemma-3.json"]) == 2
 
 
 def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None:
-    held = json.loads(FILE.read_text(encoding="utf-8"))
-    case = held["case"]
+    record = json.loads(FILE.read_text(encoding="utf-8"))
+    case = record["case"]
     case["keys"], case["scores"] = case["keys"][:1], case["scores"][:1]
-    Path("one.json").write_text(json.dumps(held), encoding="utf-8")
+    Path("one.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "one.json"]) == 0
     assert "single-input holds" in capsys.readouterr().out
     # The start that makes the other input win.
-    held = json.loads(FILE.read_text(encoding="utf-8"))
-    held["case"]["scores"] = [[-x for x in row] for row in held["case"]["scores"]]
-    Path("other.json").write_text(json.dumps(held), encoding="utf-8")
+    record = json.loads(FILE.read_text(encoding="utf-8"))
+    record["case"]["scores"] = [[-x for x in row] for row in record["case"]["scores"]]
+    Path("other.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "other.json"]) in (0, 1)
 
 
@@ -73,32 +73,32 @@ def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.json").write_text('{"statement": "theo', encoding="utf-8")
     Path("other.json").write_text('{"keys": [[[1, 0], [0, 1]]]}', encoding="utf-8")
-    held = json.loads(FILE.read_text(encoding="utf-8"))
-    Path("elsewhere.json").write_text(json.dumps({**held, "statement": "theorem-99"}), encoding="utf-8")
-    Path("claim.json").write_text(json.dumps({**held, "claim": "no-such-claim"}), encoding="utf-8")
+    record = json.loads(FILE.read_text(encoding="utf-8"))
+    Path("elsewhere.json").write_text(json.dumps({**record, "statement": "theorem-99"}), encoding="utf-8")
+    Path("claim.json").write_text(json.dumps({**record, "claim": "no-such-claim"}), encoding="utf-8")
     assert main(arguments) == 2
-    said = capsys.readouterr().err.strip()
-    assert sentence in said
-    assert len(said.splitlines()) == 1
+    errors = capsys.readouterr().err.strip()
+    assert sentence in errors
+    assert len(errors.splitlines()) == 1
 
 
 def test_a_damaged_record_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, value, said in (
+    for name, value, message in (
         ("case", {"keys": [[[0, 0], [1, float("nan")]]], "scores": [[1, 0]]}, "keys"),
         ("case", {"keys": [[[0, 0]]], "scores": [[1]]}, "T"),
         ("case", 3, "case must be an object"),
         ("claim", 3, "claim must be text"),
         ("extra", 3, "'extra' is unknown"),
     ):
-        held = {**json.loads(FILE.read_text(encoding="utf-8")), name: value}
-        Path("bad.json").write_text(json.dumps(held), encoding="utf-8")
+        record = {**json.loads(FILE.read_text(encoding="utf-8")), name: value}
+        Path("bad.json").write_text(json.dumps(record), encoding="utf-8")
         assert main(["replay", "bad.json"]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_replay_says_which_claim_is_violated_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
-    held = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
-    Path("other.json").write_text(json.dumps(held), encoding="utf-8")
+    record = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
+    Path("other.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "other.json"]) == 3
     assert "norm-diverges holds here; it is direction-is-max-margin that is violated" in capsys.readouterr().out
 
@@ -106,9 +106,9 @@ def test_replay_says_which_claim_is_violated_if_it_is_another(capsys: pytest.Cap
 def test_the_numbers_are_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     """The keys (0, 1) and (1, 2) have p_mm = (3, −1), whatever units the search uses."""
     assert main(["replay", str(FILE)]) == 1
-    said = capsys.readouterr().out
-    assert f"‖p_mm‖ = {math.sqrt(10):.6g}" in said
-    assert f"at ‖p‖ = {math.sqrt(10) * 1e6:.6g}" in said
+    output = capsys.readouterr().out
+    assert f"‖p_mm‖ = {math.sqrt(10):.6g}" in output
+    assert f"at ‖p‖ = {math.sqrt(10) * 1e6:.6g}" in output
 
 
 MINE = """
@@ -154,8 +154,8 @@ def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.Captu
     body = "yield at_least('fine', Form.EXACT, 1.0, 0.0, rounding=0.0, why='exact')"
     Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
     assert main(["hunt", "mine.py:mine", "--without", "separable", "--cases", "40"]) == 0
-    said = capsys.readouterr().out
-    met = int(said.partition("  on ")[2].partition(" of them separable fails")[0])
+    output = capsys.readouterr().out
+    met = int(output.partition("  on ")[2].partition(" of them separable fails")[0])
     assert 0 < met < 40
 
 
@@ -164,9 +164,9 @@ def test_recorded_counterexamples(capsys: pytest.CaptureFixture[str], monkeypatc
     shutil.copy(FILE, "some")
     monkeypatch.setattr(assumption_table, "COUNTEREXAMPLES", Path("some").absolute())
     assert main(["list", "counterexamples", "theorem-2", "lemma-5", "--markdown"]) == 1
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     row = "| `theorem-2` | `single-input` | refuted (`theorem-2-without-single-input.json`) | 2, 2, 2 |"
-    assert row in said.out
-    assert "| `lemma-5` | `single-input` | not hunted |" in said.out
-    assert "lemma-5 without single-input: not hunted" in said.err
-    assert "lemma-4" not in said.out
+    assert row in captured.out
+    assert "| `lemma-5` | `single-input` | not hunted |" in captured.out
+    assert "lemma-5 without single-input: not hunted" in captured.err
+    assert "lemma-4" not in captured.out

@@ -59,7 +59,7 @@ def test_every_reader_says_that_there_is_no_memory(
     path = tmp_path / f"a{suffix}"
     path.write_bytes(b"{}")
 
-    def exhausted(*given: object, **named: object) -> object:
+    def exhausted(*arguments: object, **named: object) -> object:
         raise MemoryError
 
     with monkeypatch.context() as patch:
@@ -82,11 +82,11 @@ class Failing:
     def __init__(self, usual: Callable[..., Any], at: int, number: int) -> None:
         self.usual, self.at, self.number, self.calls = usual, at, number, 0
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.calls += 1
         if self.calls == self.at:
             raise OSError(self.number, os.strerror(self.number))
-        return self.usual(*given, **named)
+        return self.usual(*arguments, **named)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
@@ -105,17 +105,17 @@ def test_whichever_write_fails_what_is_finished_is_kept(
             failing = Failing(os.open if step == "os.open" else _at(step), at, number)
             patch.setattr(step, failing)
             code = main(command)
-        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("theorems: ")]
+        errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("theorems: ")]
         if failing.calls < at:
             assert code == Exit.UPHELD
             assert at > 1
             return
-        assert code in (Exit.UPHELD, Exit.BAD_INPUT), said
-        assert len(said) <= 1, said
-        assert said or code == Exit.UPHELD
+        assert code in (Exit.UPHELD, Exit.BAD_INPUT), errors
+        assert len(errors) <= 1, errors
+        assert errors or code == Exit.UPHELD
         there = {path.name for path in tmp_path.iterdir()}
         assert there <= {"r.json", "r.xml", "r.sarif", "r.jsonl"}, there
-        if said and "before" not in said[0] and code == Exit.BAD_INPUT and "r.jsonl" not in said[0]:
+        if errors and "before" not in errors[0] and code == Exit.BAD_INPUT and "r.jsonl" not in errors[0]:
             assert len(there) >= 1
         for name in there & {"r.json", "r.sarif"}:
             json.loads((tmp_path / name).read_text())
@@ -128,8 +128,8 @@ def test_whichever_write_fails_what_is_finished_is_kept(
 
 def _at(step: str) -> Callable[..., Any]:
     if step.startswith("os."):
-        found: Callable[..., Any] = getattr(os, step.removeprefix("os."))
-        return found
+        result: Callable[..., Any] = getattr(os, step.removeprefix("os."))
+        return result
     import tempfile
 
     return tempfile.mkstemp
@@ -141,8 +141,8 @@ def test_data_of_another_kind_are_refused_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     Path("corpus.txt").write_text("the cat sat on the mat")
     assert main(["verify", "theorem-2", "--data", "corpus.txt", "--jobs", "1"]) == Exit.BAD_INPUT
-    said = "theorems: --data: corpus.txt holds contexts with next tokens, and theorem-2 is about a problem; "
-    assert capsys.readouterr().err == f"{said}give data of that kind, or another statement.\n"
+    message = "theorems: --data: corpus.txt holds contexts with next tokens, and theorem-2 is about a problem; "
+    assert capsys.readouterr().err == f"{message}give data of that kind, or another statement.\n"
 
 
 @pytest.mark.parametrize("option", ["--json", "--junit-xml", "--resume", "--out", "--data"])

@@ -56,13 +56,13 @@ def test_the_numbers_of_a_counterexample_are_printed(capsys: pytest.CaptureFixtu
     lines = list(case_lines(recorded()))
     assert lines
     assert main(["replay", str(FILE)]) == 1
-    said = capsys.readouterr().out
-    assert all(line in said for line in lines)
+    output = capsys.readouterr().out
+    assert all(line in output for line in lines)
     assert main(["hunt", "theorem-2", "--without", "single-input", "--seed", "7", "--out", "here"]) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     [path] = Path("here").iterdir()
-    found = case_of(json.loads(path.read_text(encoding="utf-8"))["case"])
-    assert all(line in said for line in case_lines(found))
+    result = case_of(json.loads(path.read_text(encoding="utf-8"))["case"])
+    assert all(line in output for line in case_lines(result))
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
@@ -108,12 +108,12 @@ def test_rounds_that_were_looked_through_are_known() -> None:
     one, other = (looked,), (looked, looked)
     assert RoundsResult("lemma-3").as_known(ROUND - 1) == ((), ())
     rounds = RoundsResult("lemma-3", (one, other))
-    found = RoundsResult("lemma-3", (one, (looked, replace(looked, counterexample=True))))
-    assert found.has_counterexample
+    result = RoundsResult("lemma-3", (one, (looked, replace(looked, counterexample=True))))
+    assert result.has_counterexample
     assert rounds.as_known(None) == ((one, other), ())
     assert rounds.as_known(ROUND) == ((one, other), ())
     assert rounds.as_known(ROUND - 1) == ((one,), other)
-    assert found.as_known(None) == ((one,), found.rounds[1])
+    assert result.as_known(None) == ((one,), result.rounds[1])
 
 
 def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,9 +137,9 @@ def test_a_bar_within_a_cell_of_a_document_is_no_border() -> None:
 def test_a_document_for_ci_says_version_and_seed() -> None:
     assert main(["verify", "lemma-3", "--examples", "1", "--jobs", "1", "--seed", "5", "--junit-xml", "r.xml"]) == 0
     [suite] = ElementTree.parse("r.xml").getroot()
-    found = {one.get("name"): one.get("value") for one in suite.iter("property")}
-    assert set(found) == {"version", "seed"}
-    assert found["seed"] == "5"
+    result = {element.get("name"): element.get("value") for element in suite.iter("property")}
+    assert set(result) == {"version", "seed"}
+    assert result["seed"] == "5"
 
 
 def test_the_command_takes_its_own_arguments(
@@ -153,7 +153,7 @@ def test_the_command_takes_its_own_arguments(
 def test_a_table_that_was_interrupted_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stopped(*given: Any, **how: Any) -> Any:
+    def stopped(*arguments: Any, **how: Any) -> Any:
         raise Interrupted([])
 
     monkeypatch.setattr(common, "run", stopped)
@@ -164,7 +164,7 @@ def test_a_statement_of_a_file_cannot_end_the_process_that_asks_for_it() -> None
     """From Python, without an attention kernel."""
     Path("mine.py").write_text(LEAVES, encoding="utf-8")
     results = verify("mine.py:leaves", examples=2)
-    assert [one.verdict for one in results.results] == [Verdict.INCONCLUSIVE]
+    assert [result.verdict for result in results.results] == [Verdict.INCONCLUSIVE]
 
 
 LEAVES = """

@@ -181,11 +181,11 @@ def test_data_of_ones_own() -> None:
 
 def test_the_recorded_evidence_has_no_hole() -> None:
     every = list(statements().values())
-    found = hunt_records(every)
-    assert found is not None
-    assert [one.id for one in found] == list(statements())
-    assert not any(Status.HOLE in one.by_status for one in found)
-    by_id = {one.id: one.by_status for one in found}
+    result = hunt_records(every)
+    assert result is not None
+    assert [item.id for item in result] == list(statements())
+    assert not any(Status.HOLE in item.by_status for item in result)
+    by_id = {item.id: item.by_status for item in result}
     assert "single-input" in by_id["theorem-2"][Status.REFUTED]
     assert "step-size" not in by_id["theorem-2"].get(Status.REFUTED, [])  # FINDINGS.md: it is not needed
     assert by_id["theorem-3"][Status.NEEDED] == ["separable"]
@@ -206,9 +206,9 @@ def test_a_hole_is_seen(tmp_path: Path) -> None:
     assert hunt_records(statements().values(), tmp_path) is None
     assert power(statements().values(), tmp_path) is None
     (tmp_path / "counterexamples").mkdir()
-    found = hunt_records([statements()["lemma-4"]], tmp_path)
-    assert found is not None
-    assert set(found[0].by_status) == {Status.HOLE}
+    result = hunt_records([statements()["lemma-4"]], tmp_path)
+    assert result is not None
+    assert set(result[0].by_status) == {Status.HOLE}
 
 
 def test_a_statement_in_a_file_brings_its_tolerances_and_no_evidence() -> None:
@@ -249,7 +249,7 @@ def test_everything_is_escaped() -> None:
     document = [
         Heading(1, NASTY, NASTY),
         paragraph(*texts),
-        Table((NASTY,), tuple((one,) for one in texts)),
+        Table((NASTY,), tuple((item,) for item in texts)),
         Listing("```\n" + NASTY),
         Picture((element(NASTY, 1.0, 1.0, ""),), NASTY),
         Folded(NASTY, (HeatMap((NASTY, NASTY), ((NASTY, (Heat(NASTY, 1),)),)),)),
@@ -279,7 +279,7 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["lemma-3"], "the name must end in .json"),
         (["good.json", "--out", "report.txt"], "--out: the name report.txt does not end in .md or .html."),
@@ -294,7 +294,7 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
         (["found.json"], "found.json: statements[0].not_found is not what theorems verify --json writes"),
     ],
 )
-def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     claim = {"name": "c", "form": "exact", "verdict": "upheld", "worst_slack": None, "tolerance": 0, "why": "exact"}
     one = {"id": "x", "title": "", "verdict": "upheld", "examples": 1, "counts": {}, "claims": [claim], "reason": ""}
     good = {"version": "0", "seed": 0, "examples": 1, "data": None, "implementation": "r", "statements": [one]}
@@ -312,7 +312,7 @@ def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
         Path(f"{name}.json").write_text(json.dumps(held), encoding="utf-8")
     assert main(["report", *arguments]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert not printed.out
     assert main(["report", "good.json"]) == 0

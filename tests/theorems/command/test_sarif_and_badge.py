@@ -31,50 +31,50 @@ ALL = [
 ]
 
 
-def check_structure(held: dict[str, Any]) -> None:
+def check_structure(values: dict[str, Any]) -> None:
     """What the schema of SARIF 2.1.0 requires of the properties that are there, and its table of kinds and levels."""
-    assert held["version"] == "2.1.0"
-    assert held["$schema"].endswith("sarif-schema-2.1.0.json")
-    (run,) = held["runs"]
+    assert values["version"] == "2.1.0"
+    assert values["$schema"].endswith("sarif-schema-2.1.0.json")
+    (run,) = values["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert isinstance(run["tool"]["driver"]["name"], str)
     assert len({rule["id"] for rule in rules}) == len(rules)
     assert all(rule["shortDescription"]["text"] for rule in rules)
-    assert all(isinstance(one["executionSuccessful"], bool) for one in run["invocations"])
-    for one in run["results"]:
-        assert rules[one["ruleIndex"]]["id"] == one["ruleId"]
-        assert one["message"]["text"]
-        assert one["kind"] in ("pass", "open", "fail", "notApplicable", "review", "informational")
-        assert one["level"] in (("note", "warning", "error") if one["kind"] == "fail" else ("none",))
-        for place in one["locations"]:
+    assert all(isinstance(item["executionSuccessful"], bool) for item in run["invocations"])
+    for item in run["results"]:
+        assert rules[item["ruleIndex"]]["id"] == item["ruleId"]
+        assert item["message"]["text"]
+        assert item["kind"] in ("pass", "open", "fail", "notApplicable", "review", "informational")
+        assert item["level"] in (("note", "warning", "error") if item["kind"] == "fail" else ("none",))
+        for place in item["locations"]:
             physical = place.get("physicalLocation")
             assert physical is None or physical["artifactLocation"]["uri"][0] != "/"
             assert physical is None or physical["region"]["startLine"] >= 1
             assert all({"name", "fullyQualifiedName"} & {*logical} for logical in place["logicalLocations"])
-        for suppressed in one.get("suppressions", ()):
+        for suppressed in item.get("suppressions", ()):
             assert suppressed["kind"] in ("inSource", "external")
             assert isinstance(suppressed["justification"], str)
 
 
 @pytest.mark.parametrize("kernel", [None, HERE, "jax:jax.nn:dot_product_attention"])
 def test_a_result_for_each_verdict_that_is_no_pass(kernel: str | None) -> None:
-    held = json.loads(sarif_text(ALL, kernel, {"lemma-3": "an approximation"}))
-    check_structure(held)
-    found = {one["ruleId"]: one for one in held["runs"][0]["results"]}
-    assert {id: (one["kind"], one["level"]) for id, one in found.items()} == {
+    record = json.loads(sarif_text(ALL, kernel, {"lemma-3": "an approximation"}))
+    check_structure(record)
+    result = {item["ruleId"]: item for item in record["runs"][0]["results"]}
+    assert {id: (item["kind"], item["level"]) for id, item in result.items()} == {
         "kernel-scale": ("fail", "error"),
         "kernel-causal": ("open", "none"),
         "lemma-3": ("fail", "error"),
     }
-    assert found["lemma-3"]["suppressions"] == [{"kind": "external", "justification": "an approximation"}]
-    assert "suppressions" not in found["kernel-scale"]
+    assert result["lemma-3"]["suppressions"] == [{"kind": "external", "justification": "an approximation"}]
+    assert "suppressions" not in result["kernel-scale"]
 
 
 def test_a_level_that_the_standard_forbids_is_caught() -> None:
-    held = json.loads(sarif_text(ALL, None, {}))
-    held["runs"][0]["results"][1]["level"] = "warning"
+    record = json.loads(sarif_text(ALL, None, {}))
+    record["runs"][0]["results"][1]["level"] = "warning"
     with pytest.raises(AssertionError):
-        check_structure(held)
+        check_structure(record)
 
 
 def test_the_place_is_where_the_kernel_is_defined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_the_place_is_where_the_kernel_is_defined(monkeypatch: pytest.MonkeyPatc
     Path("src/mine/attention.py").write_text("import torch\n\n\ndef kernel(q, k, v):\n    return v\n\nother = kernel\n")
 
     def place(kernel: str) -> Any:
-        held = json.loads(sarif_text(ALL, kernel, {}))
-        check_structure(held)
-        return held["runs"][0]["results"][0]["locations"][0].get("physicalLocation")
+        record = json.loads(sarif_text(ALL, kernel, {}))
+        check_structure(record)
+        return record["runs"][0]["results"][0]["locations"][0].get("physicalLocation")
 
     uri = {"artifactLocation": {"uri": "src/mine/attention.py"}}
     assert place("mine.attention:kernel") == uri | {"region": {"startLine": 4}}
@@ -96,9 +96,9 @@ def test_the_place_is_where_the_kernel_is_defined(monkeypatch: pytest.MonkeyPatc
 
 def test_the_badge_counts_what_was_tried() -> None:
     def badge(results: list[Result]) -> tuple[str, str]:
-        held = json.loads(badge_text(results))
-        assert (held["schemaVersion"], held["label"]) == (1, "attention")
-        return held["message"], held["color"]
+        record = json.loads(badge_text(results))
+        assert (record["schemaVersion"], record["label"]) == (1, "attention")
+        return record["message"], record["color"]
 
     assert {"kernel-output", "kernel-scale", "kernel-causal", "kernel-window"} <= {*capabilities()}
     assert badge(ALL) == ("1 of 3 capabilities", "red")
@@ -111,9 +111,9 @@ def test_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--report", str(tmp_path / "a.sarif"), "--badge", str(tmp_path / "badge.json"), "--out", str(tmp_path)]
     ids = ["kernel-log-sum-exp", "kernel-output", "--examples", "2", "--jobs", "0"]
     assert main(["verify", *ids, "--attention", HERE, *files]) == 1
-    held = json.loads((tmp_path / "a.sarif").read_text(encoding="utf-8"))
-    check_structure(held)
-    (one,) = held["runs"][0]["results"]
+    record = json.loads((tmp_path / "a.sarif").read_text(encoding="utf-8"))
+    check_structure(record)
+    (one,) = record["runs"][0]["results"]
     assert one["ruleId"] == "kernel-log-sum-exp"
     assert "is due" in one["message"]["text"]
     assert json.loads((tmp_path / "badge.json").read_text(encoding="utf-8"))["message"] == "1 of 2 capabilities"

@@ -63,7 +63,7 @@ def test_what_is_finished_is_written(number: signal.Signals, jobs: str, group: b
     assert "interrupted" in slow["reason"]
     assert 'name="slow"' in Path("r.xml").read_text(encoding="utf-8")
     kept = [json.loads(line) for line in Path("r.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [one["unit"] for one in kept if "result" in one] == ["Unit true"]
+    assert [item["unit"] for item in kept if "result" in item] == ["Unit true"]
 
 
 @pytest.mark.parametrize("number", list(CODES))

@@ -23,31 +23,31 @@ fakes = pytest.mark.usefixtures("fake_statements")
 
 
 def results(path: str = "r.json") -> list[dict[str, object]]:
-    found = json.loads(Path(path).read_text(encoding="utf-8"))["statements"]
-    for one in found:
-        one["seconds"] = 0
-    return found
+    report = json.loads(Path(path).read_text(encoding="utf-8"))["statements"]
+    for item in report:
+        item["seconds"] = 0
+    return report
 
 
 def test_a_statement_that_takes_too_long_is_inconclusive_with_what_it_had() -> None:
     options = ["--examples", "60", "--timeout", "3", "--resume", "r.jsonl", "--json", "r.json"]
-    done = in_a_process("verify", "slow", "true", *options, fake=True)
-    assert done.returncode == 3, done.stderr
+    process = in_a_process("verify", "slow", "true", *options, fake=True)
+    assert process.returncode == 3, process.stderr
     slow, true = results()
     assert (slow["verdict"], true["verdict"]) == ("inconclusive", "upheld")
     assert 0 < slow["examples"] < 60  # type: ignore[operator]
-    said = f"out of time after 3 s, with {slow['examples']} examples finished"
-    assert slow["reason"] == said
-    assert f"slow: inconclusive: {said}" in done.stdout
+    message = f"out of time after 3 s, with {slow['examples']} examples finished"
+    assert slow["reason"] == message
+    assert f"slow: inconclusive: {message}" in process.stdout
     kept = [json.loads(line) for line in Path("r.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [one["unit"] for one in kept if "result" in one] == ["Unit true"]
+    assert [item["unit"] for item in kept if "result" in item] == ["Unit true"]
 
 
 @fakes
 def test_the_first_falsified_statement_ends_a_run_that_is_to_fail_fast(capsys: pytest.CaptureFixture[str]) -> None:
     ids, options = ["true", "false", "undecided"], ["--examples", "9", "--jobs", "1", "--json", "r.json"]
     assert main(["verify", *ids, *options, "--fail-fast"]) == 1
-    assert [one["examples"] for one in results()][::2] == [9, 0]
+    assert [result["examples"] for result in results()][::2] == [9, 0]
     assert results()[2]["reason"] == "not finished, as false is falsified, with 0 examples finished"
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) <= 20
@@ -66,7 +66,7 @@ def test_junit_xml(capsys: pytest.CaptureFixture[str]) -> None:
     assert suite.tag == "testsuite"
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}
-    cases = {case.get("name"): [one.tag for one in case] for case in suite.iter("testcase")}
+    cases = {case.get("name"): [element.tag for element in case] for case in suite.iter("testcase")}
     assert cases == {"true": [], "false": ["failure"], "broken": ["error"], "single": ["skipped"]}
     failure = suite.find(".//failure")
     assert failure is not None
@@ -89,7 +89,7 @@ def test_junit_xml_of_what_no_xml_may_hold() -> None:
 def test_what_cannot_be_written_is_said_before_the_work(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("theorems.run.statement_unit.verify_generated", lambda *given: pytest.fail("it has begun"))
+    monkeypatch.setattr("theorems.run.statement_unit.verify_generated", lambda *arguments: pytest.fail("it has begun"))
     assert main(["verify", "true", option, "no/where"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(Path().iterdir()) == []
@@ -112,15 +112,15 @@ def test_a_journal_of_another_run_is_refused(capsys: pytest.CaptureFixture[str])
 
 def twice(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str], list[str]]:
     """What a command prints, and what it prints when it goes on with its journal cut off after two lines."""
-    said = []
+    messages = []
     for _ in range(2):
         code = main([*arguments, "--resume", "r.jsonl"])
         assert code in (0, 1), capsys.readouterr().err
-        said.append(re.sub(r"\d+\.\d s|hunted/\S+", "", capsys.readouterr().out).splitlines())
+        messages.append(re.sub(r"\d+\.\d s|hunted/\S+", "", capsys.readouterr().out).splitlines())
         lines = Path("r.jsonl").read_bytes().splitlines(keepends=True)
         assert len(lines) > 1
         Path("r.jsonl").write_bytes(b"".join(lines[:2]) + b'{"cut o')
-    return said[0], said[1]
+    return messages[0], messages[1]
 
 
 def test_a_hunt_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,8 +149,8 @@ def test_what_is_known_is_told_and_what_is_not_is_red(capsys: pytest.CaptureFixt
     Path("known.txt").write_text("false issue 7\n", encoding="utf-8")
     options = ["--examples", "3", "--jobs", "1", "--known-failures", "known.txt"]
     assert main(["verify", "true", "false", *options]) == 0
-    said = capsys.readouterr().out
-    assert "false: falsified, as known: issue 7" in said
+    output = capsys.readouterr().out
+    assert "false: falsified, as known: issue 7" in output
     Path("known.txt").write_text("true issue 8\n", encoding="utf-8")
     assert main(["verify", "true", *options]) == 1
     assert "true is upheld now" in capsys.readouterr().err

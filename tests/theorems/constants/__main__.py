@@ -26,8 +26,8 @@ def main() -> int:
         witnesses: dict[str, Witness | None] = {}
         for constant in constants_of(id):
             witnesses[constant.key] = witness = measure(constant, id, given.examples)
-            said = "unseen" if witness is None else f"{witness.share:.3g}, {witness.claim}, {witness.place}"
-            print(f"{id}: {constant.key}: {said}", flush=True)
+            message = "unseen" if witness is None else f"{witness.share:.3g}, {witness.claim}, {witness.place}"
+            print(f"{id}: {constant.key}: {message}", flush=True)
             unseen += witness is None and not constant.unseen
         if given.write:
             keep(id, kept(id) | witnesses)

@@ -29,16 +29,16 @@ def test_a_weakened_constant_is_seen(constant: Constant, witness: Witness) -> No
 
 
 def test_none_is_unseen_without_a_reason() -> None:
-    missing = [f"{id}: {one.key}" for id in ids() for one in constants_of(id) if one.key not in kept(id)]
+    missing = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if item.key not in kept(id)]
     assert missing == []
-    silent = [f"{id}: {one.key}" for id in ids() for one in constants_of(id) if kept(id)[one.key] is None]
-    unsaid = [f"{id}: {one.key}" for id in ids() for one in constants_of(id) if kept(id)[one.key] or one.unseen]
+    silent = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if kept(id)[item.key] is None]
+    unsaid = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if kept(id)[item.key] or item.unseen]
     assert {*silent} <= {*unsaid}
 
 
 def test_nothing_is_kept_of_other_constants() -> None:
     for id in ids():
-        assert set(kept(id)) == {one.key for one in constants_of(id)}
+        assert set(kept(id)) == {item.key for item in constants_of(id)}
 
 
 def test_the_document_is_the_table() -> None:
@@ -46,8 +46,8 @@ def test_the_document_is_the_table() -> None:
 
 
 def test_names_are_those_of_statements_and_constants() -> None:
-    assert len({(one.key, one.ids) for one in CONSTANTS}) == len(CONSTANTS)
+    assert len({(item.key, item.ids) for item in CONSTANTS}) == len(CONSTANTS)
     for id in {*ids(), *WITNESSES}:
         assert statement_named(id).id == id
-    for one in CONSTANTS:
-        assert one.attribute in vars(one.owner)
+    for item in CONSTANTS:
+        assert item.attribute in vars(item.owner)

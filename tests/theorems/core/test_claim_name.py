@@ -53,7 +53,7 @@ def test_a_claim_is_made_on_fewer_cases_by_another_statement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "options", "said"),
+    ("claims", "options", "message"),
     [
         ((SAID, SAID), {}, "declared twice"),
         ((SAID,), {"states": ("said",)}, "leave out"),
@@ -61,9 +61,9 @@ def test_a_claim_is_made_on_fewer_cases_by_another_statement() -> None:
     ],
 )
 def test_declarations_that_say_nothing_are_refused(
-    claims: tuple[ClaimName, ...], options: dict[str, tuple[str, ...]], said: str
+    claims: tuple[ClaimName, ...], options: dict[str, tuple[str, ...]], message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         statement("declared", claims=claims, **options)
 
 

@@ -19,14 +19,14 @@ def test_rows_are_differences_with_their_rounding(d: int, token: list[object]) -
     rng = np.random.default_rng(d)
     keys = rng.standard_normal((2, 3, d)) * 2.0 ** rng.integers(-30, 30, (2, 3, d))
     problem, chosen = Problem(keys, np.zeros((2, 3)), "logistic"), np.array(token)
-    found = key_rows(problem, chosen)
-    assert found.shape == (*chosen.shape, 3, d)
+    result = key_rows(problem, chosen)
+    assert result.shape == (*chosen.shape, 3, d)
     reference = keys[np.arange(2), chosen][..., None, :]
-    assert (value_of(found) == reference - keys).all()
-    first, other, value, error = np.broadcast_arrays(reference, keys, value_of(found), found.error)
+    assert (value_of(result) == reference - keys).all()
+    first, other, value, error = np.broadcast_arrays(reference, keys, value_of(result), result.error)
     for a, b, x, e in zip(first.flat, other.flat, value.flat, error.flat, strict=True):
         assert abs(Fraction(a) - Fraction(b) - Fraction(x)) <= Fraction(e)
-    assert (found.error <= 2.0**-52 * np.abs(value_of(found))).all()
+    assert (result.error <= 2.0**-52 * np.abs(value_of(result))).all()
 
 
 @pytest.mark.parametrize("d", [2, LARGE])
@@ -53,17 +53,17 @@ def test_rows_of_rounded_products_enclose_those_of_factors_and_of_floats() -> No
     keys = OuterKeys(X, np.array([[0.7, 0.1]]))
     problem = Problem(keys, np.zeros((1, 3)), "logistic")
     assert problem.factors is keys
-    found = key_rows(problem, np.array([0]))[0]
+    result = key_rows(problem, np.array([0]))[0]
     chosen = [Fraction(a) * Fraction(b) for a in X[0, 0].tolist() for b in keys.queries[0].tolist()]
     beyond_its_own = 0
     for t in range(3):
         products = [Fraction(a) * Fraction(b) for a in X[0, t].tolist() for b in keys.queries[0].tolist()]
-        for j, (value, error) in enumerate(zip(found.value[t].tolist(), found.error[t].tolist(), strict=True)):
+        for j, (value, error) in enumerate(zip(result.value[t].tolist(), result.error[t].tolist(), strict=True)):
             of_floats = Fraction(problem.keys[0, 0, j]) - Fraction(problem.keys[0, t, j])
             assert abs(chosen[j] - products[j] - Fraction(value)) <= Fraction(error)
             assert abs(of_floats - Fraction(value)) <= Fraction(error)
             beyond_its_own += abs(of_floats - Fraction(value)) > Fraction(2.0**-51 * abs(value))
     assert beyond_its_own > 0
     # The same token, and the same entry of two tokens: nothing was rounded differently.
-    assert (found.error[0] == 0).all()
-    assert (found.error[1, 2:] == 0).all()
+    assert (result.error[0] == 0).all()
+    assert (result.error[1, 2:] == 0).all()

@@ -95,6 +95,6 @@ def test_a_claim_that_was_never_made_is_said(
     out = capsys.readouterr().out
     assert "rarely: never made in 5 examples: rare" in out
     assert "complete: never made" not in out
-    assert [one["never_made"] for one in json.loads(path.read_text())["statements"]] == [[], ["rare"]]
+    assert [statement["never_made"] for statement in json.loads(path.read_text())["statements"]] == [[], ["rare"]]
     assert main(["show", "rarely"]) == 0
     assert "where pigs fly" in capsys.readouterr().out

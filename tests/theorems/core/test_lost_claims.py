@@ -28,8 +28,8 @@ from theorems.core.tolerances import EXACT
 def flagged(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """One claim, and another one where the neighbours are independent."""
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
-    found = under_test[max_margin](case.problem.keys, case.chosen_tokens)
-    if isinstance(found, MaxMargin) and found.independent:
+    result = under_test[max_margin](case.problem.keys, case.chosen_tokens)
+    if isinstance(result, MaxMargin) and result.independent:
         yield Claim("if-independent", Form.EXACT, 0.0, 0.0, EXACT)
 
 
@@ -45,9 +45,9 @@ NO_DUAL = Problem(np.array([[[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1
 
 def saying(**flags: Any) -> Implementation:
     def solve(keys: Any, alpha: Any) -> Any:
-        found = copy(max_margin(keys, alpha))
-        vars(found).update(flags)
-        return found
+        result = copy(max_margin(keys, alpha))
+        vars(result).update(flags)
+        return result
 
     return REFERENCE.replace("flags", {max_margin: solve})
 
@@ -76,12 +76,12 @@ def test_a_comparison_with_the_reference_that_breaks_down_is_no_pass() -> None:
 
 @pytest.mark.parametrize("problem", [INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL])
 def test_flags_are_decided_a_second_time(problem: Problem) -> None:
-    found = max_margin(problem.keys, problem.optimal)
-    assert isinstance(found, MaxMargin)
-    assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, found)
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, solution)
     for flags in (
-        {"independent": not found.independent},
-        {"exact_maximal_duals": dict(list(found.exact_maximal_duals.items())[1:])},
+        {"independent": not solution.independent},
+        {"exact_maximal_duals": dict(list(solution.exact_maximal_duals.items())[1:])},
         {"exact_maximal_duals": dict.fromkeys([(0, t) for t in range(1, problem.T)], fmpq(3, 7))},
     ):
         wrong = saying(**flags).max_margin(problem.keys, problem.optimal)
@@ -92,15 +92,15 @@ def test_flags_are_decided_a_second_time(problem: Problem) -> None:
 def test_what_the_examples_say_of_themselves() -> None:
     flags = []
     for problem in (INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL):
-        found = max_margin(problem.keys, problem.optimal)
-        assert isinstance(found, MaxMargin)
-        assert found.neighbours.sum() == problem.T - 1
-        flags.append((found.independent, found.strictly_complementary))
+        solution = max_margin(problem.keys, problem.optimal)
+        assert isinstance(solution, MaxMargin)
+        assert solution.neighbours.sum() == problem.T - 1
+        flags.append((solution.independent, solution.strictly_complementary))
     assert flags == [(True, True), (False, True), (False, True), (True, False)]
 
 
 def test_flags_of_named_data() -> None:
     problem = dataset_named("figure-1a").problem
-    found = max_margin(problem.keys, problem.optimal)
-    assert isinstance(found, MaxMargin)
-    assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, found)
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, solution)

@@ -49,10 +49,10 @@ def stating(*claims: Claim, states: tuple[str, ...] | None = ("limit",), premise
 
 
 def parts_of(tried: Statement) -> Parts:
-    found = check(tried, CASE, REFERENCE)
-    assert found.verdict is FALSIFIED
-    assert found.parts is not None
-    return found.parts
+    result = check(tried, CASE, REFERENCE)
+    assert result.verdict is FALSIFIED
+    assert result.parts is not None
+    return result.parts
 
 
 def test_a_sharper_form_alone() -> None:
@@ -91,9 +91,9 @@ def test_what_was_never_reached_is_not_upheld() -> None:
     for claims in ([RUN, NO_SHARP], [RUN, undecided_claim("limit", "too far", Form.LIMIT), NO_SHARP]):
         tried = stating(*claims)
         assert parts_of(tried).stated is INCONCLUSIVE
-        found = check(tried, CASE, REFERENCE)
-        assert "the paper's conclusion is not decided on this case" in found.reason
-        result = of_outcome(tried, found, generated=False)
+        outcome = check(tried, CASE, REFERENCE)
+        assert "the paper's conclusion is not decided on this case" in outcome.reason
+        result = of_outcome(tried, outcome, generated=False)
         assert result.verdict_in_words == "falsified (its conclusion is not decided)"
 
 
@@ -164,18 +164,18 @@ def test_only_falsified_cases_count_and_the_worst_of_them() -> None:
     assert "conclusion" not in upheld.as_json()
     assert merge_results([upheld, sharp]).conclusion == sharp.conclusion
     for order in ([sharp, limit], [limit, sharp]):
-        found = merge_results(order).conclusion
-        assert found is not None
-        assert (found.stated, found.sharper) == (FALSIFIED, FALSIFIED)
+        result = merge_results(order).conclusion
+        assert result is not None
+        assert (result.stated, result.sharper) == (FALSIFIED, FALSIFIED)
     assert merge_parts([]) is None
 
 
 def test_parts_are_kept_and_older_records_are_read() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
-    held = json.loads(json.dumps(encode(result)))
-    assert decode(held, Result) == result
-    older = {name: value for name, value in held.items() if name != "parts"}
+    record = json.loads(json.dumps(encode(result)))
+    assert decode(record, Result) == result
+    older = {name: value for name, value in record.items() if name != "parts"}
     assert decode(older, Result).conclusion is None
     assert "parts" not in encode(Result("one", "says"))
     assert result.conclusion is not None
@@ -184,7 +184,7 @@ def test_parts_are_kept_and_older_records_are_read() -> None:
 
 def test_every_statement_of_a_paper_says_which_claims_are_its_conclusion() -> None:
     conjectures = {"conjecture-joint-descent", "conjecture-mixing", "conjecture-independent-rows"}
-    for one in statements().values():
-        assert one.states is not None, one.id
-        ours = one.source.startswith("own") or one.id in conjectures
-        assert (one.states == ()) == ours, one.id
+    for theorem in statements().values():
+        assert theorem.states is not None, theorem.id
+        ours = theorem.source.startswith("own") or theorem.id in conjectures
+        assert (theorem.states == ()) == ours, theorem.id

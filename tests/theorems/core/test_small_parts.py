@@ -44,19 +44,19 @@ def test_not_found_is_all_that_is_open(claims: list[Claim], found: bool) -> None
 def test_rows_of_outer_products() -> None:
     """(x_iα − x_it) z_iᵀ, row by row."""
     data = QueryDataset([[[1.0, 2.0], [4.0, 8.0]]], [[1.0, 10.0, 100.0]], [1.0], [1.0, 0.0], "correlation")
-    found = key_rows(data.problem, np.array([1]))
-    assert found.value.tolist() == [[[3, 30, 300, 6, 60, 600], [0] * 6]]
+    result = key_rows(data.problem, np.array([1]))
+    assert result.value.tolist() == [[[3, 30, 300, 6, 60, 600], [0] * 6]]
     dense = key_rows(Problem(data.problem.keys, data.problem.scores), np.array([1]))
-    assert (dense.value == found.value).all()
+    assert (dense.value == result.value).all()
     both = key_rows(data.problem, np.array([[1], [0]]))
-    assert both.value.tolist() == [found.value.tolist(), [[[0] * 6, [-3, -30, -300, -6, -60, -600]]]]
+    assert both.value.tolist() == [result.value.tolist(), [[[0] * 6, [-3, -30, -300, -6, -60, -600]]]]
     rounded = QueryDataset([[[0.1, 0.3], [0.7, 0.9]]], [[0.1, 0.7, 1.1]], [1.0], [1.0, 0.0], "correlation")
     assert rounded.problem.factors is not None
-    found = key_rows(rounded.problem, np.array([[1], [0]]))
+    result = key_rows(rounded.problem, np.array([[1], [0]]))
     keys = rounded.problem.keys[0]
-    assert found.value.shape == (2, 1, 2, 6)
-    assert abs(found.value[:, 0] - (keys[[[1], [0]]] - keys)).max() < 1e-15
-    verdicts = {one.name: str(one.verdict) for one in query_claims(Case(data.problem, queried=data), REFERENCE)}
+    assert result.value.shape == (2, 1, 2, 6)
+    assert abs(result.value[:, 0] - (keys[[[1], [0]]] - keys)).max() < 1e-15
+    verdicts = {item.name: str(item.verdict) for item in query_claims(Case(data.problem, queried=data), REFERENCE)}
     assert verdicts == {"scores-are-products": "upheld", "keys-are-outer-products": "upheld"}
 
 

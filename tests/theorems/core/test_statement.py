@@ -208,11 +208,11 @@ def test_every_statement_is_well_formed(id: str) -> None:
 
 
 def test_ids_and_aliases_are_unique() -> None:
-    names = [name for one in statements().values() for name in (one.id, *one.aliases)]
+    names = [name for theorem in statements().values() for name in (theorem.id, *theorem.aliases)]
     assert len(names) == len(set(names))
-    for one in statements().values():
-        for name in (one.id, *one.aliases):
-            assert statement_named(name) is one
+    for theorem in statements().values():
+        for name in (theorem.id, *theorem.aliases):
+            assert statement_named(name) is theorem
 
 
 def test_slack_and_tolerance_are_in_the_same_unit() -> None:

@@ -25,9 +25,9 @@ PROBLEM, ALPHA = Problem(KEYS, SCORES), np.array([0, 0])
 
 
 def solution(problem: Problem = PROBLEM) -> MaxMargin:
-    found = max_margin(problem.exact_keys, ALPHA[: problem.n])
-    assert isinstance(found, MaxMargin)
-    return found
+    solution = max_margin(problem.exact_keys, ALPHA[: problem.n])
+    assert isinstance(solution, MaxMargin)
+    return solution
 
 
 def verdict(svm: MaxMargin, problem: Problem = PROBLEM) -> tuple[Verdict, str]:
@@ -36,9 +36,9 @@ def verdict(svm: MaxMargin, problem: Problem = PROBLEM) -> tuple[Verdict, str]:
 
 
 def changed(array: np.ndarray, at: tuple[int, ...], to: Any) -> np.ndarray:
-    found = array.copy()
-    found[at] = to
-    return found
+    result = array.copy()
+    result[at] = to
+    return result
 
 
 def test_the_solution_is_the_solution() -> None:
@@ -52,11 +52,11 @@ def test_the_solution_is_the_solution() -> None:
 def test_every_margin_and_every_neighbour_is_looked_at(at: tuple[int, int]) -> None:
     svm = solution()
     which = f"token {at[1]} of input {at[0]}"
-    found, why = verdict(replace(svm, margins=changed(svm.margins, at, svm.margins[at] * (1 + 64 * EPS))))
-    assert found is Verdict.FALSIFIED
+    result, why = verdict(replace(svm, margins=changed(svm.margins, at, svm.margins[at] * (1 + 64 * EPS))))
+    assert result is Verdict.FALSIFIED
     assert f"the margin of {which} is {svm.margins[at]:g}, reported" in why
-    found, why = verdict(replace(svm, neighbours=changed(svm.neighbours, at, not svm.neighbours[at])))
-    assert found is Verdict.FALSIFIED
+    result, why = verdict(replace(svm, neighbours=changed(svm.neighbours, at, not svm.neighbours[at])))
+    assert result is Verdict.FALSIFIED
     assert f"{which} has margin" in why
 
 
@@ -84,10 +84,10 @@ def test_duals_combine_the_rows_of_their_own_inputs() -> None:
 @pytest.mark.parametrize("units", [8, -8])
 def test_floats_are_the_rationals_rounded(units: int) -> None:
     svm = solution()
-    found, why = verdict(replace(svm, duals=changed(svm.duals, (1, 1), 0.5 * (1 + units * EPS))))
-    assert (found, why) == (Verdict.FALSIFIED, "the float duals are not the exact ones rounded")
-    found, why = verdict(replace(svm, p=changed(svm.p, (0,), 1 + units * EPS)))
-    assert found is Verdict.FALSIFIED
+    result, why = verdict(replace(svm, duals=changed(svm.duals, (1, 1), 0.5 * (1 + units * EPS))))
+    assert (result, why) == (Verdict.FALSIFIED, "the float duals are not the exact ones rounded")
+    result, why = verdict(replace(svm, p=changed(svm.p, (0,), 1 + units * EPS)))
+    assert result is Verdict.FALSIFIED
 
 
 class Misjudged(MaxMargin):

@@ -27,8 +27,8 @@ def drawn(square: bool = True) -> Case:
     return Case(data.problem, dataset=data)
 
 
-def wrong(case: Case, made: Implementation) -> list[str]:
-    return [claim.name for claim in dataset_claims(case, made) if claim.verdict is not Verdict.UPHELD]
+def wrong(case: Case, under_test: Implementation) -> list[str]:
+    return [claim.name for claim in dataset_claims(case, under_test) if claim.verdict is not Verdict.UPHELD]
 
 
 def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
@@ -48,14 +48,14 @@ def test_other_outer_products_are_caught(fault) -> None:  # type: ignore[no-unty
     data = QueryDataset(rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), [-1, 1], rng.normal(size=4))
     case = Case(data.problem, queried=data)
     assert all(claim.verdict is Verdict.UPHELD for claim in query_claims(case, REFERENCE))
-    made = query_claims(case, fault.implementation)
-    assert [claim.name for claim in made if claim.verdict is not Verdict.UPHELD] == ["keys-are-outer-products"]
+    claims = query_claims(case, fault.implementation)
+    assert [claim.name for claim in claims if claim.verdict is not Verdict.UPHELD] == ["keys-are-outer-products"]
 
 
-@pytest.mark.parametrize("fault", [one for one in TOKEN_FAULTS if one not in OUTER], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [item for item in TOKEN_FAULTS if item not in OUTER], ids=lambda fault: fault.name)
 def test_other_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
-    (found,) = wrong(drawn(), fault.implementation)
-    assert found == ("keys-are-products" if fault.name.startswith("keys") else "scores-are-products")
+    (result,) = wrong(drawn(), fault.implementation)
+    assert result == ("keys-are-products" if fault.name.startswith("keys") else "scores-are-products")
 
 
 def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand() -> None:
@@ -117,5 +117,5 @@ def test_local_optimality_is_looked_at_with_higher_lower_and_equal_scores(name: 
     svm = max_margin(SIMPLE.keys, [0])
     assert isinstance(svm, MaxMargin)
     assert local_optimality_claim(SIMPLE, svm.alpha, svm, REFERENCE).verdict is Verdict.UPHELD
-    made = FAULTS[name].implementation
-    assert local_optimality_claim(SIMPLE, svm.alpha, svm, made).verdict is Verdict.FALSIFIED
+    faulty = FAULTS[name].implementation
+    assert local_optimality_claim(SIMPLE, svm.alpha, svm, faulty).verdict is Verdict.FALSIFIED

@@ -45,7 +45,7 @@ def hunted(id: str, without: str, **more: Any) -> Hunt:
 
 def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
     [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, ignore)
-    assert [len(one) for one in seen.rounds] == [4] * 3
+    assert [len(item) for item in seen.rounds] == [4] * 3
     # Each is drawn from a seed of its own.
     whole = hunted(*HARMLESS, cases=9)
     again = hunted(*HARMLESS, cases=9, rounds=seen.rounds)
@@ -57,7 +57,7 @@ def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
 def test_the_first_round_with_a_counterexample_ends_it() -> None:
     [seen] = run([rounds_of(*EASY, 3, 60)], 1, ignore)
     assert seen.has_counterexample
-    assert not any(one[-1].counterexample for one in seen.rounds[:-1])
+    assert not any(item[-1].counterexample for item in seen.rounds[:-1])
     there = hunted(*EASY, rounds=seen.rounds[:-1], known=seen.rounds[-1])
     here = hunted(*EASY)
     assert there.effort == here.effort
@@ -98,13 +98,13 @@ def test_the_command_says_the_same(
     monkeypatch.undo()  # workers have rounds of the usual length
     monkeypatch.setattr(theorems.command.common, "coordinator", on_threads)
     monkeypatch.chdir(tmp_path)
-    said = []
+    messages = []
     for engine in ("local", "dask://there"):
         assert main(["hunt", *options, "--engine", engine]) == code
         [written] = (tmp_path / "hunted").iterdir()
-        said.append((capsys.readouterr().out, written.read_text()))
+        messages.append((capsys.readouterr().out, written.read_text()))
         written.unlink()
-    assert said[0] == said[1]
+    assert messages[0] == messages[1]
 
 
 class Busy(OnExecutor):
@@ -136,13 +136,13 @@ def test_rounds_in_a_journal_are_not_looked_through_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = []
+    messages = []
     for name in ("on", "off"):
         monkeypatch.setattr(theorems.command.common, "coordinator", on_threads if name == "on" else never)
         command = ["hunt", "lemma-11", "--engine", "dask://there", "--cases", "4", "--resume", "run.jsonl"]
         assert main(command) == Exit.UPHELD
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
+        messages.append(capsys.readouterr().out)
+    assert messages[0] == messages[1]
 
 
 @contextmanager

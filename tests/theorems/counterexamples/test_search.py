@@ -64,9 +64,9 @@ def test_the_same_data_with_one_input_are_no_counterexample() -> None:
     assert hunt.found is not None
     problem = hunt.found.problem
     alone = hunt.found.replace(problem=Problem(problem.keys[:1], problem.scores[:1], problem.loss))
-    seen = examine(hunt.weakened, alone, guided=False)
-    assert not seen.is_counterexample
-    assert "single-input holds" in seen.refusal
+    observation = examine(hunt.weakened, alone, guided=False)
+    assert not observation.is_counterexample
+    assert "single-input holds" in observation.refusal
     # And the conclusion itself is not always false: there it holds.
     start = np.zeros(problem.d) if alone.start is None else alone.start
     claims = list(direction_claims(alone.problem, start, Implementation(), alone.problem.optimal))
@@ -177,9 +177,9 @@ def test_a_conclusion_that_breaks_down_refutes_nothing() -> None:
         """Breaks."""
         yield Claim("a", Form.EXACT, 1.0 / case.seed, 0.0, "exact")
 
-    found = examine(replace(fake(0.0, 0.0), conclusion=broken), CASE)
-    assert not found.is_counterexample
-    assert "ZeroDivisionError" in found.refusal
+    result = examine(replace(fake(0.0, 0.0), conclusion=broken), CASE)
+    assert not result.is_counterexample
+    assert "ZeroDivisionError" in result.refusal
 
 
 def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
@@ -188,8 +188,8 @@ def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
     keys = np.array([[[0.0, 0.0], [-scale, 0.0]], [[0.0, 0.0], [0.0, -scale]]])
     case = Case(Problem(keys, np.array([[0.0, -1.0], [0.0, -1.0]]), LOSSES["correlation"]), start=np.array([0.0, -1.0]))
     entry = weakened_named(*SINGLE)
-    found = examine(entry, case, guided=False)
-    assert found.violated is None or found.violated.name != "norm-diverges"
+    result = examine(entry, case, guided=False)
+    assert result.violated is None or result.violated.name != "norm-diverges"
 
 
 def test_a_finite_stationary_point_refutes_divergence() -> None:

@@ -67,7 +67,7 @@ def test_an_input_dimension_less_of_a_dataset_keeps_its_keys() -> None:
 
 def test_chosen_tokens_move_up_where_one_before_them_goes() -> None:
     made = case_of([[[1.0], [2.0], [3.0]]], [[0.0, 1.0, 2.0]], alpha=np.array([1]))
-    assert [one.tolist() for one in _tokens_to_drop(made)] == [[2], [0]]
+    assert [item.tolist() for item in _tokens_to_drop(made)] == [[2], [0]]
     steps = [step for step in _fewer(Parts.of(made)) if step.arrays["keys"].shape[1] == 2]
     assert [(step.case.alpha.tolist(), step.arrays["scores"].tolist()) for step in steps] == [  # type: ignore[union-attr]
         ([1], [[0, 1]]),
@@ -112,8 +112,8 @@ def test_equal_values_become_simpler_together() -> None:
 
 def test_simple_numbers_come_first() -> None:
     order = [0.0, 1.0, 2.0, -2.0, 10.0, 0.5, 100.0, 0.25, 0.125, 0.3]
-    found = sorted(order, key=_complexity)
-    assert found[:3] == [0.0, 1.0, 2.0]
+    result = sorted(order, key=_complexity)
+    assert result[:3] == [0.0, 1.0, 2.0]
     assert _complexity(2.0) < _complexity(-2.0) < _complexity(3.0)
     assert _complexity(100.0) < _complexity(123.0) < _complexity(12345.0)
     assert _complexity(0.5) < _complexity(0.25) < _complexity(0.125) < _complexity(0.3)

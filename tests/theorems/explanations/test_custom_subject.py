@@ -26,23 +26,26 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_paper_says_then_assumptions_then_statements() -> None:
-    found = explain(CASE)
-    assert repr(found) == "Explanation(mine: logits, m = 2)"
-    said = str(found).splitlines()
-    assert said[:3] == ["mine: logits, m = 2", "  values (0.0, 2.0)", "  counts (1.0, 2.0)"]
-    assert "each-once    every logit is there once   does not hold   counts [1, 2]" in str(found)
-    assert [line for line in said if line][-3:] == [
+    result = explain(CASE)
+    assert repr(result) == "Explanation(mine: logits, m = 2)"
+    message = str(result).splitlines()
+    assert message[:3] == ["mine: logits, m = 2", "  values (0.0, 2.0)", "  counts (1.0, 2.0)"]
+    assert "each-once    every logit is there once   does not hold   counts [1, 2]" in str(result)
+    assert [line for line in message if line][-3:] == [
         "The largest of 2 logits is 2.",
         "Applies: test-lse (log-sum-exp with multiplicities).",
         "Does not apply, with the missing assumption: test-small (each-once).",
     ]
-    assert found.is_decided
-    assert "<p>The largest of 2 logits is 2.</p>" in found._repr_html_()
-    held = json.loads(found.to_json())
-    assert (held["m"], held["assumptions"][0]["holds"]) == (2, False)
-    assert [(one["id"], one["applies"]) for one in held["statements"]] == [("test-lse", True), ("test-small", False)]
+    assert result.is_decided
+    assert "<p>The largest of 2 logits is 2.</p>" in result._repr_html_()
+    record = json.loads(result.to_json())
+    assert (record["m"], record["assumptions"][0]["holds"]) == (2, False)
+    assert [(statement["id"], statement["applies"]) for statement in record["statements"]] == [
+        ("test-lse", True),
+        ("test-small", False),
+    ]
     with pytest.raises(InvalidInput, match="nothing is drawn of logits"):
-        found.plot()
+        result.plot()
 
 
 def test_where_none_applies_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def local() -> Explanation:
 
 
 def applying(it: Explanation) -> set[str]:
-    return {one.id for one in it.speaks if one.applies}
+    return {item.id for item in it.speaks if item.applies}
 
 
 def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
@@ -57,7 +57,7 @@ def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
     assert it.optimal.alpha.tolist() == [0]
     assert it.selection.locally_optimal
     assert it.locally_optimal is not None
-    assert [one.alpha.tolist() for one in it.locally_optimal] == [[0], [1]]
+    assert [item.alpha.tolist() for item in it.locally_optimal] == [[0], [1]]
     best, taken, last = it.tokens
     assert (best.selected, best.globally_optimal, best.locally_optimal) == (False, True, True)
     assert (taken.selected, taken.globally_optimal, taken.locally_optimal) == (True, False, True)
@@ -67,8 +67,10 @@ def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
     assert taken.weights[-1] > 1 - 1e-12
     # (1, 0) separates (1, 0) from (0, 0) by 1 and from (−0.1, 1) by 1.1.
     assert best.margin == pytest.approx(1.1)
-    said = "the flow selects the locally optimal token 1 (LMM): token 1 of input 0 scores 0.9, below the 1 of token 0"
-    assert headline(it) == f"from p(0) = (3, 0) {said}"
+    message = (
+        "the flow selects the locally optimal token 1 (LMM): token 1 of input 0 scores 0.9, below the 1 of token 0"
+    )
+    assert headline(it) == f"from p(0) = (3, 0) {message}"
     assert it.entry is not None
     assert "Theorem 3 names this limit" in paragraphs(it)[0]
     assert "theorem-2" not in applying(it)
@@ -85,10 +87,10 @@ def test_one_input_with_equal_scores_has_its_limit_from_theorem_2() -> None:
 
 def test_several_inputs_leave_the_direction_open_and_the_start_decides() -> None:
     it = on("figure-8", 4)
-    selected = [one.selects.tolist() for one in it.others if one.selects is not None]
+    selected = [item.selects.tolist() for item in it.others if item.selects is not None]
     assert sorted(map(tuple, selected)) == [(0, 0), (0, 1), (0, 1), (0, 1)]
     assert it.locally_optimal is not None
-    assert [one.alpha.tolist() for one in it.locally_optimal] == [[0, 0], [0, 1]]
+    assert [item.alpha.tolist() for item in it.locally_optimal] == [[0, 0], [0, 1]]
     assert "the theorem names no limit direction" in " ".join(paragraphs(it))
     assert "3 end at [0, 1], 1 end at [0, 0]" in paragraphs(it)[0]
 
@@ -106,8 +108,8 @@ def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
     assert it.is_decided
     assert it.selection is None
     assert it.about is None
-    assert not any(one.selected for one in it.tokens)
-    assert [one.weights[-1] for one in it.tokens] == pytest.approx([0.5] * 4)
+    assert not any(token.selected for token in it.tokens)
+    assert [token.weights[-1] for token in it.tokens] == pytest.approx([0.5] * 4)
     assert isinstance(it.optimal.svm, Infeasible)
     assert "there is no GMM direction" in paragraphs(it)[0]
     assert not any(id.startswith("theorem") for id in applying(it))
@@ -118,21 +120,21 @@ def test_a_flow_to_a_finite_point_says_where() -> None:
     assert headline(it).startswith("from p(0) = 0 the flow converges to a prompt of norm ")
     assert it.path.stationary
     assert isinstance(it.optimal.svm, Infeasible)
-    assert {one.token for one in it.tokens if one.weights[-1] > 0.2} == {0, 1}
+    assert {token.token for token in it.tokens if token.weights[-1] > 0.2} == {0, 1}
 
 
 def test_a_constant_risk_moves_nothing() -> None:
     it = explain({"keys": [[[1, 0], [0, 1]]], "scores": [[1, 1]]})
     assert headline(it) == "from p(0) = 0 the flow stays at its start, where the gradient is zero, and selects nothing"
-    assert all(one.globally_optimal for one in it.tokens)
+    assert all(token.globally_optimal for token in it.tokens)
     assert "NaN" not in it.to_json()
 
 
 def test_a_tie_is_a_tie() -> None:
     it = explain(TWICE)
     assert headline(it) == "from p(0) = 0 the flow ties tokens [0, 1] of input 0, exactly"
-    assert [one.selected for one in it.tokens] == [True, True, False]
-    assert [one.weights[-1] for one in it.tokens[:2]] == [0.5, 0.5]
+    assert [token.selected for token in it.tokens] == [True, True, False]
+    assert [token.weights[-1] for token in it.tokens[:2]] == [0.5, 0.5]
     assert it.selection is None
     assert it.is_decided
     assert "theorem-8" in applying(it)
@@ -146,9 +148,9 @@ def test_what_is_undecided_is_said(
     path = tmp_path / "undecided.json"
     assert main(["explain", "--data", "figure-1b", "--json", str(path)]) == 3
     assert "undecided: the solver gave up" in capsys.readouterr().out
-    held = json.loads(path.read_text())
-    assert held["flow"]["undecided"] == "the solver gave up"
-    assert {token["selected"] for token in held["tokens"]} == {None}
+    record = json.loads(path.read_text())
+    assert record["flow"]["undecided"] == "the solver gave up"
+    assert {token["selected"] for token in record["tokens"]} == {None}
 
 
 @pytest.mark.parametrize("name", ["figure-1a", "figure-1b", "figure-8"])
@@ -159,7 +161,7 @@ def test_what_applies_is_what_verify_checks(name: str) -> None:
 
 def test_given_tokens_are_looked_at_too() -> None:
     it = explain({"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "alpha": [1]})
-    assert [one.name for one in it.choices] == ["optimal", "given"]
+    assert [item.name for item in it.choices] == ["optimal", "given"]
     assert it.choices[1].locally_optimal
     assert {looked.of for looked in it.looked} >= {"optimal", "selected"}
 
@@ -169,10 +171,10 @@ def test_the_json_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     path = tmp_path / "explained.json"
     assert main(["explain", "--data", "figure-1c", "--json", str(path)]) == 0
     assert "selects the optimal token of every input (GMM)" in capsys.readouterr().out
-    held: dict[str, Any] = json.loads(path.read_text())
+    record: dict[str, Any] = json.loads(path.read_text())
     problem = dataset_named("figure-1c").problem
-    assert (held["n"], held["T"], held["d"], len(held["tokens"])) == (3, 7, 2, 21)
-    [one] = held["directions"]
+    assert (record["n"], record["T"], record["d"], len(record["tokens"])) == (3, 7, 2, 21)
+    [one] = record["directions"]
     p = [fmpq(*map(int, x.split("/"))) if "/" in x else fmpq(int(x)) for x in one["exact"]["p"]]
     assert [to_float(x) for x in p] == one["p"]
     total = [fmpq(0)] * 2
@@ -183,9 +185,9 @@ def test_the_json_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             a, b = (fmpq(*float(problem.keys[i, s, k]).as_integer_ratio()) for s in (one["alpha"][i], t))
             total[k] += weight * (a - b)
     assert total == p
-    assert [["‖p_mm‖²" in str(found) for found in group] for group in held["assumptions"].values()] != []
-    assert held["flow"]["records"][-1]["one_minus_cosine"]["optimal"] < 1e-9
-    assert held["flow"]["cone"]["entered_at"] >= held["flow"]["cone"]["radius"]
+    assert [["‖p_mm‖²" in str(result) for result in group] for group in record["assumptions"].values()] != []
+    assert record["flow"]["records"][-1]["one_minus_cosine"]["optimal"] < 1e-9
+    assert record["flow"]["cone"]["entered_at"] >= record["flow"]["cone"]["radius"]
     kinds = {
         "input": int,
         "token": int,
@@ -198,10 +200,10 @@ def test_the_json_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "dual": float,
         "weights": list,
     }
-    for token in held["tokens"]:
+    for token in record["tokens"]:
         assert set(token) == set(kinds)
         assert all(isinstance(token[name], kind) for name, kind in kinds.items())
-    assert {one["id"] for one in held["statements"] if one["applies"]} == applying(on("figure-1c"))
+    assert {one["id"] for one in record["statements"] if one["applies"]} == applying(on("figure-1c"))
 
 
 def test_a_table_stays_readable() -> None:
@@ -235,7 +237,7 @@ def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["figure-8"], "Missing option '--data'; give --data figure-8."),
         (["--data", "no-such"], "neither a file that ends in .npz, .json or .txt nor a named dataset"),
@@ -246,10 +248,10 @@ def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> N
         (["--data", "figure-1a", "--starts", "-1"], "--starts"),
     ],
 )
-def test_bad_input_is_one_sentence(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *options]) == 2
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert message in shown.err
     assert shown.err.count("\n") == 1
     assert not shown.out
 

@@ -46,13 +46,13 @@ def test_there_are_none_without_queries_and_no_factors_where_they_are_too_many()
     d = 13
     data = QueryDataset(np.eye(d)[None, :2], np.ones((1, d)), [1], np.eye(d)[0])
     assert 2 * d * d > MOST_ENTRIES
-    assert [one.trained for one in ends(Case(data.problem, queried=data))] == ["W"]
+    assert [item.trained for item in ends(Case(data.problem, queried=data))] == ["W"]
 
 
 def test_it_stands_in_the_table_and_in_words() -> None:
     case = dataset_named("tsvm-paths-3")
     it = facts_of(case, "tsvm-paths-3")
-    [table] = [one for one in sections(it) if one.caption.startswith("Where gradient flows end")]
+    [table] = [item for item in sections(it) if item.caption.startswith("Where gradient flows end")]
     assert [row[0] for row in table.rows] == ["W", "(K, Q)"]
     words = ends_in_words(it.ends)
     assert "The flow on W ends with the largest weights at [0, 2] and W of rank" in words

@@ -110,12 +110,12 @@ def test_units_change_steps_and_nothing_else() -> None:
     case = dataset_named("figure-3b")
     assert case.dataset is not None
     X, Y, v = case.dataset.X, case.dataset.Y, case.dataset.v
-    one, other = (explained({"X": X * unit, "Y": Y, "v": v / unit}).joint for unit in (1.0, 4.0))
-    assert one is not None
-    assert other is not None
-    assert other.prompt_step == one.prompt_step / 4
-    assert other.head_norms * 4 == pytest.approx(one.head_norms)
-    assert all(other.apart[name] == pytest.approx(x, nan_ok=True) for name, x in one.apart.items())
+    first, second = (explained({"X": X * unit, "Y": Y, "v": v / unit}).joint for unit in (1.0, 4.0))
+    assert first is not None
+    assert second is not None
+    assert second.prompt_step == first.prompt_step / 4
+    assert second.head_norms * 4 == pytest.approx(first.head_norms)
+    assert all(second.apart[name] == pytest.approx(x, nan_ok=True) for name, x in first.apart.items())
 
 
 def test_the_command_writes_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +129,7 @@ def test_the_command_writes_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("data", "train", "said"),
+    ("data", "train", "message"),
     [
         ("figure-3a", "p", "--train: 'p' is not v, the head; p or W are trained without the option."),
         (
@@ -149,7 +149,7 @@ def test_the_command_writes_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]
         ),
     ],
 )
-def test_what_cannot_be_trained_is_one_sentence(data: Any, train: str, said: str) -> None:
+def test_what_cannot_be_trained_is_one_sentence(data: Any, train: str, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         explain(data, train=train)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

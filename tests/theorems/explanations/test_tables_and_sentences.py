@@ -30,7 +30,7 @@ def two_inputs() -> Explanation:
 
 
 def rows(it: Explanation, caption: str) -> tuple[tuple[str, ...], ...]:
-    return next(one.rows for one in sections(it) if one.caption.startswith(caption))
+    return next(item.rows for item in sections(it) if item.caption.startswith(caption))
 
 
 def said(it: Explanation) -> str:
@@ -38,7 +38,7 @@ def said(it: Explanation) -> str:
 
 
 def test_tokens_are_what_they_are_and_weights_begin_beyond_the_start() -> None:
-    columns = next(one.columns for one in sections(local()) if one.caption.startswith("Tokens"))
+    columns = next(item.columns for item in sections(local()) if item.caption.startswith("Tokens"))
     assert columns[-3:] == ("at ‖p‖ = 10", "at ‖p‖ = 100", "at ‖p‖ = 1e+03")
     assert rows(local(), "Tokens") == (
         ("0", "0", "1", "global", "1.1", "", "3.41e-05", "2.88e-47", "0"),
@@ -59,15 +59,15 @@ def test_directions_are_told_with_how_near_the_flow_comes() -> None:
 
 
 def test_the_flow_is_told_at_whole_decades_and_at_its_end() -> None:
-    found = rows(local(), "The flow: norm reached")
-    assert [row[0] for row in found] == ["10", "100", "1e+03", "1e+04", "1e+05", "1e+06", "3e+06"]
-    assert found[0] == ("10", "1", "0.0024", "8.1e-05")
+    result = rows(local(), "The flow: norm reached")
+    assert [row[0] for row in result] == ["10", "100", "1e+03", "1e+04", "1e+05", "1e+06", "3e+06"]
+    assert result[0] == ("10", "1", "0.0024", "8.1e-05")
     assert [row[0] for row in rows(two_inputs(), "The flow")][:4] == ["0.1", "1", "10", "100"]
 
 
 def test_other_starts_are_numbered_and_end_somewhere() -> None:
-    found = rows(two_inputs(), "Seeded starts")
-    assert [row[:4] for row in found] == [("1", "9.49", "[0, 1]", "LMM"), ("2", "9.49", "[0, 1]", "LMM")]
+    result = rows(two_inputs(), "Seeded starts")
+    assert [row[:4] for row in result] == [("1", "9.49", "[0, 1]", "LMM"), ("2", "9.49", "[0, 1]", "LMM")]
     between = explain({"keys": [[[0, 0], [1, 0], [-1, 0]]], "scores": [[1, 0.5, 0]]}, starts=1)
     ((number, _, where, kind, apart),) = rows(between, "Seeded starts")
     assert (number, where.partition(" ")[0], kind, apart) == ("1", "norm", "stationary", "")
@@ -135,6 +135,6 @@ def test_of_trained_weights_both_solutions_are_told() -> None:
     one = explain({"X": [[[1, 0], [0, 0], [-1, 0]]], "queries": [[1, 2]], "Y": [1], "v": [1, 0]})
     assert rows(one, "Solutions W of ATT-SVM")[1] == ("optimal", "‖W‖_⋆", "0.447214", "1", "1 of 2", "the only one")
     assert not any(section.caption.startswith("Solutions W") for section in sections(local()))
-    held = json.loads(one.to_json())["weights"]
-    assert held[0]["nuclear"]["rank"] == held[0]["frobenius"]["rank"] == 1
-    assert abs(held[0]["one_minus_cosine"]) < 1e-15
+    record = json.loads(one.to_json())["weights"]
+    assert record[0]["nuclear"]["rank"] == record[0]["frobenius"]["rank"] == 1
+    assert abs(record[0]["one_minus_cosine"]) < 1e-15

@@ -168,7 +168,7 @@ def test_factors_many_checkpoints_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"p": [[1, 2]]}, "p: has 1 checkpoint(s) along its first axis; leave out the first axis."),
         ({"p": np.ones((1001, 2))}, "p: has 1001 checkpoint(s) along its first axis; give 2 to 1000 of them"),
@@ -183,10 +183,10 @@ def test_factors_many_checkpoints_and_files(tmp_path: Path) -> None:
         ({"p": np.ones((2, 2, 2))}, "p: shape (2, 2, 2) has 3 dimension(s)"),
     ],
 )
-def test_checkpoints_that_do_not_fit_are_one_sentence(changed: dict[str, Any], said: str) -> None:
+def test_checkpoints_that_do_not_fit_are_one_sentence(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         case_of(FIGURE | changed)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_factors_that_do_not_fit_are_one_sentence() -> None:

@@ -26,8 +26,10 @@ def test_it_is_small_and_runs_nothing() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert len(text) < 300_000
     root = ElementTree.fromstring(text)
-    kinds = {one.tag.rpartition("}")[2] for one in root.iter()}
+    kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert kinds == {"svg", "title", "style", "polyline", "circle", "rect", "text", "animate", "set"} & kinds
     assert "href" not in text
-    said = [one for one in root.iter() if one.tag.endswith("text") and one.find("{*}animate") is not None]
+    said = [
+        element for element in root.iter() if element.tag.endswith("text") and element.find("{*}animate") is not None
+    ]
     assert len(said) == 2, "what the flows do changes on the way"

@@ -31,14 +31,14 @@ PHONE = {"width": 400, "height": 800}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
+    with chromium() as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with served("--data", "figure-8") as (found, _):
-        yield found
+    with served("--data", "figure-8") as (result, _):
+        yield result
 
 
 @pytest.fixture
@@ -100,10 +100,10 @@ def test_what_is_saved_is_read_by_the_suite(seen: Seen, tmp_path: Path) -> None:
     assert np.array_equal(both[0].keys, both[1].keys)
     assert np.allclose(both[0].keys[0, 0], np.array(seen.column("rows", "k1"))[0], atol=2)
     assert files["picture"].read_bytes().startswith(b"\x89PNG")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(files["pytest"])], check=False
     )
-    assert done.returncode == 0
+    assert process.returncode == 0
 
 
 def test_a_reload_keeps_what_was_done(seen: Seen) -> None:

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(find_spec("bokeh") is None, reason="needs the ex
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with served("--data", "figure-1a") as (found, _):
-        yield found
+    with served("--data", "figure-1a") as (result, _):
+        yield result
 
 
 def answer(address: str, path: str = "", **headers: str) -> tuple[int, str]:
@@ -32,8 +32,8 @@ def answer(address: str, path: str = "", **headers: str) -> tuple[int, str]:
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     connection.request("GET", path or parts.path, headers=headers)
-    found = connection.getresponse()
-    return found.status, found.read().decode("utf-8", "replace")
+    result = connection.getresponse()
+    return result.status, result.read().decode("utf-8", "replace")
 
 
 def test_the_right_address_answers_and_no_other_does(address: str) -> None:
@@ -116,16 +116,16 @@ def test_a_damaged_link_says_so_and_shows_the_data_of_the_command(address: str) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--data", "nothing"], "neither a file"),
         (["--html", "/nowhere/page.html"], "there is no directory"),
         (["--data", "http://127.0.0.1:5006/x/?state=damaged"], "link: it holds no data"),
     ],
 )
-def test_bad_input_is_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_a_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explore", "--no-open", *arguments]) == Exit.BAD_INPUT
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_a_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,8 +46,8 @@ def test_tokens_are_those_of_the_data_and_neighbours_those_of_the_exact_solution
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     assert drawn["score"] == problem.scores.ravel().tolist()
-    assert [one == "neighbour" for one in drawn["is"]] == svm.neighbours.ravel().tolist()
-    assert [one == "chosen" for one in drawn["is"]] == [
+    assert [item == "neighbour" for item in drawn["is"]] == svm.neighbours.ravel().tolist()
+    assert [item == "chosen" for item in drawn["is"]] == [
         t == svm.alpha[i] for i in range(problem.n) for t in range(problem.T)
     ]
     axes = solved.view.axes
@@ -84,22 +84,22 @@ def test_directions_are_those_of_optimal_and_locally_optimal_tokens() -> None:
 def test_runs_are_the_references_own() -> None:
     state = state_of(dataset_named("figure-8"))
     problem, norm = state.case.problem, 7.0
-    found = {rule: follow(state, norm) for rule, follow in RULES.items()}
-    assert all(len(runs) == 2 for runs in found.values())
+    result = {rule: follow(state, norm) for rule, follow in RULES.items()}
+    assert all(len(runs) == 2 for runs in result.values())
     assert np.array_equal(
-        found["gradient descent"][1].points,
+        result["gradient descent"][1].points,
         gradient_descent(problem, state.starts, steps=SMOOTH_STEPS, record_every=SMOOTH_STEPS // RECORDS).points[:, 1],
     )
     assert np.array_equal(
-        found["normalized descent"][0].points,
+        result["normalized descent"][0].points,
         normalized_gradient_descent(problem, state.starts, steps=200, step=7 / 200, record_every=4).points[:, 0],
     )
     flow = gradient_flow(problem, state.starts[0], norm=norm)
-    assert np.allclose(found["flow"][0].points[-1], flow.final, atol=1e-6)
-    signs = np.diff(found["sign descent"][0].points, axis=0)
+    assert np.allclose(result["flow"][0].points[-1], flow.final, atol=1e-6)
+    signs = np.diff(result["sign descent"][0].points, axis=0)
     assert np.abs(signs).max() <= 4 * norm / 200 / np.sqrt(2) * (1 + 1e-9)
     muon = rule_named(f"muon-{norm / 200!r}").run([problem] * 2, state.starts, 200, record_every=4)
-    assert np.array_equal(found["Muon"][1].points, muon.points[:, 1])
+    assert np.array_equal(result["Muon"][1].points, muon.points[:, 1])
 
 
 def test_frames_have_the_weights_and_margins_of_the_run() -> None:
@@ -121,8 +121,8 @@ def test_contours_are_levels_of_the_risk() -> None:
     assert len(set(drawn["risk"])) == 9
     for xs, ys, level in zip(drawn["xs"], drawn["ys"], drawn["risk"], strict=True):
         at = np.stack([xs, ys], axis=1) / view.unit
-        found = np.asarray(risk(problem.keys, problem.scores, problem.loss, at))
-        assert np.abs(found - level).max() < 0.02  # the grid is coarse
+        result = np.asarray(risk(problem.keys, problem.scores, problem.loss, at))
+        assert np.abs(result - level).max() < 0.02  # the grid is coarse
 
 
 def test_matrices_are_both_solutions_and_the_end_of_the_run() -> None:
@@ -204,10 +204,10 @@ def test_what_is_saved_reads_back(name: str, tmp_path: Path) -> None:
     state = state_named(name)
     for file, content in (("a.json", downloads.as_json(state.case)), ("a.npz", downloads.as_npz(state.case))):
         (tmp_path / file).write_bytes(content)
-        found = load(str(tmp_path / file), 0).case
-        assert np.array_equal(found.problem.keys, state.case.problem.keys)
-        assert np.array_equal(found.problem.scores, state.case.problem.scores)
-        assert (found.start is None) == (state.case.start is None)
+        result = load(str(tmp_path / file), 0).case
+        assert np.array_equal(result.problem.keys, state.case.problem.keys)
+        assert np.array_equal(result.problem.scores, state.case.problem.scores)
+        assert (result.start is None) == (state.case.start is None)
         assert np.array_equal(state_in_file(file, content).tokens, state.tokens)
     test = tmp_path / "test_saved.py"
     test.write_bytes(downloads.as_test(state.case))
@@ -223,10 +223,10 @@ def test_a_saved_test_passes(tmp_path: Path) -> None:
 
 def test_a_link_holds_everything_that_is_looked_at() -> None:
     state = state_named("figure-8").with_starts(3).but(token=(1, 1), alpha=(0, 1), reach=REACHES[2], rule="Muon")
-    found = unpack_link(f"http://127.0.0.1:5006/secret/?{NAME}={pack(state)}")
-    assert as_text(found.case) == as_text(state.case)
-    assert np.array_equal(found.starts, state.starts)
-    assert (found.token, found.alpha, found.reach, found.rule) == ((1, 1), (0, 1), REACHES[2], "Muon")
+    result = unpack_link(f"http://127.0.0.1:5006/secret/?{NAME}={pack(state)}")
+    assert as_text(result.case) == as_text(state.case)
+    assert np.array_equal(result.starts, state.starts)
+    assert (result.token, result.alpha, result.reach, result.rule) == ((1, 1), (0, 1), REACHES[2], "Muon")
     assert state_named(f"?{NAME}={pack(state)}").token == (1, 1)
 
 

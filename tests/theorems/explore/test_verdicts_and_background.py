@@ -30,20 +30,20 @@ def test_they_are_those_of_verify(name: str) -> None:
     results = verify(data=case)
     with closing(Pool(1)) as pool:
         units = plan(case)
-        found = dict(one for some in work_through(pool, units, lambda: False) for one in some)
-    assert len(found) == len(units)
-    for result, (k, said) in zip(results, sorted(found.items()), strict=False):
-        assert units[k].id == said.id == result.id
-        assert said.verdict == result.verdict_in_words
-        assert said.tightest == (result.tightest.nearness if result.tightest else "")
-    assert {one.id: one.holds for one in assumptions_of(case)} == {
-        id: one.holds for id, one in assumptions(case).items()
+        outcome = dict(item for some in work_through(pool, units, lambda: False) for item in some)
+    assert len(outcome) == len(units)
+    for result, (k, message) in zip(results, sorted(outcome.items()), strict=False):
+        assert units[k].id == message.id == result.id
+        assert message.verdict == result.verdict_in_words
+        assert message.tightest == (result.tightest.nearness if result.tightest else "")
+    assert {item.id: item.holds for item in assumptions_of(case)} == {
+        id: item.holds for id, item in assumptions(case).items()
     }
 
 
 def test_theorem_2_fails_without_a_single_input_on_its_counterexample() -> None:
     case = state_named("theorem-2-without-single-input").case
-    (unit,) = [one for one in plan(case) if (one.id, one.without) == ("theorem-2", "single-input")]
+    (unit,) = [item for item in plan(case) if (item.id, item.without) == ("theorem-2", "single-input")]
     said = unit.run(nothing)
     assert said.verdict == "fails"
     assert "single-input" in statements_html([unit], {0: said})
@@ -54,15 +54,15 @@ def test_one_that_holds_there_is_not_said_to_fail() -> None:
     """Two inputs apart from each other: the flow goes to p_mm all the same."""
     keys = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]])
     case = Case(Problem(keys, np.array([[1.0, 0], [1.0, 0]])))
-    (unit,) = [one for one in plan(case) if (one.id, one.without) == ("theorem-2", "single-input")]
+    (unit,) = [item for item in plan(case) if (item.id, item.without) == ("theorem-2", "single-input")]
     assert unit.run(nothing).verdict != "fails"
 
 
 def test_a_tie_takes_assumption_b_away() -> None:
     tied = state_named("figure-8").with_score(0, 1, 1.0).case
-    found = {one.id: one.holds for one in assumptions_of(tied)}
-    assert found["strict-optimum"] is False
-    assert found["equal-non-optimal-scores"] is False
+    by_name = {item.id: item.holds for item in assumptions_of(tied)}
+    assert by_name["strict-optimum"] is False
+    assert by_name["equal-non-optimal-scores"] is False
     assert 'class="wrong">does not hold' in assumptions_html(assumptions_of(tied))
     assert StatementOnData("theorem-1", plan(tied)[0].given).run(nothing).verdict == "not-applicable"
 
@@ -72,12 +72,12 @@ def test_nobody_waits_for_statements_of_before() -> None:
     asked = threading.Event()
     with closing(Pool(1)) as pool:
         units = plan(case)
-        found: list[Any] = []
+        results: list[Any] = []
         for some in work_through(pool, units, asked.is_set):
-            found += some
+            results += some
             asked.set()
-        assert 0 < len(found) < len(units)
-        again = [one for some in work_through(pool, units[:3], lambda: False) for one in some]
+        assert 0 < len(results) < len(units)
+        again = [item for some in work_through(pool, units[:3], lambda: False) for item in some]
     assert [k for k, _ in again] == [0, 1, 2]
 
 
@@ -170,7 +170,7 @@ def test_conclusions_that_need_other_data_are_left_open() -> None:
     """Theorem 2 gives the direction for n = 1 only; figure-8 has two inputs, whose flows have two limits."""
     said = {}
     for name in ("figure-8", "figure-1b"):
-        (unit,) = [one for one in plan(dataset_named(name)) if (one.id, one.without) == ("theorem-2", "")]
+        (unit,) = [item for item in plan(dataset_named(name)) if (item.id, item.without) == ("theorem-2", "")]
         said[name] = unit.run(nothing)
         if name == "figure-8":
             assert "left open: flow-correlation (drawn for n = 1)" in statements_html([unit], {0: said[name]})

@@ -62,21 +62,21 @@ def test_a_flow_moved_sideways_keeps_its_norms() -> None:
 
 
 def test_a_flow_on_the_ray_leaves_its_start_and_what_is_near() -> None:
-    found = flow_faults._follow_ray(flow(), 10.0, PROBLEM).points
+    result = flow_faults._follow_ray(flow(), 10.0, PROBLEM).points
     svm = max_margin(PROBLEM.keys, PROBLEM.optimal)
     assert isinstance(svm, MaxMargin)
     far = flow().norms > 10.0 / PROBLEM.key_scale
     assert 0 < far.sum() < len(far) - 1
-    assert (found[~far] == flow().points[~far]).all()
-    assert found[far] == pytest.approx(flow().norms[far, None] * svm.direction)
+    assert (result[~far] == flow().points[~far]).all()
+    assert result[far] == pytest.approx(flow().norms[far, None] * svm.direction)
 
 
 def test_an_interpolated_flow_has_every_other_point_on_a_chord() -> None:
-    found, right, norms = flow_faults._interpolate(flow()).points, flow().points, flow().norms
-    assert (found[1::2] == right[1::2]).all()
+    result, right, norms = flow_faults._interpolate(flow()).points, flow().points, flow().norms
+    assert (result[1::2] == right[1::2]).all()
     share = (norms[2] - norms[1]) / (norms[3] - norms[1])
-    assert found[2] == pytest.approx(right[1] + share * (right[3] - right[1]))
-    assert not np.allclose(found[2], right[2], rtol=1e-6)
+    assert result[2] == pytest.approx(right[1] + share * (right[3] - right[1]))
+    assert not np.allclose(result[2], right[2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-9, 0.5])
@@ -84,15 +84,15 @@ def test_a_floored_norm_makes_steps_shorter(size: float) -> None:
     """g/(‖g‖ + ε)."""
     given: dict[str, Any] = {"steps": 2, "step": 0.1, "gradient": scaled_gradient}
     starts = np.array([START, 2 * START])
-    made = fault_named("normalized-with-floor").of_size(size).implementation
-    found = made[normalized_gradient_descent](PROBLEM, starts, **given)
+    faulty = fault_named("normalized-with-floor").of_size(size).implementation
+    result = faulty[normalized_gradient_descent](PROBLEM, starts, **given)
     p = starts
     for t in range(2):
         g = scaled_gradient(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss, p)
         whole = np.exp(g.log_scale)[:, None] * g.direction
         p = p - 0.1 * whole / (np.linalg.norm(whole, axis=1, keepdims=True) + size)
-        assert found.points[t + 1] == pytest.approx(p, rel=1e-12)
-    assert found.norms == pytest.approx(np.linalg.norm(found.points, axis=-1))
+        assert result.points[t + 1] == pytest.approx(p, rel=1e-12)
+    assert result.norms == pytest.approx(np.linalg.norm(result.points, axis=-1))
 
 
 def test_a_step_that_is_longer_in_one_coordinate() -> None:
@@ -109,17 +109,17 @@ def test_directions_are_wrong_in_their_neighbours() -> None:
     """Margins 1, 1.05 and 3 of the first input, 2 and 1 of the second, whose chosen token is there twice."""
     keys = np.array([[[3.0, 0], [2, 0], [1.95, 1], [0, 0]], [[2, 0], [0, 0], [1, 5], [2, 1]]])
     q = np.array([1.0, 0.0])
-    found = direction(keys, q)
-    assert found.margins.tolist() == [[0, 1, pytest.approx(1.05), 3], [0, 2, 1, 0]]
-    near = direction_faults._tolerate(found, 0.1).neighbours
+    result = direction(keys, q)
+    assert result.margins.tolist() == [[0, 1, pytest.approx(1.05), 3], [0, 2, 1, 0]]
+    near = direction_faults._tolerate(result, 0.1).neighbours
     assert near.tolist() == [[False, True, True, False], [False, False, True, False]]
-    assert direction_faults._tolerate(found, 0.01).neighbours.tolist() == found.neighbours.tolist()
-    last = direction_faults._take_last_input(found)
+    assert direction_faults._tolerate(result, 0.01).neighbours.tolist() == result.neighbours.tolist()
+    last = direction_faults._take_last_input(result)
     assert last.least == 1
     assert last.neighbours.tolist() == [[False] * 4, [False, False, True, False]]
     other = direction_faults._take_last_input(direction(keys[:, [0, 3, 1, 2]], q))
     assert other.neighbours[1].tolist() == [False, False, False, True]
-    second = direction_faults._take_second_margin(found)
+    second = direction_faults._take_second_margin(result)
     assert second.neighbours.tolist() == [[False, False, True, False], [False] * 4]
     only = direction_faults._take_second_margin(direction(keys[:1, :2], q))
     assert only.neighbours.tolist() == [[False, True]]
@@ -152,12 +152,12 @@ def test_a_slope_taken_elsewhere_takes_nothing_else() -> None:
 def test_joint_runs_are_wrong_in_each_step() -> None:
     tokens, keys = np.array([[[1.0, 0.5], [0.2, -1]]]), np.array([[[1.0, 0], [0.3, 0.7]]])
     head, prompt = np.array([0.5, 0.25]), np.array([0.1, 0.4])
-    asked: dict[str, Any] = {"head_step": 0.3, "prompt_step": 0.2}
-    right = joint_descent(tokens, keys, head, prompt, steps=1, **asked)
-    run = joint_faults._run(joint_faults._together, None, tokens, keys, head, prompt, steps=2, **asked)
+    options: dict[str, Any] = {"head_step": 0.3, "prompt_step": 0.2}
+    right = joint_descent(tokens, keys, head, prompt, steps=1, **options)
+    run = joint_faults._run(joint_faults._together, None, tokens, keys, head, prompt, steps=2, **options)
     assert run.heads[1] - head == pytest.approx((right.heads[1] - head) / math.sqrt(2))
     assert run.prompts[1] - prompt == pytest.approx((right.prompts[1] - prompt) / math.sqrt(2))
-    again = joint_descent(tokens, keys, run.heads[1], run.prompts[1], steps=1, **asked)
+    again = joint_descent(tokens, keys, run.heads[1], run.prompts[1], steps=1, **options)
     assert run.prompts[2] - run.prompts[1] == pytest.approx((again.prompts[1] - run.prompts[1]) / math.sqrt(2))
 
 
@@ -180,10 +180,10 @@ def test_paths_are_moved_on_their_spheres() -> None:
 
 def test_offsets_of_a_moved_path_are_those_of_its_points() -> None:
     svm, _ = path()
-    made = fault_named("path-ends-early").of_size(0.1).implementation
-    found = made[regularization_path](PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
-    assert np.abs(found.offsets @ svm.direction).max() < 1e-12
-    assert found.offsets + np.outer(found.points @ svm.direction, svm.direction) == pytest.approx(found.points)
+    faulty = fault_named("path-ends-early").of_size(0.1).implementation
+    result = faulty[regularization_path](PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
+    assert np.abs(result.offsets @ svm.direction).max() < 1e-12
+    assert result.offsets + np.outer(result.points @ svm.direction, svm.direction) == pytest.approx(result.points)
 
 
 def test_smoothness_with_a_wrong_formula() -> None:
@@ -226,13 +226,13 @@ def test_choices_are_left_out() -> None:
     """Optimal tokens 0 and 1 of the first input, 1 and 2 of the second; of the same norm two by two."""
     keys = np.array([[[1.0, 0], [1, 2], [0, 0]], [[0, 0], [1, 0.5], [1, 0.5]]])
     optimal = np.array([[True, True, False], [False, True, True]])
-    found = max_margin_sets(keys, optimal, max_margin)
-    assert isinstance(found, MaxMarginSets)
-    assert len(found.choices) > 1
-    first = set_faults._keep_first_tokens(found, keys, optimal)
+    sets = max_margin_sets(keys, optimal, max_margin)
+    assert isinstance(sets, MaxMarginSets)
+    assert len(sets.choices) > 1
+    first = set_faults._keep_first_tokens(sets, keys, optimal)
     assert [choice.alpha.tolist() for choice in first.choices] == [[0, 1]]
-    few = set_faults._keep_one_of_several(found)
-    norms = [choice.norm_squared for choice in found.choices]
+    few = set_faults._keep_one_of_several(sets)
+    norms = [choice.norm_squared for choice in sets.choices]
     kept = [choice.norm_squared for choice in few.choices]
     assert kept == [norms[0], *(x for x in norms if x != norms[0])]
 

@@ -208,39 +208,39 @@ def _wide_points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("fault", SIZE_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_size_is_none_where_it_does_not_show_and_consistent_where_it_does(fault: Fault) -> None:
-    made, loss = fault.implementation, loss_named("logistic")
+    faulty, loss = fault.implementation, loss_named("logistic")
     keys, scores, points = _points()
     for alpha in (np.array([0, 1]), np.array([3, 2])):
         ours = log_excess_risk(keys, scores, loss, points, alpha)
-        assert np.abs(np.array(made[log_excess_risk](keys, scores, loss, points, alpha)) - ours).max() < 1e-13
-    assert np.abs(made[softmax_weights](keys, points) - softmax_weights(keys, points)).max() < 1e-15
+        assert np.abs(np.array(faulty[log_excess_risk](keys, scores, loss, points, alpha)) - ours).max() < 1e-13
+    assert np.abs(faulty[softmax_weights](keys, points) - softmax_weights(keys, points)).max() < 1e-15
     keys, scores, points = _wide_points()
-    weights = made[softmax_weights](keys, points)
+    weights = faulty[softmax_weights](keys, points)
     assert np.abs(weights - softmax_weights(keys, points)).max() > 1e-3
     value = np.mean(loss.value(np.sum(weights * scores, axis=-1)), axis=-1)
-    assert np.abs(value - made[risk](keys, scores, loss, points)).max() < 1e-14
+    assert np.abs(value - faulty[risk](keys, scores, loss, points)).max() < 1e-14
     if fault.name != "running-maximum-never-rescaled":  # its maxima are constants to the gradient, as a kernel has them
         _check_gradient(fault, keys, scores, points)
 
 
 def _check_gradient(fault: Fault, keys: np.ndarray, scores: np.ndarray, points: np.ndarray) -> None:
-    loss, made = loss_named("logistic"), fault.implementation
-    g = made[scaled_gradient](keys, scores, loss, points)
+    loss, faulty = loss_named("logistic"), fault.implementation
+    g = faulty[scaled_gradient](keys, scores, loss, points)
     gradient = np.exp(g.log_scale)[:, None] * g.direction
     h = 1e-5 * np.eye(points.shape[-1])
-    up, down = (made[risk](keys, scores, loss, points[:, None] + sign * h) for sign in (1, -1))
+    up, down = (faulty[risk](keys, scores, loss, points[:, None] + sign * h) for sign in (1, -1))
     assert np.abs((up - down) / 2e-5 - gradient).max() < 1e-8
 
 
 @pytest.mark.parametrize("fault", SOFTMAX, ids=lambda fault: fault.name)
 def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_risk(fault: Fault) -> None:
     keys, scores, points = _points()
-    loss, made, alpha = loss_named("logistic"), fault.implementation, np.array([0, 1])
+    loss, faulty, alpha = loss_named("logistic"), fault.implementation, np.array([0, 1])
     there = [torch.tensor(x) for x in (keys, scores, points)]
-    weights = made[softmax_weights](keys, points)
-    assert np.abs(made[softmax_weights](there[0], there[2]).numpy() - weights).max() < 1e-6
-    sign, size = made[log_excess_risk](keys, scores, loss, points, alpha)
-    excess = made[risk](keys, scores, loss, points) - loss.value(scores[[0, 1], alpha]).mean()
+    weights = faulty[softmax_weights](keys, points)
+    assert np.abs(faulty[softmax_weights](there[0], there[2]).numpy() - weights).max() < 1e-6
+    sign, size = faulty[log_excess_risk](keys, scores, loss, points, alpha)
+    excess = faulty[risk](keys, scores, loss, points) - loss.value(scores[[0, 1], alpha]).mean()
     assert np.abs(sign * np.exp(size) - excess).max() < 1e-6
 
 
@@ -321,19 +321,19 @@ def test_a_column_in_parts_is_the_column() -> None:
     names = tuple(FAULTS)[:5]
     whole = FaultTrials("lemma-11", names, 3, 0)
     cut = replace(whole, at_a_time=2)
-    assert [one.faults for one in cut.parts()] == [names[:2], names[2:4], names[4:]]
-    [found], [wanted] = run([cut], 1, ignore), run([whole], 1, ignore)
-    assert replace(found, seconds=0.0) == replace(wanted, seconds=0.0)
-    assert list(found.cells) == list(names)
+    assert [item.faults for item in cut.parts()] == [names[:2], names[2:4], names[4:]]
+    [results], [expected] = run([cut], 1, ignore), run([whole], 1, ignore)
+    assert replace(results, seconds=0.0) == replace(expected, seconds=0.0)
+    assert list(results.cells) == list(names)
     # What is interrupted before it began says nothing of the reference, and takes nothing from what is said.
-    part = replace(wanted, seconds=0.0)
+    part = replace(expected, seconds=0.0)
     joined = whole.join(whole.unfinished_result(""), part)
     assert (joined.cases, joined.interrupted) == (part.cases, True)
 
 
 def test_sizes_in_parts_are_the_sizes() -> None:
-    fault = next(one for one in FAULTS.values() if one.caught_by == "lemma-3" and one.unit)
+    fault = next(item for item in FAULTS.values() if item.caught_by == "lemma-3" and item.unit)
     unit = Shrunk(fault.name, ("lemma-3", "lemma-11"), 2, 0)
-    [found] = run([unit], 1, ignore)
-    assert found == unit.run(lambda done, so_far=None: None)
-    assert len(unit.parts()) == len(found.sizes) == 2
+    [results] = run([unit], 1, ignore)
+    assert results == unit.run(lambda done, so_far=None: None)
+    assert len(unit.parts()) == len(results.sizes) == 2

@@ -28,7 +28,7 @@ CLAIM = ("sum", "1.0", "0.0", "")
 
 
 def risk_of(size: float) -> Implementation:
-    return REFERENCE.replace("", {risk: lambda *given: np.float64(1 - size)})
+    return REFERENCE.replace("", {risk: lambda *arguments: np.float64(1 - size)})
 
 
 def fault(size: float = 0.5, smallest: float = 1e-6) -> Fault:
@@ -99,8 +99,8 @@ def test_a_column_says_where_it_is() -> None:
 
 
 def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.faults.power.power_units.draw_cases", lambda *given, every: [CASE])
-    monkeypatch.setattr("theorems.faults.power.power_units.baseline", lambda *given: base())
+    monkeypatch.setattr("theorems.faults.power.power_units.draw_cases", lambda *arguments, every: [CASE])
+    monkeypatch.setattr("theorems.faults.power.power_units.baseline", lambda *arguments: base())
     monkeypatch.setattr("theorems.faults.power.power_units.fault_named", lambda name: fault())
     monkeypatch.setattr("theorems.faults.power.power_units.statement_named", lambda id: BELOW)
     told: list[int] = []
@@ -124,13 +124,13 @@ def test_sizes_are_tried_from_the_planted_one_down() -> None:
 
 
 def test_tables_of_sizes_have_a_row_for_each_fault() -> None:
-    found = [Smallest("temperature", {"lemma-3": 1e-3, "lemma-5": 1e-4}), Smallest("gradient-too-long")]
-    rows = size_rows(found)
+    result = [Smallest("temperature", {"lemma-3": 1e-3, "lemma-5": 1e-4}), Smallest("gradient-too-long")]
+    rows = size_rows(result)
     assert [(row[0], *row[3:]) for row in rows] == [
         ("temperature", power_of_ten(1e-4), "lemma-5"),
         ("gradient-too-long", "", "none"),
     ]
-    assert sizes_table(found).row_count == 2
+    assert sizes_table(result).row_count == 2
     unit, planted = rows[0][1:3]
-    said = markdown([], [Column("lemma-3")], found, "command", {})
+    said = markdown([], [Column("lemma-3")], result, "command", {})
     assert f"| `temperature` | {unit} | {planted} | {power_of_ten(1e-4)} | `lemma-5` |" in said

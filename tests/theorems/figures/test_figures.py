@@ -72,9 +72,9 @@ def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyP
     whole = figure_9.numbers(settings)
     monkeypatch.setattr(random_trials, "BLOCK", 2)
     [unit] = sheets([FIGURES["9a"], FIGURES["10"]], settings)
-    assert [one.piece for one in unit.parts()] == [(d, k, min(k + 2, 5)) for d in (2, 10) for k in (0, 2, 4)]
-    [found] = run([unit], 1, ignore)
-    assert found.numbers == whole
+    assert [item.piece for item in unit.parts()] == [(d, k, min(k + 2, 5)) for d in (2, 10) for k in (0, 2, 4)]
+    [results] = run([unit], 1, ignore)
+    assert results.numbers == whole
     assert unit.total == 6
     # A piece that is missing is not left out in silence.
     part = unit.parts()[0]
@@ -102,9 +102,9 @@ def computed(name: str, wrong: bool = False) -> Numbers:
 
 def ends(numbers: Numbers, optima: list[str], endings: list[int]) -> bool:
     """Which directions there are, and that each path ends within three units of the ray that it should end at."""
-    found = [one["kind"] for one in numbers["optima"]] == optima
+    results = [item["kind"] for item in numbers["optima"]] == optima
     paths = zip(numbers["paths"], endings, strict=True)
-    return found and all(
+    return results and all(
         path["ends_at"] == k and path["one_minus_cosine"] < (3 / path["norm"]) ** 2 / 2 and path["norm"] > 50
         for path, k in paths
     )
@@ -127,13 +127,13 @@ def shows_1c(numbers: Numbers) -> bool:
 
 def shows_2(numbers: Numbers) -> bool:
     """Starts in C_{μ/4,R} stay in cone_μ and end in its axis."""
-    start_cone = [1 - np.dot(one["start"], numbers["direction"]) / numbers["radius"] for one in numbers["paths"]]
+    start_cone = [1 - np.dot(item["start"], numbers["direction"]) / numbers["radius"] for item in numbers["paths"]]
     return all(apart <= numbers["start_mu"] for apart in start_cone) and all(
-        one["stop"] == "norm reached"
-        and one["largest_one_minus_cosine"] <= numbers["mu"]
+        item["stop"] == "norm reached"
+        and item["largest_one_minus_cosine"] <= numbers["mu"]
         # Theorem 3's flow keeps its distance from the axis, here below R·sin of the starts' cone.
-        and one["one_minus_cosine"] < 2 * numbers["start_mu"] * (numbers["radius"] / one["norm"]) ** 2
-        for one in numbers["paths"]
+        and item["one_minus_cosine"] < 2 * numbers["start_mu"] * (numbers["radius"] / item["norm"]) ** 2
+        for item in numbers["paths"]
     )
 
 
@@ -182,12 +182,12 @@ def shows_5(numbers: Numbers) -> bool:
     C.
     """
     for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):
-        for one in numbers[loss]:
-            near = one["stop"] == "norm reached" and abs(one["offset"] - one["predicted_offset"]) < 1e-5
-            leans = one["C"] < 10 or all(sign * angle > 0 for angle in one["degrees"])
-            if not (near and leans and one["one_minus_cosine"] < 1e-4):
+        for item in numbers[loss]:
+            near = item["stop"] == "norm reached" and abs(item["offset"] - item["predicted_offset"]) < 1e-5
+            leans = item["C"] < 10 or all(sign * angle > 0 for angle in item["degrees"])
+            if not (near and leans and item["one_minus_cosine"] < 1e-4):
                 return False
-    return [one["C"] for one in numbers["logistic"]] == [4, 100]
+    return [item["C"] for item in numbers["logistic"]] == [4, 100]
 
 
 def shows_8(numbers: Numbers) -> bool:
@@ -197,11 +197,11 @@ def shows_8(numbers: Numbers) -> bool:
 
 def shows_9(numbers: Numbers) -> bool:
     """Small d does not saturate; large d goes to GMM; what saturates has converged; gaps are hardly ever negative."""
-    small, middle, large = (one["fractions"] for one in numbers["dimensions"])
-    sums = all(abs(sum(one["fractions"].values()) - 1) < 1e-9 for one in numbers["dimensions"])
+    small, middle, large = (item["fractions"] for item in numbers["dimensions"])
+    sums = all(abs(sum(item["fractions"].values()) - 1) < 1e-9 for item in numbers["dimensions"])
     order = small["not saturated"] > 0.3 > middle["not saturated"] and large["GMM"] > middle["GMM"] > small["GMM"]
-    near = all(one["median_one_minus_cosine"] < 1e-3 for one in numbers["dimensions"][1:])
-    positive = all(gap > 0 for one in numbers["dimensions"][1:] for gap in one["score_gaps"])
+    near = all(item["median_one_minus_cosine"] < 1e-3 for item in numbers["dimensions"][1:])
+    positive = all(gap > 0 for item in numbers["dimensions"][1:] for gap in item["score_gaps"])
     return sums and order and near and positive and numbers["trials"] == TRIALS
 
 
@@ -209,8 +209,8 @@ def shows_fates(numbers: Numbers) -> bool:
     """Large d is at GMM or LMM after the steps; of what is left at small d some rests, and nothing is turning."""
     small, middle, large = numbers["dimensions"]
     stopped = large["stopped"]["GMM"] > middle["stopped"]["GMM"] > small["stopped"]["GMM"]
-    counted = all(sum(one["ends"].values()) == TRIALS for one in numbers["dimensions"])
-    turning = sum(one["ends"]["still turning"] for one in numbers["dimensions"])
+    counted = all(sum(item["ends"].values()) == TRIALS for item in numbers["dimensions"])
+    turning = sum(item["ends"]["still turning"] for item in numbers["dimensions"])
     none_left = sum(large["stopped"][kind] for kind in random_trials.KINDS[:2]) == 0
     return bool(stopped and counted and none_left and turning == 0 and small["ends"]["rests"] > 0)
 
@@ -321,15 +321,15 @@ def test_same_numbers_same_bytes_whatever_is_configured(kind: str) -> None:
 def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     for folder in ("a/b", "c"):
         assert main(["figures", "figure-4b", "--out", folder, "--jobs", "1"]) == 0
-    said = capsys.readouterr()
-    assert "figure-4b.svg, .json" in said.out
-    assert "Left out" not in said.out
+    captured = capsys.readouterr()
+    assert "figure-4b.svg, .json" in captured.out
+    assert "Left out" not in captured.out
     names = sorted(path.name for path in Path("c").iterdir())
     assert names == ["figure-4b.json", "figure-4b.svg"]
     assert all((Path("a/b") / name).read_bytes() == (Path("c") / name).read_bytes() for name in names)
-    held = json.loads(Path("c/figure-4b.json").read_text(encoding="utf-8"))
-    assert held["figure"] == "4b"
-    assert held["norm"] == computed("4a")["norm"]
+    record = json.loads(Path("c/figure-4b.json").read_text(encoding="utf-8"))
+    assert record["figure"] == "4b"
+    assert record["norm"] == computed("4a")["norm"]
     Path("c/figure-4b.svg").write_text("")
     assert main(["figures", "4b", "--out", "c", "--jobs", "1"]) == 0  # what is there is written anew
     assert (Path("a/b") / names[1]).read_bytes() == (Path("c") / names[1]).read_bytes()
@@ -358,15 +358,15 @@ def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys:
     stopped = replace(FIGURES["3c"], numbers=lambda settings: signal.raise_signal(signal.SIGINT))
     monkeypatch.setitem(FIGURES, "3c", stopped)
     assert main(["figures", "3c", "4b", "--jobs", "1"]) == 130
-    said = capsys.readouterr()
-    assert "interrupted; the files listed were written" in said.err
-    assert "figure-4b.svg" in said.out
-    assert "figure-3c.svg" not in said.out
+    captured = capsys.readouterr()
+    assert "interrupted; the files listed were written" in captured.err
+    assert "figure-4b.svg" in captured.out
+    assert "figure-3c.svg" not in captured.out
     assert sorted(path.name for path in Path("figures").iterdir()) == ["figure-4b.json", "figure-4b.svg"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["11"], "'11' is not one of 1a, 1b, 1c, 2, 3a"),
         (["1d"], "'1d' is not one of"),
@@ -378,12 +378,12 @@ def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys:
         (["9a", "--trials", "0"], "'--trials'"),
     ],
 )
-def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     Path("taken/figure-8.svg").mkdir(parents=True)
     assert main(["figures", *arguments]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert not printed.out
 
@@ -401,13 +401,13 @@ def test_blocks_are_put_together_by_their_dimension() -> None:
     """A gap of 0 is none; two blocks of one dimension are one."""
     kinds = dict.fromkeys(random_trials.KINDS, 0)
     first = kinds | {random_trials.KINDS[0]: 5}
-    found = [
+    result = [
         {"d": d, "counts": first, "score_gaps": gaps, "one_minus_cosine": [1e-3]}
         for d, gaps in ((2, [-1.0, 0.0]), (10, [2.0]), (60, [3.0, 4.0]), (10, [0.5, 0.25, 0.125]))
     ]
-    numbers = figure_9.together(Settings(5, 0), found)
+    numbers = figure_9.together(Settings(5, 0), result)
     assert numbers["negative_gaps"] == 0.25
-    assert [(one["d"], one["score_gaps"]) for one in numbers["dimensions"]] == [
+    assert [(item["d"], item["score_gaps"]) for item in numbers["dimensions"]] == [
         (2, [-1.0, 0.0]),
         (10, [0.125, 0.25, 0.5, 2.0]),
         (60, [3.0, 4.0]),

@@ -113,7 +113,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been_stopped(
     assert not Path("parts/figure-7.json").exists()
     trained = []
     epoch = transformer.epoch
-    monkeypatch.setattr(transformer, "epoch", lambda *given: trained.append(1) or epoch(*given))
+    monkeypatch.setattr(transformer, "epoch", lambda *arguments: trained.append(1) or epoch(*arguments))
     assert main([*command, "--out", "parts"]) == 0
     assert len(trained) == 1
     names = sorted(path.name for path in Path("whole").iterdir())
@@ -137,9 +137,9 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been_stopped(
     for held in ({"keys": np.zeros(3)}, whole | {"weights_head": np.zeros(3)}, whole | numbers):
         np.savez(checkpoint, **held)
         assert main([*command, "--out", "parts"]) == 2
-        said = capsys.readouterr().err
-        assert "is no checkpoint of this transformer; delete it" in said
-        assert "Traceback" not in said
+        errors = capsys.readouterr().err
+        assert "is no checkpoint of this transformer; delete it" in errors
+        assert "Traceback" not in errors
 
 
 def batch(path: Path, classes: list[int]) -> np.ndarray:
@@ -154,18 +154,18 @@ def test_cifar_10_is_read_from_its_own_files(tmp_path: Path) -> None:
     records = batch(tmp_path / "data_batch_1.bin", [3, 9])
     batch(tmp_path / "data_batch_3.bin", [0])
     batch(tmp_path / "test_batch.bin", [1, 2, 3])
-    found = images.cifar_10(tmp_path)
-    assert found.classes.tolist() == [3, 9, 0]
-    assert found.held_out_classes.tolist() == [1, 2, 3]
+    result = images.cifar_10(tmp_path)
+    assert result.classes.tolist() == [3, 9, 0]
+    assert result.held_out_classes.tolist() == [1, 2, 3]
     red = records[1, 1:1025].reshape(32, 32)
-    assert np.array_equal(found.pixels[1, :, :, 0], red)
-    patches = found.patches(found.pixels)
+    assert np.array_equal(result.pixels[1, :, :, 0], red)
+    patches = result.patches(result.pixels)
     assert patches.shape == (3, 256, 12)
-    mean, deviation = found.scale
+    mean, deviation = result.scale
     assert np.allclose(patches[1, 17, ::3] * deviation + mean, red[2:4, 2:4].ravel())
     assert main(["figures", "7", "--cifar10", str(tmp_path), "--epochs", "1", "--out", "out", "--jobs", "1"]) == 0
-    held = json.loads(Path("out/figure-7.json").read_text(encoding="utf-8"))
-    assert (held["data"], held["tokens"], held["images"]) == ("CIFAR-10", 257, 3)
+    record = json.loads(Path("out/figure-7.json").read_text(encoding="utf-8"))
+    assert (record["data"], record["tokens"], record["images"]) == ("CIFAR-10", 257, 3)
 
 
 def test_shifts_move_what_is_trained_on_and_nothing_else() -> None:
@@ -179,7 +179,7 @@ def test_shifts_move_what_is_trained_on_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         (None, "is no folder; give the one that has data_batch_1.bin"),
         ({}, "has no data_batch_1.bin"),
@@ -189,14 +189,14 @@ def test_shifts_move_what_is_trained_on_and_nothing_else() -> None:
         ({"data_batch_1.bin": 0, "test_batch.bin": 3073}, "data_batch_1.bin: is no batch of CIFAR-10"),
     ],
 )
-def test_bad_folders(files: dict[str, int] | None, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_folders(files: dict[str, int] | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     if files is not None:
         Path("cifar").mkdir()
         for name, size in files.items():
             (Path("cifar") / name).write_bytes(bytes(size))
     assert main(["figures", "7", "--cifar10", "cifar"]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert message in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert not printed.out
 

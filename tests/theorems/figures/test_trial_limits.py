@@ -126,12 +126,12 @@ def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.Monke
     monkeypatch.setattr(trial_limits, "fates", lambda left: ["rests", "GMM", "rests"])
     monkeypatch.setattr(trial_limits, "DIMENSIONS", (2,))
     blocks = [follow_trials(Settings(10, 0), (2, 0, 5)), follow_trials(Settings(10, 0), (2, 5, 10))]
-    (found,) = together(Settings(10, 0), blocks)["dimensions"]
-    assert found["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))
-    assert found["became"][KINDS[0]]["rests"] == 4
-    assert found["became"][KINDS[1]]["GMM"] == 2
-    assert found["ends"] == {"rests": 4, "still turning": 0, "LMM, not GMM": 2, "GMM": 4}
-    share, low, high = found["shares"]["rests"]
+    (result,) = together(Settings(10, 0), blocks)["dimensions"]
+    assert result["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))
+    assert result["became"][KINDS[0]]["rests"] == 4
+    assert result["became"][KINDS[1]]["GMM"] == 2
+    assert result["ends"] == {"rests": 4, "still turning": 0, "LMM, not GMM": 2, "GMM": 4}
+    share, low, high = result["shares"]["rests"]
     assert share == 0.4
     # Wilson: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²))/(1 + z²/n) with z = 1.96 and n = 10.
     assert (low, high) == (pytest.approx(0.1682, abs=1e-4), pytest.approx(0.6873, abs=1e-4))

@@ -25,7 +25,7 @@ PROBLEM = Problem(KEYS, SCORES)
 
 
 def test_no_dataset_is_called_like_a_statement() -> None:
-    ids = {id for one in statements().values() for id in (one.id, *one.aliases)}
+    ids = {id for statement in statements().values() for id in (statement.id, *statement.aliases)}
     assert ids.isdisjoint(DATASETS)
     assert not any(map(names_data, ids))
 
@@ -95,8 +95,8 @@ def test_a_dataset_keeps_its_labels_and_a_case_its_seed() -> None:
 
 
 def test_a_failing_case_is_checked_on_the_statement_that_failed() -> None:
-    held = as_given({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"}, 0)
-    assert held.failed == "lemma-3"
+    record = as_given({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"}, 0)
+    assert record.failed == "lemma-3"
     assert [result.id for result in verify({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"})] == ["lemma-3"]
 
 

@@ -29,9 +29,9 @@ ATTRIBUTES = [
 @pytest.mark.parametrize(("owner", "former", "name"), ATTRIBUTES, ids=lambda x: x if isinstance(x, str) else "")
 def test_former_attributes(owner: Any, former: str, name: str) -> None:
     with pytest.warns(DeprecationWarning, match=rf"\.{former} is now \w+\.{name}") as caught:
-        found = getattr(owner, former)
+        result = getattr(owner, former)
     assert caught[0].filename == __file__
-    assert np.array_equal(found, getattr(owner, name)) if former == "chosen" else found == getattr(owner, name)
+    assert np.array_equal(result, getattr(owner, name)) if former == "chosen" else result == getattr(owner, name)
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,16 @@ def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:
 
 
 def test_assumptions_on_data_have_evidence_and_without_data_a_title() -> None:
-    found = assumptions(PROBLEM)
+    result = assumptions(PROBLEM)
     asked = select_statements((), subject=Case(PROBLEM))
-    assert set(found) == {id for one in asked for id in one.assumptions}
-    assert not {"queries-given", "sequence-given"} & set(found)
-    uneven = found["equal-non-optimal-scores"]
+    assert set(result) == {id for item in asked for id in item.assumptions}
+    assert not {"queries-given", "sequence-given"} & set(result)
+    uneven = result["equal-non-optimal-scores"]
     assert isinstance(uneven, Finding)
     assert uneven.holds is False
-    assert found["single-input"].holds is True
-    assert found["optimal-tokens"].holds is None
-    assert found.rows[[*found].index("single-input")] == ("single-input", "holds", found["single-input"].evidence)
+    assert result["single-input"].holds is True
+    assert result["optimal-tokens"].holds is None
+    assert result.rows[[*result].index("single-input")] == ("single-input", "holds", result["single-input"].evidence)
     assert list(assumptions()) == list(suite.assumptions())
     assert set(assumptions("lemma-11")) == set(suite.statements()["lemma-11"].assumptions)
     assert set(assumptions(PROBLEM, "lemma-11")) == set(assumptions("lemma-11"))

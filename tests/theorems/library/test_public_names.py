@@ -27,9 +27,9 @@ HEAVY = ("numpy", "scipy", "torch", "hypothesis", "rich", "flint")
 def imported_by(code: str, modules: tuple[str, ...] = HEAVY) -> set[str]:
     """Which of the modules a fresh interpreter has imported after the code."""
     code += f"\nimport sys; print(*[name for name in {modules!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return set(process.stdout.split())
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
@@ -39,9 +39,9 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", ["Problem", "Dataset", "Case", "max_margin", "gradient_flow", "regularization_path"])
 def test_objects_need_neither_torch_nor_hypothesis(name: str) -> None:
-    found = imported_by(f"from theorems import {name}")
-    assert "numpy" in found
-    assert found.isdisjoint({"torch", "hypothesis", "rich"})
+    result = imported_by(f"from theorems import {name}")
+    assert "numpy" in result
+    assert result.isdisjoint({"torch", "hypothesis", "rich"})
 
 
 def test_torch_is_for_kernels_alone() -> None:
@@ -74,7 +74,7 @@ def test_files_that_import_from_the_api_have_the_same_objects() -> None:
 
 
 def test_no_public_name_hides_a_room() -> None:
-    rooms = {found.name for found in pkgutil.iter_modules(theorems.__path__)}
+    rooms = {result.name for result in pkgutil.iter_modules(theorems.__path__)}
     assert "run" in rooms
     assert rooms.isdisjoint(theorems.__all__)
     assert imported_by(
@@ -100,9 +100,9 @@ def failures(text: str, name: str, names: dict[str, object]) -> list[str]:
     """What a doctest prints that is not what it shows."""
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     assert test.examples
-    said: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF | doctest.ELLIPSIS).run(test, out=said.append)
-    return said
+    messages: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF | doctest.ELLIPSIS).run(test, out=messages.append)
+    return messages
 
 
 def documented() -> list[str]:

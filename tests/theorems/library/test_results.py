@@ -140,13 +140,13 @@ def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
     results = check_attention(too_warm, "lemma-3", examples=5)
     with pytest.raises(AssertionError) as raised:
         results.raise_if_falsified()
-    for said in (
+    for message in (
         "attention kernel ",
         "lemma-3 (Softmax covariance (key lemma)): falsified, the smallest failing case found",
         "Reproduce with: verify('lemma-3', examples=5, seed=0, attention=…, dtype='auto')",
         "The kernel multiplies k·p by 0.5, 0.5, 0.5",
     ):
-        assert said in str(raised.value)
+        assert message in str(raised.value)
     case = results.case("lemma-3")
     assert case is not None
     assert case.problem.keys.shape == (1, 2, 1)
@@ -162,10 +162,10 @@ def test_blas_has_one_thread_here_as_in_the_command() -> None:
     threads = set()
 
     def watched(*arguments: Any) -> Any:
-        threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        threads.update(item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas")
         return risk(*arguments)
 
     with threadpool_limits(2, "blas"):
         verify("lemma-6", examples=1, attention=REFERENCE.replace("watched", {risk: watched}))
         assert threads == {1}
-        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} != {1}
+        assert {item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas"} != {1}

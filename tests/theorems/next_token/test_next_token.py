@@ -101,8 +101,8 @@ def test_a_fault_is_caught_by_the_claim_about_what_it_is_in(name: str) -> None:
     statement = statement_named(fault.caught_by)
     for case in drawn(fault.caught_by):
         spoiled = fault.spoil(case) if fault.spoil else case
-        made = statement.conclusion(spoiled, fault.implementation)
-        if any(claim.name == CAUGHT_BY[name] and claim.verdict is Verdict.FALSIFIED for claim in made):
+        faulty = statement.conclusion(spoiled, fault.implementation)
+        if any(claim.name == CAUGHT_BY[name] and claim.verdict is Verdict.FALSIFIED for claim in faulty):
             return
     pytest.fail(f"{name} is not caught")
 
@@ -212,8 +212,8 @@ def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
     def lose_minimum(split: Split) -> FiniteMinimum:
         return replace(finite_minimum(split), lost="ended at a gradient of length 1")
 
-    def lose_last(*given: object) -> SplitRun:
-        run = next_token_path(*given)  # type: ignore[arg-type]
+    def lose_last(*arguments: object) -> SplitRun:
+        run = next_token_path(*arguments)  # type: ignore[arg-type]
         return replace(run, lost={len(run.x) - 1: "ended early"})
 
     case = tokens([[1]], [[2, 1, 0]])

@@ -88,7 +88,7 @@ def measured(report: str, scheme: str, folder: Path) -> tuple[list[dict[str, Any
     body = f"<!DOCTYPE html><meta charset='utf-8'><body>{frames}<script>onload = () => {{ {MEASURE} }}</script>"
     page.write_text(body, encoding="utf-8")
     assert CHROMIUM is not None
-    done = subprocess.run(
+    process = subprocess.run(
         [
             CHROMIUM,
             *FLAGS,
@@ -103,9 +103,9 @@ def measured(report: str, scheme: str, folder: Path) -> tuple[list[dict[str, Any
         timeout=90,
         check=False,
     )
-    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    return json.loads(unescape(found[1])), "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
+    result = re.search(r'<pre id="found">(.*?)</pre>', process.stdout, re.DOTALL)
+    assert result, process.stderr[-2000:]
+    return json.loads(unescape(result[1])), "\n".join(line for line in process.stderr.splitlines() if "CONSOLE" in line)
 
 
 @pytest.fixture(scope="module")
@@ -122,17 +122,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_it_is_legible_fits_and_loads_nothing(scheme: str, report: str, tmp_path: Path) -> None:
-    found, console = measured(report, scheme, tmp_path)
+    result, console = measured(report, scheme, tmp_path)
     assert console == ""
-    assert [one["asked"] for one in found] == list(WIDTHS)
-    for one in found:
-        assert one["wide"] == one["seen"], "the page itself scrolls to the side"
-        assert one["contrast"] >= LEAST_CONTRAST, one["faint"]
-        assert (one["paper"] > 0.5) == (scheme == "light")
-        assert one["loaded"] == 0
-        assert one["pictures"] > 10
-        assert one["smallest"] > 8, "labels of pictures are too small to read"
-    assert found[0]["scrolls"], "tables have boxes of their own, which scroll on a phone"
+    assert [item["asked"] for item in result] == list(WIDTHS)
+    for item in result:
+        assert item["wide"] == item["seen"], "the page itself scrolls to the side"
+        assert item["contrast"] >= LEAST_CONTRAST, item["faint"]
+        assert (item["paper"] > 0.5) == (scheme == "light")
+        assert item["loaded"] == 0
+        assert item["pictures"] > 10
+        assert item["smallest"] > 8, "labels of pictures are too small to read"
+    assert result[0]["scrolls"], "tables have boxes of their own, which scroll on a phone"
 
 
 def test_the_browser_sees_what_is_wrong(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_the_browser_sees_what_is_wrong(tmp_path: Path) -> None:
         '<main><div style="width: 2000px">wide</div><p style="color: #888">faint</p><img src="no.png">'
         '<script>0</script><svg><text style="font-size: 4px">small</text></svg>',
     )
-    found, console = measured(page, "light", tmp_path)
-    for one in found:
-        assert one["wide"] > one["seen"]
-        assert one["contrast"] < LEAST_CONTRAST
-        assert one["smallest"] < 8
+    result, console = measured(page, "light", tmp_path)
+    for item in result:
+        assert item["wide"] > item["seen"]
+        assert item["contrast"] < LEAST_CONTRAST
+        assert item["smallest"] < 8
     assert "Content Security Policy" in console

@@ -38,16 +38,16 @@ def quick(id: str) -> Limit:
 
 @pytest.mark.parametrize("id", LIMITS)
 def test_every_curve_turns_to_its_limit(id: str) -> None:
-    found = quick(id)
-    assert np.isclose(np.linalg.norm(found.direction), 1, rtol=0, atol=1e-12)
-    assert found.norms[-1] > (50 if id.startswith("conjecture") else 1e5)
-    assert found.one_minus_cosine < 2 * (found.offset.max() / found.norms[-1]) ** 2
-    away = replace(found, direction=found.direction[::-1].copy())
+    result = quick(id)
+    assert np.isclose(np.linalg.norm(result.direction), 1, rtol=0, atol=1e-12)
+    assert result.norms[-1] > (50 if id.startswith("conjecture") else 1e5)
+    assert result.one_minus_cosine < 2 * (result.offset.max() / result.norms[-1]) ** 2
+    away = replace(result, direction=result.direction[::-1].copy())
     assert away.one_minus_cosine > 1e-3  # and nowhere else
-    if found.predicted is not None:
-        assert np.isclose(found.offset[-1], found.predicted, rtol=1e-4)
-    along, beside = found.plane.T
-    assert np.allclose(np.hypot(along, beside), found.norms)  # in two dimensions the plane has all of it
+    if result.predicted is not None:
+        assert np.isclose(result.offset[-1], result.predicted, rtol=1e-4)
+    along, beside = result.plane.T
+    assert np.allclose(np.hypot(along, beside), result.norms)  # in two dimensions the plane has all of it
 
 
 def test_only_theorem_1_has_a_closed_form_here() -> None:
@@ -110,9 +110,9 @@ def first_point(start: list[float]) -> tuple[str, str]:
     points = np.array([start, [-5.0, -5.0], [5.0, 5.0], [400.0, 3.0]])
     picture = limit_picture("theorem-1", Limit("a curve", "p_mm", "figure-1a", points, np.array([1.0, 0.0])))
     assert "offset 3.000 at ‖p‖ = 400" in picture.caption
-    found = re.search(r'<circle class="start" cx="([^"]*)" cy="([^"]*)" r="3.2"><title>the first', picture.images[0])
-    assert found is not None
-    return found[1], found[2]
+    result = re.search(r'<circle class="start" cx="([^"]*)" cy="([^"]*)" r="3.2"><title>the first', picture.images[0])
+    assert result is not None
+    return result[1], result[2]
 
 
 def test_a_curve_is_told_of_from_its_first_point_to_its_end() -> None:
@@ -128,10 +128,10 @@ def test_joint_curves_have_their_own_limits() -> None:
     assert np.allclose(
         quick.__wrapped__("conjecture-joint-descent").direction, scheduled_direction(setup.joint, 1.0), atol=1e-12
     )
-    seen: list[float] = []
+    records: list[float] = []
 
     def path(joint: object, schedule: Callable[[float], float], radii: object, start: object) -> JointPath:
-        seen.append(math.exp(schedule(8.0)) / 8)
+        records.append(math.exp(schedule(8.0)) / 8)
         raise KeyError
 
     with pytest.MonkeyPatch.context() as patch:
@@ -139,4 +139,4 @@ def test_joint_curves_have_their_own_limits() -> None:
         for share in (1.0, 3.0):
             with pytest.raises(KeyError):
                 limits._joint("figure-3a", "p_mm", share)
-    assert seen == pytest.approx([1.0, 3.0])
+    assert records == pytest.approx([1.0, 3.0])

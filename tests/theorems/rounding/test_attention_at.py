@@ -37,18 +37,18 @@ FLOAT32 = 2.0**-23
 
 def truths(problem: Problem, at: AttentionAt) -> dict[str, list[Any]]:
     """Weights, outputs, risk and scaled gradient in ball arithmetic."""
-    found: dict[str, list[Any]] = {"log_weights": [], "weights": [], "outputs": [], "risk": [], "gradient": []}
+    result: dict[str, list[Any]] = {"log_weights": [], "weights": [], "outputs": [], "risk": [], "gradient": []}
     for p, scale in zip(at.points, at.log_scale.tolist(), strict=True):
         with oracle.precision(oracle.bits_for(problem, p)):
             s = oracle.weights(problem, p)
-            found["weights"].append(s)
-            found["log_weights"].append([[x.log() for x in row] for row in s])
-            found["outputs"].append(oracle.outputs(problem, p))
-        found["risk"].append(oracle.risk(problem, p))
+            result["weights"].append(s)
+            result["log_weights"].append([[x.log() for x in row] for row in s])
+            result["outputs"].append(oracle.outputs(problem, p))
+        result["risk"].append(oracle.risk(problem, p))
         factor = (-oracle.arb(oracle.rational(scale))).exp()
         with oracle.precision(oracle.bits_for(problem, p)):
-            found["gradient"].append([x * factor for x in oracle.gradient(problem, p)])
-    return found
+            result["gradient"].append([x * factor for x in oracle.gradient(problem, p)])
+    return result
 
 
 def test_the_truth_is_inside() -> None:
@@ -65,9 +65,9 @@ def test_the_error_is_not_absurdly_wide() -> None:
     with oracle.precision(1000):
         for problem in PROBLEMS:
             at = AttentionAt(problem, points_of(problem))
-            found = truths(problem, at)
+            result = truths(problem, at)
             for name, shares in share.items():
-                shares.append(float(np.max(used(np.array(found[name], dtype=object), getattr(at, name)))))
+                shares.append(float(np.max(used(np.array(result[name], dtype=object), getattr(at, name)))))
     print({name: f"{max(shares):.3g}" for name, shares in share.items()})
     assert all(1 / 500 < max(shares) <= 1 for shares in share.values())
 
@@ -84,11 +84,11 @@ def test_what_a_right_gradient_is_allowed() -> None:
             ("without", textbook, 0.0),
         ):
             at = AttentionAt(problem, points, eps)
-            found = at.gradient_of(under_test, "x")
+            result = at.gradient_of(under_test, "x")
             truth = np.array(truths(problem, at)["gradient"], dtype=object)
-            off = np.array([float(abs(x)) for x in (truth - found.value).ravel()])
-            known = np.isfinite(found.error.ravel()) & (off > 0)
-            used[name] += (off[known] / found.error.ravel()[known]).tolist()
+            off = np.array([float(abs(x)) for x in (truth - result.value).ravel()])
+            known = np.isfinite(result.error.ravel()) & (off > 0)
+            used[name] += (off[known] / result.error.ravel()[known]).tolist()
     print({name: max(values) for name, values in used.items()})
     assert 1 / 500 < max(used["reference"]) <= 1
     assert 1 / 5000 < max(used["textbook"]) <= 1
@@ -106,7 +106,7 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
         return torch.softmax(torch.einsum("ntd,bd->bnt", k, q), dim=-1).double().numpy()
 
     size = max(eps, EPS)
-    used, totals, found = [], [], {"warm": False, "leaking": False}
+    used, totals, result = [], [], {"warm": False, "leaking": False}
     for problem in PROBLEMS:
         at = AttentionAt(problem, points_of(problem), eps)
         theirs = weights_of(at, REFERENCE.replace("x", {softmax_weights: weights}), "x")
@@ -119,13 +119,13 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
         assert (total.error <= (4 * problem.T + 40) * size).all()
         totals.append(float(np.max(np.abs(total.value - 1) / total.error)))
         warm, leaking = weights(problem.keys, at.points * (1 + 1e3 * size)), theirs.value * (1 - 64 * size)
-        found["warm"] |= bool((np.abs(warm - at.weights.value) > at.weights.error + theirs.error).any())
+        result["warm"] |= bool((np.abs(warm - at.weights.value) > at.weights.error + theirs.error).any())
         total = total_of(at, leaking)
-        found["leaking"] |= bool((np.abs(total.value - 1) > total.error).any())
+        result["leaking"] |= bool((np.abs(total.value - 1) > total.error).any())
     print(f"used {max(used):.3g}, of the sum's {max(totals):.3g}")
     assert max(used) > 1 / 500
     assert max(totals) > 1 / 100
-    assert all(found.values()), found
+    assert all(result.values()), result
 
 
 def test_weights_that_are_no_numbers_are_falsified() -> None:
@@ -317,9 +317,9 @@ def test_a_gradient_under_test_is_told_in_our_unit() -> None:
     rng = np.random.default_rng(0)
     problem = Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3)))
 
-    def in_other_units(*given: Any) -> ScaledGradient:
-        found = scaled_gradient(*given)
-        return ScaledGradient(found.log_scale - 1, math.e * found.direction)
+    def in_other_units(*arguments: Any) -> ScaledGradient:
+        gradient = scaled_gradient(*arguments)
+        return ScaledGradient(gradient.log_scale - 1, math.e * gradient.direction)
 
     with in_floats():
         at = AttentionAt(problem, rng.standard_normal((4, 2)))

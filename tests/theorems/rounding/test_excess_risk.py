@@ -54,17 +54,17 @@ def test_the_truth_is_inside() -> None:
 def test_where_the_excess_underflows_it_has_its_digits(loss: str) -> None:
     """e^{−10⁶}: relative to itself as many eps as the logit has."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES[loss])
-    found = excess(problem, np.array([[1e6]]), problem.optimal)
-    assert found.log_unit[0] < -9e5
-    assert found.x.error[0] < 1e6 * 8 * EPS * found.x.value[0]
+    result = excess(problem, np.array([[1e6]]), problem.optimal)
+    assert result.log_unit[0] < -9e5
+    assert result.x.error[0] < 1e6 * 8 * EPS * result.x.value[0]
 
 
 def test_an_excess_whose_sign_is_lost_is_known_absolutely() -> None:
     """Two tokens of score ±1 with equal weights against one of score 0 that is selected: δ = 0 up to rounding."""
     problem = Problem(np.array([[[0.0], [1.0], [1.0]]]), np.array([[0.0, 0.1, -0.1]]), LOSSES["logistic"])
-    found = excess(problem, np.array([[-0.7]]), np.array([0]))
-    size = found.x.error[0] * np.exp(found.log_unit[0])
-    assert abs(found.x.value[0]) <= found.x.error[0]
+    result = excess(problem, np.array([[-0.7]]), np.array([0]))
+    size = result.x.error[0] * np.exp(result.log_unit[0])
+    assert abs(result.x.value[0]) <= result.x.error[0]
     assert size < 1e-16
 
 

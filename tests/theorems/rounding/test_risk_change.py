@@ -23,9 +23,9 @@ def truth(at: AttentionAt, steps: np.ndarray) -> np.ndarray:
     """In the units of the evaluation."""
     out = np.empty(len(steps), dtype=object)
     for k, (p, h, scale) in enumerate(zip(at.points, steps, at.log_scale.tolist(), strict=True)):
-        found = oracle.risk_change(at.problem, p, h) * (-oracle.arb(oracle.rational(scale))).exp()
+        result = oracle.risk_change(at.problem, p, h) * (-oracle.arb(oracle.rational(scale))).exp()
         # Nothing at all is an enclosure of 0 that is no number.
-        out[k] = oracle.arb(0) if found.overlaps(oracle.arb(0)) and found.rad() < 1e-300 else found
+        out[k] = oracle.arb(0) if result.overlaps(oracle.arb(0)) and result.rad() < 1e-300 else result
     return out
 
 
@@ -42,13 +42,13 @@ def test_the_truth_is_inside(shortest: float, longest: float) -> None:
         for problem in PROBLEMS:
             at = AttentionAt(problem, points_of(problem))
             steps = steps_of(problem, at.points, shortest, longest, 7)
-            found = risk_change(at, steps)
+            result = risk_change(at, steps)
             exact = truth(at, steps)
-            assert escaped(exact, found)[:3] == []
-            sure = np.isfinite(found.error)
+            assert escaped(exact, result)[:3] == []
+            sure = np.isfinite(result.error)
             known += int(sure.sum())
-            ratios += used(exact, found)[sure & (found.value != 0)].tolist()
-            relative += (found.error / np.abs(found.value))[sure & (found.value != 0)].tolist()
+            ratios += used(exact, result)[sure & (result.value != 0)].tolist()
+            relative += (result.error / np.abs(result.value))[sure & (result.value != 0)].tolist()
     print(f"used {max(ratios):.3g}, median {np.median(ratios):.3g}; relative error {np.median(relative):.3g}")
     assert known > (100 if longest <= 200 else 10)
     assert max(ratios) > 1 / 50

@@ -11,34 +11,34 @@ from theorems.rounding.singular_values import nuclear_norm, singular_values
 
 def test_those_of_a_diagonal_are_its_entries() -> None:
     given = np.array([[3.0, 0.0, 0.0], [0.0, 1e-9, 0.0]])
-    found = singular_values(exact(given))
-    assert (np.abs(found.value - [3.0, 1e-9]) <= found.error).all()
-    assert (found.error < 1e-14).all()
+    result = singular_values(exact(given))
+    assert (np.abs(result.value - [3.0, 1e-9]) <= result.error).all()
+    assert (result.error < 1e-14).all()
 
 
 def test_those_of_a_matrix_with_an_error_carry_it() -> None:
     rng = np.random.default_rng(0)
     given = rng.normal(size=(5, 4, 3))
     apart = rng.normal(size=given.shape) * 1e-6
-    found = singular_values(exact(given).widen(np.abs(apart)))
+    result = singular_values(exact(given).widen(np.abs(apart)))
     moved = np.linalg.svd(given + apart, compute_uv=False)
-    assert (np.abs(found.value - moved) <= found.error).all()
-    assert (found.error < 1e-4).all()
+    assert (np.abs(result.value - moved) <= result.error).all()
+    assert (result.error < 1e-4).all()
 
 
 def test_squares_add_up_to_the_frobenius_norm_and_the_sum_is_the_nuclear_norm() -> None:
     given = np.random.default_rng(1).normal(size=(4, 6))
-    found = singular_values(exact(given))
-    total = np.sum(found * found)
+    result = singular_values(exact(given))
+    total = np.sum(result * result)
     assert abs(total.value - float(np.sum(given**2))) <= total.error + 1e-12
-    assert nuclear_norm(exact(given)).value == np.sum(found).value
+    assert nuclear_norm(exact(given)).value == np.sum(result).value
 
 
 def test_an_integer_matrix_agrees_with_ball_arithmetic() -> None:
     from flint import arb_mat
 
     given = np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 10]])
-    found, before = singular_values(exact(given)), ctx.prec
+    result, before = singular_values(exact(given)), ctx.prec
     ctx.prec = 200
     try:
         exact_values = sorted(
@@ -48,7 +48,7 @@ def test_an_integer_matrix_agrees_with_ball_arithmetic() -> None:
         )
     finally:
         ctx.prec = before
-    assert (np.abs(found.value - [float(x) for x in exact_values]) <= found.error).all()
+    assert (np.abs(result.value - [float(x) for x in exact_values]) <= result.error).all()
 
 
 def test_in_floats_it_is_the_decomposition() -> None:

@@ -58,9 +58,9 @@ def test_falsified_it_is_shrunk_written_replayed_and_printed() -> None:
     again = verify_data("test-lse", Given(case, "test-lse"), FAULT.implementation)
     assert again.verdict is Verdict.FALSIFIED
     assert verify_data("test-lse", Given(case, "test-lse")).verdict is Verdict.UPHELD
-    said = io.StringIO()
-    print_failures(Console(file=said, width=200), [result], lambda one: "again")
-    assert "counts (2.0)" in said.getvalue()
+    stream = io.StringIO()
+    print_failures(Console(file=stream, width=200), [result], lambda one: "again")
+    assert "counts (2.0)" in stream.getvalue()
 
 
 def test_a_statement_about_attention_does_not_speak_of_it() -> None:
@@ -70,15 +70,15 @@ def test_a_statement_about_attention_does_not_speak_of_it() -> None:
     assert result.reason == "is about a problem, and the data are logits"
     other = verify_data("test-lse", load("figure-1a", 0))
     assert other.reason == "is about logits, and the data are a problem"
-    assert [one.id for one in select_statements((), subject=case)] == [*STATEMENTS]
-    assert not {*STATEMENTS} & {one.id for one in select_statements((), subject=load("figure-1a", 0).case)}
-    assert {*STATEMENTS} <= {one.id for one in select_statements(())}
+    assert [statement.id for statement in select_statements((), subject=case)] == [*STATEMENTS]
+    assert not {*STATEMENTS} & {statement.id for statement in select_statements((), subject=load("figure-1a", 0).case)}
+    assert {*STATEMENTS} <= {statement.id for statement in select_statements(())}
 
 
 def test_its_own_assumption_is_decided_and_reported() -> None:
     case = Logits(np.zeros(2), np.array([1, 2]))
-    (found,) = findings(Given(case), [STATEMENTS["test-small"]])
-    assert (found.id, found.holds, found.evidence) == ("each-once", False, "counts [1, 2]")
+    (result,) = findings(Given(case), [STATEMENTS["test-small"]])
+    assert (result.id, result.holds, result.evidence) == ("each-once", False, "counts [1, 2]")
     assert verify_data("test-small", Given(case)).reason == "each-once: counts [1, 2]"
 
 
@@ -144,6 +144,6 @@ def test_a_kind_that_only_a_users_file_knows_is_printed_as_it_is_written(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN_FILE)
     assert main(["verify", "mine.py:small", "--examples", "30", "--out", "."]) == Exit.FALSIFIED
-    said = capfd.readouterr().out
-    assert '"kind": "test-number"' in said
-    assert '"x": 4' in said
+    output = capfd.readouterr().out
+    assert '"kind": "test-number"' in output
+    assert '"x": 4' in output

@@ -23,12 +23,12 @@ BETWEEN = Problem(np.random.default_rng(0).normal(size=(3, 8, 2)), np.random.def
 
 def test_the_file_has_what_decides_as_rationals_once() -> None:
     results = verify(BETWEEN, "lemma-4", "lemma-7")
-    held = {one["id"]: one for one in json.loads(results.to_json())["assumptions"]}
-    multipliers = [fmpq(*map(int, text.split("/"))) for text in held["separable"]["exact"]["λ"].values()]
+    record = {assumption["id"]: assumption for assumption in json.loads(results.to_json())["assumptions"]}
+    multipliers = [fmpq(*map(int, text.split("/"))) for text in record["separable"]["exact"]["λ"].values()]
     assert sum(multipliers, fmpq(0)) == 1
     assert max(len(str(x)) for x in multipliers) > 40
-    assert held["locally-optimal"]["exact_of"] == "separable"
-    assert "exact" not in held["locally-optimal"]
+    assert record["locally-optimal"]["exact_of"] == "separable"
+    assert "exact" not in record["locally-optimal"]
     assert max(len(result.reason) for result in results) < 250
     assert results.to_json().count(str(multipliers[0])) == 1
 

@@ -57,9 +57,9 @@ def filled(path: Path, count: int = 3) -> bytes:
 
 def held(path: Path) -> list[int]:
     journal = Journal(path, RUN)
-    found = [journal.result_of(Adding(str(k))) for k in range(3)]
+    result = [journal.result_of(Adding(str(k))) for k in range(3)]
     journal.close()
-    return [one.value for one in found if one is not None]
+    return [item.value for item in result if item is not None]
 
 
 def test_wherever_it_is_cut_off_the_lines_before_are_kept(path: Path) -> None:
@@ -81,7 +81,7 @@ def test_what_a_lost_power_supply_leaves_at_the_end_is_cut_away(path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"notes\n", "is no journal"),
         (b"no end of line", "is no journal"),
@@ -94,11 +94,11 @@ def test_what_a_lost_power_supply_leaves_at_the_end_is_cut_away(path: Path) -> N
         (b'{"journal": {"command": "add", "seed": 1}}\n', "was written by an earlier version"),
     ],
 )
-def test_what_is_not_its_own_is_refused_and_left_as_it_is(path: Path, content: bytes, said: str) -> None:
+def test_what_is_not_its_own_is_refused_and_left_as_it_is(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"^--resume: ") as refused:
         Journal(path, RUN)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert path.read_bytes() == content
 
 
@@ -154,8 +154,8 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
     journal.keep_result(Adding("1"), Sum("1", 1))
     journal.keep_result(Adding("2"), Sum("2", 2))
     monkeypatch.undo()
-    said = f"theorems: {path} cannot be written any more (No space left on device); the run goes on.\n"
-    assert capsys.readouterr().err == said
+    message = f"theorems: {path} cannot be written any more (No space left on device); the run goes on.\n"
+    assert capsys.readouterr().err == message
     journal.close()
     assert held(path) == [0]
 
@@ -296,7 +296,7 @@ def test_of_damaged_journals_none_is_believed(path: Path) -> None:
         else:
             # What is left is the beginning, and true.
             assert written[0].startswith(path.read_bytes())
-            assert [one.value for one in results if one] == [100 + k for k in range(sum(map(bool, results)))]
+            assert [result.value for result in results if result] == [100 + k for k in range(sum(map(bool, results)))]
     assert refused >= 150
 
 

@@ -48,7 +48,7 @@ def never_found(case: Case, under_test: Implementation) -> Iterator[Claim]:
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     conclusions = (lost_at_three, lost_with_another, undecided_besides, never_found)
-    install(monkeypatch.setattr, {one.__name__: made(one.__name__, one) for one in conclusions})
+    install(monkeypatch.setattr, {item.__name__: made(item.__name__, item) for item in conclusions})
 
 
 def test_some_generated_cases_may_be_lost_and_are_counted() -> None:

@@ -49,9 +49,9 @@ def _dispatched() -> str:
 def _found(variable: str, value: str) -> dict[str, list[Any]]:
     given = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | ({variable: value} if variable else {})
     command = [sys.executable, "-c", SCRIPT, json.dumps(STATEMENTS)]
-    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    process = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return dict(json.loads(process.stdout))
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_cases_and_verdicts_are_those_of_any_processor(variable: str, value: str
     here, there = _found("", ""), _found(variable, value)
     for id in STATEMENTS:
         assert there[id][:3] == here[id][:3], id
-        for one, other in zip(here[id][3], there[id][3], strict=True):
-            assert one[2:] == other[2:]
-            for ours, theirs in zip(one[:2], other[:2], strict=True):
+        for first, second in zip(here[id][3], there[id][3], strict=True):
+            assert first[2:] == second[2:]
+            for ours, theirs in zip(first[:2], second[:2], strict=True):
                 # Keys are sums of products, some are rotated: a few roundings of their size.
                 scale = np.abs(ours).max()
                 assert np.abs(np.array(ours) - np.array(theirs)).max() <= 64 * EPS * scale

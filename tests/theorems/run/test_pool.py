@@ -52,15 +52,15 @@ def alive() -> set[int]:
 def test_results_are_in_their_order_and_no_process_is_left() -> None:
     before = alive()
     units = [Adding(str(k), steps=k) for k in range(5)]
-    assert [one.value for one in run(units, 2, Listening())] == [0, 1, 3, 6, 10]
+    assert [item.value for item in run(units, 2, Listening())] == [0, 1, 3, 6, 10]
     assert alive() <= before  # another test's children may end meanwhile
 
 
 def test_a_group_stays_with_one_process_and_the_other_does_the_rest() -> None:
-    found = run([Adding(str(k), together="" if k % 2 else "even") for k in range(8)], 2, Listening())
-    assert [one.value for one in found] == [10] * 8
-    assert len({one.process for one in found[::2]}) == 1
-    assert len({one.process for one in found}) == 2
+    results = run([Adding(str(k), together="" if k % 2 else "even") for k in range(8)], 2, Listening())
+    assert [item.value for item in results] == [10] * 8
+    assert len({item.process for item in results[::2]}) == 1
+    assert len({item.process for item in results}) == 2
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_the_journal_has_is_not_done_again(tmp_path: Path, jobs: int) -> No
     listening = Listening()
     assert run(units, jobs, listening, journal=reopened(journal)) == first
     assert listening.results == first
-    assert [(tmp_path / one).read_text().split() for one in ("one", "two")] == [list("1234")] * 2
+    assert [(tmp_path / item).read_text().split() for item in ("one", "two")] == [list("1234")] * 2
 
 
 def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j", {})
     with pytest.raises(Interrupted) as stopped:
         run([Adding("one"), Adding("two", 2)], 1, Stopping(), journal=journal)
-    assert [one.failed for one in stopped.value.results] == ["interrupted", ""]
+    assert [result.failed for result in stopped.value.results] == ["interrupted", ""]
     assert stopped.value.results[0].steps == 2
     listening = Listening()
     assert run([Adding("one"), Adding("two", 2)], 1, listening, journal=reopened(journal))[0] == Sum("one", 10, 4)
-    assert [one.id for one in listening.results] == ["two", "one"]
+    assert [result.id for result in listening.results] == ["two", "one"]
 
 
 def test_it_can_be_told_of_events_or_asked_for_them() -> None:
@@ -165,7 +165,7 @@ def test_units_that_nobody_waits_for_are_ended() -> None:
         steps.close()
         assert alive() <= before
         # and the pool goes on with what is asked next
-        found = []
-        for _ in pool.work([7], lambda k: Adding("right"), lambda k, word, value: found.append((k, word))):
+        results = []
+        for _ in pool.work([7], lambda k: Adding("right"), lambda k, word, value: results.append((k, word))):
             pass
-        assert (7, "finished") in found
+        assert (7, "finished") in results

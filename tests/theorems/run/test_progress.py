@@ -19,13 +19,13 @@ KERNEL = KernelDescription("mine", "mine", "float64", "", {})
 
 @pytest.mark.parametrize(("kernel", "lines"), [(KERNEL, 2), (None, 3)])
 def test_what_says_nothing_of_a_kernel_is_not_done_on_it(kernel: KernelDescription | None, lines: int) -> None:
-    said = io.StringIO()
-    print_line = Lines(Console(file=said, width=100), 3, "examples")
+    stream = io.StringIO()
+    print_line = Lines(Console(file=stream, width=100), 3, "examples")
     print_line(Started(Description(kernel=kernel)))
     print_line(UnitDone(Result("kernel-output", "", counts={Verdict.UPHELD: 3}, touched=("attend",))))
     print_line(UnitDone(Result("lemma-10", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False)))
     print_line(
         UnitDone(Result("kernel-causal", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False, touched=("attend",)))
     )
-    assert len(said.getvalue().splitlines()) == lines
-    assert ("lemma-10" in said.getvalue()) is (kernel is None)
+    assert len(stream.getvalue().splitlines()) == lines
+    assert ("lemma-10" in stream.getvalue()) is (kernel is None)

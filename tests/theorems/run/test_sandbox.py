@@ -41,11 +41,11 @@ def _files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def in_one_line(code: int, capfd: pytest.CaptureFixture[str], said: str) -> None:
+def in_one_line(code: int, capfd: pytest.CaptureFixture[str], message: str) -> None:
     out, err = capfd.readouterr()
     assert code == 3, err
     assert not out
-    assert err.splitlines()[-1] == f"theorems: {said}"
+    assert err.splitlines()[-1] == f"theorems: {message}"
     assert "Traceback" not in err
 
 
@@ -61,13 +61,13 @@ def test_whatever_a_statement_does_is_told_with_the_case_and_the_others_go_on(
     assert "Traceback" not in err
     assert "garbage" not in out
     assert "garbage" in err
-    found = {one["id"]: one for one in json.loads((tmp_path / "out.json").read_text())["statements"]}
+    result = {one["id"]: one for one in json.loads((tmp_path / "out.json").read_text())["statements"]}
     for id, said in SAID.items():
-        one = found[f"mine.py:{id}"]
+        one = result[f"mine.py:{id}"]
         assert (one["verdict"], one["reason"][: len(said)]) == ("inconclusive", said), id
         assert f"mine.py:{id}: inconclusive: {said}" in out
-    assert found["mine.py:rearranges"]["verdict"] == found["lemma-11"]["verdict"] == "upheld"
-    dead = found["dead.py:any"]
+    assert result["mine.py:rearranges"]["verdict"] == result["lemma-11"]["verdict"] == "upheld"
+    dead = result["dead.py:any"]
     assert dead["verdict"] == "inconclusive"
     assert dead["reason"].startswith("loading dead.py: the process that worked on it ended with code 0")
 
@@ -76,17 +76,17 @@ def test_whatever_a_statement_does_is_told_with_the_case_and_the_others_go_on(
 def test_a_kernel_that_crashes_and_one_that_does_not_survive_its_probe(capfd: pytest.CaptureFixture[str]) -> None:
     given = ["verify", "lemma-3", "--examples", "8", "--jobs", "1", "--attention"]
     assert main([*given, "mine:crashes"]) == 3
-    said = "lemma-3: inconclusive: the process that worked on it was killed by SIGSEGV in case "
-    assert said in capfd.readouterr().out
-    said = "the probe of mine:quits: the process that worked on it ended with code 0; nothing is concluded."
-    in_one_line(main([*given, "mine:quits"]), capfd, f"--attention: {said}")
+    message = "lemma-3: inconclusive: the process that worked on it was killed by SIGSEGV in case "
+    assert message in capfd.readouterr().out
+    message = "the probe of mine:quits: the process that worked on it ended with code 0; nothing is concluded."
+    in_one_line(main([*given, "mine:quits"]), capfd, f"--attention: {message}")
 
 
 @pytest.mark.usefixtures("_files")
 def test_a_hunt(capfd: pytest.CaptureFixture[str]) -> None:
     code = main(["hunt", "mine.py:leaves", "--cases", "9"])
-    said = "hunting mine.py:leaves, case 2: the process that worked on it ended with code 0; nothing is concluded."
-    in_one_line(code, capfd, said)
+    message = "hunting mine.py:leaves, case 2: the process that worked on it ended with code 0; nothing is concluded."
+    in_one_line(code, capfd, message)
 
 
 SCRIPT = """
@@ -107,12 +107,12 @@ def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "script.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    first = done.stdout.splitlines()[0]
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr
+    first = process.stdout.splitlines()[0]
     assert first.startswith("--attention: loading endless:kernel: the process that worked on it was killed by SIGABRT")
-    assert "Traceback" not in done.stderr
-    assert "mine.py:leaves: inconclusive: the process that worked on it ended with code 0 in case 2" in done.stdout
+    assert "Traceback" not in process.stderr
+    assert "mine.py:leaves: inconclusive: the process that worked on it ended with code 0 in case 2" in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ class Answering:
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "message"),
     [
         ([("failed", "ValueError: 3")], "doubling, step 0: the process that worked on it failed: ValueError: 3"),
         ([("progressed", 2), ("failed", "x")], "doubling, step 2: the process that worked on it failed: x"),
@@ -175,10 +175,10 @@ class Answering:
         ([("out of patience", None)], "doubling, step 0: out of time after 7 s"),
     ],
 )
-def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, Any]], said: str) -> None:
+def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, Any]], message: str) -> None:
     sandbox: Any = Sandbox.__new__(Sandbox)
     sandbox.pool, sandbox.patience, sandbox.isolates = Answering(*messages), 7.0, True
-    with pytest.raises(ProcessDied, match=f"^{re.escape(said)}"):
+    with pytest.raises(ProcessDied, match=f"^{re.escape(message)}"):
         sandbox.call(doubling, double, 1)
 
 
@@ -191,13 +191,13 @@ def test_whatever_untrusted_code_does_it_is_not_run_here_and_nothing_is_left(tmp
         *results, right = run([*units, Adding("right")], 2, notices.append, patience=2.0)
     assert not mark.exists()
     assert right.value == 10
-    assert [one.id for one in results] == list(DEEDS)
-    for one in results:
-        assert (one.value, one.failed) == (4, "") or one.failed.startswith(
+    assert [result.id for result in results] == list(DEEDS)
+    for result in results:
+        assert (result.value, result.failed) == (4, "") or result.failed.startswith(
             ("the process that worked on it ", "out of time after 2 s")
-        ), one
+        ), result
     forged = ("pickles as lines", "results of other units", "a result that is none", "words of its own", "deep")
-    said = {one.id: one.failed for one in results}
+    said = {result.id: result.failed for result in results}
     for name in (*forged, "a flood of messages", "a flood without an end of line", "patched JSON"):
         assert "sent something that is no result" in said[name], (name, said[name])
     assert said["forks and returns twice"] == said["an old message"] == said["leaves a session"] == ""

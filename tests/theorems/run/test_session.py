@@ -46,7 +46,10 @@ def test_events_in_their_order() -> None:
     started, *between, finished = events
     assert isinstance(started, Started)
     assert isinstance(finished, Finished)
-    assert [(one.id, one.file, one.lost) for one in started.about.statements] == [("true", "", ""), ("false", "", "")]
+    assert [(statement.id, statement.file, statement.lost) for statement in started.about.statements] == [
+        ("true", "", ""),
+        ("false", "", ""),
+    ]
     assert (started.about.implementation, started.about.kernel, started.about.examples) == ("reference", None, 3)
     assert set(kinds(between)) == {"CaseDone", "UnitDone"}
     assert [event.done for event in between if isinstance(event, CaseDone) and event.id == "true"] == [0, 1, 2, 3]
@@ -95,15 +98,15 @@ def test_data_are_looked_at_before_anything_runs() -> None:
     given = Given(dataset_named("figure-1a"))
     started = next(Session(Request(("single",), given=given)).events())
     assert isinstance(started, Started)
-    assert [(one.id, one.holds) for one in started.about.findings] == [("single-input", True)]
+    assert [(finding.id, finding.holds) for finding in started.about.findings] == [("single-input", True)]
     assert started.about.examples is None
 
 
 def test_what_cannot_be_used_is_said_before_anything_happens() -> None:
-    seen: list[Event] = []
+    records: list[Event] = []
     with pytest.raises(InvalidInput, match="'lemma-99' is not a statement"):
-        Session(Request(("lemma-99",))).run(seen.append)
-    assert seen == []
+        Session(Request(("lemma-99",))).run(records.append)
+    assert records == []
 
 
 @pytest.mark.usefixtures("files")
@@ -113,7 +116,7 @@ def test_untrusted_statements_are_loaded_and_run_in_another_process() -> None:
     assert isinstance(started, Started)
     assert isinstance(finished, Finished)
     *loaded, lost = started.about.statements
-    assert [(one.title, one.file, one.assumptions) for one in loaded] == [
+    assert [(name.title, name.file, name.assumptions) for name in loaded] == [
         ("One is more than zero", "mine.py", ("separable",))
     ] * 2
     assert lost.lost == "loading dead.py: the process that worked on it ended with code 0"

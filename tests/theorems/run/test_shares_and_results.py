@@ -101,7 +101,7 @@ def test_room_and_nearness_of_a_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "generated", "touched", "said"),
+    ("error", "generated", "touched", "message"),
     [
         ("InvalidInput", False, (), "why"),
         ("InvalidInput", True, (), ""),
@@ -109,19 +109,19 @@ def test_room_and_nearness_of_a_claim() -> None:
         ("ValueError", False, (), ""),
     ],
 )
-def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: tuple[str, ...], message: str) -> None:
     outcome = Outcome(Verdict.INCONCLUSIVE, reason="why", error=error, touched=touched)
-    assert of_outcome(statement_named("lemma-3"), outcome, generated=generated).bad_input == said
+    assert of_outcome(statement_named("lemma-3"), outcome, generated=generated).bad_input == message
 
 
 def test_what_is_checked_counts_decided_claims() -> None:
     claims = [Claim(f"c{k}", Form.EXACT, slack, 0.0, EXACT) for k, slack in enumerate((1.0, math.nan, -1.0))]
     outcome = Outcome(Verdict.FALSIFIED, tuple(claims), "c2")
-    found = of_outcome(statement_named("lemma-3"), outcome, generated=True)
-    assert (found.id, found.verdict, found.decided_claims) == ("lemma-3", Verdict.FALSIFIED, 2)
+    result = of_outcome(statement_named("lemma-3"), outcome, generated=True)
+    assert (result.id, result.verdict, result.decided_claims) == ("lemma-3", Verdict.FALSIFIED, 2)
     upheld = Outcome(Verdict.UPHELD, tuple(claims[:1]))
-    found = of_outcome(statement_named("lemma-3"), upheld, generated=True)
-    assert (found.verdict, found.decided_claims) == (Verdict.UPHELD, 1)
+    result = of_outcome(statement_named("lemma-3"), upheld, generated=True)
+    assert (result.verdict, result.decided_claims) == (Verdict.UPHELD, 1)
 
 
 def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
@@ -159,7 +159,7 @@ def test_a_line_of_which_half_is_written_gets_the_other_half(tmp_path: Path, mon
     journal.append({"b": 2})
     text = (tmp_path / "run.jsonl").read_text(encoding="utf-8")
     kept = [json.loads(line) for line in text.splitlines()[1:]]
-    assert [list(one) for one in kept] == [["digest", "a"], ["digest", "b"]]
+    assert [list(item) for item in kept] == [["digest", "a"], ["digest", "b"]]
 
 
 @pytest.mark.parametrize(("scale", "far"), [(1.0, False), (2.0**29, False), (2.0**31, True), (2.0**-31, True)])
@@ -216,7 +216,7 @@ def test_a_failure_is_told_by_its_sentence_and_what_is_open_by_its_reason() -> N
     failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}")
     open_ = Result("lemma-3", "", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "why"}, failure=failure)
     falsified = replace(open_, counts={Verdict.FALSIFIED: 1})
-    assert [(one.verdict, one.complaint) for one in (open_, falsified)] == [
+    assert [(item.verdict, item.complaint) for item in (open_, falsified)] == [
         (Verdict.INCONCLUSIVE, "why"),
         (Verdict.FALSIFIED, failure.sentence),
     ]

@@ -28,9 +28,9 @@ from theorems.run.verify import draw_cases, part_sizes, seed_of, verify_generate
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_parts_are_joined_in_their_order(jobs: int) -> None:
     steps = Listening()
-    found = run([Letters("one", "abcde"), Letters("two", "x"), Letters("three", "fg")], jobs, steps)
-    assert found == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
-    assert sorted(one.id for one in steps.results) == ["one", "three", "two"]  # units, not parts
+    results = run([Letters("one", "abcde"), Letters("two", "x"), Letters("three", "fg")], jobs, steps)
+    assert results == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
+    assert sorted(result.id for result in steps.results) == ["one", "three", "two"]  # units, not parts
     assert [done for id, done in steps.steps if id == "one"] == [1, 2, 3, 4, 5]
 
 
@@ -94,7 +94,7 @@ def test_parts_of_a_statement_have_seeds_of_their_own() -> None:
     # The first part is what fewer examples are; none is drawn anew.
     first = draw_cases(FAKES["true"], 8, 0)
     assert list(map(label, cases[:8])) == list(map(label, first))
-    large = [one for one in map(label, first) if one[0] > 1000]
+    large = [item for item in map(label, first) if item[0] > 1000]
     assert large
     assert not set(large) & set(map(label, cases[8:]))
 
@@ -115,10 +115,10 @@ def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
 
 def rare(at: int) -> Statement:
     """False for the case of that number of those that are drawn, and for what comes of making it smaller."""
-    wanted = label(draw_cases(made("rare", weights_sum_to_one), 20, 0)[at])
+    expected = label(draw_cases(made("rare", weights_sum_to_one), 20, 0)[at])
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        yield Claim("seldom", Form.EXACT, -1.0 if label(case) == wanted else 1.0, 0.0, "exact")
+        yield Claim("seldom", Form.EXACT, -1.0 if label(case) == expected else 1.0, 0.0, "exact")
 
     return made("rare", conclusion)
 
@@ -126,9 +126,9 @@ def rare(at: int) -> Statement:
 @pytest.mark.parametrize(("at", "examples"), [(3, 4), (12, 13), (18, 19)])
 def test_the_first_falsified_case_ends_it(at: int, examples: int, monkeypatch: pytest.MonkeyPatch, fakes: None) -> None:
     install(monkeypatch.setattr, {"rare": rare(at)})
-    [found] = run([Unit("rare", 20, 0)], 1, Listening())
-    assert found.examples == examples
-    assert found.failure is not None
+    [results] = run([Unit("rare", 20, 0)], 1, Listening())
+    assert results.examples == examples
+    assert results.failure is not None
 
 
 @pytest.mark.usefixtures("fakes")

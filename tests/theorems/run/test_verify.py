@@ -68,11 +68,11 @@ def shrunk(result: Result, claim: str) -> Problem:
     assert result.verdict is Verdict.FALSIFIED
     assert result.failure is not None
     assert result.failure.shrunk
-    held = from_json(result.failure.case)
-    assert held["case_of"] == result.id
-    assert held["claim"] == claim
+    record = from_json(result.failure.case)
+    assert record["case_of"] == result.id
+    assert record["claim"] == claim
     assert result.failure.sentence.startswith(claim)
-    return case_of(held).problem
+    return case_of(record).problem
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -136,11 +136,11 @@ def test_a_strategy_that_breaks_down_is_inconclusive(monkeypatch: pytest.MonkeyP
     def bad() -> st.SearchStrategy[Case]:
         return st.integers().map(lambda k: Case(Problem(np.zeros((1, 1, 1)), np.zeros((1, 1)))))
 
-    for cases, said in ((bad, "T = 1"), (lambda: st.integers().filter(lambda k: False), "filter")):
+    for cases, message in ((bad, "T = 1"), (lambda: st.integers().filter(lambda k: False), "filter")):
         name = one_statement(monkeypatch, replace(FAKES["true"], cases=cases))
         result = verify_generated(name, 10, 0)
         assert result.verdict is Verdict.INCONCLUSIVE
-        assert said in result.reason
+        assert message in result.reason
 
 
 def test_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_cases_do_not_depend_on_what_else_is_imported(tmp_path: Path) -> None:
     for module in ("math", "odd_module"):
         script = LOOK.format(tests=ROOT / "tests" / "theorems", extra=tmp_path, module=module)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", script],
             cwd=tmp_path,
             env=environment,
@@ -219,8 +219,8 @@ def test_cases_do_not_depend_on_what_else_is_imported(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
         )
-        assert done.stdout.count("keys") == 60
-        outputs.add(done.stdout)
+        assert process.stdout.count("keys") == 60
+        outputs.add(process.stdout)
     assert len(outputs) == 1
     assert not (tmp_path / ".hypothesis").exists()
 
@@ -252,9 +252,9 @@ def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
         return summarise(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
 
     trivial, near, failed = seen("a", 0.0, 1e-18), seen("a", 1e-3), seen("a", -1.0)
-    for one, other in ((trivial, near), (near, trivial)):
-        assert one.worse(other).worst_slack == 1e-3
-        assert one.worse(other).cases == 2
+    for first, second in ((trivial, near), (near, trivial)):
+        assert first.worse(second).worst_slack == 1e-3
+        assert first.worse(second).cases == 2
     assert trivial.worse(trivial).worst_slack == 0
     assert trivial.worse(near).worse(failed).worst_slack == -1.0
     exact = seen("exact", 0.0, 0.0)

@@ -41,26 +41,26 @@ def _without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_upheld_all_is_as_before() -> None:
-    found = verify_data("theorem-2", SINGLE)
-    assert found.verdict is Verdict.UPHELD
-    assert found.verdict_in_words == "upheld"
-    assert "conclusion" not in found.as_json()
+    result = verify_data("theorem-2", SINGLE)
+    assert result.verdict is Verdict.UPHELD
+    assert result.verdict_in_words == "upheld"
+    assert "conclusion" not in result.as_json()
 
 
 def test_only_a_sharper_form_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_a_sharp_form(monkeypatch)
-    found = verify_data("theorem-2", SINGLE)
-    assert found.verdict is Verdict.FALSIFIED
+    result = verify_data("theorem-2", SINGLE)
+    assert result.verdict is Verdict.FALSIFIED
     forms = {"exact": "upheld", "effective": "upheld", "limit": "upheld", "sharp": "falsified"}
     parts = {"stated": "upheld", "premises": "upheld", "sharper": "falsified"}
-    assert found.as_json()["conclusion"] == parts | {"forms": forms}
-    said = "flow-offset-closed-form (a sharper form of ours; the paper's conclusion is upheld on this case): slack"
-    assert found.failure is not None
-    for text in (found.reason, found.failure.sentence, junit_xml([found], 0), str(_results(found))):
-        assert said in text.replace("&#x27;", "'")
-    row = next(line for line in str(_results(found)).splitlines() if line.strip().startswith("theorem-2 "))
+    assert result.as_json()["conclusion"] == parts | {"forms": forms}
+    message = "flow-offset-closed-form (a sharper form of ours; the paper's conclusion is upheld on this case): slack"
+    assert result.failure is not None
+    for text in (result.reason, result.failure.sentence, junit_xml([result], 0), str(_results(result))):
+        assert message in text.replace("&#x27;", "'")
+    row = next(line for line in str(_results(result)).splitlines() if line.strip().startswith("theorem-2 "))
     assert "falsified (a" in row
-    report = _report(found)
+    report = _report(result)
     assert "For theorem-2, only a sharper form of this suite failed; the source's own conclusion is upheld." in report
     assert "falsified (a sharper form only)" in report
     assert "| the conclusion as its source states it | upheld |" in report
@@ -68,11 +68,11 @@ def test_only_a_sharper_form_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_paper_s_conclusion_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_a_limit(monkeypatch)
-    found = verify_data("theorem-2", SINGLE)
-    assert found.verdict_in_words == "falsified"
-    assert found.as_json()["conclusion"]["stated"] == "falsified"
-    assert "flow-correlation (the paper's own conclusion): slack" in found.reason
-    assert "sharper form of this suite" not in _report(found)
+    result = verify_data("theorem-2", SINGLE)
+    assert result.verdict_in_words == "falsified"
+    assert result.as_json()["conclusion"]["stated"] == "falsified"
+    assert "flow-correlation (the paper's own conclusion): slack" in result.reason
+    assert "sharper form of this suite" not in _report(result)
 
 
 def test_of_several_inputs_no_direction_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,41 +80,41 @@ def test_of_several_inputs_no_direction_is_due(monkeypatch: pytest.MonkeyPatch) 
     from theorems.token_selection.global_paths import theorem_2_global_convergence as theorem
 
     usual = theorem.climb_bound
-    monkeypatch.setattr(theorem, "climb_bound", lambda *given: usual(*given) + 1e3)
-    found = verify_data("theorem-2", SEVERAL)
-    assert found.as_json()["conclusion"]["stated"] == "upheld"
-    assert "climbs-like-log-t (a sharper form of ours; the paper's conclusion is upheld" in found.reason
+    monkeypatch.setattr(theorem, "climb_bound", lambda *arguments: usual(*arguments) + 1e3)
+    result = verify_data("theorem-2", SEVERAL)
+    assert result.as_json()["conclusion"]["stated"] == "upheld"
+    assert "climbs-like-log-t (a sharper form of ours; the paper's conclusion is upheld" in result.reason
 
 
-def _uphill(*given: Any) -> ScaledGradient:
-    found = scaled_gradient(*given)
-    return ScaledGradient(found.log_scale, -np.asarray(found.direction))
+def _uphill(*arguments: Any) -> ScaledGradient:
+    gradient = scaled_gradient(*arguments)
+    return ScaledGradient(gradient.log_scale, -np.asarray(gradient.direction))
 
 
-def _half_a_token_off(*given: Any, **options: Any) -> Any:
-    found = max_margin(*given, **options)
-    return replace(found, p=np.asarray(found.p) * 1.5)  # type: ignore[type-var]
+def _half_a_token_off(*arguments: Any, **options: Any) -> Any:
+    solution = max_margin(*arguments, **options)
+    return replace(solution, p=np.asarray(solution.p) * 1.5)  # type: ignore[type-var]
 
 
 def test_a_wrong_gradient_contradicts_the_lemma() -> None:
     uphill = REFERENCE.replace("uphill", {scaled_gradient: _uphill})
-    found = verify_generated("lemma-4", 10, 0, uphill)
-    assert "descent (the paper's own conclusion, in its effective form): slack" in found.reason
-    assert found.failure is not None
-    assert found.failure.parts is not None
-    assert found.failure.parts.stated is Verdict.FALSIFIED
+    result = verify_generated("lemma-4", 10, 0, uphill)
+    assert "descent (the paper's own conclusion, in its effective form): slack" in result.reason
+    assert result.failure is not None
+    assert result.failure.parts is not None
+    assert result.failure.parts.stated is Verdict.FALSIFIED
 
 
 def test_a_wrong_solution_says_nothing_of_the_theorem() -> None:
     """The certificate fails and the conclusion ends: not reached is not upheld."""
-    found = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", {max_margin: _half_a_token_off}))
-    assert found.as_json()["conclusion"] == {
+    result = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", {max_margin: _half_a_token_off}))
+    assert result.as_json()["conclusion"] == {
         "stated": "inconclusive",
         "premises": "falsified",
         "forms": {"exact": "falsified"},
     }
-    assert "svm-is-optimal (a premise, not what is concluded; the paper's conclusion is not decided" in found.reason
-    assert "which is not decided on these cases" in _report(found)
+    assert "svm-is-optimal (a premise, not what is concluded; the paper's conclusion is not decided" in result.reason
+    assert "which is not decided on these cases" in _report(result)
 
 
 def _results(found: Result) -> Results:
@@ -129,9 +129,9 @@ def _report(found: Result) -> str:
 def test_a_report_refuses_what_it_cannot_read() -> None:
     from reference_attention.errors import InvalidInput
 
-    found = verify_generated("lemma-4", 2, 0)
-    held = json.loads(_results(found).to_json())
+    result = verify_generated("lemma-4", 2, 0)
+    record = json.loads(_results(result).to_json())
     for wrong in ({"stated": "perhaps", "forms": {}}, {"stated": "upheld"}, {"who": "upheld", "forms": {}}, []):
-        held["statements"][0]["conclusion"] = wrong
+        record["statements"][0]["conclusion"] = wrong
         with pytest.raises(InvalidInput, match="conclusion is not what theorems verify --json writes"):
-            parse(held, "r.json")
+            parse(record, "r.json")

@@ -48,9 +48,9 @@ class Page(HTMLParser):
 
 def page(html: str) -> Page:
     """The page that a text is."""
-    made = Page()
-    made.feed(html)
-    return made
+    page = Page()
+    page.feed(html)
+    return page
 
 
 def pages(folder: Path) -> dict[Path, Page]:

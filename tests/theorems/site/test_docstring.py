@@ -72,7 +72,7 @@ def test_every_reference_of_a_statement_leads_to_a_page() -> None:
         place = statement.conclusion.__module__
         references = [name for text in texts_of(id) for name in REFERENCE.findall(text)]
         assert [name for name in references if not link_from(place, name)] == [], id
-    assert len({one.name for one in derivations().values()}) == len(derivations())
+    assert len({item.name for item in derivations().values()}) == len(derivations())
 
 
 def test_a_reference_goes_to_the_module_of_the_same_room_and_one_to_nothing_nowhere() -> None:

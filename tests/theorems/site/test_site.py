@@ -68,8 +68,8 @@ def site(built: Path) -> dict[Path, Page]:
 @pytest.fixture(scope="module")
 def made(source: Path) -> dict[str, str]:
     """The generated pages by name."""
-    found = [path for folder in ("statements", "derivations") for path in sorted((source / folder).glob("*.md"))]
-    return {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in found}
+    results = [path for folder in ("statements", "derivations") for path in sorted((source / folder).glob("*.md"))]
+    return {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in results}
 
 
 @built_here
@@ -109,7 +109,7 @@ def test_the_gallery_has_pages_that_share_their_scripts(built: Path, site: dict[
     assert {f"{name}.html" for name in SHOWN} <= set(index.links)
     for name in SHOWN:
         shown = site[built.resolve() / "gallery" / f"{name}.html"]
-        assert [one for one in shown.loads if one.endswith(".js")]
+        assert [load for load in shown.loads if load.endswith(".js")]
     text = (built / "gallery" / f"{SHOWN[-1]}.html").read_text(encoding="utf-8")
     assert "With two inputs one of them can be ahead" in text
 
@@ -158,11 +158,11 @@ def test_without_matplotlib_a_notebook_has_its_text_and_code(tmp_path: Path, mon
 @built_here
 def test_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
     nowhere = ("nothing.md", "#nothing", "../nothing.py", "nothing.svg")
-    text = "\n\n".join(["# Title", *(f"[to]({one})" for one in nowhere[:3]), f"![]({nowhere[3]})"])
+    text = "\n\n".join(["# Title", *(f"[to]({link})" for link in nowhere[:3]), f"![]({nowhere[3]})"])
     (tmp_path / "index.md").write_text(text, encoding="utf-8")
     done = build(tmp_path, tmp_path / "html")
     assert done.returncode != 0
-    assert [one for one in nowhere if one.lstrip("#") not in done.stderr] == []
+    assert [link for link in nowhere if link.lstrip("#") not in done.stderr] == []
     assert done.stderr.count("WARNING") == len(nowhere)
 
 
@@ -172,26 +172,26 @@ def test_a_dead_link_and_a_load_from_elsewhere_are_noticed(tmp_path: Path) -> No
     )
     (tmp_path / "b.html").write_text('<p id="y">y</p>')
     (tmp_path / "s.css").write_text('@import "https://fonts.org/f.css"; a { background: url(data:x) }')
-    found = pages(tmp_path)
-    assert list(dead_links(found)) == ["a.html: b.html#x", "a.html: c.html"]
-    assert list(fetched(tmp_path, found)) == ["a.html: //cdn.org/m.js", "s.css: https://fonts.org/f.css"]
+    result = pages(tmp_path)
+    assert list(dead_links(result)) == ["a.html: b.html#x", "a.html: c.html"]
+    assert list(fetched(tmp_path, result)) == ["a.html: //cdn.org/m.js", "s.css: https://fonts.org/f.css"]
 
 
 def test_make_docs_builds_what_is_tested_here() -> None:
-    done = subprocess.run(["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "-m theorems.site build/docs/source" in done.stdout
-    assert " ".join(BUILD[3:-1]) + " docs/site build/docs/source build/docs/html" in done.stdout
+    process = subprocess.run(["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "-m theorems.site build/docs/source" in process.stdout
+    assert " ".join(BUILD[3:-1]) + " docs/site build/docs/source build/docs/html" in process.stdout
 
 
 def test_a_page_has_the_slacks_that_were_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "verify.json"
     assert main(["verify", "lemma-10", "--examples", "2", "--json", str(path)]) == Exit.UPHELD
-    held = json.loads(path.read_text(encoding="utf-8"))
-    held["statements"][0]["claims"][0] |= {"worst_slack": -1.25e-7, "tolerance": 2.5e-7}
-    path.write_text(json.dumps(held), encoding="utf-8")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["statements"][0]["claims"][0] |= {"worst_slack": -1.25e-7, "tolerance": 2.5e-7}
+    path.write_text(json.dumps(record), encoding="utf-8")
     lemma = statements()["lemma-10"]
     shown = statement_page(lemma, Evidence(read(path), {}))
-    name = held["statements"][0]["claims"][0]["name"]
+    name = record["statements"][0]["claims"][0]["name"]
     assert re.search(rf"^\| `{name}` \|.*\| 2 \| -1\.25e-07 \| 2\.5e-07 \|", shown, re.MULTILINE)
     assert "On 2 generated cases (seed 0): 2 upheld." in shown
     assert "No measurement of this statement is kept." in statement_page(
@@ -223,7 +223,7 @@ def test_a_page_shows_the_recorded_table_of_faults(tmp_path: Path, capsys: pytes
 def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """``show`` is run for every statement; what ``replay`` does, on all files, by test_every_counterexample_replays."""
     monkeypatch.chdir(ROOT)
-    seen = set()
+    kinds = set()
     for name, text in made.items():
         for block in blocks(name, text):
             for shown in commands(block) if block.language == "console" else ():
@@ -233,8 +233,8 @@ def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: p
                     assert Path(given["file"]).is_file()
                 elif sub == "show":
                     assert main(shown.command.split()[1:]) == Exit.UPHELD
-                seen.add(sub)
-    assert seen == {"show", "verify", "replay"}
+                kinds.add(sub)
+    assert kinds == {"show", "verify", "replay"}
 
 
 def test_a_document_that_no_table_of_contents_names_is_a_guide() -> None:

@@ -39,14 +39,14 @@ def test_sign_descent_has_the_bounds_of_its_example() -> None:
 
 
 def test_several_inputs_have_one_from_a_margin() -> None:
-    found = gap_of("figure-1c", [0.0, -1.0], SignDescent, math.inf)
-    assert found.statement == "steepest-from-a-margin"
-    assert found.measured <= found.at_most < 0.1
+    result = gap_of("figure-1c", [0.0, -1.0], SignDescent, math.inf)
+    assert result.statement == "steepest-from-a-margin"
+    assert result.measured <= result.at_most < 0.1
 
 
 def test_muon_of_a_prompt_has_one_with_short_steps_only() -> None:
-    found = gap_of("figure-1a", [0.0, -1.0], lambda: Muon(0.01), 2.0, MOMENTUM)
-    assert found.measured <= found.at_most < 0.5
+    result = gap_of("figure-1a", [0.0, -1.0], lambda: Muon(0.01), 2.0, MOMENTUM)
+    assert result.measured <= result.at_most < 0.5
     assert gap_of("figure-1a", [0.0, -1.0], lambda: Muon(1.0), 2.0, MOMENTUM) is None
 
 
@@ -92,8 +92,8 @@ def test_muon_on_weights_has_one_from_a_margin_or_of_one_query() -> None:
 
 def test_the_bound_fails_for_a_run_that_is_none() -> None:
     """Sign descent in place of steepest descent in ℓ1, which is what it is said to be."""
-    found = gap_of("figure-1a", [0.0, 0.0], SignDescent, 1.0)
-    assert found.measured > found.at_most
+    result = gap_of("figure-1a", [0.0, 0.0], SignDescent, 1.0)
+    assert result.measured > result.at_most
 
 
 def test_rules_say_whether_they_are_steepest() -> None:

@@ -62,12 +62,12 @@ def drawn(id: str) -> tuple[LabelledFeatures, ...]:
 
 @pytest.mark.parametrize("id", [PLAIN, MOMENTUM])
 def test_upheld_by_the_reference(id: str) -> None:
-    assert {check(statement(id), one, REFERENCE).verdict for one in drawn(id)[:6]} == {Verdict.UPHELD}
+    assert {check(statement(id), case, REFERENCE).verdict for case in drawn(id)[:6]} == {Verdict.UPHELD}
 
 
 def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
-    for one in drawn(id):
-        claims = check(statement(id), one, under_test).claims
+    for case in drawn(id):
+        claims = check(statement(id), case, under_test).claims
         if any(claim.name == expected and claim.verdict is Verdict.FALSIFIED for claim in claims):
             return True
     return False
@@ -96,18 +96,18 @@ def test_gradient_and_loss_are_the_textbook_s() -> None:
     seen = np.eye(case.classes)[case.labels]
     due_loss = -(weights * np.log((probabilities * seen).sum(axis=1))).sum()
     assert label_loss(case.problem, W)[0] == pytest.approx(due_loss)
-    found = label_gradient(case.problem, W)
+    result = label_gradient(case.problem, W)
     due = (weights[:, None] * (probabilities - seen)).T @ case.features
-    np.testing.assert_allclose(math.exp(found.log_scale[0]) * found.direction[0], due.ravel(), rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(math.exp(result.log_scale[0]) * result.direction[0], due.ravel(), rtol=1e-9, atol=1e-14)
 
 
 @pytest.mark.parametrize(
     ("norm", "margin"), [(math.inf, 2.0), (2.0, math.sqrt(2)), (1.0, 1.0), (Schatten(math.inf, (2, 1)), math.sqrt(2))]
 )
 def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
-    found = norm_max_margin(TWO.keys, TWO.labels, norm)
-    assert found is not None
-    geometry = LabelGeometry(TWO, found)
+    solution = norm_max_margin(TWO.keys, TWO.labels, norm)
+    assert solution is not None
+    geometry = LabelGeometry(TWO, solution)
     assert float(value_of(geometry.margin)) == pytest.approx(margin, rel=1e-7)
     # At 0 both inputs have a loss of log 2, u = 2 log 2 and Y = log 3.
     assert float(value_of(geometry.log_excess(np.zeros(2)))) == pytest.approx(math.log(3))
@@ -115,9 +115,9 @@ def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
 
 def test_the_bound_fails_for_steps_that_are_none() -> None:
     """Descent in ‖·‖_1 where γ and lengths are those of ‖·‖_∞."""
-    found = norm_max_margin(TWO.keys, TWO.labels, math.inf)
-    assert found is not None
-    geometry, schedule = LabelGeometry(TWO, found), StepSchedule(np.full(50, 0.05), 0.0)
+    solution = norm_max_margin(TWO.keys, TWO.labels, math.inf)
+    assert solution is not None
+    geometry, schedule = LabelGeometry(TWO, solution), StepSchedule(np.full(50, 0.05), 0.0)
     for norm, verdict in ((math.inf, Verdict.UPHELD), (1.0, Verdict.FALSIFIED)):
         p = label_descent(TWO.problem, np.zeros((1, 2)), lengths=schedule.lengths, norm=norm)
         run = SteepestRun(schedule, exact(p), np.zeros((50, 1)))
@@ -250,8 +250,8 @@ def test_what_no_weights_tell_apart_is_found_and_refutes() -> None:
     assert separable_labels(both).holds is False
     assert separable_labels(TWO).holds is True
     for weakened in (inseparable_labels, inseparable_with_momentum):
-        assert [one.verdict for one in weakened.conclusion(both, REFERENCE)] == [Verdict.FALSIFIED]
-        assert [one.verdict for one in weakened.conclusion(TWO, REFERENCE)] == [Verdict.UPHELD]
+        assert [claim.verdict for claim in weakened.conclusion(both, REFERENCE)] == [Verdict.FALSIFIED]
+        assert [claim.verdict for claim in weakened.conclusion(TWO, REFERENCE)] == [Verdict.UPHELD]
     assert check(statement(PLAIN), both, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
@@ -275,9 +275,9 @@ def test_bad_input_is_refused() -> None:
 
 
 def test_what_is_drawn_is_separable_and_shrinks() -> None:
-    assert all(separable_labels(one).holds for one in drawn(PLAIN))
-    several = next(one for one in drawn(PLAIN) if len(one.labels) > 2)
-    assert {len(one.labels) for one in several.simpler()} >= {len(several.labels) - 1}
+    assert all(separable_labels(case).holds for case in drawn(PLAIN))
+    several = next(case for case in drawn(PLAIN) if len(case.labels) > 2)
+    assert {len(case.labels) for case in several.simpler()} >= {len(several.labels) - 1}
 
 
 def test_margins_of_rows_columns_and_blocks_by_hand() -> None:

@@ -43,14 +43,14 @@ def drawn(id: str) -> tuple[Case, ...]:
 
 @pytest.mark.parametrize("id", [ONE, MARGIN, *MIRRORS])
 def test_upheld_by_the_reference(id: str) -> None:
-    outcomes = [check(statement(id), one, REFERENCE) for one in drawn(id)[:EXAMPLES]]
+    outcomes = [check(statement(id), case, REFERENCE) for case in drawn(id)[:EXAMPLES]]
     assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
 
 
 def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
     """Whether that claim fails on a drawn case."""
-    for one in drawn(id):
-        claims = check(statement(id), one, under_test).claims
+    for case in drawn(id):
+        claims = check(statement(id), case, under_test).claims
         if any(claim.name == expected and claim.verdict is Verdict.FALSIFIED for claim in claims):
             return True
     return False

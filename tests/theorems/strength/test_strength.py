@@ -32,20 +32,20 @@ def test_something_is_kept_of_each_and_of_nothing_else() -> None:
     for id in ids():
         held = list(kept(id))
         assert len(held) >= 2
-        assert all(one.claims for one in held)
+        assert all(item.claims for item in held)
 
 
 def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[Strength]]:
     """Strengths in which a claim's slack is larger by that share, on so many of the cases."""
-    held, seen = claims.strengths, []
+    held, records = claims.strengths, []
 
     def found(id: str, case: Case) -> list[Strength]:
-        seen.append(case)
+        records.append(case)
         return [
-            replace(one, slack=one.slack * (1 + share))
-            if one.slack and one.name == name and len(seen) <= cases
-            else one
-            for one in held(id, case)
+            replace(item, slack=item.slack * (1 + share))
+            if item.slack and item.name == name and len(records) <= cases
+            else item
+            for item in held(id, case)
         ]
 
     return found
@@ -94,16 +94,16 @@ def test_a_mean_that_moved_is_told(form: str, mean: float, same: bool) -> None:
 
 def test_means_by_hand() -> None:
     """Shares of the larger side: 1/2, −1/4 and 0; what is not finite does not count."""
-    with claims.means() as found:
+    with claims.means() as result:
         made = core.at_least(
             "x", Form.EFFECTIVE, np.array([2.0, 3.0, 0.0, np.inf]), np.array([1.0, 4.0, 0.0, 1.0]), rounding=9.0
         )
         assert made.name == "x"
         core.at_least("y", Form.EFFECTIVE, exact(np.array([2.0])), 1.0)
         core.at_least("x", Form.EFFECTIVE, np.zeros(0), 1.0, rounding=0.0)
-    assert found == {"x": [pytest.approx(1 / 12), None], "y": [0.5]}
+    assert result == {"x": [pytest.approx(1 / 12), None], "y": [0.5]}
     core.at_least("z", Form.EFFECTIVE, 1.0, 0.0, rounding=0.0)
-    assert "z" not in found
+    assert "z" not in result
 
 
 def test_rounding_may_be_any() -> None:

@@ -115,9 +115,9 @@ def random_cases(count: int, *, equal: bool) -> list[Case]:
         loss = ("logistic", "exponential", "correlation", "sigmoid")[len(cases) // 2 % 4]
         keys = rng.normal(size=(n, tokens, d))
         keys[:, 0, 0] += 2
-        made = case(keys, np.broadcast_to(scores, (n, tokens)), loss, seed=seed)
-        if isinstance(max_margin(made.problem.keys, made.problem.optimal), MaxMargin):
-            cases.append(made)
+        example = case(keys, np.broadcast_to(scores, (n, tokens)), loss, seed=seed)
+        if isinstance(max_margin(example.problem.keys, example.problem.optimal), MaxMargin):
+            cases.append(example)
     return cases
 
 

@@ -96,8 +96,8 @@ def best_head(features: np.ndarray, r: float) -> tuple[float, np.ndarray]:
         return float(np.logaddexp(0.0, -features @ head(angle)).sum())
 
     around = min(np.linspace(-np.pi, np.pi, 361), key=total)
-    found = minimize_scalar(total, bounds=(around - 0.02, around + 0.02), method="bounded", options={"xatol": 1e-10})
-    return float(found.fun), head(found.x)
+    result = minimize_scalar(total, bounds=(around - 0.02, around + 0.02), method="bounded", options={"xatol": 1e-10})
+    return float(result.fun), head(result.x)
 
 
 def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:

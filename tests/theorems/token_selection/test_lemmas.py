@@ -33,28 +33,28 @@ CASES = 6
 
 def cases_of(id: str) -> list[Case]:
     """Fixed cases that satisfy the assumptions, small ones and all losses among them."""
-    wanted = statement_named(id).assumptions
-    found: list[Case] = []
+    expected = statement_named(id).assumptions
+    results: list[Case] = []
     seed = 0
-    while len(found) < CASES:
+    while len(results) < CASES:
         seed += 1
         rng = np.random.default_rng(seed)
-        n = 1 if "single-input" in wanted else int(rng.integers(1, 4))
+        n = 1 if "single-input" in expected else int(rng.integers(1, 4))
         tokens, d = int(rng.integers(2, 6)), int(rng.integers(2, 6))
         loss = LOSSES[list(LOSSES)[seed % 3]]
-        if "head-in-key-range" in wanted:
+        if "head-in-key-range" in expected:
             X, W, v = (rng.standard_normal(shape) for shape in ((n, tokens, d), (d + 1, d), (d,)))
             data = Dataset(X, np.ones(n), v, W, loss)
-            found.append(Case(data.problem, data, seed=seed).normalise())
+            results.append(Case(data.problem, data, seed=seed).normalise())
             continue
         keys, scores = rng.standard_normal((n, tokens, d)), rng.standard_normal((n, tokens))
-        if "equal-non-optimal-scores" in wanted:
+        if "equal-non-optimal-scores" in expected:
             scores = np.where(np.arange(tokens) == 0, 1.0 + rng.random((n, 1)), rng.standard_normal((n, 1)))
         problem = Problem(keys, scores, loss)
-        if "separable" in wanted and not isinstance(max_margin(keys, problem.optimal), MaxMargin):
+        if "separable" in expected and not isinstance(max_margin(keys, problem.optimal), MaxMargin):
             continue
-        found.append(Case(problem, seed=seed).normalise())
-    return found
+        results.append(Case(problem, seed=seed).normalise())
+    return results
 
 
 def verdicts(id: str, cases: list[Case], under_test: Implementation) -> set[Verdict]:

@@ -22,8 +22,8 @@ def test_there_are_fewer_points_where_problems_are_large() -> None:
 def test_diameters_one_token_at_a_time_are_those_of_all_pairs(unit: float) -> None:
     keys = np.random.default_rng(0).normal(size=(3, 9, 4)) * unit
     keys[1] = keys[1, :1]
-    found = diameters(keys)
+    result = diameters(keys)
     brute = np.max(np.linalg.norm((keys[:, :, None] - keys[:, None]) / unit, axis=-1), axis=(1, 2)) * unit
-    assert np.all(np.abs(found.value - brute) <= found.error + 4e-16 * brute)
-    assert found.value[1] == found.error[1] == 0
-    assert np.all(found.error <= 1e-14 * brute)
+    assert np.all(np.abs(result.value - brute) <= result.error + 4e-16 * brute)
+    assert result.value[1] == result.error[1] == 0
+    assert np.all(result.error <= 1e-14 * brute)

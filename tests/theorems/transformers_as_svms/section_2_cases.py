@@ -71,5 +71,5 @@ def claims_of(id: str, name: str, under_test: Implementation) -> dict[str, Claim
 
 def falsified(id: str, name: str, under_test: Implementation) -> set[str]:
     """The claims of a statement that a case falsifies."""
-    made = claims_of(id, name, under_test)
-    return {claimed for claimed, claim in made.items() if claim.verdict is Verdict.FALSIFIED}
+    claims = claims_of(id, name, under_test)
+    return {claimed for claimed, claim in claims.items() if claim.verdict is Verdict.FALSIFIED}

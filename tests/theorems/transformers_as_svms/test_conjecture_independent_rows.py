@@ -47,14 +47,14 @@ def test_every_claim_is_made() -> None:
     assert {claim.name for claim in outcome.claims} == set(conjecture_independent_rows.claims)
 
 
-def _uphill(problem: Problem, start: Array, **asked: Any) -> Flow:
+def _uphill(problem: Problem, start: Array, **options: Any) -> Flow:
     """The flow for the scores with the other sign: it ends at tokens that score low."""
-    return gradient_flow(Problem(problem.exact_keys, -problem.scores, problem.loss), start, **asked)
+    return gradient_flow(Problem(problem.exact_keys, -problem.scores, problem.loss), start, **options)
 
 
-def _stalled(problem: Problem, start: Array, **asked: Any) -> Flow:
+def _stalled(problem: Problem, start: Array, **options: Any) -> Flow:
     """The flow, which says of itself that it converges to a point."""
-    return replace(gradient_flow(problem, start, **asked), stop=Stop.STATIONARY)
+    return replace(gradient_flow(problem, start, **options), stop=Stop.STATIONARY)
 
 
 def _one_query(data: Any) -> tuple[Array, Array]:
@@ -100,7 +100,7 @@ def test_a_flow_that_turns_late_is_followed_further() -> None:
     data = QueryDataset(X, [x[0] for x in X], [1, 1, 1, -1], [1, 0, 0, 0], "exponential")
     outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
-    assert next(one for one in outcome.claims if one.name == "direction-rate").branch.startswith("in the cone")
+    assert next(claim for claim in outcome.claims if claim.name == "direction-rate").branch.startswith("in the cone")
 
 
 def test_tokens_nearly_alike_are_told_apart_far_out() -> None:

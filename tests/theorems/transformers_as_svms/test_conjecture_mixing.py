@@ -52,9 +52,9 @@ def verdicts(under_test: Implementation) -> dict[str, Verdict]:
 
 
 def test_half_and_half_is_kept_and_every_claim_made() -> None:
-    found = verdicts(REFERENCE)
-    assert set(found.values()) == {Verdict.UPHELD}
-    assert set(found) == set(conjecture_mixing.claims)
+    result = verdicts(REFERENCE)
+    assert set(result.values()) == {Verdict.UPHELD}
+    assert set(result) == set(conjecture_mixing.claims)
     run = ReluRun.of(CAPPED.problem, head_of(CAPPED), 0.1, 2000)
     weights = np.mean([run.weights(k) for k in range(1900, 2001)], axis=0)
     assert weights == pytest.approx(np.array([[0.5, 0.5, 0.0, 0.0]]), abs=0.02)
@@ -79,8 +79,8 @@ def test_growth_along_another_svm_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("theorems.transformers_as_svms.conjecture_mixing.SELECTED", 0.505)
     late = ReluRun.of(CAPPED.problem, head_of(CAPPED), 0.1, 2000).weights(2000)
     assert (late > 0.505).sum() <= 1
-    found = check(conjecture_mixing, CAPPED, REFERENCE)
-    assert found.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE)
+    result = check(conjecture_mixing, CAPPED, REFERENCE)
+    assert result.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(

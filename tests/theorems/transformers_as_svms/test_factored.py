@@ -38,8 +38,8 @@ FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
 
 def queried(X: Any, queries: Any, Y: Any, v: Any, **arrays: Any) -> Case:
     data = QueryDataset(X, queries, Y, v)
-    held = {name: np.array(value, dtype=np.float64) for name, value in arrays.items()}
-    return Case(data.problem, queried=data, arrays=held).normalise()
+    values = {name: np.array(value, dtype=np.float64) for name, value in arrays.items()}
+    return Case(data.problem, queried=data, arrays=values).normalise()
 
 
 TWO = ([[[1, 2], [-1, 1], [0, -1]], [[-1, 0], [2, 1], [0, 2]]], [[1, 0.5], [-0.5, 1]], [1, -1], [1, 0])
@@ -100,7 +100,7 @@ def test_every_fault_of_factors_is_shown_to_be_caught() -> None:
 
 def test_a_step_without_the_square_ascends_from_uneven_factors() -> None:
     fault = planted("factored-step-without-square")["factored-step-without-square"]
-    case = next(one for one in (CASE.replace(seed=k) for k in range(20)) if not _upheld(one, fault))
+    case = next(item for item in (CASE.replace(seed=k) for k in range(20)) if not _upheld(item, fault))
     assert claims_of(DESCENT, case, fault)["descends"].verdict is not Verdict.UPHELD
 
 
@@ -128,8 +128,8 @@ def test_a_start_of_ones_own_is_taken_if_it_is_definite() -> None:
 def test_a_curve_of_straight_pieces_is_no_flow() -> None:
     """Every other point in the middle of its neighbours: the gradient there is right, and the curve is not."""
 
-    def interpolate(data: Any, K: Any, Q: Any, **asked: Any) -> FactoredFlow:
-        flow = factored_flow(data, K, Q, **asked)
+    def interpolate(data: Any, K: Any, Q: Any, **options: Any) -> FactoredFlow:
+        flow = factored_flow(data, K, Q, **options)
         points = flow.points
         points[2:-1:2] = (points[1:-2:2] + points[3::2][: len(points[2:-1:2])]) / 2
         held = dict(zip("KQ", flow.layout.split(points), strict=True))
@@ -144,8 +144,8 @@ def test_a_curve_of_straight_pieces_is_no_flow() -> None:
 def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def gives_up(*given: Any, **asked: Any) -> FactoredFlow:
-        return replace(factored_flow(*given, **asked), stop=Stop.STATIONARY)
+    def gives_up(*arguments: Any, **options: Any) -> FactoredFlow:
+        return replace(factored_flow(*arguments, **options), stop=Stop.STATIONARY)
 
     other = REFERENCE.replace("other", {factored_flow: gives_up})
     assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.FALSIFIED
@@ -192,8 +192,8 @@ def test_variances_are_those_of_the_scores_under_the_weights() -> None:
     means = (weights * scores).sum(axis=1)
     slopes = np.exp(CASE.problem.loss.log_slope(means))
     due = slopes * (weights * (scores - means[:, None]) ** 2).sum(axis=1)
-    found = value_of(signed_variances(points.at))[0] * np.exp(points.at.log_scale[0])
-    assert found == pytest.approx(due, rel=1e-12)
+    result = value_of(signed_variances(points.at))[0] * np.exp(points.at.log_scale[0])
+    assert result == pytest.approx(due, rel=1e-12)
 
 
 def test_a_normalized_direction_without_digits_leaves_the_other_claims_decided() -> None:

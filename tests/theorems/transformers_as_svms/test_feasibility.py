@@ -54,10 +54,10 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 @pytest.mark.parametrize("name", WHERE)
 def test_which_claims_are_made_and_upheld(name: str) -> None:
-    made = claims_of(ID, name, REFERENCE)
-    assert all(claim.verdict is Verdict.UPHELD for claim in made.values())
+    claims = claims_of(ID, name, REFERENCE)
+    assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
     whens = {"on every case", *WHERE[name]}
-    assert set(made) == {claim for claim, when in tsvm_feasibility.claims.items() if when in whens}
+    assert set(claims) == {claim for claim, when in tsvm_feasibility.claims.items() if when in whens}
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_wrong_formulas_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(feasible_weights, "by_pseudoinverses", halved)
-        seen = falsified(ID, "self-attention", REFERENCE)
-    assert {"pseudoinverses-give-margin-one", "rows-give-no-longer-one"} <= seen
+        names = falsified(ID, "self-attention", REFERENCE)
+    assert {"pseudoinverses-give-margin-one", "rows-give-no-longer-one"} <= names
     ones = feasible_weights.all_ones
     with monkeypatch.context() as patch:
         patch.setattr(feasible_weights, "all_ones", lambda rows: ones(rows) * 2)
-        seen = falsified(ID, "two-tokens", REFERENCE)
-    assert {"rows-give-margin-one", "solution-is-that-of-the-rows"} <= seen
+        names = falsified(ID, "two-tokens", REFERENCE)
+    assert {"rows-give-margin-one", "solution-is-that-of-the-rows"} <= names
     gap = feasible_weights.smallest_gap
     with monkeypatch.context() as patch:
         patch.setattr(feasible_weights, "smallest_gap", lambda data: gap(data) * 8)
-        seen = falsified(ID, "many-tokens", REFERENCE)
-    assert "labels-give-margin-one" in seen
+        names = falsified(ID, "many-tokens", REFERENCE)
+    assert "labels-give-margin-one" in names
 
 
 def test_keys_that_are_not_those_of_the_data_are_caught() -> None:

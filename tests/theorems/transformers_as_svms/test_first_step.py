@@ -76,8 +76,8 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
 def _first_step(change: Any) -> Any:
     """Normalized descent whose only step, where it is asked for one, is changed: (points) → points."""
 
-    def changed(problem: Any, start: np.ndarray, *, steps: int, **asked: Any) -> Trajectory:
-        run = descent.normalized_gradient_descent(problem, start, steps=steps, **asked)
+    def changed(problem: Any, start: np.ndarray, *, steps: int, **options: Any) -> Trajectory:
+        run = descent.normalized_gradient_descent(problem, start, steps=steps, **options)
         return replace(run, points=change(run.points)) if steps == 1 else run
 
     return REFERENCE.replace("", {normalized_gradient_descent: changed})
@@ -132,8 +132,8 @@ def test_the_predicate_is_what_the_gradient_at_zero_says(case: Case) -> None:
     problem = case.problem
     rows = np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1) - problem.keys
     others = np.arange(problem.T) != problem.optimal[:, None]
-    found = scaled_gradient(problem.keys, problem.scores, problem.loss, np.zeros(problem.d))
-    margins = -(rows @ np.asarray(found.direction))[others]
-    size = np.abs(rows)[others] @ np.abs(np.asarray(found.direction))
+    gradient = scaled_gradient(problem.keys, problem.scores, problem.loss, np.zeros(problem.d))
+    margins = -(rows @ np.asarray(gradient.direction))[others]
+    size = np.abs(rows)[others] @ np.abs(np.asarray(gradient.direction))
     if (np.abs(margins) > 1e-9 * size).all():
         assert holds(case) is bool((margins > 0).all())

@@ -50,15 +50,15 @@ def linear() -> Problem:
 def test_weights_by_labels() -> None:
     """v qᵀ over the gap."""
     data = QueryDataset([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 2.0, 3.0]], [1.0], [2.0, 3.0], "correlation")
-    found = by_labels(data, [fmpq(1), fmpq(2), fmpq(3)], fmpq(4))
-    assert [[float(x.p) / float(x.q) for x in row] for row in found.tolist()] == [[0.5, 1, 1.5], [0.75, 1.5, 2.25]]
+    result = by_labels(data, [fmpq(1), fmpq(2), fmpq(3)], fmpq(4))
+    assert [[float(x.p) / float(x.q) for x in row] for row in result.tolist()] == [[0.5, 1, 1.5], [0.75, 1.5, 2.25]]
 
 
 def test_a_floor_by_margins() -> None:
     """Γ_i/(1 + e^{h_i}) of each input, h_i = p and 2p."""
-    found = FloorAt(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
+    result = FloorAt(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
     due = [[math.log(g / (1 + math.exp(h * p))) for g, h in ((1, 1), (0.5, 2))] for p in (0.0, 1.5)]
-    assert found.value == pytest.approx(np.array(due), rel=1e-14)
+    assert result.value == pytest.approx(np.array(due), rel=1e-14)
 
 
 def test_how_far_an_excess_is_outside_its_bounds() -> None:
@@ -67,8 +67,8 @@ def test_how_far_an_excess_is_outside_its_bounds() -> None:
     inside = _violation(linear(), REFERENCE, points)
     assert (inside <= 1e-12).all()
 
-    def scaled(*given: object) -> tuple[np.ndarray, np.ndarray]:
-        sign, size = log_excess_risk(*given)  # type: ignore[union-attr]
+    def scaled(*arguments: object) -> tuple[np.ndarray, np.ndarray]:
+        sign, size = log_excess_risk(*arguments)  # type: ignore[union-attr]
         return np.asarray(sign), np.asarray(size) + 40.0
 
     over = _violation(linear(), REFERENCE.replace("forty", {log_excess_risk: scaled}), points)
@@ -84,9 +84,9 @@ def test_deviations_are_those_of_a_quarter_of_the_norm_and_of_the_end() -> None:
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     flow = gradient_flow(problem, 0.01 * svm.p, norm=100.0)
-    allowed, found = _deviations(problem, svm, flow)
+    allowed, result = _deviations(problem, svm, flow)
     last = np.linalg.norm(flow.points[-1] - flow.norms[-1] * svm.direction)
-    assert found == pytest.approx(last)
+    assert result == pytest.approx(last)
     early = flow.norms <= 25 * (1 + 1e-9)
     offset = np.linalg.norm(flow.points[early][-1] - flow.norms[early][-1] * svm.direction)
     assert allowed == pytest.approx(2 * max(offset, 1 / math.sqrt(65)))
@@ -107,8 +107,8 @@ def test_harm_is_summed_over_harmful_tokens() -> None:
     harmful = of.constants.harmful
     assert harmful.sum() == 1
     lowest, gap = float(of.constants.lowest[harmful][0]), float(of.constants.gaps[harmful][0])
-    found = of.log_harm(exact(np.array([1.0, 5.0])))
-    assert found.value == pytest.approx(math.log(-gap) - np.array([1.0, 5.0]) * lowest, rel=1e-12)
+    result = of.log_harm(exact(np.array([1.0, 5.0])))
+    assert result.value == pytest.approx(math.log(-gap) - np.array([1.0, 5.0]) * lowest, rel=1e-12)
     assert of.first > 0
 
 
@@ -132,10 +132,10 @@ def test_whether_neighbours_are_lower() -> None:
 
 def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the point with the offset is across W^mm or within the inner radius the ray takes its place."""
-    seen: list[np.ndarray] = []
+    records: list[np.ndarray] = []
 
     def recorder(of: LocalPathBounds, norms: np.ndarray, starts: np.ndarray, seed: int) -> LocalPath:
-        seen.append(starts.reshape(len(norms), 2, -1))
+        records.append(starts.reshape(len(norms), 2, -1))
         return follow_local_path(of, norms, starts, seed)
 
     of = bounds()
@@ -150,23 +150,25 @@ def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(local_path, "follow_local_path", recorder)
     monkeypatch.setattr(LocalPathBounds, "beside", beside)
     list(_path(of, np.array([50.0, 200.0]), 0))
-    assert np.array_equal(seen[0][:, 0], np.array([[50.0], [200.0]]) * solution.p)
-    assert np.array_equal(seen[0][:, 1], seen[0][:, 0])
+    assert np.array_equal(records[0][:, 0], np.array([[50.0], [200.0]]) * solution.p)
+    assert np.array_equal(records[0][:, 1], records[0][:, 0])
 
 
 def test_where_nothing_is_selected_no_deviation_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor where SVM-neighbours do not score lower, before the flow has been followed to its end."""
-    asked: list[str] = []
+    requests: list[str] = []
     for selected, lower in ((False, True), (True, False)):
-        monkeypatch.setattr(conjecture, "_selects", lambda *given, selected=selected: selected)
-        monkeypatch.setattr(conjecture, "_lower", lambda *given, lower=lower: lower)
+        monkeypatch.setattr(conjecture, "_selects", lambda *arguments, selected=selected: selected)
+        monkeypatch.setattr(conjecture, "_lower", lambda *arguments, lower=lower: lower)
         monkeypatch.setattr(
-            conjecture, "start_and_norms", lambda *given: asked.append("end") or start_and_norms(*given)
+            conjecture, "start_and_norms", lambda *arguments: requests.append("end") or start_and_norms(*arguments)
         )
-        monkeypatch.setattr(conjecture, "_deviations", lambda *given: asked.append("deviation") or _deviations(*given))
+        monkeypatch.setattr(
+            conjecture, "_deviations", lambda *arguments: requests.append("deviation") or _deviations(*arguments)
+        )
         check(conjecture.conjecture_independent_rows, MADE, REFERENCE)
-    assert asked[0] == "end"
-    assert asked[1:] in (["end", "deviation"], ["end"])
+    assert requests[0] == "end"
+    assert requests[1:] in (["end", "deviation"], ["end"])
 
 
 def sequence_rows_of() -> tuple[SequenceRows, SequenceDataset]:
@@ -176,9 +178,9 @@ def sequence_rows_of() -> tuple[SequenceRows, SequenceDataset]:
 
 def test_bounds_of_slopes_are_rounded_a_few_times() -> None:
     rows, _ = sequence_rows_of()
-    found = rows.log_slope_bounds
-    assert (found.error > 0).all()
-    assert (found.error <= 16 * 2.0**-52 * (1 + np.abs(found.value))).all()
+    result = rows.log_slope_bounds
+    assert (result.error > 0).all()
+    assert (result.error <= 16 * 2.0**-52 * (1 + np.abs(result.value))).all()
 
 
 @pytest.mark.parametrize("size", [1.0, 100.0])

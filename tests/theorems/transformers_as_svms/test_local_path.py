@@ -43,27 +43,27 @@ def test_it_is_upheld(case: Case) -> None:
 
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "correlation"])
 def test_every_claim_is_made_of_tokens_that_are_not_optimal(loss: str) -> None:
-    made = local_example(loss)
-    assert (made.chosen_tokens != made.problem.optimal).any()
-    outcome = check(tsvm_local_path, made, REFERENCE)
+    example = local_example(loss)
+    assert (example.chosen_tokens != example.problem.optimal).any()
+    outcome = check(tsvm_local_path, example, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} == set(tsvm_local_path.claims)
 
 
-def _tilted(problem: Problem, q: Array, alpha: Array, norms: Any, **asked: Any) -> LocalPath:
+def _tilted(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any) -> LocalPath:
     """Halfway to the boundary of the cone."""
-    right = local_path(problem, q, alpha, norms, **asked)
+    right = local_path(problem, q, alpha, norms, **options)
     across = np.roll(right.points, 1, axis=1)
     axis = q / np.linalg.norm(q)
     across = across - (across @ axis)[:, None] * axis
-    tilt = np.sqrt(asked["mu"]) * across / np.linalg.norm(across, axis=1, keepdims=True)
+    tilt = np.sqrt(options["mu"]) * across / np.linalg.norm(across, axis=1, keepdims=True)
     moved = axis + tilt
     return replace(right, points=right.norms[:, None] * moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
-def _elsewhere(problem: Problem, q: Array, alpha: Array, norms: Any, **asked: Any) -> LocalPath:
+def _elsewhere(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any) -> LocalPath:
     """The path in another cone, four times as wide, and there at its boundary."""
-    right = local_path(problem, q, alpha, norms, **asked)
+    right = local_path(problem, q, alpha, norms, **options)
     return replace(right, points=np.roll(right.points, 1, axis=1))
 
 
@@ -105,10 +105,10 @@ def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
     assert falsified(LOCAL, under_test) >= by
 
 
-def bounds_of(made: Case) -> LocalPathBounds:
-    solution = max_margin(made.problem.exact_keys, made.chosen_tokens)
+def bounds_of(example: Case) -> LocalPathBounds:
+    solution = max_margin(example.problem.exact_keys, example.chosen_tokens)
     assert isinstance(solution, MaxMargin)
-    constants = local_constants(made.problem, solution)
+    constants = local_constants(example.problem, solution)
     assert constants is not None
     return LocalPathBounds(constants, REFERENCE)
 

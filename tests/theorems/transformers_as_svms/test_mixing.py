@@ -77,8 +77,8 @@ def test_planted_faults_are_caught(fault: str) -> None:
 
 
 def test_ratios_of_another_attention_show_on_the_ray_and_beside_it() -> None:
-    seen = falsified("four", fault_named("finite-part-reversed").implementation)
-    assert seen >= {"finite-part-is-least", "ratios-on-the-ray", "excess-on-the-ray"}
+    names = falsified("four", fault_named("finite-part-reversed").implementation)
+    assert names >= {"finite-part-is-least", "ratios-on-the-ray", "excess-on-the-ray"}
 
 
 def mixing_of(name: str) -> Mixing:
@@ -105,18 +105,18 @@ WEAKER: dict[str, tuple[str, Callable[[Any], Any], str]] = {
 def test_the_constants_are_needed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, weaken, claim = WEAKER[what]
     monkeypatch.setattr(Mixing, name, weaken(Mixing.__dict__[name]))
-    assert claim in {one for case in CASES for one in falsified(case, REFERENCE)}
+    assert claim in {item for case in CASES for item in falsified(case, REFERENCE)}
 
 
 def test_the_lower_bound_meets_the_path_and_no_point_of_the_ball_is_below_it() -> None:
     """n(L − L_⋆) at points of the same norm beside that of the path: above it, by more than the enclosed distance."""
     mixing = mixing_of("two-inputs")
-    (found,) = mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
-    with ctx.workprec(found.bits):
-        on_path = OnPath(mixing, found.point)
+    (result,) = mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
+    with ctx.workprec(result.bits):
+        on_path = OnPath(mixing, result.point)
         assert on_path.distance < arb(2) ** -30
-        for k in range(len(found.point)):
-            moved = [x + (arb(1) / 8 if k == j else 0) for j, x in enumerate(found.point)]
+        for k in range(len(result.point)):
+            moved = [x + (arb(1) / 8 if k == j else 0) for j, x in enumerate(result.point)]
             scale = on_path.radius / inner(moved, moved).sqrt()
             assert mixing.excess([scale * x for x in moved]) > on_path.excess
 

@@ -90,9 +90,9 @@ ONE_QUERY = REFERENCE.replace("one-query", {outer_keys_and_scores: _keys_of_toke
 NEGATED = fault_named("negated-gradient").implementation
 
 
-def _gives_up(problem: Problem, start: Array, *, norm: float, **asked: Any) -> Flow:
+def _gives_up(problem: Problem, start: Array, *, norm: float, **options: Any) -> Flow:
     """A flow that ends at a tenth of the norm, and says so."""
-    return replace(gradient_flow(problem, start, norm=norm / 10, **asked), stop=Stop.STEPS)
+    return replace(gradient_flow(problem, start, norm=norm / 10, **options), stop=Stop.STEPS)
 
 
 FAULTS = [

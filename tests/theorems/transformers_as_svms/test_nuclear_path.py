@@ -65,14 +65,14 @@ def test_it_is_upheld(data: QueryDataset) -> None:
 
 def test_of_several_solutions_it_speaks_of_their_face_alone() -> None:
     outcome = check(tsvm_nuclear_path, case_of(SEVERAL), REFERENCE)
-    made = {claim.name for claim in outcome.claims}
-    assert {"sublevel-margin", "sublevel-face-distance", "sublevel-factors-balanced"} <= made
-    assert not {"sublevel-solution-distance", "path-turns", "path-offset-closed-form"} & made
+    names = {claim.name for claim in outcome.claims}
+    assert {"sublevel-margin", "sublevel-face-distance", "sublevel-factors-balanced"} <= names
+    assert not {"sublevel-solution-distance", "path-turns", "path-offset-closed-form"} & names
 
 
 def test_every_claim_is_made() -> None:
-    made = {claim.name for claim in check(tsvm_nuclear_path, case_of(on_the_sphere(0)), REFERENCE).claims}
-    assert made == set(tsvm_nuclear_path.claims)
+    names = {claim.name for claim in check(tsvm_nuclear_path, case_of(on_the_sphere(0)), REFERENCE).claims}
+    assert names == set(tsvm_nuclear_path.claims)
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name.startswith("nuclear-")])
@@ -171,8 +171,8 @@ def test_a_unit_of_keys_by_a_power_of_two_changes_no_digit(seed: int) -> None:
 
 def test_images_of_symmetric_matrices() -> None:
     """uᵀPv for P = e1e1ᵀ, (e1e2ᵀ + e2e1ᵀ)/√2, e2e2ᵀ."""
-    found = images_of(np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]]))
-    assert found == pytest.approx(np.array([[3.0, 11 / np.sqrt(2), 10.0]]))
+    result = images_of(np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]]))
+    assert result == pytest.approx(np.array([[3.0, 11 / np.sqrt(2), 10.0]]))
 
 
 def test_the_certificate_says_what_is_wrong() -> None:
@@ -187,7 +187,7 @@ def test_the_certificate_says_what_is_wrong() -> None:
 
 
 def test_a_limit_that_floats_do_not_solve_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def singular(*given: Any) -> Any:
+    def singular(*arguments: Any) -> Any:
         raise np.linalg.LinAlgError
 
     bounds = bounds_of(on_the_sphere(0))

@@ -37,8 +37,8 @@ def test_reference_upholds_the_cases(name: str) -> None:
 
 
 def test_each_claim_is_made() -> None:
-    made = {claim for name in ("single-input", "orthogonal-queries") for claim in claims_of(ID, name, REFERENCE)}
-    assert made | {"keys-are-outer-products"} == set(tsvm_rank.claims)
+    claims = {claim for name in ("single-input", "orthogonal-queries") for claim in claims_of(ID, name, REFERENCE)}
+    assert claims | {"keys-are-outer-products"} == set(tsvm_rank.claims)
 
 
 def test_an_infeasible_choice_is_no_case() -> None:
@@ -47,9 +47,9 @@ def test_an_infeasible_choice_is_no_case() -> None:
 
 def test_a_coordinate_off_leaves_every_span_and_adds_to_the_rank() -> None:
     wrong = fault_named("svm-coordinate-off").implementation
-    seen = falsified(ID, "single-input", wrong)
-    assert seen >= SPANS | {"svm-is-optimal", "token-svm-is-optimal", "single-input-is-rank-one"}
-    assert "rank-at-most-supporting-inputs" in seen
+    names = falsified(ID, "single-input", wrong)
+    assert names >= SPANS | {"svm-is-optimal", "token-svm-is-optimal", "single-input-is-rank-one"}
+    assert "rank-at-most-supporting-inputs" in names
     assert "orthogonal-queries-decouple" in falsified(ID, "orthogonal-queries", wrong)
 
 
@@ -85,8 +85,8 @@ def test_fewer_inputs_support_than_there_are() -> None:
 def test_of_least_nuclear_norm_transposed_weights_leave_the_spans_and_columns_count() -> None:
     name = next(name for name in FEASIBLE if "nuclear-rank-by-tight-constraints" in claims_of(ID, name, REFERENCE))
     swapped = fault_named("nuclear-factors-swapped").implementation
-    seen = set().union(*(falsified(ID, name, swapped) for name in FEASIBLE))
-    assert seen >= {"nuclear-rows-in-span-of-queries", "nuclear-columns-in-span-of-differences"}
+    names = set().union(*(falsified(ID, name, swapped) for name in FEASIBLE))
+    assert names >= {"nuclear-rows-in-span-of-queries", "nuclear-columns-in-span-of-differences"}
     doubled = falsified(ID, name, fault_named("nuclear-columns-doubled").implementation)
     assert doubled >= {"nuclear-svm-is-optimal", "nuclear-rank-by-tight-constraints"}
     assert "nuclear-rank-at-most-supporting-inputs" in falsified(

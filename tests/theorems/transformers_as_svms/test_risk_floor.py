@@ -30,11 +30,11 @@ class Scaled:
 
     factor: float
 
-    def risk(self, *given: Any) -> Any:
-        return self.factor * risk(*given)
+    def risk(self, *arguments: Any) -> Any:
+        return self.factor * risk(*arguments)
 
-    def excess(self, *given: Any) -> Any:
-        sign, size = log_excess_risk(*given)
+    def excess(self, *arguments: Any) -> Any:
+        sign, size = log_excess_risk(*arguments)
         return sign, size + math.log(self.factor)
 
     @property
@@ -60,8 +60,8 @@ def test_reference_upholds_the_cases(name: str) -> None:
 
 
 def test_each_claim_is_made() -> None:
-    made = {claim for name in ("self-attention", "contradicted") for claim in claims_of(ID, name, REFERENCE)}
-    assert made == set(tsvm_risk_floor.claims)
+    claims = {claim for name in ("self-attention", "contradicted") for claim in claims_of(ID, name, REFERENCE)}
+    assert claims == set(tsvm_risk_floor.claims)
     # An infeasible SVM is an answer, not something that stops the statement.
     assert "excess-on-the-ray-at-most" not in claims_of(ID, "contradicted", REFERENCE)
     assert "excess-stays-away" not in claims_of(ID, "self-attention", REFERENCE)
@@ -81,9 +81,9 @@ def test_lower_and_upper_bounds_are_seen_to_fail(name: str) -> None:
 def test_slopes_tell_an_excess_that_is_off_by_a_billionth(name: str) -> None:
     """Losses of each kind: logistic, concave in part, and linear."""
     for factor, side in ((1 - 1e-9, "at-least"), (1 + 1e-9, "at-most")):
-        seen = falsified(ID, name, Scaled(factor).in_excess)
-        assert f"excess-{side}-by-slopes" in seen
-        assert all(side in claim for claim in seen)
+        names = falsified(ID, name, Scaled(factor).in_excess)
+        assert f"excess-{side}-by-slopes" in names
+        assert all(side in claim for claim in names)
 
 
 def test_the_risk_as_it_is_asked_of_a_kernel_is_seen_to_fail() -> None:
@@ -115,10 +115,10 @@ def test_keys_and_scores_are_those_of_the_data() -> None:
 def test_an_honest_kernel_is_upheld_and_asked_for_its_risk_alone(fault: str, eps: float) -> None:
     kernel = replace(fault_named(fault).implementation, textbook_eps=eps)
     for name in ("self-attention", "many-tokens", "contradicted"):
-        made = claims_of(ID, name, kernel)
-        assert {"risk-at-least", "risk-at-most"} <= set(made)
-        assert all(claim.verdict is Verdict.UPHELD for claim in made.values())
-        assert not any(claim.startswith("excess") for claim in made)
+        claims = claims_of(ID, name, kernel)
+        assert {"risk-at-least", "risk-at-most"} <= set(claims)
+        assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
+        assert not any(claim.startswith("excess") for claim in claims)
     hot = replace(fault_named("temperature").implementation, textbook_eps=eps)
     assert falsified(ID, "many-tokens", hot) & {"risk-at-least", "risk-at-most"}
 
@@ -126,8 +126,8 @@ def test_an_honest_kernel_is_upheld_and_asked_for_its_risk_alone(fault: str, eps
 def test_a_risk_below_its_floor_is_no_number() -> None:
     """L(W) ≤ L_⋆ falsifies the first bound, whatever it is."""
 
-    def none(*given: Any) -> Any:
-        sign, size = log_excess_risk(*given)
+    def none(*arguments: Any) -> Any:
+        sign, size = log_excess_risk(*arguments)
         return 0 * sign, np.full_like(size, -np.inf)
 
     assert "excess-at-least" in falsified(

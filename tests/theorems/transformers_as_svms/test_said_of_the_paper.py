@@ -28,14 +28,14 @@ def risk(X, Z, Y, v, W) -> mp.mpf:  # type: ignore[no-untyped-def]
 
 def spread(X, Z, Y, v, W) -> list[tuple[mp.mpf, mp.mpf]]:  # type: ignore[no-untyped-def]
     """|ℓ'| and the variance of the scores under the weights, of each input."""
-    found = []
+    results = []
     for x, z, y in zip(X, Z, Y, strict=True):
         weights = [mp.exp(mp.fdot(row, [mp.fdot(w, z) for w in W])) for row in x]
         weights = [w / mp.fsum(weights) for w in weights]
         scores = [y * mp.fdot(v, row) for row in x]
         mean = mp.fdot(weights, scores)
-        found.append((1 / (1 + mp.exp(mean)), mp.fdot(weights, [(s - mean) ** 2 for s in scores])))
-    return found
+        results.append((1 / (1 + mp.exp(mean)), mp.fdot(weights, [(s - mean) ** 2 for s in scores])))
+    return results
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -55,9 +55,9 @@ def test_the_gradient_along_the_head_is_a_sum_of_variances(seed: int) -> None:
     slope = (risk(data, queries, labels, head, moved(h)) - risk(data, queries, labels, head, moved(-h))) / (2 * h)
     asked = [mp.fdot(z, [mp.mpf(float(b)) for b in q]) for z in queries]
     parts = spread(data, queries, labels, head, moved(mp.mpf(0)))
-    wanted = -mp.fsum(s * var * y * a for (s, var), y, a in zip(parts, labels, asked, strict=True)) / n
-    assert abs(slope - wanted) < mp.mpf(10) ** -25 * (1 + abs(wanted))
-    assert abs(wanted) > mp.mpf(10) ** -12
+    expected = -mp.fsum(s * var * y * a for (s, var), y, a in zip(parts, labels, asked, strict=True)) / n
+    assert abs(slope - expected) < mp.mpf(10) ** -25 * (1 + abs(expected))
+    assert abs(expected) > mp.mpf(10) ** -12
 
 
 def case(X: object, queries: object, Y: object, v: object) -> Case:
@@ -142,9 +142,9 @@ def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
         for b in (-3.0, 0.0, 2.655):
             along, _ = slopes_at((1, 1), (mp.mpf(a), mp.mpf(b)))
             parts = spread(PROMPT_TOKENS.tolist(), [[1], [1]], (1, 1), (1, 0), [[a], [b]])
-            wanted = -mp.fsum(slope * var for slope, var in parts) / 2
-            assert abs(along - wanted) < mp.mpf(10) ** -15
-            assert wanted < 0
+            expected = -mp.fsum(slope * var for slope, var in parts) / 2
+            assert abs(along - expected) < mp.mpf(10) ** -15
+            assert expected < 0
 
 
 def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
@@ -269,10 +269,10 @@ def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
                 slopes = [x * mp.exp(R) + mp.exp(log_eta) * y for x, y in zip(mixture_slope(w), w, strict=True)]
                 return [*slopes, mp.fdot(w, w) - mp.mpf(R) ** 2]
 
-            found = list(mp.findroot(conditions, (*start, -mp.log(2 * R)), maxsteps=400))[:4]
-            assert abs(found[0] - found[1] - mp.log(3)) < mp.exp(-R / 2)  # mixing as W_fin has it
-            assert mp.fdot(found, mm) / R > 1 - mp.mpf(2) / R**2  # direction as Gen-SVM has it
-            errors.append(found[2] - found[3] - mp.log(3))  # where W_fin has 0 − log 3
+            result = list(mp.findroot(conditions, (*start, -mp.log(2 * R)), maxsteps=400))[:4]
+            assert abs(result[0] - result[1] - mp.log(3)) < mp.exp(-R / 2)  # mixing as W_fin has it
+            assert mp.fdot(result, mm) / R > 1 - mp.mpf(2) / R**2  # direction as Gen-SVM has it
+            errors.append(result[2] - result[3] - mp.log(3))  # where W_fin has 0 − log 3
     # The next term is −2 log 3/R.
     assert all(abs(error) < mp.mpf(2.3) / R for error, R in zip(errors, (40, 80, 160), strict=True))
     assert abs(errors[2]) < abs(errors[1]) / 1.8

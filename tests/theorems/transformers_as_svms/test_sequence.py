@@ -91,7 +91,9 @@ def part_forgotten(data: SequenceDataset) -> Sequence[SequencePart]:
 def padded(data: SequenceDataset) -> Sequence[SequencePart]:
     """Every query has as many tokens as the longest: its last one is repeated."""
     most = data.parts[-1].problem.T
-    return [rebuilt(one, np.pad(one.tokens, ((0, 0), (0, most - one.problem.T)), "edge"), data) for one in data.parts]
+    return [
+        rebuilt(part, np.pad(part.tokens, ((0, 0), (0, most - part.problem.T)), "edge"), data) for part in data.parts
+    ]
 
 
 def padded_with_the_unseen(data: SequenceDataset) -> Sequence[SequencePart]:
@@ -106,16 +108,16 @@ def shortest_last(data: SequenceDataset) -> Sequence[SequencePart]:
 
 
 def queries_backwards(data: SequenceDataset) -> Sequence[SequencePart]:
-    return [data.part(one.pairs[::-1]) for one in data.parts]
+    return [data.part(part.pairs[::-1]) for part in data.parts]
 
 
 def a_part_per_query(data: SequenceDataset) -> Sequence[SequencePart]:
-    return [data.part(one.pairs[r : r + 1]) for one in data.parts[::-1] for r in range(one.problem.n)]
+    return [data.part(part.pairs[r : r + 1]) for part in data.parts[::-1] for r in range(part.problem.n)]
 
 
 def each_part_alike(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk) -> Any:
     """The mean of the parts, whatever their numbers of queries."""
-    return sequence_excess([replace(one, total=one.problem.n * len(parts)) for one in parts], p, log_excess)
+    return sequence_excess([replace(part, total=part.problem.n * len(parts)) for part in parts], p, log_excess)
 
 
 def largest_part_only(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk) -> Any:
@@ -146,7 +148,7 @@ def without_a_row(keys: Any, alpha: Any) -> Any:
     if isinstance(right, SequenceInfeasible):
         return right
     q, r, t = max(right.exact_duals, key=lambda at: right.exact_duals[at])
-    plain = [np.array(one.floats if isinstance(one, OuterKeys) else one) for one in keys]
+    plain = [np.array(key.floats if isinstance(key, OuterKeys) else key) for key in keys]
     best = plain[q][r, alpha[q][r]]
     plain[q][r, t] = best + 1024 * (plain[q][r, t] - best)
     wrong = sequence_max_margin(plain, alpha)
@@ -155,10 +157,10 @@ def without_a_row(keys: Any, alpha: Any) -> Any:
 
 def infeasible_but_for_opt(keys: Any, alpha: Any) -> Any:
     """A solver that gives up on any other tokens."""
-    found = sequence_max_margin(keys, alpha)
+    solution = sequence_max_margin(keys, alpha)
     opt = optimal_tokens_of(CASES["causal"].sequence.parts)  # type: ignore[union-attr]
     if len(opt) == len(alpha) and all(np.array_equal(a, b) for a, b in zip(opt, alpha, strict=True)):
-        return found
+        return solution
     return SequenceInfeasible(tuple(alpha), {(0, 0, (int(alpha[0][0]) + 1) % 2): fmpq(1)})
 
 
@@ -269,9 +271,9 @@ def test_faults_of_the_attention_are_caught(name: str) -> None:
 
 
 def test_each_claim_fails_under_some_plant() -> None:
-    seen = set().union(*(caught(name) for name in PLANTS))
-    seen |= falsified("causal", fault_named("temperature").implementation)
-    assert seen == set(STATEMENT.claims), set(STATEMENT.claims) - seen
+    names = set().union(*(caught(name) for name in PLANTS))
+    names |= falsified("causal", fault_named("temperature").implementation)
+    assert names == set(STATEMENT.claims), set(STATEMENT.claims) - names
 
 
 def test_one_part_is_the_svm_of_its_problem() -> None:
@@ -289,12 +291,12 @@ def test_units_of_the_parts_are_brought_together() -> None:
     """Parts whose keys are 2^40 apart: KKT of the float solution, against one problem with the same rows."""
     small, large = np.array([[[1.0, 0.0], [0.0, 2.0]]]) * 2.0**-30, np.array([[[0.0, 1.0], [3.0, 0.0], [1.0, 1.0]]])
     alpha = [np.array([0]), np.array([1])]
-    found = sequence_max_margin([small, large * 1024], alpha)
-    assert isinstance(found, SequenceMaxMargin)
+    solution = sequence_max_margin([small, large * 1024], alpha)
+    assert isinstance(solution, SequenceMaxMargin)
     rows = [small[0, 0] - small[0, 1], *(1024 * (large[0, 1] - large[0, t]) for t in (0, 2))]
-    assert min(float(row @ found.p) for row in rows) > 1 - 1e-12
-    total = [sum((w * x[j] for w, x in _used(found, rows)), fmpq(0)) for j in (0, 1)]
-    assert total == found.exact_p
+    assert min(float(row @ solution.p) for row in rows) > 1 - 1e-12
+    total = [sum((w * x[j] for w, x in _used(solution, rows)), fmpq(0)) for j in (0, 1)]
+    assert total == solution.exact_p
 
 
 def _used(found: SequenceMaxMargin, rows: list[Any]) -> list[tuple[fmpq, list[fmpq]]]:

@@ -43,22 +43,22 @@ def test_with_the_assumption_back_the_conclusion_holds(id: str, without: str) ->
     case = load(ROOT / "counterexamples" / f"{weakened.name}.json").case
     assert weakened.statement.assumption(without).check(case).holds is False
     back = restored(case, without).normalise()
-    for one in (without, *weakened.keeps):
-        assert weakened.statement.assumption(one).check(back).holds is True, one
+    for item in (without, *weakened.keeps):
+        assert weakened.statement.assumption(item).check(back).holds is True, item
     claims = list(weakened.conclusion(back, REFERENCE))
     assert claims
     assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
 
 
 def test_a_path_of_matrices_begins_at_the_size_of_a_logit(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+    records: list[Any] = []
 
     def path(name: str, risk: Any, d: int, unit: float, where: Any) -> Iterator[Claim]:
-        seen.append((d, unit))
+        records.append((d, unit))
         yield from ()
 
     monkeypatch.setattr(frobenius_path, "path_claim", path)
     data = QueryDataset([[[8.0], [0.0]], [[8.0], [0.0]]], [[1.0], [1.0]], [1.0, -1.0], [1.0], "correlation")
     list(frobenius_path.not_separable.conclusion(Case(data.problem, queried=data), REFERENCE))
-    assert seen == [(1, 1 / data.problem.key_scale)]
+    assert records == [(1, 1 / data.problem.key_scale)]
     assert data.problem.key_scale != 1

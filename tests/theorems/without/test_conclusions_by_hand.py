@@ -109,20 +109,20 @@ def test_pairs_that_come_no_closer_are_told_with_what_a_limit_may_lack() -> None
 def recorder(seen: list[Any], at: int) -> Any:
     """Stands for a claim of several points; keeps one of its arguments."""
 
-    def record(*given: Any) -> Claim:
-        seen.append(given[at])
+    def record(*arguments: Any) -> Claim:
+        seen.append(arguments[at])
         return "a claim"  # type: ignore[return-value]
 
     return record
 
 
 def test_on_a_line_the_better_direction_is_held_against_pi(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(lemma_05, "lasting", recorder(seen, 2))
+    records: list[Any] = []
+    monkeypatch.setattr(lemma_05, "lasting", recorder(records, 2))
     monkeypatch.setattr(lemma_05, "descent", lambda problem, at, q: exact(np.array([0.5, 0.25]) * q[0]))
     case = Case(Problem(np.array([[[1.0], [0.0], [-1.0]]]), np.array([[0.0, 1.0, 0.0]])))
     list(lemma_05.not_separable.conclusion(case, REFERENCE))
-    assert seen[0].value.tolist() == [lemma_05.PI * 0.5, lemma_05.PI * 0.25]
+    assert records[0].value.tolist() == [lemma_05.PI * 0.5, lemma_05.PI * 0.25]
 
 
 def test_where_the_gradient_vanishes_no_jump_is_looked_for() -> None:
@@ -153,7 +153,7 @@ def test_mixing_is_compared_where_the_assumption_has_it(
     """log q ≤ 1.5 log q' at all radii, and falling at each."""
     worst = iter([exact(logs), exact(others)])
     monkeypatch.setattr(lemma_14, "worst_mixing", lambda case, at: next(worst))
-    monkeypatch.setattr(lemma_14, "difference", lambda *given: None)
+    monkeypatch.setattr(lemma_14, "difference", lambda *arguments: None)
     monkeypatch.setattr(lemma_14, "lasting", recorder([], 0))
     case = FIGURE_3B.replace(arrays=MappingProxyType({"q": np.ones(2), "q_other": np.ones(2)}))
     risk = Excess(np.ones(5), np.zeros(5), np.zeros(5))
@@ -191,9 +191,9 @@ def with_radii(head: list[float], prompt: list[float]) -> Case:
 
 def test_a_schedule_goes_through_its_radii_and_on() -> None:
     """log r is linear in log R between them and beyond: r = 2, 4, 5 at R = 1, 8, 64."""
-    found = theorem_6.slow_schedule(with_radii([2.0, 4.0, 5.0], [1.0, 8.0, 64.0]))
-    assert found is not None
-    schedule, radii = found
+    result = theorem_6.slow_schedule(with_radii([2.0, 4.0, 5.0], [1.0, 8.0, 64.0]))
+    assert result is not None
+    schedule, radii = result
     assert radii.tolist() == [1.0, 8.0, 64.0]
     by_hand = {1.0: 2.0, math.sqrt(8): math.sqrt(8), 8.0: 4.0, 64.0: 5.0, 512.0: 6.25, 0.125: 1.0}
     for R, r in by_hand.items():
@@ -208,16 +208,16 @@ def test_radii_that_do_not_grow_so_are_no_schedule(head: list[float], prompt: li
 
 
 def test_a_schedule_is_followed_between_its_own_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+    records: list[Any] = []
 
     def pairs(joint: Any, schedule: Any, units: Any, unit: float, seed: int) -> list[Any]:
-        seen.append(np.array(units) * unit)
+        records.append(np.array(units) * unit)
         return []
 
-    def none(*given: Any) -> Iterator[Claim]:
+    def none(*arguments: Any) -> Iterator[Claim]:
         yield from ()
 
     monkeypatch.setattr(theorem_6, "follow_joint_path", pairs)
     monkeypatch.setattr(theorem_6, "target_claims", none)
     assert list(theorem_6.schedule_claims(with_radii([2.0, 4.0, 5.0], [10.0, 80.0, 640.0]), REFERENCE)) == []
-    assert seen[0] == pytest.approx([10.0, 640.0])
+    assert records[0] == pytest.approx([10.0, 640.0])

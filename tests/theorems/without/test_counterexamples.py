@@ -23,8 +23,8 @@ FOUND = [path for path in FILES if "none_found" not in read_named_values(path)]
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_every_counterexample_replays(path: Path) -> None:
     record = load(path)
-    seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
-    assert seen.is_counterexample, seen.refusal
+    observation = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    assert observation.is_counterexample, observation.refusal
     assert path.stem == record.weakened.name
 
 
@@ -40,8 +40,8 @@ def test_every_assumption_of_every_statement_is_accounted_for() -> None:
 def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
     """‖p_mm‖ as a reader finds it from the keys in the file, not in the units of the search."""
     case = load(path).case
-    for one in read_named_values(path)["assumptions"]:
-        said = re.match(r"‖p_mm‖ = ([\d.e+-]+)", one["because"])
+    for assumption in read_named_values(path)["assumptions"]:
+        said = re.match(r"‖p_mm‖ = ([\d.e+-]+)", assumption["because"])
         if said:
             solution = max_margin(case.problem.keys, case.chosen_tokens)
             assert isinstance(solution, MaxMargin)

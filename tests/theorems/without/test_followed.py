@@ -43,9 +43,9 @@ def exact_gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[mpmath
 @pytest.mark.parametrize("name", ["squared", "cubic", "correlation"])
 def test_the_gradient_of_any_loss_is_within_its_error(name: str) -> None:
     problem = Problem(KEYS, SCORES, loss_named(name))
-    scales, found = gradient(problem, POINTS)
+    scales, result = gradient(problem, POINTS)
     with mpmath.workdps(100):
-        for p, scale, value, error in zip(POINTS, scales, found.value, found.error, strict=True):
+        for p, scale, value, error in zip(POINTS, scales, result.value, result.error, strict=True):
             for j, exact in enumerate(exact_gradient(problem, p)):
                 unit = mpmath.exp(mpmath.mpf(float(scale)))
                 assert abs(exact / unit - float(value[j])) <= float(error[j])
@@ -65,10 +65,10 @@ def test_the_sign_of_the_slope_is_kept() -> None:
 def test_risks_far_out_are_within_their_error(name: str) -> None:
     problem = Problem(KEYS, np.array([[0.0, -2.0, -1.0], [3.0, 1.5, 0.0]]), loss_named(name))
     points = POINTS * 8
-    found = linear_risk(problem, REFERENCE)(points)
+    result = linear_risk(problem, REFERENCE)(points)
     with mpmath.workdps(900):
         least = sum(problem.loss.value(np.array([0.0, 3.0]))) / 2
-        for p, sign, log, noise in zip(points, found.sign, found.log_size, found.log_noise, strict=True):
+        for p, sign, log, noise in zip(points, result.sign, result.log_size, result.log_noise, strict=True):
             exact = exact_risk(problem, [mpmath.mpf(x) for x in p.tolist()]) - mpmath.mpf(float(least))
             value = sign * mpmath.exp(mpmath.mpf(float(log)))
             assert abs(exact - value) <= mpmath.exp(mpmath.mpf(float(noise)))
@@ -78,9 +78,9 @@ def test_risks_far_out_are_within_their_error(name: str) -> None:
 def test_a_flat_loss_is_resolved_where_it_underflows() -> None:
     """δ³ at δ = e^{−10⁶}, and its rounding in proportion."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[0.0, -1.0]]), loss_named("cubic"))
-    found = decreasing_risk(problem, np.array([[1e6]]))
-    assert found.log_size[0] == pytest.approx(-3e6)
-    assert found.log_noise[0] < found.log_size[0] - 10
+    result = decreasing_risk(problem, np.array([[1e6]]))
+    assert result.log_size[0] == pytest.approx(-3e6)
+    assert result.log_noise[0] < result.log_size[0] - 10
 
 
 TRIANGLE = Problem(np.array([[[0.0, 0.0], [-1.0, 1.0], [-1.0, -2.0]]]), np.array([[1.0, 0.0, 0.0]]))

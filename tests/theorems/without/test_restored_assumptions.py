@@ -179,7 +179,7 @@ def test_four_over_the_smoothness_constant_is_a_safe_step_and_five_is_not(factor
 
 
 def test_a_tie_of_which_the_chosen_token_is_no_part_is_not_the_tie_that_was_meant() -> None:
-    found: Finding = weakened_named("theorem-1", "strict-optimum").fails(
+    result: Finding = weakened_named("theorem-1", "strict-optimum").fails(
         Case(Problem(np.zeros((1, 3, 1)), np.array([[1.0, 1.0, 0.0]])), alpha=np.array([2]))
     )
-    assert found.holds is None
+    assert result.holds is None

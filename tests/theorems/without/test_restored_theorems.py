@@ -203,12 +203,12 @@ def test_the_bound_for_mixed_features_is_below_what_any_prompt_gives() -> None:
     case = load(FOLDER / "theorem-6-without-separable.json").case
     joint = joint_of(case)
     assert joint is not None
-    found = mixed_margins(joint, 0)
-    assert found is not None
+    result = mixed_margins(joint, 0)
+    assert result is not None
     prompts: Float64[np.ndarray, "m k"] = np.random.default_rng(0).normal(size=(200, joint.keys.shape[2])) * 5
     features = np.sum(np.exp(joint.log_weights(prompts))[..., None] * joint.tokens, axis=2)
-    assert float((features @ joint.svm.direction).min(axis=1).max()) <= found.at_most
-    assert found.reached > found.at_most
+    assert float((features @ joint.svm.direction).min(axis=1).max()) <= result.at_most
+    assert result.reached > result.at_most
 
 
 def test_a_saturated_softmax_is_no_stationary_point() -> None:
@@ -237,5 +237,5 @@ def test_the_signed_gradient_is_that_of_the_loss() -> None:
 
     p, step = np.array([0.3, -0.7]), 1e-5
     expected = [(risk(p + step * e) - risk(p - step * e)) / (2 * step) for e in np.eye(2)]
-    found = signed_gradient(problem.keys, problem.scores, problem.loss, p)
-    np.testing.assert_allclose(np.exp(found.log_scale) * found.direction, expected, rtol=1e-7)
+    result = signed_gradient(problem.keys, problem.scores, problem.loss, p)
+    np.testing.assert_allclose(np.exp(result.log_scale) * result.direction, expected, rtol=1e-7)

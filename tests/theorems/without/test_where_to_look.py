@@ -43,7 +43,7 @@ def meets(weakened: Weakened, case: Case) -> bool:
     return all(weakened.statement.assumption(id).check(case).holds for id in weakened.keeps)
 
 
-@pytest.mark.parametrize("path", [one for one in FOUND if one.stem not in RARE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [item for item in FOUND if item.stem not in RARE], ids=lambda path: path.stem)
 def test_cases_are_drawn_that_might_be_counterexamples(path: Path) -> None:
     weakened = load(path).weakened
     drawn: list[Case] = []

@@ -138,7 +138,7 @@ def off(name: str, under_test: Any = REFERENCE) -> float:
     problems, starts = two_problems()
     steps = FEW if name == "polyak" else STEPS
     run = rule_named(name).run(problems, starts, steps, under_test)
-    due = np.stack([iterates(name, *one, (4,), steps) for one in zip(problems, starts, strict=True)], axis=1)
+    due = np.stack([iterates(name, *item, (4,), steps) for item in zip(problems, starts, strict=True)], axis=1)
     apart = float(np.abs(run.points[1:] - due).max())
     assert (run.points[0] == starts).all()
     case = dataset_named("tsvm-paths-3")
@@ -176,8 +176,8 @@ def test_another_constant_is_noticed(
 def test_the_potential_of_the_euclidean_norm_makes_gradient_descent() -> None:
     problems, starts = two_problems()
     for mirror, plain_one in (("mirror-2-0.5", "gd-0.5"), ("normalized-mirror-2-0.5", "normalized-0.5")):
-        one, other = (rule_named(name).run(problems, starts, STEPS).points for name in (mirror, plain_one))
-        assert one == pytest.approx(other, rel=CLOSE)
+        first, second = (rule_named(name).run(problems, starts, STEPS).points for name in (mirror, plain_one))
+        assert first == pytest.approx(second, rel=CLOSE)
 
 
 def test_orthogonalising_a_column_is_normalizing_it() -> None:
@@ -189,8 +189,8 @@ def test_orthogonalising_a_column_is_normalizing_it() -> None:
 
 def test_what_has_no_rank_is_not_orthogonalised() -> None:
     flat = np.outer([1.0, 2.0], [3.0, 4.0])[None]
-    found = orthogonal_factor(flat)[0]
-    assert found == pytest.approx(flat[0] / np.linalg.norm(flat), rel=1e-12)
+    result = orthogonal_factor(flat)[0]
+    assert result == pytest.approx(flat[0] / np.linalg.norm(flat), rel=1e-12)
     assert (orthogonal_factor(0 * flat) == 0).all()
 
 
@@ -218,26 +218,26 @@ FAINT = 3000.0
 
 @pytest.mark.parametrize("name", ["adam-0.1", "muon-0.2", "polyak", "normalized-mirror-3-0.4", "flow-0.5"])
 def test_rules_without_a_scale_go_on_where_gradients_underflow(name: str) -> None:
-    def fainter(*given: Any) -> ScaledGradient:
-        found = risk.scaled_gradient(*given)
-        return ScaledGradient(found.log_scale - FAINT, found.direction)
+    def fainter(*arguments: Any) -> ScaledGradient:
+        gradient = risk.scaled_gradient(*arguments)
+        return ScaledGradient(gradient.log_scale - FAINT, gradient.direction)
 
-    def less(*given: Any) -> Any:
-        sign, size = risk.log_excess_risk(*given)
+    def less(*arguments: Any) -> Any:
+        sign, size = risk.log_excess_risk(*arguments)
         return sign, size - FAINT
 
     problems, starts = two_problems()
     faint = REFERENCE.replace("", {scaled_gradient: fainter, log_excess_risk: less})
-    one, other = (rule_named(name).run(problems, starts, STEPS, which).points for which in (REFERENCE, faint))
+    first, second = (rule_named(name).run(problems, starts, STEPS, which).points for which in (REFERENCE, faint))
     # A log scale of 3000 carries a relative rounding of 3e-13, which every step takes up.
-    assert one == pytest.approx(other, rel=1e-7)
+    assert first == pytest.approx(second, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", ["heavy-ball-1", "mirror-3-0.4"])
 def test_rules_with_a_scale_stand_still_there_and_move_with_a_step_that_fits(name: str) -> None:
-    def fainter(*given: Any) -> ScaledGradient:
-        found = risk.scaled_gradient(*given)
-        return ScaledGradient(found.log_scale - FAINT, found.direction)
+    def fainter(*arguments: Any) -> ScaledGradient:
+        gradient = risk.scaled_gradient(*arguments)
+        return ScaledGradient(gradient.log_scale - FAINT, gradient.direction)
 
     problems, starts = two_problems()
     run = rule_named(name).run(problems, starts, 3, REFERENCE.replace("", {scaled_gradient: fainter}))

@@ -89,10 +89,10 @@ class Losing(OnExecutor):
 def test_what_is_lost_begins_again(tmp_path: Path) -> None:
     listening = Listening()
     with ThreadPoolExecutor(1) as executor:
-        [found] = run(
+        [results] = run(
             [Letters("a", "x", folder=str(tmp_path))], 1, listening, engine=Coordinator(Losing(executor, 2), RUN)
         )
-    assert found == Text("a", "x")
+    assert results == Text("a", "x")
     message = "a: the process that worked on it was lost (RuntimeError: no answer); it begins again in another."
     assert listening.sentences == [message, message]
     assert (tmp_path / "a").read_text().split() == ["x"] * 3
@@ -100,8 +100,8 @@ def test_what_is_lost_begins_again(tmp_path: Path) -> None:
 
 def test_what_is_lost_three_times_is_given_up() -> None:
     with ThreadPoolExecutor(1) as executor:
-        found = run([Adding("a"), Adding("b")], 1, Listening(), engine=Coordinator(Losing(executor, 5), RUN))
-    assert sorted(one.failed for one in found) == [
+        results = run([Adding("a"), Adding("b")], 1, Listening(), engine=Coordinator(Losing(executor, 5), RUN))
+    assert sorted(item.failed for item in results) == [
         "",
         "the process that worked on it was lost (RuntimeError: no answer), 3 times",
     ]
@@ -118,8 +118,8 @@ def test_what_a_lost_worker_had_finished_is_found_in_its_journal(tmp_path: Path)
 def test_without_the_engine_what_is_finished_is_the_result(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         coordinator = Coordinator(Losing(executor, 1, "the scheduler was away"), RUN, tmp_path / "j")
-        found = run([Adding("a"), Adding("b")], 1, Listening(), engine=coordinator)
-    assert [one.failed for one in found] == ["the scheduler was away; go on with --resume"] * 2
+        results = run([Adding("a"), Adding("b")], 1, Listening(), engine=coordinator)
+    assert [item.failed for item in results] == ["the scheduler was away; go on with --resume"] * 2
 
 
 def test_a_coordinator_that_died_is_started_again(tmp_path: Path, engine: OnExecutor) -> None:
@@ -136,12 +136,12 @@ def test_a_coordinator_that_died_is_started_again(tmp_path: Path, engine: OnExec
 
 def test_the_address_is_of_all_that_a_result_depends_on() -> None:
     unit = Adding("a")
-    found = address(unit, RUN)
-    assert address(replace(unit, so_far=Sum("a")), RUN) == found
-    assert address(unit, {**RUN, "examples": 9, "statements": ["a", "b"]}) == found
+    result = address(unit, RUN)
+    assert address(replace(unit, so_far=Sum("a")), RUN) == result
+    assert address(unit, {**RUN, "examples": 9, "statements": ["a", "b"]}) == result
     others = [replace(unit, steps=5), replace(unit, id="b"), Letters("a", "x")]
     runs = [RUN | {name: "another"} for name in ("source", "version", "libraries", "seed", "command", "kernel")]
-    addresses = {found, *(address(one, RUN) for one in others), *(address(unit, one) for one in runs)}
+    addresses = {result, *(address(item, RUN) for item in others), *(address(unit, item) for item in runs)}
     assert len(addresses) == 1 + len(others) + len(runs)
     cut = Letters("a", "xx").parts()
     assert address(cut[0], RUN) != address(cut[1], RUN)
@@ -193,6 +193,6 @@ def test_until_ends_it_with_what_there_is(engine: OnExecutor) -> None:
             over.set()
 
     coordinator.until = over.is_set
-    found = run([Letters("slow", "abcdefgh", seconds=0.5), Adding("quick")], 1, Seeing(), engine=coordinator)
-    assert found[1].failed == ""
-    assert found[0].failed == "out of time"
+    results = run([Letters("slow", "abcdefgh", seconds=0.5), Adding("quick")], 1, Seeing(), engine=coordinator)
+    assert results[1].failed == ""
+    assert results[0].failed == "out of time"

@@ -68,11 +68,11 @@ def test_workers_that_are_killed_cost_nothing_but_time(cluster: Cluster, tmp_pat
     units: list[Any] = [Letters("cut", text, folder=str(tmp_path), seconds=0.1), Adding("whole")]
     journal = Journal(tmp_path / "j", RUN)
     listening = Killing(moments)
-    found = run(units, 1, listening, journal=journal, engine=Coordinator(engine, RUN, tmp_path / "j"))
+    results = run(units, 1, listening, journal=journal, engine=Coordinator(engine, RUN, tmp_path / "j"))
     engine.close()
     journal.close()
     assert not moments
-    assert found == run(units, 1, Listening())
+    assert results == run(units, 1, Listening())
     done = lines(tmp_path, "cut")[: -len(text)]
     assert set(done) == set(text)
     assert len(done) <= len(text) + 2 * 2  # what was under way when they died
@@ -85,12 +85,12 @@ def test_the_units_of_a_worker_that_is_stopped_go_to_another(tmp_path: Path) -> 
         engine = OnDask(stopping.address)
         units = [Letters("cut", "abcdefghij", folder=str(tmp_path), seconds=0.1)]
         moments = {2: stopping.stop_worker}
-        found = run(units, 1, Killing(moments), engine=hang_fails(engine))
+        results = run(units, 1, Killing(moments), engine=hang_fails(engine))
         engine.close()
     finally:
         stopping.stop()
     assert not moments
-    assert found == run([Letters("cut", "abcdefghij")], 1, Listening())
+    assert results == run([Letters("cut", "abcdefghij")], 1, Listening())
 
 
 def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
@@ -122,9 +122,9 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path
     units = [Letters("cut", "abcdefghijkl", folder=str(tmp_path), seconds=0.1)]
     listening = Killing({3: restart})
     engine = OnDask(cluster.address)
-    found = run(units, 1, listening, engine=hang_fails(engine, tmp_path / "j"))
+    results = run(units, 1, listening, engine=hang_fails(engine, tmp_path / "j"))
     engine.close()
-    assert found == run([Letters("cut", "abcdefghijkl")], 1, Listening())
+    assert results == run([Letters("cut", "abcdefghijkl")], 1, Listening())
     assert set(lines(tmp_path, "cut")) == set("abcdefghijkl")
     assert len(lines(tmp_path, "cut")) <= 12 + 2
     assert listening.sentences
@@ -133,18 +133,19 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"), [(cut_off, "the connection to the scheduler was lost"), (deafen, "nothing was heard of it")]
+    ("break_it", "message"),
+    [(cut_off, "the connection to the scheduler was lost"), (deafen, "nothing was heard of it")],
 )
 def test_a_client_that_hears_nothing_more_is_replaced(
-    cluster: Cluster, tmp_path: Path, break_it: Callable[[OnDask], None], said: str
+    cluster: Cluster, tmp_path: Path, break_it: Callable[[OnDask], None], message: str
 ) -> None:
     engine = OnDask(cluster.address)
     break_it(engine)
     listening = Listening()
-    found = run([Adding("a"), Adding("b")], 1, listening, engine=hang_fails(engine, tmp_path / "j"))
+    results = run([Adding("a"), Adding("b")], 1, listening, engine=hang_fails(engine, tmp_path / "j"))
     engine.close()
-    assert found == run([Adding("a"), Adding("b")], 1, Listening())
-    assert f"(ConnectionError: {said})" in listening.sentences[0]
+    assert results == run([Adding("a"), Adding("b")], 1, Listening())
+    assert f"(ConnectionError: {message})" in listening.sentences[0]
 
 
 def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
@@ -163,12 +164,12 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
     monkeypatch.setattr(engine._client, "_gather_remote", failing)
     listening = Listening()
     units = [Letters("one", "x", folder=str(tmp_path))]
-    found = run(units, 1, listening, engine=hang_fails(engine, tmp_path / "j"))
+    results = run(units, 1, listening, engine=hang_fails(engine, tmp_path / "j"))
     engine.close()
-    assert found == run([Letters("one", "x")], 1, Listening())
+    assert results == run([Letters("one", "x")], 1, Listening())
     assert lines(tmp_path, "one") == ["x"]
-    said = "one: the process that worked on it was lost (ConnectionError: its result could not be fetched)"
-    assert listening.sentences == [f"{said}; it begins again in another."]
+    message = "one: the process that worked on it was lost (ConnectionError: its result could not be fetched)"
+    assert listening.sentences == [f"{message}; it begins again in another."]
 
 
 @pytest.mark.parametrize(
@@ -195,15 +196,15 @@ def test_verify_says_the_same_byte_for_byte(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = []
+    messages = []
     for name in (f"dask://{cluster.address}", "local"):
         command = ["verify", "lemma-9", "lemma-11", "--examples", "4", "--json", "found.json", "--engine", name]
         assert main([*command, "--jobs", "1"]) == Exit.UPHELD
-        held = json.loads((tmp_path / "found.json").read_text())
-        for one in held["statements"]:
-            del one["seconds"]
-        said.append(json.dumps(held))
-    assert said[0] == said[1]
+        record = json.loads((tmp_path / "found.json").read_text())
+        for statement in record["statements"]:
+            del statement["seconds"]
+        messages.append(json.dumps(record))
+    assert messages[0] == messages[1]
 
 
 def test_a_scheduler_that_stays_away_ends_the_run_with_what_there_is(tmp_path: Path) -> None:
@@ -211,12 +212,12 @@ def test_a_scheduler_that_stays_away_ends_the_run_with_what_there_is(tmp_path: P
     engine = OnDask(short.address, away=0.5)
     try:
         listening = Killing({2: short.stop})
-        [found] = run([Letters("cut", "abcdefgh", seconds=0.1)], 1, listening, engine=Coordinator(engine, RUN))
+        [results] = run([Letters("cut", "abcdefgh", seconds=0.1)], 1, listening, engine=Coordinator(engine, RUN))
     finally:
         short.stop()
         engine.close()
-    assert found.text.startswith("<ab")
-    assert found.failed == f"the scheduler at {short.address} was away for 0.5 s; go on with --resume"
+    assert results.text.startswith("<ab")
+    assert results.failed == f"the scheduler at {short.address} was away for 0.5 s; go on with --resume"
 
 
 @pytest.mark.parametrize("name", ["dask://nowhere", "dask://", "dask://a b:1", "dusk", "slurm"])
@@ -241,5 +242,5 @@ def test_without_dask_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["verify", "lemma-11", "--engine", "dask://127.0.0.1:1"]) == Exit.BAD_INPUT
-    said = 'theorems: --engine dask://: needs Dask: pip install "max-margin-theorems[dask]"\n'
-    assert capsys.readouterr().err == said
+    message = 'theorems: --engine dask://: needs Dask: pip install "max-margin-theorems[dask]"\n'
+    assert capsys.readouterr().err == message

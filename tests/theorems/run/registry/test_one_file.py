@@ -71,8 +71,8 @@ def python(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
     """Three commands in one process: a start costs more than they do."""
     code = "from theorems.command.app import main\nfor line in {}:\n    main(line.split()); print('next command')"
-    done = python(house, "-c", code.format(["list", "show lemma-99", "list tolerances"]))
-    listed, shown, tolerances, _ = done.stdout.split("next command\n")
+    process = python(house, "-c", code.format(["list", "show lemma-99", "list tolerances"]))
+    listed, shown, tolerances, _ = process.stdout.split("next command\n")
     assert "lemma-99" in listed
     assert "Σ_it s_it = 1" in shown
     assert "sum-of-weights" in shown
@@ -80,22 +80,22 @@ def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
 
 
 def test_it_is_verified(house: Path) -> None:
-    done = theorems(house, "verify", "lemma-99", "--examples", "5", "--json", "results.json", "--jobs", "2")
-    assert done.returncode == 0, done.stderr
+    process = theorems(house, "verify", "lemma-99", "--examples", "5", "--json", "results.json", "--jobs", "2")
+    assert process.returncode == 0, process.stderr
     (result,) = json.loads((house / "results.json").read_text())["statements"]
     assert (result["verdict"], result["examples"]) == ("upheld", 5)
     assert {claim["why"] for claim in result["claims"]} == {"sum-of-weights"}
 
 
 def test_it_is_hunted_without_its_assumption(house: Path) -> None:
-    done = theorems(house, "hunt", "lemma-99", "--without", "single-input", "--seconds", "60")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "lemma-99 without single-input: refuted" in done.stdout
+    process = theorems(house, "hunt", "lemma-99", "--without", "single-input", "--seconds", "60")
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "lemma-99 without single-input: refuted" in process.stdout
 
 
 def test_it_is_in_the_power_table(house: Path) -> None:
     faults = ("--faults", "epsilon-in-denominator", "--faults", "temperature")
-    done = theorems(house, "power", "lemma-99", *faults, "--examples", "3", "--markdown")
-    assert "lemma-99" in done.stdout, done.stderr
-    assert "weights sum to one at any temperature" in done.stdout
-    assert "caught by no statement: temperature" in done.stderr
+    process = theorems(house, "power", "lemma-99", *faults, "--examples", "3", "--markdown")
+    assert "lemma-99" in process.stdout, process.stderr
+    assert "weights sum to one at any temperature" in process.stdout
+    assert "caught by no statement: temperature" in process.stderr

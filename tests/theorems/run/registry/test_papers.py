@@ -67,26 +67,26 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes what is installed by now known to everything."""
 
     def make_known() -> None:
-        found = tuple(installed())
+        result = tuple(installed())
         for place in (module, suite, faults):
-            monkeypatch.setattr(place, "papers", lambda: found)
+            monkeypatch.setattr(place, "papers", lambda: result)
 
     return make_known
 
 
 def test_ours_are_declared_in_the_group_in_which_others_are() -> None:
     held = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
-    ours = [one for one in papers() if not one.package]
-    assert {one.name for one in ours} == {*held}
-    assert [one.name for one in ours][:3] == OURS
-    assert all(one.title and one.source for one in ours)
+    ours = [item for item in papers() if not item.package]
+    assert {item.name for item in ours} == {*held}
+    assert [item.name for item in ours][:3] == OURS
+    assert all(item.title and item.source for item in ours)
 
 
 def test_a_checkout_goes_by_its_own_file_however_old_the_installed_metadata_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "entry_points", lambda group: [])
-    assert [one.name for one in installed()][:3] == OURS
+    assert [paper.name for paper in installed()][:3] == OURS
 
 
 def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
@@ -97,28 +97,28 @@ def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
     (site / "max_margin_theorems_-1.0.dist-info" / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: max-margin-theorems\nVersion: 1.0\n"
     )
-    found = [one for one in module.entry_points(group=GROUP) if one.name in ("mine", "a-paper")]
-    monkeypatch.setattr(module, "entry_points", lambda group: found)
+    results = [item for item in module.entry_points(group=GROUP) if item.name in ("mine", "a-paper")]
+    monkeypatch.setattr(module, "entry_points", lambda group: results)
     for checkout in (site / "nothing.toml", site / "pyproject.toml"):
         monkeypatch.setattr(module, "CHECKOUT", checkout)
-        assert [(one.name, one.package) for one in installed()] == [("mine", ""), ("a-paper", "a-paper 1.0")]
+        assert [(item.name, item.package) for item in installed()] == [("mine", ""), ("a-paper", "a-paper 1.0")]
         (site / "pyproject.toml").write_text('[project]\nname = "somebody-elses"\n')
-    monkeypatch.setattr(module, "entry_points", lambda group: found[1:] if found[0].name == "mine" else found[:1])
+    monkeypatch.setattr(module, "entry_points", lambda group: results[1:] if results[0].name == "mine" else results[:1])
     assert refusal(installed).startswith("papers: the installed max-margin-theorems declares none of its own;")
 
 
 def test_others_come_after_ours_by_name_and_after_those_they_build_on(site: Path) -> None:
     for name, after in (("b_paper", "('c-paper', 'not-here')"), ("c_paper", "()"), ("a_paper", "('token-selection',)")):
         install(site, name, paper=f"'{name}.rooms', after={after}")
-    found = [one.name for one in installed() if one.package]
-    assert found == ["a-paper", "c-paper", "b-paper"]
-    assert next(one.package for one in installed() if one.package) == "a-paper 1.0"
+    results = [paper.name for paper in installed() if paper.package]
+    assert results == ["a-paper", "c-paper", "b-paper"]
+    assert next(paper.package for paper in installed() if paper.package) == "a-paper 1.0"
 
 
 def test_papers_that_each_build_on_the_other_are_listed_all_the_same(site: Path) -> None:
     for name, after in (("b_paper", "('c-paper',)"), ("c_paper", "('b-paper',)")):
         install(site, name, paper=f"'{name}.rooms', after={after}")
-    assert [one.name for one in installed() if one.package] == ["b-paper", "c-paper"]
+    assert [paper.name for paper in installed() if paper.package] == ["b-paper", "c-paper"]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_papers_that_each_build_on_the_other_are_listed_all_the_same(site: Path)
 )
 def test_an_entry_point_that_leads_nowhere_names_its_package(site: Path, value: str, reason: str) -> None:
     install(site, "a_paper", value=value)
-    said = refusal(installed)
-    assert said.replace(str(site), "SITE") == (
+    message = refusal(installed)
+    assert message.replace(str(site), "SITE") == (
         f"the paper 'a-paper' of the package a-paper 1.0 cannot be used ({reason}); correct the package, or uninstall"
         " it with pip uninstall a-paper."
     )
@@ -154,19 +154,19 @@ def test_a_room_that_cannot_be_read_names_its_package(
 ) -> None:
     install(site, "a_paper", modules={"rooms.py": text})
     known()
-    said = refusal(statements.__wrapped__)
-    assert said.startswith("the paper 'a-paper' of the package a-paper 1.0 cannot be used (")
-    assert reason in said
-    assert said.count("cannot be used") == 1
+    message = refusal(statements.__wrapped__)
+    assert message.startswith("the paper 'a-paper' of the package a-paper 1.0 cannot be used (")
+    assert reason in message
+    assert message.count("cannot be used") == 1
 
 
 def test_the_command_says_it_in_one_sentence_and_exits_with_2(site: Path) -> None:
     """A run of every statement would otherwise lack some, and be upheld."""
     install(site, "a_paper", modules={"rooms.py": "import no_such_library"})
-    done = theorems(site, "list")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("theorems: the paper 'a-paper' of the package a-paper 1.0 cannot be used (Module")
-    assert done.stderr.count("\n") == 1
+    process = theorems(site, "list")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("theorems: the paper 'a-paper' of the package a-paper 1.0 cannot be used (Module")
+    assert process.stderr.count("\n") == 1
 
 
 def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> Non
     here = tmp_path / "here"
     here.mkdir()
     (here / "a_paper.py").write_text("")
-    done = theorems(site, "list", "assumptions", cwd=here)
-    assert done.returncode == 2
-    assert f"PAPER of {here / 'a_paper.py'} is no Paper" in done.stderr
-    assert "a-paper 1.0" in done.stderr
+    process = theorems(site, "list", "assumptions", cwd=here)
+    assert process.returncode == 2
+    assert f"PAPER of {here / 'a_paper.py'} is no Paper" in process.stderr
+    assert "a-paper 1.0" in process.stderr
 
 
 def test_two_packages_with_one_id_are_both_named(site: Path, known: Callable[[], None]) -> None:
@@ -191,8 +191,8 @@ def test_two_packages_with_one_id_are_both_named(site: Path, known: Callable[[],
 def test_an_id_of_ours_is_taken(site: Path, known: Callable[[], None]) -> None:
     install(site, "a_paper", modules=stated(id="lemma-5"))
     known()
-    said = refusal(statements.__wrapped__)
-    assert said.startswith("statements: both this suite and the package a-paper 1.0 have 'lemma-5';")
+    message = refusal(statements.__wrapped__)
+    assert message.startswith("statements: both this suite and the package a-paper 1.0 have 'lemma-5';")
 
 
 def test_two_packages_with_one_paper_are_both_named(site: Path) -> None:
@@ -254,12 +254,12 @@ def test_a_paper_of_one_module_is_found_with_its_own_assumption(
 ) -> None:
     install(site, "a_paper", modules=stated())
     known()
-    found = statements.__wrapped__()
-    monkeypatch.setattr(suite, "statements", lambda: found)
-    paper = paper_of(found["few-tokens"])
+    result = statements.__wrapped__()
+    monkeypatch.setattr(suite, "statements", lambda: result)
+    paper = paper_of(result["few-tokens"])
     assert paper is not None
     assert (paper.title, paper.place) == ("Title of a_paper", "the package a-paper 1.0")
-    assert [*found][-1] == "few-tokens"
+    assert [*result][-1] == "few-tokens"
     ours = {id for id in suite.assumptions() if id not in ASSUMPTIONS}
     assert {*suite.assumptions.__wrapped__()} == {*ASSUMPTIONS, *ours, "few"}
     assert paper_of(statement_named("kernel-output")) is None
@@ -272,8 +272,8 @@ def test_what_is_found_depends_on_what_the_package_holds(
     """A journal, and the results of a cluster, are of another run once a paper of somebody else has changed."""
     before = identity.surroundings()
     folder = install(site, "a_paper", modules={"rooms.py": "x = 1"})
-    found = tuple(installed())
-    monkeypatch.setattr(identity, "papers", lambda: found)
+    result = tuple(installed())
+    monkeypatch.setattr(identity, "papers", lambda: result)
     monkeypatch.setattr(identity, "_papers", identity._papers.__wrapped__)
     first = identity.surroundings()
     assert {*first} - {*before} <= {"papers"}
@@ -288,11 +288,11 @@ def test_what_is_found_depends_on_what_the_package_holds(
 
 def test_a_process_of_the_pool_finds_it_and_completion_knows_its_ids(site: Path) -> None:
     install_example(site)
-    done = theorems(site, "verify", "ordered-logits-descend", "lemma-10", "--examples", "3", "--jobs", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = theorems(site, "verify", "ordered-logits-descend", "lemma-10", "--examples", "3", "--jobs", "2")
+    assert process.returncode == 0, process.stdout + process.stderr
     code = "from theorems.command import completion as c; print(c.ids('ordered'), c.data('three'), c.faults('softmin'))"
-    done = run(site, "-c", code)
-    assert done.stdout.split("\n")[0] == "['ordered-logits-descend'] ['three-ranks'] ['softmin']", done.stderr
+    process = run(site, "-c", code)
+    assert process.stdout.split("\n")[0] == "['ordered-logits-descend'] ['three-ranks'] ['softmin']", process.stderr
 
 
 SITE = """
@@ -309,9 +309,9 @@ print(hunt_records([one]))
 
 def test_the_site_and_the_report_have_it(site: Path) -> None:
     install_example(site)
-    done = run(site, "-c", SITE)
-    assert done.returncode == 0, done.stderr
-    for said in (
+    process = run(site, "-c", SITE)
+    assert process.returncode == 0, process.stderr
+    for message in (
         "## A prompt that ranks tokens as their scores do",
         "Source: Chebyshev's association inequality, applied to attention, of the package a-paper 0.1.0.",
         "[ordered-logits-descend](ordered-logits-descend.md)",
@@ -321,7 +321,7 @@ def test_the_site_and_the_report_have_it(site: Path) -> None:
         "| 0 | 1 | α | 1.0 |",
         "'ordered-logits-descend', by_status={<Status.REFUTED",
     ):
-        assert said in done.stdout, said
+        assert message in process.stdout, message
 
 
 def names_of(paper: Paper) -> set[str]:

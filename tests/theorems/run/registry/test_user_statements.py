@@ -99,11 +99,11 @@ def wrote(text: str, path: str = "mine.py") -> str:
 def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one sentence of a command that ends with exit code 2."""
     assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert not said.out
-    assert len(said.err.strip().splitlines()) == 1
-    assert "Traceback" not in said.err
-    return said.err
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert len(captured.err.strip().splitlines()) == 1
+    assert "Traceback" not in captured.err
+    return captured.err
 
 
 # ---- found, run, shown -----------------------------------------------------------------------------------
@@ -111,21 +111,25 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_by_variable_and_by_id() -> None:
     path = wrote(TRUE)
-    one, other = statement_named(f"{path}:sums"), statement_named(f"./{path}:weights-sum-to-one")
-    assert one.id == other.id == "mine.py:weights-sum-to-one"
-    assert statement_named(one.id).id == one.id
-    assert one.own_id == "weights-sum-to-one"
-    assert one.title == "Softmax weights sum to one"
-    assert one.assumptions == ("separable", "single-input")
+    statement, other = statement_named(f"{path}:sums"), statement_named(f"./{path}:weights-sum-to-one")
+    assert statement.id == other.id == "mine.py:weights-sum-to-one"
+    assert statement_named(statement.id).id == statement.id
+    assert statement.own_id == "weights-sum-to-one"
+    assert statement.title == "Softmax weights sum to one"
+    assert statement.assumptions == ("separable", "single-input")
 
 
 def test_verified_with_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     path = wrote(TRUE)
     assert main(["verify", f"{path}:sums", "--examples", "10", "--json", "report.json"]) == 0
     assert "mine.py:weights-sum-to-one" in capsys.readouterr().out
-    (one,) = json.loads(Path("report.json").read_text(encoding="utf-8"))["statements"]
-    assert (one["id"], one["verdict"], one["examples"]) == ("mine.py:weights-sum-to-one", "upheld", 10)
-    assert one["claims"][0]["why"] == "twice-rounding"
+    (statement,) = json.loads(Path("report.json").read_text(encoding="utf-8"))["statements"]
+    assert (statement["id"], statement["verdict"], statement["examples"]) == (
+        "mine.py:weights-sum-to-one",
+        "upheld",
+        10,
+    )
+    assert statement["claims"][0]["why"] == "twice-rounding"
 
 
 def test_same_cases_from_any_path() -> None:
@@ -140,20 +144,22 @@ def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"{wrote(TRUE)}:sums", f"{wrote(FALSE, 'dir with blanks/false.py')}:long"]
     assert whole_command(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "2", "--json", "two.json"]) == 1
     assert main(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "1", "--json", "one.json"]) == 1
-    two, one = (json.loads(Path(name).read_text(encoding="utf-8"))["statements"] for name in ("two.json", "one.json"))
+    two, statement = (
+        json.loads(Path(name).read_text(encoding="utf-8"))["statements"] for name in ("two.json", "one.json")
+    )
     assert [s["verdict"] for s in two] == ["upheld", "falsified", "upheld"]
-    for report in (*one, *two):
+    for report in (*statement, *two):
         report["seconds"] = 0
-    assert one == two
+    assert statement == two
 
 
 def test_reproduced_from_the_file_that_was_written(capsys: pytest.CaptureFixture[str]) -> None:
     path = wrote(FALSE, "dir with blanks/false.py")
     assert main(["verify", f"{path}:norm_at_least_one", "--examples", "40", "--out", "failed"]) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     (written,) = Path("failed").iterdir()
     assert re.fullmatch(r"false-long-[0-9a-f]{10}\.json", written.name)
-    line = next(line for line in said.splitlines() if "Reproduce with: " in line)
+    line = next(line for line in output.splitlines() if "Reproduce with: " in line)
     command = shlex.split(line.partition("Reproduce with: ")[2])
     assert command[0] == "theorems"
     assert main(command[1:]) == 1
@@ -163,8 +169,8 @@ def test_reproduced_from_the_file_that_was_written(capsys: pytest.CaptureFixture
 
 def test_shown_with_its_own_assumption_and_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", wrote(TRUE) + ":sums"]) == 0
-    said = capsys.readouterr().out
-    assert all(text in said for text in ("At p_mm, say.", "twice-rounding", "2 eps T", "ATT-SVM of the chosen"))
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("At p_mm, say.", "twice-rounding", "2 eps T", "ATT-SVM of the chosen"))
     assert main(["show", wrote(OWN, "own.py") + ":constructed"]) == 0
     assert "all scores are even" in capsys.readouterr().out
 
@@ -212,14 +218,14 @@ def test_own_assumptions_on_data(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("odd.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[1.0, 0.0]]))
     np.savez("even.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[2.0, 0.0]]))
     assert main(["verify", f"{path}:constructed", "--data", "odd.npz"]) == 3
-    said = capsys.readouterr().out
-    assert re.search(r"even-scores +all scores are even +does not hold +1 odd scores", said)
+    output = capsys.readouterr().out
+    assert re.search(r"even-scores +all scores are even +does not hold +1 odd scores", output)
     assert main(["verify", f"{path}:constructed", "--data", "even.npz", "--jobs", "1"]) == 0
 
 
 def test_a_predicate_that_breaks_or_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("data.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[2.0, 0.0]]))
-    for text, said in (
+    for text, message in (
         (
             OWN.replace("odd = case.problem.scores % 2 != 0", "odd = 1 / 0"),
             r"raised ZeroDivisionError in mine.py, line 10",
@@ -232,7 +238,7 @@ def test_a_predicate_that_breaks_or_says_nothing(capsys: pytest.CaptureFixture[s
         path = wrote(text)
         assert main(["verify", f"{path}:constructed", "--data", "data.npz"]) == 3
         printed = capsys.readouterr()
-        assert re.search(said, printed.out)
+        assert re.search(message, printed.out)
         assert "Traceback" not in printed.out + printed.err
         assert verify_generated(f"{path}:constructed", 3, 0).verdict is Verdict.INCONCLUSIVE
 
@@ -253,7 +259,7 @@ def test_a_reason_is_a_tolerance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("rounding", "f", "b"), "'rounding' is one of the suite's tolerances"),
         (("mine", "", "b"), "formula is empty"),
@@ -261,23 +267,23 @@ def test_a_reason_is_a_tolerance() -> None:
         (("", "f", "b"), "key is empty"),
     ],
 )
-def test_a_reason_must_give_one(arguments: tuple[str, str, str], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_a_reason_must_give_one(arguments: tuple[str, str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         reason(*arguments)
 
 
 def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
     path = wrote(FALSE.replace('why="exact"', 'why="about right"'))
     assert main(["verify", f"{path}:long", "--examples", "3"]) == 3
-    said = capsys.readouterr().out
-    assert "raised ValueError in mine.py, line 9: claim norm: no tolerance named 'about right'" in said
+    output = capsys.readouterr().out
+    assert "raised ValueError in mine.py, line 9: claim norm: no tolerance named 'about right'" in output
 
 
 # ---- what breaks is inconclusive, with its line ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("svm.norm, 4.0", "1 / 0, 4.0", "the conclusion raised ZeroDivisionError in mine.py, line 9: division by zero"),
         (
@@ -310,12 +316,12 @@ def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_what_breaks_is_inconclusive(old: str, new: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_breaks_is_inconclusive(old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert old in FALSE
     path = wrote(FALSE.replace(old, new))
     code = main(["verify", f"{path}:long", "--examples", "3"])
     printed = capsys.readouterr()
-    assert re.search(said, printed.out + printed.err), printed.out + printed.err
+    assert re.search(message, printed.out + printed.err), printed.out + printed.err
     assert code == 3
     assert "Traceback" not in printed.out + printed.err
 
@@ -324,7 +330,7 @@ def test_what_breaks_is_inconclusive(old: str, new: str, said: str, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = (\n", r"mine.py: line 1: is no Python \('\(' was never closed\)"),
         ("x = 1\ndef f(:\n", r"mine.py: line 2: is no Python"),
@@ -355,14 +361,14 @@ def test_what_breaks_is_inconclusive(old: str, new: str, said: str, capsys: pyte
         ),
     ],
 )
-def test_a_file_that_cannot_be_used(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_used(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = wrote(text)
     for command in ("verify", "show"):
-        assert re.search(said, error_of(capsys, command, f"{path}:it"))
+        assert re.search(message, error_of(capsys, command, f"{path}:it"))
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ('"theorem-2"', "mine.py, line 3: .*'theorem-2' is one of the suite's"),
         ('"lemma-2"', "'lemma-2' is one of the suite's"),
@@ -375,10 +381,10 @@ def test_a_file_that_cannot_be_used(text: str, said: str, capsys: pytest.Capture
         ('"it", assumptions=(A,)', "'separable' is one of the suite's; choose another id"),
     ],
 )
-def test_a_statement_that_cannot_be(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_statement_that_cannot_be(given: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = 'from theorems.api import Assumption, Finding, statement\nA = Assumption("separable", "", "", Finding)\n'
     path = wrote(f"{text}@statement({given})\ndef it(case, under_test):\n    'It.'\n")
-    assert re.search(said, error_of(capsys, "verify", f"{path}:it"))
+    assert re.search(message, error_of(capsys, "verify", f"{path}:it"))
 
 
 def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> None:
@@ -387,7 +393,7 @@ def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("id", "said"),
+    ("id", "message"),
     [
         ("nowhere.py:it", "nowhere.py: there is no such file"),
         ("folder.py:it", "folder.py: is a directory"),
@@ -397,10 +403,10 @@ def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> Non
         ("good.txt:sums", "'good.txt:sums' is not a statement..* PATH.py:NAME"),
     ],
 )
-def test_an_id_that_names_nothing(id: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_that_names_nothing(id: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     wrote(TRUE, "good.py")
     Path("folder.py").mkdir()
-    assert re.search(said, error_of(capsys, "verify", id))
+    assert re.search(message, error_of(capsys, "verify", id))
 
 
 def test_a_file_leaves_the_suite_as_it_is() -> None:
@@ -409,8 +415,8 @@ def test_a_file_leaves_the_suite_as_it_is() -> None:
     text += "import theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
     text += 'made = statement("theorem-99", "t", assumptions=(), cases=t.theorem_2.cases)\n'
     text += "mine = made(t.theorem_2.conclusion)\n"
-    one = statement_named(wrote(text) + ":mine")
-    assert one.id == "mine.py:theorem-99"
+    statement = statement_named(wrote(text) + ":mine")
+    assert statement.id == "mine.py:theorem-99"
     statements.cache_clear()
     assert before == statements()
     assert "theorem-99" not in statements()

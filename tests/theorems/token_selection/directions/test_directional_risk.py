@@ -40,10 +40,10 @@ def test_from_where_on_it_holds(log_constant: float, gap: float, radius: float) 
 def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
     """Only with a lower one among them it is tilted, away from the lower one."""
     keys, q = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]]), np.array([1.0, 0.0])
-    found, alpha = direction(keys, q), np.array([0])
-    assert found.neighbours.tolist() == [[False, True, True]]
-    assert higher_neighbours_direction(keys, found, np.array([[0.0, 1.0, 2.0]]), alpha, 0.1) is found
-    tilted = higher_neighbours_direction(keys, found, np.array([[0.0, 1.0, -1.0]]), alpha, 0.1)
+    result, alpha = direction(keys, q), np.array([0])
+    assert result.neighbours.tolist() == [[False, True, True]]
+    assert higher_neighbours_direction(keys, result, np.array([[0.0, 1.0, 2.0]]), alpha, 0.1) is result
+    tilted = higher_neighbours_direction(keys, result, np.array([[0.0, 1.0, -1.0]]), alpha, 0.1)
     assert tilted is not None
     assert tilted.neighbours.tolist() == [[False, True, False]]
 

@@ -36,17 +36,17 @@ def posed(rows: Any, scores: Any) -> tuple[Problem, Costs]:
 def beaten() -> Beaten:
     """Margin 1 along q binds a token two below α, 4 one two above it; along (1, 1) margins √2 and 4/√2."""
     problem, costs = posed([[1, 1], [4, 0]], [1, -1, 3])
-    found, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 1.0]))
-    assert Beaten.is_better(better, found, costs)
-    return Beaten.of(found, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.5))
+    result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 1.0]))
+    assert Beaten.is_better(better, result, costs)
+    return Beaten.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.5))
 
 
 def outdone() -> Outdone:
     """Margins 2 of a token two above α and 2 of one two below it; along (1, −½) 1 and 3 over √1.25."""
     problem, costs = posed([[2, 2], [2, -2]], [1, 3, -1])
-    found, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, -0.5]))
-    assert Outdone.is_better(better, found, costs)
-    return Outdone.of(found, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
+    result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, -0.5]))
+    assert Outdone.is_better(better, result, costs)
+    return Outdone.of(result, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
 
 
 def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
@@ -69,8 +69,8 @@ def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
 def test_a_higher_token_near_the_binding_ones_makes_it_narrow() -> None:
     """δ' = (θ⁻ − μ)/(4B): a quarter of ½ over 1.5."""
     problem, costs = posed([[1, 0.5], [1.5, 0]], [1, -1, 3])
-    found, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 0.5]))
-    region = Beaten.of(found, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
+    result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 0.5]))
+    region = Beaten.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
     assert region.narrow.radius == pytest.approx(math.log(6) / (0.5 - 2 * 0.125), rel=1e-12)
 
 

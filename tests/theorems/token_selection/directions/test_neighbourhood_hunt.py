@@ -16,11 +16,11 @@ def axis_of(d: int) -> np.ndarray:
     return np.asarray(axis / np.linalg.norm(axis))
 
 
-def towards(wanted: np.ndarray) -> object:
+def towards(expected: np.ndarray) -> object:
     """An excess that is lowest, at each radius, the further along a vector of its own."""
 
     def excess(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        along = np.sum(points / np.linalg.norm(points, axis=-1, keepdims=True) * wanted[:, None], axis=-1)
+        along = np.sum(points / np.linalg.norm(points, axis=-1, keepdims=True) * expected[:, None], axis=-1)
         return np.ones(along.shape), -along
 
     return excess
@@ -30,31 +30,33 @@ def towards(wanted: np.ndarray) -> object:
 def test_all_points_lie_in_the_neighbourhood_and_the_first_is_its_axis(d: int) -> None:
     axis, rng = axis_of(d), np.random.default_rng(0)
     hints = np.concatenate([np.eye(d), np.zeros((1, d)), axis[None]])
-    found = lowest_in_neighbourhood(towards(rng.normal(size=(3, d))), axis, DELTA, RADII, hints, rng)  # type: ignore[arg-type]
-    assert np.isfinite(found).all()
-    assert np.linalg.norm(found, axis=-1) == pytest.approx(np.broadcast_to(RADII[:, None], found.shape[:2]), rel=1e-14)
-    assert found[:, 0] == pytest.approx(RADII[:, None] * axis, rel=1e-14)
-    off = np.linalg.norm(found / RADII[:, None, None] - axis, axis=-1)
+    result = lowest_in_neighbourhood(towards(rng.normal(size=(3, d))), axis, DELTA, RADII, hints, rng)  # type: ignore[arg-type]
+    assert np.isfinite(result).all()
+    assert np.linalg.norm(result, axis=-1) == pytest.approx(
+        np.broadcast_to(RADII[:, None], result.shape[:2]), rel=1e-14
+    )
+    assert result[:, 0] == pytest.approx(RADII[:, None] * axis, rel=1e-14)
+    off = np.linalg.norm(result / RADII[:, None, None] - axis, axis=-1)
     assert off.max() <= DELTA * (1 + 1e-12)
 
 
 def test_hints_are_tried_with_either_sign() -> None:
     axis, rng = axis_of(3), np.random.default_rng(0)
     hint = np.array([2.0, 0.0, -1.0])
-    found = lowest_in_neighbourhood(towards(np.ones((3, 3))), axis, DELTA, RADII, hint[None], rng)  # type: ignore[arg-type]
+    result = lowest_in_neighbourhood(towards(np.ones((3, 3))), axis, DELTA, RADII, hint[None], rng)  # type: ignore[arg-type]
     tangent = hint - (hint @ axis) * axis
     for sign in (1.0, -1.0):
         due = axis + sign * DELTA * tangent / np.linalg.norm(tangent)
-        apart = np.linalg.norm(found[0] - due / np.linalg.norm(due), axis=-1)
+        apart = np.linalg.norm(result[0] - due / np.linalg.norm(due), axis=-1)
         assert apart.min() <= 1e-14
 
 
 def test_each_radius_bends_towards_what_is_lowest_there() -> None:
     """The lowest is on the boundary, along the vector; in 11 dimensions random tangents alone get half of the way."""
     axis, rng = axis_of(12), np.random.default_rng(0)
-    wanted = rng.normal(size=(3, 12))
-    found = lowest_in_neighbourhood(towards(wanted), axis, DELTA, RADII, np.zeros((0, 12)), rng)  # type: ignore[arg-type]
-    for points, radius, w in zip(found, RADII, wanted, strict=True):
+    expected = rng.normal(size=(3, 12))
+    result = lowest_in_neighbourhood(towards(expected), axis, DELTA, RADII, np.zeros((0, 12)), rng)  # type: ignore[arg-type]
+    for points, radius, w in zip(result, RADII, expected, strict=True):
         tangent = w - (w @ axis) * axis
         best = axis + DELTA * tangent / np.linalg.norm(tangent)
         reached = (points / radius @ w).max() - axis @ w

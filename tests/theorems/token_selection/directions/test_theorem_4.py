@@ -61,8 +61,8 @@ def test_the_alias_and_the_definitions() -> None:
     assert statement_named("theorem-7").id == "theorem-4"
     assert set(IDS) <= set(statements())
     assert list(DEFINITIONS) == ["definition-1", "definition-2", "definition-3"]
-    for one in DEFINITIONS.values():
-        assert one.resolve()
+    for definition in DEFINITIONS.values():
+        assert definition.resolve()
 
 
 @pytest.mark.parametrize("fault", ["local-path-at-twice-the-radius", "local-path-at-one-radius"])
@@ -70,9 +70,9 @@ def test_a_local_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
     under_test = planted(fault)[fault]
     cases = draw_cases(statement_named("theorem-4"), 6, 0, every=False)
     claims = [claim for case in cases for claim in check(statement_named("theorem-4"), case, under_test).claims]
-    seen = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
-    assert seen & {"path-is-in-the-cone", "path-is-no-higher-than-its-seeds"}
-    assert seen & {"narrow-path-is-in-the-cone", "narrow-path-is-no-higher-than-its-seeds"}
+    names = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    assert names & {"path-is-in-the-cone", "path-is-no-higher-than-its-seeds"}
+    assert names & {"narrow-path-is-in-the-cone", "narrow-path-is-no-higher-than-its-seeds"}
 
 
 # Where the paper is not exact.
@@ -143,38 +143,38 @@ def test_the_neighbour_optimality_of_q2_is_not_needed() -> None:
 @given(direction_cases(kinds=("lower", "near")))
 def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
-    found = direction(keys, case.arrays["q"])
-    solution = max_margin(keys, found.best(scores))
-    better = tilted_direction(keys, found, solution.exact.p, 2.0**-20)  # type: ignore[union-attr, arg-type]
+    result = direction(keys, case.arrays["q"])
+    solution = max_margin(keys, result.best(scores))
+    better = tilted_direction(keys, result, solution.exact.p, 2.0**-20)  # type: ignore[union-attr, arg-type]
     assert better is not None
-    assert margin_difference(better, found) > 0
-    assert within_cone(better.vector, found.vector, 2.0**-20)
+    assert margin_difference(better, result) > 0
+    assert within_cone(better.vector, result.vector, 2.0**-20)
 
 
 @given(direction_cases(kinds=("mixed", "higher")))
 def test_only_higher_neighbours_are_left(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
-    found = direction(keys, case.arrays["q"])
-    alpha = found.best(scores)
-    better = higher_neighbours_direction(keys, found, scores, alpha, 2.0**-20)
+    result = direction(keys, case.arrays["q"])
+    alpha = result.best(scores)
+    better = higher_neighbours_direction(keys, result, scores, alpha, 2.0**-20)
     assert better is not None
     above = scores > np.take_along_axis(scores, alpha[:, None], axis=1)
-    assert np.array_equal(better.neighbours, found.neighbours & above)
-    assert np.array_equal(better.selected, found.selected)
+    assert np.array_equal(better.neighbours, result.neighbours & above)
+    assert np.array_equal(better.selected, result.selected)
 
 
 @given(direction_cases(kinds=("tied",)))
 def test_the_best_of_every_tie_is_selected(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
-    found = direction(keys, case.arrays["q"])
-    alpha = found.best(scores)
-    better = best_token_direction(keys, found, alpha, 2.0**-20)
+    result = direction(keys, case.arrays["q"])
+    alpha = result.best(scores)
+    better = best_token_direction(keys, result, alpha, 2.0**-20)
     assert better is not None
     assert better.unique
     assert np.array_equal(better.best(scores), alpha)
-    ties = found.selected & (np.arange(case.problem.T) != alpha[:, None])
+    ties = result.selected & (np.arange(case.problem.T) != alpha[:, None])
     assert np.array_equal(better.neighbours, ties)
-    assert within_cone(better.vector, found.vector, 2.0**-20)
+    assert within_cone(better.vector, result.vector, 2.0**-20)
 
 
 def test_directions_a_millionth_away_are_handled_and_the_lmm_direction_is_refused() -> None:
@@ -204,19 +204,19 @@ def test_margins_are_compared_on_rounded_keys_where_tokens_nearly_coincide() -> 
 def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
     """w = M⁺1 ⊥ q for ties, because M q = 0: to first order the perturbation leaves the length of q alone."""
     case = find(direction_cases(kinds=("tied",)), lambda case: case.problem.d == 2)
-    found = direction(case.problem.keys, case.arrays["q"])
-    better = best_token_direction(case.problem.keys, found, found.best(case.problem.scores), 0.5)
+    result = direction(case.problem.keys, case.arrays["q"])
+    better = best_token_direction(case.problem.keys, result, result.best(case.problem.scores), 0.5)
     assert better is not None
-    w = [a - b for a, b in zip(better.vector, found.vector, strict=True)]
-    assert inner(w, found.vector) == fmpq(0)
+    w = [a - b for a, b in zip(better.vector, result.vector, strict=True)]
+    assert inner(w, result.vector) == fmpq(0)
 
 
 def kind_of_case(case: Case) -> str:
     """Which case of the proof of Theorem 4."""
-    found = direction(case.problem.keys, case.arrays["q"])
-    own = np.take_along_axis(case.problem.scores, found.best(case.problem.scores)[:, None], axis=1)
-    higher = bool((found.neighbours & (case.problem.scores > own)).any())
-    return "B" if not found.unique else "A2" if higher else "A1"
+    result = direction(case.problem.keys, case.arrays["q"])
+    own = np.take_along_axis(case.problem.scores, result.best(case.problem.scores)[:, None], axis=1)
+    higher = bool((result.neighbours & (case.problem.scores > own)).any())
+    return "B" if not result.unique else "A2" if higher else "A1"
 
 
 @pytest.mark.parametrize("number", [0, 2])
@@ -229,8 +229,8 @@ def test_verify_tries_every_case_of_the_proof(number: int) -> None:
 
 
 def test_verify_says_which_branches_occurred() -> None:
-    found = verify_generated("theorem-4", 30, 0, REFERENCE)
-    counts = {claim["name"]: claim["branches"] for claim in found.as_json()["claims"] if "branches" in claim}
+    result = verify_generated("theorem-4", 30, 0, REFERENCE)
+    counts = {claim["name"]: claim["branches"] for claim in result.as_json()["claims"] if "branches" in claim}
     proof = {f"case ({part}) of the proof" for part in ("A1", "A2", "B")}
     ends = {"the norm grows, the direction stays away", "the norm stays bounded"}
     assert set(counts["better-direction"]) == proof
@@ -239,8 +239,8 @@ def test_verify_says_which_branches_occurred() -> None:
         assert set(counts[f"{path}-leaves-or-stays-bounded"]) == ends
     # In a narrow cone the case decides: bounded in (A2), and only there.
     bounded = counts["narrow-path-leaves-or-stays-bounded"]["the norm stays bounded"]
-    made = {claim.name: claim.cases for claim in found.claims}
-    assert bounded == made["narrow-path-norm-bounded"] <= counts["better-direction"]["case (A2) of the proof"]
+    claims = {claim.name: claim.cases for claim in result.claims}
+    assert bounded == claims["narrow-path-norm-bounded"] <= counts["better-direction"]["case (A2) of the proof"]
 
 
 def near_a_locally_optimal_direction(distance: float) -> Case:
@@ -274,15 +274,15 @@ def true_excess(problem: Problem, found: Direction, alpha: np.ndarray, R: float)
 def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
     """|n (L(R q̄) − L_α) e^{Rθ} − D| ≤ r, against ball arithmetic."""
     problem = case.normalise().problem
-    found = direction(problem.keys, case.arrays["q1"])
-    costs = Costs.of(problem, found.best(problem.scores))
-    radii = np.array([1.0, 5.0, 20.0]) / found.margin
-    lead = leading_term(found, costs, radii)
-    assert found.least is not None
+    result = direction(problem.keys, case.arrays["q1"])
+    costs = Costs.of(problem, result.best(problem.scores))
+    radii = np.array([1.0, 5.0, 20.0]) / result.margin
+    lead = leading_term(result, costs, radii)
+    assert result.least is not None
     for k, R in enumerate(radii.tolist()):
         with oracle.precision(600):
-            decay = arb(rational(R)) * arb(found.least) / arb(found.norm_squared).sqrt()
-            measured = true_excess(problem, found, costs.alpha, R) * (decay - arb(rational(lead.log_unit))).exp()
+            decay = arb(rational(R)) * arb(result.least) / arb(result.norm_squared).sqrt()
+            measured = true_excess(problem, result, costs.alpha, R) * (decay - arb(rational(lead.log_unit))).exp()
             off = float(abs(measured - arb(rational(float(lead.term.value)))))
         assert off <= lead.remainder.value[k] + lead.remainder.error[k] + lead.term.error
 
@@ -291,16 +291,16 @@ def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
 def test_the_excess_along_a_direction_is_known(case: Case) -> None:
     """Ours and the reference's, at R q̄, against ball arithmetic."""
     problem = case.normalise().problem
-    found = direction(problem.keys, case.arrays["q1"])
-    costs = Costs.of(problem, found.best(problem.scores))
-    radii = np.array([0.5, 5.0, 20.0]) / found.margin
-    for one in (
-        excess(problem, along(found, radii), costs.alpha) * problem.n,
-        costs.excess(along(found, radii), REFERENCE, "x"),
+    result = direction(problem.keys, case.arrays["q1"])
+    costs = Costs.of(problem, result.best(problem.scores))
+    radii = np.array([0.5, 5.0, 20.0]) / result.margin
+    for item in (
+        excess(problem, along(result, radii), costs.alpha) * problem.n,
+        costs.excess(along(result, radii), REFERENCE, "x"),
     ):
-        for x, error, unit, R in zip(one.x.value, one.x.error, one.log_unit, radii.tolist(), strict=True):
+        for x, error, unit, R in zip(item.x.value, item.x.error, item.log_unit, radii.tolist(), strict=True):
             with oracle.precision(600):
-                truth = true_excess(problem, found, costs.alpha, R)
+                truth = true_excess(problem, result, costs.alpha, R)
                 unit = arb(rational(float(unit))).exp() if np.isfinite(unit) else arb(0)
                 assert abs(truth - arb(rational(float(x))) * unit) <= arb(rational(float(error))) * unit
 

@@ -104,9 +104,9 @@ def test_a_run_against_the_gradient_loses_its_margin() -> None:
 
 
 def _flow(change: Any) -> Implementation:
-    def changed(problem: Problem, start: np.ndarray, **asked: Any) -> Flow:
-        found = flows.gradient_flow(problem, start, **asked)
-        return replace(found, points=change(found, problem))
+    def changed(problem: Problem, start: np.ndarray, **options: Any) -> Flow:
+        result = flows.gradient_flow(problem, start, **options)
+        return replace(result, points=change(result, problem))
 
     return REFERENCE.replace("", {gradient_flow: changed})
 
@@ -152,19 +152,19 @@ def test_bounds_with_other_constants_fail(name: str) -> None:
     three_rows = case([[[1.0], [0.0], [0.0], [0.0]]], [[1, 0, 0, 0]])
     svm = max_margin(three_rows.problem.keys, three_rows.problem.optimal)
     assert isinstance(svm, MaxMargin)
-    found: dict[str, Claim] = {
+    by_name: dict[str, Claim] = {
         claim.name: claim for claim in at_points(Wrong(three_rows.problem, svm), REFERENCE, np.random.default_rng(0))
     }
-    assert found[name].verdict is Verdict.FALSIFIED
+    assert by_name[name].verdict is Verdict.FALSIFIED
 
 
 def test_points_have_the_margin_asked_for_surely_and_hardly_more() -> None:
     constants, rng = _constants(UNEVEN), np.random.default_rng(1)
-    wanted = np.exp(rng.uniform(-3, 9, 40))
-    points = with_least_margin(constants, rng.normal(size=(40, 2)) * 100, wanted)
-    found = constants.margins(exact(points))
-    assert (found >= wanted).all()
-    np.testing.assert_allclose(found.value, wanted, rtol=1e-9, atol=1e-9)
+    expected = np.exp(rng.uniform(-3, 9, 40))
+    points = with_least_margin(constants, rng.normal(size=(40, 2)) * 100, expected)
+    result = constants.margins(exact(points))
+    assert (result >= expected).all()
+    np.testing.assert_allclose(result.value, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_the_flow_is_proven_to_be_within_1e_9_of_the_ray_in_two_ways() -> None:
@@ -181,13 +181,13 @@ def test_long_steps_go_through_orders_of_magnitude() -> None:
     """Norm and angle of plain gradient descent hardly move from a margin; with steps of its length they do."""
     constants = _constants(UNEVEN)
     starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
-    found = long_steps(constants, REFERENCE, starts, STEPS, "long-steps-climb")
-    last, direction = found.points[-1][1], constants.svm.direction
+    result = long_steps(constants, REFERENCE, starts, STEPS, "long-steps-climb")
+    last, direction = result.points[-1][1], constants.svm.direction
     first, end = (1 - p @ direction / np.linalg.norm(p, axis=1) for p in (starts, last))
     assert (np.linalg.norm(last, axis=1) > 10 * np.linalg.norm(starts, axis=1)).all()
     assert first.max() > 0.05
     assert end[np.argmax(first)] < first.max() / 100
-    margins = np.array([np.min(p[1] @ value_of(constants.rows).T, axis=1) for p in found.points])
+    margins = np.array([np.min(p[1] @ value_of(constants.rows).T, axis=1) for p in result.points])
     assert (margins >= float(value_of(constants.region))).all()
 
 

@@ -79,8 +79,8 @@ def test_a_piece_that_is_not_integrated_says_nothing() -> None:
 
 
 def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> None:
-    found = max_margin(PROBLEM.keys, PROBLEM.optimal)
-    for start in (1e3 * START, -10 * found.p):  # type: ignore[union-attr]
+    solution = max_margin(PROBLEM.keys, PROBLEM.optimal)
+    for start in (1e3 * START, -10 * solution.p):  # type: ignore[union-attr]
         flow = gradient_flow(PROBLEM, start, norm=1e6)
         assert flow.reached_norm
         assert chords(PROBLEM, flow, rng()).verdict is Verdict.UPHELD
@@ -164,9 +164,9 @@ def test_a_jacobian_without_its_off_diagonal_is_seen(monkeypatch: pytest.MonkeyP
 
         def field(p: Any) -> Any:
             differences, relative = at(p)
-            found = derivatives.terms(differences, loss, relative)
-            log_slope = loss.log_slope(found.outputs)[:, None]
-            return 0.0, -(np.exp(log_slope + found.log_weights) * differences.gaps).ravel() @ differences.rows
+            result = derivatives.terms(differences, loss, relative)
+            log_slope = loss.log_slope(result.outputs)[:, None]
+            return 0.0, -(np.exp(log_slope + result.log_weights) * differences.gaps).ravel() @ differences.rows
 
         return field
 

@@ -66,8 +66,8 @@ def test_what_a_norm_gains_is_summed_over_steps() -> None:
         (1 - 1 / 4) * 0.7 / (1 + math.log(8.8) / 2),
         (2 - 4 / 6) * 0.85 / (1 + math.log(8.4) / 3),
     ]
-    found = least_progress(constants, exact(p), exact(moved), exact(m))
-    assert near(found, [[by_step[0]], [sum(by_step)]])
+    result = least_progress(constants, exact(p), exact(moved), exact(m))
+    assert near(result, [[by_step[0]], [sum(by_step)]])
 
 
 def test_costs_are_relative_to_the_dearest() -> None:
@@ -175,11 +175,11 @@ def test_a_bound_enters_its_own_time() -> None:
     offset = offset_of(*BESIDE)
     p, q, rho = np.array([1.25, 0.5]), np.array([0.0, -0.25]), 2.0
     for delay in (0.0, 0.5):
-        found = offset.after(p, rho, q, delay)
-        bound = found / (1 + 1e-6)
+        result = offset.after(p, rho, q, delay)
+        bound = result / (1 + 1e-6)
         grown = offset.growth(q, 1.25 + delay)(rho + bound)
         assert bound == pytest.approx(math.sqrt(0.75**2 + delay**2 + grown), rel=1e-7)
-        assert found > math.sqrt(0.75**2 + delay**2 + grown) * (1 + 5e-7)
+        assert result > math.sqrt(0.75**2 + delay**2 + grown) * (1 + 5e-7)
 
 
 def test_a_q_that_does_not_balance_costs_what_it_fails_by() -> None:
@@ -358,12 +358,12 @@ def test_how_far_a_flow_turns_by_hand() -> None:
     constants = MarginConstants(problem, svm)
     constants.__dict__.update(spread=exact(0.5), widest=exact(1.0))
     flow = flow_through([[0.0, 2.0], [0.0, 11.0], [0.0, 39.0]], [4.0, 12.0, 40.0])
-    found = flow_turns(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
+    result = flow_turns(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
     q, rho, least = [2 * math.exp(-2), 2 * math.exp(-3)], [2.0, 6.0, 20.0], 1.0
     slacks = []
     for k, u in ((0, 5.5), (1, 19.5)):
         lag = 0.5 + math.log1p(q[k])
         least += (1 - q[k]) * (rho[k + 1] - rho[k] - lag * math.log((rho[k + 1] + lag) / (rho[k] + lag)))
         slacks.append((u - least) / rho[k + 1])
-    assert found.slack == pytest.approx(min(slacks), rel=1e-12)
-    assert 1e-10 < found.tolerance < 2e-10
+    assert result.slack == pytest.approx(min(slacks), rel=1e-12)
+    assert 1e-10 < result.tolerance < 2e-10

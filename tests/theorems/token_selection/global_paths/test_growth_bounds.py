@@ -60,10 +60,10 @@ def test_the_climb_lies_in_what_it_carries(steps: int) -> None:
 def test_a_deficit_is_summed_over_the_steps_of_each_run(lag: float) -> None:
     """λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)); from the origin and without λ from the first step on."""
     norms, lengths = np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 6.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
-    found = correlation_deficit(exact(norms), exact(lengths), exact(lag))
+    result = correlation_deficit(exact(norms), exact(lengths), exact(lag))
     one = [lag * np.log((x + lag) / (1 + lag)) for x in (1.0, 2.0, 4.0)]
     bent = [0.0, 1 / (2 * (1 + lag)), 1 / (2 * (1 + lag)) + 4 / (2 * (2 + lag))]
-    assert found.value[:, 0] == pytest.approx(np.add(one, bent), rel=1e-14)
+    assert result.value[:, 0] == pytest.approx(np.add(one, bent), rel=1e-14)
     first = 9 / (2 * lag) if lag else 0.0
     two = [lag * np.log((x + lag) / lag) if lag else 0.0 for x in (0.0, 3.0, 6.0)]
-    assert found.value[:, 1] == pytest.approx(np.add(two, [0.0, first, first + 16 / (2 * (3 + lag))]), rel=1e-14)
+    assert result.value[:, 1] == pytest.approx(np.add(two, [0.0, first, first + 16 / (2 * (3 + lag))]), rel=1e-14)

@@ -35,8 +35,8 @@ def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
     """Of a run with other parts, or without its last steps."""
     assert isinstance(SVM, MaxMargin)
 
-    def loop(*given: Any, steps: int, **asked: Any) -> Trajectory:
-        run = normalized_gradient_descent(*given, steps=steps - lost, **asked)
+    def loop(*arguments: Any, steps: int, **options: Any) -> Trajectory:
+        run = normalized_gradient_descent(*arguments, steps=steps - lost, **options)
         return replace(run, **changed)
 
     return normalized_claims(REFERENCE.replace("other", {normalized_gradient_descent: loop}))
@@ -56,34 +56,34 @@ def test_steps_along_a_gradient_that_is_hardly_known_may_be_anywhere() -> None:
     """A direction that is off by more than its length is off by 2, and so are all iterates after it."""
     assert isinstance(SVM, MaxMargin)
     coarse = replace(REFERENCE, textbook_eps=0.25)
-    by_name = {one.name: one for one in normalized_claims(coarse)}
-    usual = {one.name: one for one in normalized_claims(REFERENCE)}
+    by_name = {claim.name: claim for claim in normalized_claims(coarse)}
+    usual = {claim.name: claim for claim in normalized_claims(REFERENCE)}
     assert by_name["normalized-run-climbs"].tolerance > 0.1
     assert 0 <= usual["normalized-run-climbs"].tolerance < 1e-9
 
 
 def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start by itself: the first is below the region at once and above it later, the second leaves it."""
-    seen: list[Any] = []
+    records: list[Any] = []
     margins = np.array([[0.0, 5.0], [9.0, 5.0], [9.0, 0.0], [9.0, 9.0]])
 
-    def run_of(*given: Any) -> Iterator[Claim]:
+    def run_of(*arguments: Any) -> Iterator[Claim]:
         yield from ()
         return SimpleNamespace(p=margins)
 
     def turning(constants: Any, run: Any, climbs: str, turns: str, inside: Any) -> Iterator[Claim]:
-        seen.append(inside.tolist())
+        records.append(inside.tolist())
         yield from ()
 
     monkeypatch.setattr(margins_kept, "is_a_run", run_of)
     monkeypatch.setattr(margins_kept, "turning", turning)
-    monkeypatch.setattr(margins_kept, "affordable_steps", lambda *given: 3)
+    monkeypatch.setattr(margins_kept, "affordable_steps", lambda *arguments: 3)
     constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0, margins=lambda p: p)
-    made = REFERENCE.replace("any", {normalized_gradient_descent: lambda *given, **asked: None})
-    assert list(_unchecked(constants, made)) == []
-    assert seen == [[[False, True], [False, True], [False, False], [False, False]]]
+    under_test = REFERENCE.replace("any", {normalized_gradient_descent: lambda *arguments, **options: None})
+    assert list(_unchecked(constants, under_test)) == []
+    assert records == [[[False, True], [False, True], [False, False], [False, False]]]
 
 
-def _unchecked(constants: Any, made: Implementation) -> Iterator[Claim]:
+def _unchecked(constants: Any, under_test: Implementation) -> Iterator[Claim]:
     run: Any = margins_kept.along_normalized_descent
-    return iter(getattr(run, "__wrapped__", run)(constants, made, STARTS, 0.5))
+    return iter(getattr(run, "__wrapped__", run)(constants, under_test, STARTS, 0.5))

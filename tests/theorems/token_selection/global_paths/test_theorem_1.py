@@ -137,9 +137,9 @@ def test_a_textbook_kernel_is_held_to_the_effective_claims_only() -> None:
 
 
 def _svm(given_case: Case) -> MaxMargin:
-    found = max_margin(given_case.problem.keys, given_case.problem.optimal)
-    assert isinstance(found, MaxMargin)
-    return found
+    solution = max_margin(given_case.problem.keys, given_case.problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    return solution
 
 
 def test_the_hunt_reaches_the_bound() -> None:
@@ -162,8 +162,8 @@ def test_a_quarter_of_kappa_is_falsified() -> None:
 
     def wrong(kappa: Bounded) -> set[str]:
         rhos = float(kappa.value) * np.array(SUBLEVEL_RADII)
-        found = sublevel_points(problem, REFERENCE, svm, constraints, basis, rhos, given_case.rng())
-        made = in_sublevel_sets(problem, REFERENCE, svm, kappa, rhos, *found)
+        result = sublevel_points(problem, REFERENCE, svm, constraints, basis, rhos, given_case.rng())
+        made = in_sublevel_sets(problem, REFERENCE, svm, kappa, rhos, *result)
         return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
 
     assert wrong(kappa) == set()
@@ -233,11 +233,11 @@ def _nudged(amount: float) -> Any:
     right = scaled_gradient
 
     def gradient(*args: Any) -> Any:
-        found = right(*args)
-        direction = np.array(found.direction)
+        result = right(*args)
+        direction = np.array(result.direction)
         a, b = direction[..., 0].copy(), direction[..., 1].copy()
         direction[..., 0], direction[..., 1] = a - amount * b, b + amount * a
-        return replace(found, direction=direction)
+        return replace(result, direction=direction)
 
     return REFERENCE.replace("nudged", {scaled_gradient: gradient})
 
@@ -291,12 +291,12 @@ def test_a_limit_that_was_not_found_leaves_what_does_not_need_it(
         return y, solved and self.rho < FAR
 
     monkeypatch.setattr(Reduced, "newton", newton)
-    found = _path_claims(CORNERS[name])
+    result = _path_claims(CORNERS[name])
     assert {"path-correlation", "path-is-lowest", "offset-at-radius"} <= {
-        claim for claim, verdict in found.items() if verdict is Verdict.UPHELD
+        claim for claim, verdict in result.items() if verdict is Verdict.UPHELD
     }
-    assert limits.items() <= found.items()
-    assert Verdict.FALSIFIED not in found.values()
+    assert limits.items() <= result.items()
+    assert Verdict.FALSIFIED not in result.values()
 
 
 def test_columns_of_very_different_units_are_no_false_alarm() -> None:
@@ -305,6 +305,6 @@ def test_columns_of_very_different_units_are_no_false_alarm() -> None:
     The sphere alone curves the program there, by 1/ρ: sixteen digits below the curvature along the rows.
     """
     keys = [[[0.0, 0.0, 0.0], [-1e-3, 2600.0, 0.0], [-1e-3, -2600.0, 0.0], [-1e-3, 2600.0, 1e-5]]]
-    made = claims_of("theorem-1", case(keys, [[1.0, 0.0, -1.0, 0.0]], "exponential"), REFERENCE)
-    assert {claim.verdict for claim in made.values()} == {Verdict.UPHELD}
-    assert "path-rate-with-logarithm" in made
+    claims = claims_of("theorem-1", case(keys, [[1.0, 0.0, -1.0, 0.0]], "exponential"), REFERENCE)
+    assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
+    assert "path-rate-with-logarithm" in claims

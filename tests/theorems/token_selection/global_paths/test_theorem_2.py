@@ -117,9 +117,9 @@ def test_textbook_kernels_are_held_to_the_effective_claims_and_upheld() -> None:
 
 
 def _svm(problem: Problem) -> MaxMargin:
-    found = max_margin(problem.keys, problem.optimal)
-    assert isinstance(found, MaxMargin)
-    return found
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    return solution
 
 
 def test_climb_bound_is_not_vacuous_and_grows_like_log_t() -> None:

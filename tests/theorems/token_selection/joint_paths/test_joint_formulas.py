@@ -61,8 +61,8 @@ def test_bounds_of_what_a_margin_leaves() -> None:
 
 @pytest.mark.parametrize(("log_bound", "due"), [(math.log(0.25), math.log(3)), (-0.5, math.log(math.exp(0.5) - 1))])
 def test_odds_of_the_logarithm_of_a_bound(log_bound: float, due: float) -> None:
-    found = odds_of_log(np.array([log_bound, 0.0, 0.5]))
-    assert found == pytest.approx([due, -np.inf, -np.inf], rel=1e-14)
+    result = odds_of_log(np.array([log_bound, 0.0, 0.5]))
+    assert result == pytest.approx([due, -np.inf, -np.inf], rel=1e-14)
 
 
 def leaning(norm: float, chord: float) -> list[float]:
@@ -82,17 +82,17 @@ def test_a_deviation_may_double(later: float, verdict: Verdict) -> None:
 def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
     """Heads from 3 to 6, prompts, far enough to select, from 100 to 112."""
     setup = joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
-    asked: list[float] = []
+    requests: list[float] = []
 
     def seen(joint: Any, ratio: float) -> np.ndarray:
-        asked.append(ratio)
+        requests.append(ratio)
         return scheduled_direction(joint, ratio)
 
     far = 100 * setup.separator.norm
     heads = np.linspace(3.0, 6.0, 5)[:, None] * setup.joint.svm.direction
     prompts = np.linspace(far - 4.0, far + 12.0, 5)[:, None] * setup.separator.direction
     _claims(setup, REFERENCE.replace("", {scheduled_direction: seen}), JointTrajectory(heads, prompts))
-    assert asked == [pytest.approx(2.25 / 12)]
+    assert requests == [pytest.approx(2.25 / 12)]
 
 
 def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() -> None:
@@ -127,9 +127,9 @@ def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[C
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
     """Under test a pair beside the minimiser, whose prompt points the other way."""
 
-    def lost(*given: Any) -> JointMinimum:
-        found = joint_minimiser(*given)
-        return replace(found, path=replace(found.path, prompts=-found.path.prompts))
+    def lost(*arguments: Any) -> JointMinimum:
+        minimiser = joint_minimiser(*arguments)
+        return replace(minimiser, path=replace(minimiser.path, prompts=-minimiser.path.prompts))
 
     *_, claim = limits_of(setup_3b(), {joint_minimiser: lost})
     assert (claim.name, claim.verdict) == ("path-is-lowest", Verdict.FALSIFIED)
@@ -160,9 +160,9 @@ def test_outputs_of_a_head_are_known_to_six_bits() -> None:
 def test_the_spread_is_the_longest_side() -> None:
     setup = setup_3b()
     sides = setup.sides.value[setup.joint.svm.support]
-    found = setup.spread.value
-    assert found == pytest.approx(max(math.hypot(*side) for input in sides for side in input))
-    assert np.linalg.norm(sides, axis=-2).max() != pytest.approx(found, rel=1e-3)
+    result = setup.spread.value
+    assert result == pytest.approx(max(math.hypot(*side) for input in sides for side in input))
+    assert np.linalg.norm(sides, axis=-2).max() != pytest.approx(result, rel=1e-3)
 
 
 @pytest.mark.parametrize(("loss", "known"), [(0.9, True), (1.5, False)])
@@ -178,17 +178,17 @@ def test_a_head_that_may_be_anywhere_bounds_nothing(loss: float, known: bool) ->
 def test_losses_over_the_whole_range() -> None:
     """log log(1 + e^{−u}) beside −E."""
     u = np.array([-800.0, -1.0, 0.0, 1.0, 500.0])
-    found = _log_losses(exact(np.zeros(5)), exact(u))
-    assert found.value == pytest.approx([math.log(math.log1p(math.exp(-x))) if x > -700 else math.log(-x) for x in u])
+    result = _log_losses(exact(np.zeros(5)), exact(u))
+    assert result.value == pytest.approx([math.log(math.log1p(math.exp(-x))) if x > -700 else math.log(-x) for x in u])
 
 
 @pytest.mark.parametrize("part", ["prompts", "offsets"])
 def test_a_pair_beyond_its_balls_is_no_minimiser(part: str) -> None:
     """A prompt of norm 2R, and a head of norm 2r."""
 
-    def longer(*given: Any) -> JointMinimum:
-        minimum = joint_minimiser(*given)
-        direction = given[0].svm.direction * np.exp(minimum.path.log_head_radii[0])
+    def longer(*arguments: Any) -> JointMinimum:
+        minimum = joint_minimiser(*arguments)
+        direction = arguments[0].svm.direction * np.exp(minimum.path.log_head_radii[0])
         by = {"prompts": 2 * minimum.path.prompts, "offsets": 2 * minimum.path.offsets + direction}
         return replace(minimum, path=replace(minimum.path, **{part: by[part]}))
 

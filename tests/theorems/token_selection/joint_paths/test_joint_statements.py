@@ -288,9 +288,9 @@ def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: flo
     claims = {claim.name: claim.verdict for claim in of_schedules(setup, REFERENCE)}
     assert set(claims.values()) == {Verdict.UPHELD}
     assert ("critical-ratio-is-needed" in claims) is made
-    doubled = REFERENCE.replace("c* doubled", {critical_ratio: lambda *given: 2 * critical_ratio(*given)})
-    seen = {claim.name: claim.verdict for claim in of_schedules(setup, doubled)}
-    assert not made or seen["critical-ratio-is-needed"] is Verdict.FALSIFIED
+    doubled = REFERENCE.replace("c* doubled", {critical_ratio: lambda *arguments: 2 * critical_ratio(*arguments)})
+    names = {claim.name: claim.verdict for claim in of_schedules(setup, doubled)}
+    assert not made or names["critical-ratio-is-needed"] is Verdict.FALSIFIED
 
 
 @pytest.mark.parametrize(("apart", "made"), [(2.0**-52, False), (0.5, True)])

@@ -17,13 +17,13 @@ def test_figure_3b_has_critical_ratio_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         (DATASETS["figure-3a"](), "every input is a support of v_mm"),
         (DATASETS["figure-1c"](), "no ν of Assumption C"),
         (Case(Problem(np.eye(2)[None], np.array([[1.0, 0.0]]))), "the case has no tokens and labels"),
     ],
 )
-def test_data_without_a_map(case: Case, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_data_without_a_map(case: Case, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         list(regimes(case))

@@ -58,10 +58,10 @@ HAND_MADE: dict[str, Case] = {
 }
 
 
-def constants_of(made: Case) -> LocalConstants:
-    solution = max_margin(made.problem.keys, made.chosen_tokens)
+def constants_of(example: Case) -> LocalConstants:
+    solution = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(solution, MaxMargin)
-    constants = local_constants(made.problem, solution)
+    constants = local_constants(example.problem, solution)
     assert constants is not None
     return constants
 
@@ -71,19 +71,19 @@ def random_case(rng: np.random.Generator) -> Case | None:
     n, tokens, d = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(1, 8))
     keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
     loss = ("logistic", "exponential", "correlation", "sigmoid")[int(rng.integers(4))]
-    made = Problem(keys, scores, loss_named(loss))
-    alpha = rng.integers(tokens, size=n) if rng.random() < 0.5 else made.optimal
+    problem = Problem(keys, scores, loss_named(loss))
+    alpha = rng.integers(tokens, size=n) if rng.random() < 0.5 else problem.optimal
     solution = max_margin(keys, alpha)
-    if not isinstance(solution, MaxMargin) or local_constants(made, solution) is None:
+    if not isinstance(solution, MaxMargin) or local_constants(problem, solution) is None:
         return None
-    return Case(made, alpha=alpha, seed=int(rng.integers(2**31)))
+    return Case(problem, alpha=alpha, seed=int(rng.integers(2**31)))
 
 
 def random_cases(count: int, seed: int) -> list[Case]:
     rng = np.random.default_rng(seed)
     cases: list[Case] = []
     while len(cases) < count:
-        made = random_case(rng)
-        if made is not None:
-            cases.append(made)
+        example = random_case(rng)
+        if example is not None:
+            cases.append(example)
     return cases

@@ -61,8 +61,8 @@ def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
 
 
 def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:
-    made = case([[[1.0, 0.0], [0.0, 0.0]]], [[0.0, 1.0]], [0])
-    outcome = check(lemma_7, made, REFERENCE)
+    example = case([[[1.0, 0.0], [0.0, 0.0]]], [[0.0, 1.0]], [0])
+    outcome = check(lemma_7, example, REFERENCE)
     assert outcome.verdict is Verdict.NOT_APPLICABLE
     assert "locally-optimal" in outcome.reason
 
@@ -95,24 +95,24 @@ def test_mu_is_at_least_the_papers(made: Case) -> None:
 
 
 def test_margins_that_float64_cannot_tell_from_one_are_known_exactly() -> None:
-    made = nearly_neighbour(2.0**-70)
-    solution = max_margin(made.problem.keys, made.chosen_tokens)
+    example = nearly_neighbour(2.0**-70)
+    solution = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     assert solution.margins[0, 2] == 1.0
     assert not solution.neighbours[0, 2]
     assert margins_beyond_one(solution)[0, 2] == 2.0**-70
-    outcome = check(lemma_7, made, REFERENCE)
+    outcome = check(lemma_7, example, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "no longer resolves" in outcome.reason
 
 
 def test_an_input_without_neighbours_has_the_wrong_sign_and_is_outweighed() -> None:
-    made = HAND_MADE["wrong-sign-input"]
-    constants = constants_of(made)
+    example = HAND_MADE["wrong-sign-input"]
+    constants = constants_of(example)
     assert not constants.solution.neighbours[1].any()
     p = constants.base_radius * constants.solution.direction[None]
     axis = constants.solution.direction
-    problem = made.problem
+    problem = example.problem
     alone = Problem(problem.keys[1:], problem.scores[1:], problem.loss)
     own = scaled_gradient(alone.keys, alone.scores, alone.loss, p).direction @ axis
     both = scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction @ axis
@@ -167,8 +167,8 @@ def test_brute_force_finds_no_violation_of_l3() -> None:
     """60,000 random points of the cones, a third of them at the boundary, at three radii of 40 random problems."""
     tried = 0
     rng = np.random.default_rng(5)
-    for made in random_cases(40, seed=4):
-        constants = constants_of(made)
+    for example in random_cases(40, seed=4):
+        constants = constants_of(example)
         for level in (1.0, 2.0, 20.0):
             rho = level * constants.base_rho
             if not is_resolvable(constants, rho) or not constants.kappa(rho) < math.inf:
@@ -209,16 +209,16 @@ def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> Non
 
     starts = [scale * largest * s for s in sides(rng, constants, 12) for scale in (1.0, 0.1)]
     best = min(starts, key=slack)
-    found = minimize(slack, best, method="Nelder-Mead", options={"maxiter": 400, "xatol": 1e-9, "fatol": 1e-14})
-    assert found.fun >= -1e-12
+    result = minimize(slack, best, method="Nelder-Mead", options={"maxiter": 400, "xatol": 1e-9, "fatol": 1e-14})
+    assert result.fun >= -1e-12
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_a_smaller_kappa_is_refuted(share: float) -> None:
     """The constant is sharp: 0.9 κ fails on many problems."""
     refuted, rng = 0, np.random.default_rng(8)
-    for made in random_cases(30, seed=7):
-        constants = constants_of(made)
+    for example in random_cases(30, seed=7):
+        constants = constants_of(example)
         rho = 8 * constants.base_rho
         kappa = constants.kappa(rho)
         if not is_resolvable(constants, rho) or not 1e-3 < kappa < math.inf:
@@ -273,8 +273,8 @@ def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
     lies = REFERENCE.replace(
         "negated-scores", {scaled_gradient: lambda keys, scores, loss, p: scaled_gradient(keys, -scores, loss, p)}
     )
-    found = falsified(constants_of(nearly_neighbour(0.05)), lies)
-    assert {"no-stationary-point", "lower-bound", "correlation"} <= found
+    result = falsified(constants_of(nearly_neighbour(0.05)), lies)
+    assert {"no-stationary-point", "lower-bound", "correlation"} <= result
 
 
 def test_kappa_where_weights_differ_beyond_float64() -> None:

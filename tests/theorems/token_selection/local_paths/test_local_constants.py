@@ -78,26 +78,26 @@ def slope(loss: str, u: arb) -> arb:
 def test_logarithms_of_constants_lie_in_what_they_carry(level: float) -> None:
     """No constant is better than the truth allows, and none is known more than a few hundred times worse than it is."""
     used = []
-    for made in PROBLEMS:
-        constants = constants_of(made)
+    for example in PROBLEMS:
+        constants = constants_of(example)
         rho = level * constants.base_rho
         carrying = constants.carrying
-        found: dict[str, Bounded] = {
+        result: dict[str, Bounded] = {
             "lower": carrying.log_lower(rho),
             "upper": carrying.log_upper(rho),
             "descent": carrying.log_descent(rho, axis=True),
         }
         with oracle.precision(4000):
             for name, truth in true_logs(constants, rho).items():
-                value, error = float(found[name].value), float(found[name].error)
+                value, error = float(result[name].value), float(result[name].error)
                 used.append(float(abs(arb(value) - truth)) / error)
-                assert used[-1] <= 1, (name, made.seed)
+                assert used[-1] <= 1, (name, example.seed)
     assert max(used) > 1 / 500
 
 
 def test_constants_in_floats_are_those_that_carry_their_rounding() -> None:
-    for made in PROBLEMS:
-        constants = constants_of(made)
+    for example in PROBLEMS:
+        constants = constants_of(example)
         rho, carrying = constants.base_rho, constants.carrying
         for name in ("log_lower", "log_upper", "log_descent"):
             plain, carried = getattr(constants, name)(rho), getattr(carrying, name)(rho)
@@ -107,9 +107,9 @@ def test_constants_in_floats_are_those_that_carry_their_rounding() -> None:
 
 def test_a_score_tied_with_that_of_alpha_leaves_every_constant_known() -> None:
     """Γu underflows beside D = 0: what is left of ω⁺ is known by its logarithm."""
-    made = nearly_neighbour(1.0)
-    problem = made.problem
-    tied = Case(type(problem)(problem.keys, np.array([[0.0, -1.0, 0.0]]), problem.loss), alpha=made.alpha)
+    example = nearly_neighbour(1.0)
+    problem = example.problem
+    tied = Case(type(problem)(problem.keys, np.array([[0.0, -1.0, 0.0]]), problem.loss), alpha=example.alpha)
     constants = constants_of(tied)
     rho = 2000.0
     assert constants.harmful[0, 2]

@@ -41,9 +41,9 @@ SHORT = case([[[4.0, 0.0], [0.0, 0.0], [2.0, 1.0]]], [[1.0, 0.0, 0.5]], [0])
 """Rows (4, 0) and (2, −1): p_mm = (2, −1)/5 leaves margins 8/5 and 1."""
 
 
-def cone_of(made: Case) -> InvariantCone:
-    constants = constants_of(made)
-    cone = invariant_cone(constants, -made.problem.log_smoothness)
+def cone_of(example: Case) -> InvariantCone:
+    constants = constants_of(example)
+    cone = invariant_cone(constants, -example.problem.log_smoothness)
     assert cone is not None
     return cone
 
@@ -59,11 +59,11 @@ def test_logits_are_known_to_six_bits() -> None:
 
 def test_largest_steps_multiply_to_the_factor() -> None:
     """Equal ones in even columns, falling like 1/(20 + s) in odd ones."""
-    found = growth(4, math.exp(2.0), 3)
-    assert found[:, 0] == pytest.approx(np.full(4, 0.5))
-    assert found[:, 1].sum() == pytest.approx(2.0)
-    assert found[0, 1] / found[3, 1] == pytest.approx(23 / 20)
-    assert (found[:, 2] == found[:, 0]).all()
+    result = growth(4, math.exp(2.0), 3)
+    assert result[:, 0] == pytest.approx(np.full(4, 0.5))
+    assert result[:, 1].sum() == pytest.approx(2.0)
+    assert result[0, 1] / result[3, 1] == pytest.approx(23 / 20)
+    assert (result[:, 2] == result[:, 0]).all()
 
 
 def test_the_longest_step_solves_its_quadratic() -> None:
@@ -113,11 +113,11 @@ def test_starts_lean_a_quarter() -> None:
 def test_sides_are_unit_vectors_also_of_short_rows() -> None:
     """One of the rows is along p_mm, and has none."""
     constants = constants_of(case([[[2.0**-7, 0.0], [0.0, 0.0], [2.0**-8, 2.0**-9]]], [[1.0, 0.0, 0.5]], [0]))
-    found = sides(np.random.default_rng(0), constants, 64)
-    lengths = np.linalg.norm(found, axis=1)
+    result = sides(np.random.default_rng(0), constants, 64)
+    lengths = np.linalg.norm(result, axis=1)
     assert lengths == pytest.approx(np.round(lengths), abs=1e-12)
     assert set(np.round(lengths)) == {0.0, 1.0}
-    assert np.abs(found @ constants.solution.direction).max() < 1e-9
+    assert np.abs(result @ constants.solution.direction).max() < 1e-9
 
 
 def test_what_a_direction_may_lack_is_less_off_the_axis() -> None:
@@ -125,10 +125,10 @@ def test_what_a_direction_may_lack_is_less_off_the_axis() -> None:
     cone = cone_of(SHORT)
     p = leaning(cone, cone.constants.mu)
     view = ConeView(cone.constants, p[None], REFERENCE, cone.tip)
-    found = view.pi(0.75)
+    result = view.pi(0.75)
     rho = np.linalg.norm(p - cone.tip) / cone.constants.norm
-    assert found.value == pytest.approx([0.75 / rho - cone.constants.mu], rel=1e-9)
-    assert found.error[0] >= (2 + 16) * EPS * 1.75 / rho
+    assert result.value == pytest.approx([0.75 / rho - cone.constants.mu], rel=1e-9)
+    assert result.error[0] >= (2 + 16) * EPS * 1.75 / rho
 
 
 def test_levels_are_multiples_of_the_base_radius() -> None:
@@ -146,21 +146,21 @@ def test_a_point_within_the_radius_is_tried_on_it() -> None:
     assert worst(0.25 * on[None]) == pytest.approx(worst(on[None]), rel=1e-6)
 
 
-def solution_of(made: Case) -> MaxMargin:
-    found = max_margin(made.problem.exact_keys, made.chosen_tokens)
-    assert isinstance(found, MaxMargin)
-    return found
+def solution_of(example: Case) -> MaxMargin:
+    solution = max_margin(example.problem.exact_keys, example.chosen_tokens)
+    assert isinstance(solution, MaxMargin)
+    return solution
 
 
 def test_a_harmful_neighbour_leaves_no_constants() -> None:
-    made = nearly_neighbour(0.0)
-    assert local_constants(made.problem, solution_of(made)) is None
+    example = nearly_neighbour(0.0)
+    assert local_constants(example.problem, solution_of(example)) is None
 
 
 def test_margins_of_harmful_tokens_may_use_half_of_what_is_beyond_one() -> None:
     """Rows (1, 0) and (5, 12), the second harmful with margin 5: ½·½ over P‖g‖ = 13, not ½·2."""
-    made = case([[[1.0, 0.0], [0.0, 0.0], [-4.0, -12.0]]], [[1.0, 0.0, 2.0]], [0])
-    constants = constants_of(made)
+    example = case([[[1.0, 0.0], [0.0, 0.0], [-4.0, -12.0]]], [[1.0, 0.0, 2.0]], [0])
+    constants = constants_of(example)
     assert constants.harmful.tolist() == [[False, False, True]]
     assert constants.mu == pytest.approx((0.25 / 13) ** 2 / 2, rel=1e-12)
 
@@ -213,11 +213,11 @@ def drawn(share: int) -> Callable[[Any], int]:
 
 def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
     """η = 0.01^{share}/L_p of the keys as they are given, not of the normalised ones."""
-    made = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
-    assert made.normalise().problem.log_smoothness != made.problem.log_smoothness
-    eta = _shorter_step(drawn(32), made).arrays["eta"]
-    assert math.log(float(eta)) == pytest.approx(SHORTEST / 2 - made.problem.log_smoothness, rel=1e-12)
-    assert "eta" not in _shorter_step(drawn(0), made).arrays
+    example = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
+    assert example.normalise().problem.log_smoothness != example.problem.log_smoothness
+    eta = _shorter_step(drawn(32), example).arrays["eta"]
+    assert math.log(float(eta)) == pytest.approx(SHORTEST / 2 - example.problem.log_smoothness, rel=1e-12)
+    assert "eta" not in _shorter_step(drawn(0), example).arrays
 
 
 def test_norms_are_told_in_units_of_the_solution() -> None:
@@ -240,11 +240,11 @@ KEYS = [[[0.125, 0.0625], [-0.0625, 0.0], [0.03125, 0.0]], [[0.125, 0.0], [0.0, 
 SMALL = case(KEYS, [[1.0, 0.0, -3.0]] * 2, [0, 0])
 
 
-@pytest.mark.parametrize("made", [LONG, SMALL])
+@pytest.mark.parametrize("example", [LONG, SMALL])
 @pytest.mark.parametrize("log_step", [12.0, 40.0])
-def test_a_cone_begins_where_steps_keep_to_it(made: Case, log_step: float) -> None:
+def test_a_cone_begins_where_steps_keep_to_it(example: Case, log_step: float) -> None:
     """Both conditions on the step are met there and one of them is not at 1.1 % less; p_mm is not of length one."""
-    constants = constants_of(made)
+    constants = constants_of(example)
     apex = Apex(np.zeros(2), np.zeros(constants.good.shape), 0.0)
     cone = _better(constants, apex, log_step, None)
     assert cone is not None
@@ -262,10 +262,10 @@ def test_a_cone_begins_where_steps_keep_to_it(made: Case, log_step: float) -> No
 
 def test_inward_is_what_a_step_gains_of_the_cone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of h(p) = ⟨p', p̄⟩ − (1 − μ)‖p'‖ near its boundary: ⟨Δ, p̄ − (1 − μ) p̄'⟩."""
-    seen: list[Any] = []
+    records: list[Any] = []
 
     def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:
-        seen.append((left, right))
+        records.append((left, right))
         return at_least(name, form, left, right, **further)
 
     monkeypatch.setattr("theorems.token_selection.local_paths.theorem_3_local_convergence.at_least", recorder)
@@ -275,7 +275,7 @@ def test_inward_is_what_a_step_gains_of_the_cone(monkeypatch: pytest.MonkeyPatch
     points, no_step = np.stack([p, p])[:, None], np.full((1, 1), -math.inf)
     run = ConeRun(cone.constants, cone.tip, REFERENCE, points, no_step, "stays-in-cone")
     assert stays_in_cone(cone, run).verdict is Verdict.UPHELD
-    [(left, _)] = seen
+    [(left, _)] = records
     moved = p - cone.tip
     descent = run.view.descent.value[0]
     due = descent @ (axis - (1 - mu) * moved / np.linalg.norm(moved))

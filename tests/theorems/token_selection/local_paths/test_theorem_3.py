@@ -51,15 +51,15 @@ from theorems.token_selection.local_paths.theorem_3_local_convergence import (
 CASES = random_cases(3, seed=11)
 
 
-def cone_of(made: Case) -> InvariantCone:
-    cone = invariant_cone(constants_of(made), log_step_of(made))
+def cone_of(example: Case) -> InvariantCone:
+    cone = invariant_cone(constants_of(example), log_step_of(example))
     assert cone is not None
     return cone
 
 
-def falsified(cone: InvariantCone, made: Case, under_test: Implementation = REFERENCE) -> set[str]:
-    found = in_the_cone(cone, under_test, log_step_of(made), made.rng())
-    return {claim.name for claim in found if claim.verdict is Verdict.FALSIFIED}
+def falsified(cone: InvariantCone, example: Case, under_test: Implementation = REFERENCE) -> set[str]:
+    result = in_the_cone(cone, under_test, log_step_of(example), example.rng())
+    return {claim.name for claim in result if claim.verdict is Verdict.FALSIFIED}
 
 
 def descend(cone: InvariantCone, starts: np.ndarray, log_step: float, steps: int) -> ConeDescent:  # type: ignore[type-arg]
@@ -119,8 +119,8 @@ def test_the_step_condition_counts() -> None:
 def test_drift_at_the_boundary_points_inside() -> None:
     """(***) with its constant: ⟨−∇L, p̄_mm − (1−μ)p̄'⟩ ≥ (μ/16)⟨−∇L, p̄_mm⟩ where ν' ≥ 15μ/16, on random problems."""
     rng, tried = np.random.default_rng(3), 0
-    for made in random_cases(10, seed=12):
-        cone = cone_of(made)
+    for example in random_cases(10, seed=12):
+        cone = cone_of(example)
         mu, axis = cone.constants.mu, cone.constants.solution.direction
         points = cone.tip + cone_points(rng, cone.constants, np.full(500, cone.radius), mu)
         points *= np.maximum(1.0, cone.height * cone.constants.norm / (points @ axis))[:, None]
@@ -134,8 +134,8 @@ def test_drift_at_the_boundary_points_inside() -> None:
 
 def test_increments_of_gradient_descent_survive_underflow() -> None:
     """From R = 1e4 a step is e^{−thousands}: p(t) does not change as a float, its increments add up all the same."""
-    made = nearly_neighbour(0.05)
-    cone = cone_of(made)
+    example = nearly_neighbour(0.05)
+    cone = cone_of(example)
     start = 50 * cone.radius * cone.constants.solution.direction[None]
     gd = descend(cone, start, 0.0, 200)
     long = longest_steps(
@@ -149,8 +149,8 @@ def test_increments_of_gradient_descent_survive_underflow() -> None:
 
 
 def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
-    made = HAND_MADE["duplicate-neighbours"]
-    cone = cone_of(made)
+    example = HAND_MADE["duplicate-neighbours"]
+    cone = cone_of(example)
     rng = np.random.default_rng(0)
     starts = cone_points(rng, cone.constants, np.full(8, cone.radius), cone.constants.mu)
     claim = stays_in_cone(cone, descend(cone, starts, 200.0, 1))
@@ -159,9 +159,9 @@ def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
 
 def test_a_cone_that_is_too_wide_is_refuted() -> None:
     """Doubling μ again and again, radius kept: the token above α takes over."""
-    made = nearly_neighbour(0.05)
-    cone = cone_of(made)
-    assert not falsified(cone, made)
+    example = nearly_neighbour(0.05)
+    cone = cone_of(example)
+    assert not falsified(cone, example)
     constants, lateral = cone.constants, np.array([[0.0, 1.0]])
     refuted = []
     for doubling in range(13):
@@ -176,15 +176,15 @@ def test_a_cone_that_is_too_wide_is_refuted() -> None:
 
 def test_a_radius_without_the_gap_of_harmful_tokens_is_refuted() -> None:
     """The cone of the problem without its harmful token does not keep GD of the problem with it."""
-    made = nearly_neighbour(0.05)
+    example = nearly_neighbour(0.05)
     harmless = cone_of(nearly_neighbour(0.05, gap=1.0))
-    lying = replace(harmless, constants=replace(harmless.constants, problem=made.problem))
-    assert {"no-stationary-point", "increments", "norm-grows"} & falsified(lying, made)
+    lying = replace(harmless, constants=replace(harmless.constants, problem=example.problem))
+    assert {"no-stationary-point", "increments", "norm-grows"} & falsified(lying, example)
 
 
 def test_a_smaller_kappa_is_refuted() -> None:
-    made = HAND_MADE["not-complementary"]
-    cone = cone_of(made)
+    example = HAND_MADE["not-complementary"]
+    cone = cone_of(example)
     points = cone.tip + cone_points(
         np.random.default_rng(4), cone.constants, np.full(4000, cone.radius), cone.constants.mu
     )
@@ -212,24 +212,24 @@ def test_the_proven_angle_of_the_flow_falls_like_one_over_the_norm(name: str) ->
 
 
 def test_the_users_start_counts_if_it_is_in_the_cone() -> None:
-    made = with_cone(HAND_MADE["wrong-sign-input"])
-    radius = float(made.arrays["cone_radius"])
-    direction = constants_of(made).solution.direction
-    inside = made.replace(start=direction * radius * 1.5)
+    example = with_cone(HAND_MADE["wrong-sign-input"])
+    radius = float(example.arrays["cone_radius"])
+    direction = constants_of(example).solution.direction
+    inside = example.replace(start=direction * radius * 1.5)
     assert ASSUMPTIONS["in-cone"].check(inside).holds is True
     assert check(theorem_3, inside, REFERENCE).verdict is Verdict.UPHELD
-    outside = made.replace(start=direction * radius * 0.5)
+    outside = example.replace(start=direction * radius * 0.5)
     outcome = check(theorem_3, outside, REFERENCE)
     assert outcome.verdict is Verdict.NOT_APPLICABLE
     assert "in-cone" in outcome.reason
     assert "below R" in outcome.reason
-    against = made.replace(start=-direction * radius * 2)
+    against = example.replace(start=-direction * radius * 2)
     assert check(theorem_3, against, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_start_beyond_float64_is_inconclusive() -> None:
-    made = with_cone(HAND_MADE["wrong-sign-input"])
-    far = made.replace(start=constants_of(made).solution.direction * 1e30)
+    example = with_cone(HAND_MADE["wrong-sign-input"])
+    far = example.replace(start=constants_of(example).solution.direction * 1e30)
     outcome = check(theorem_3, far, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "resolves no logits at the given start" in outcome.reason
@@ -237,38 +237,38 @@ def test_a_start_beyond_float64_is_inconclusive() -> None:
 
 def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
     """Keys scaled by 2^40: μ is the same, R is 2^40 times smaller, exactly."""
-    made = HAND_MADE["wrong-sign-input"]
-    scaled = made.replace(problem=made.problem.with_keys_scaled(2.0**40))
-    first, second = with_cone(made), with_cone(scaled)
+    example = HAND_MADE["wrong-sign-input"]
+    scaled = example.replace(problem=example.problem.with_keys_scaled(2.0**40))
+    first, second = with_cone(example), with_cone(scaled)
     assert float(first.arrays["cone_mu"]) == float(second.arrays["cone_mu"])
     assert float(first.arrays["cone_radius"]) == float(second.arrays["cone_radius"]) * 2.0**40
 
 
 def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
-    made = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).replace(alpha=None)
-    found = [chosen.chosen_tokens.tolist() for chosen in theorem_3.from_data(made)]
-    assert [1] in found
-    assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(made))
+    example = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).replace(alpha=None)
+    result = [chosen.chosen_tokens.tolist() for chosen in theorem_3.from_data(example)]
+    assert [1] in result
+    assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(example))
 
 
 def test_a_given_step_size_is_used() -> None:
-    made = HAND_MADE["two-tokens"]
-    eta = math.exp(-made.problem.log_smoothness - 3)
-    given_step = made.replace(arrays=MappingProxyType({"eta": np.array(eta)}))
-    assert log_step_of(given_step) == pytest.approx(log_step_of(made) - 3)
+    example = HAND_MADE["two-tokens"]
+    eta = math.exp(-example.problem.log_smoothness - 3)
+    given_step = example.replace(arrays=MappingProxyType({"eta": np.array(eta)}))
+    assert log_step_of(given_step) == pytest.approx(log_step_of(example) - 3)
     assert check(theorem_3, given_step, REFERENCE).verdict is Verdict.UPHELD
-    too_large = made.replace(arrays=MappingProxyType({"eta": np.array(100 * eta)}))
+    too_large = example.replace(arrays=MappingProxyType({"eta": np.array(100 * eta)}))
     assert check(theorem_3, too_large, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> None:
-    made = nearly_neighbour(2.0**-60)
-    outcome = check(theorem_3, made, REFERENCE)
+    example = nearly_neighbour(2.0**-60)
+    outcome = check(theorem_3, example, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "no longer resolves" in outcome.reason
-    assert not followable(made)
-    changed = without_near_neighbours(made)
-    before, after = max_margin(made.problem.keys, made.chosen_tokens), constants_of(changed).solution
+    assert not followable(example)
+    changed = without_near_neighbours(example)
+    before, after = max_margin(example.problem.keys, example.chosen_tokens), constants_of(changed).solution
     assert isinstance(before, MaxMargin)
     assert before.exact.p == after.exact.p
     assert (before.neighbours == after.neighbours).all()
@@ -285,19 +285,19 @@ def test_what_the_flow_is_allowed_stays_small_in_many_dimensions() -> None:
     large = Case(Problem(keys, scores, loss_named("logistic")), alpha=np.zeros(20, dtype=np.int64))
     cone = cone_of(large)
     starts = cone_points(rng, cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    made = {claim.name: claim for claim in flow_claims(cone, REFERENCE, starts)}
-    assert {claim.verdict for claim in made.values()} == {Verdict.UPHELD}
-    assert made["flow-rate"].tolerance < 1e-4
-    assert made["limit"].tolerance < 1e-6
+    claims = {claim.name: claim for claim in flow_claims(cone, REFERENCE, starts)}
+    assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
+    assert claims["flow-rate"].tolerance < 1e-4
+    assert claims["limit"].tolerance < 1e-6
 
 
 def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
     cone = cone_of(HAND_MADE["long-offset"])
 
-    def coarse(problem: Problem, start: np.ndarray, **asked: object) -> Flow:
-        return replace(gradient_flow(problem, start, **asked), evaluations=10**12)  # type: ignore[arg-type]
+    def coarse(problem: Problem, start: np.ndarray, **options: object) -> Flow:
+        return replace(gradient_flow(problem, start, **options), evaluations=10**12)  # type: ignore[arg-type]
 
     starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    made = flow_claims(cone, REFERENCE.replace("coarse", {gradient_flow: coarse}), starts)
-    assert [claim.verdict for claim in made] == [Verdict.INCONCLUSIVE]
-    assert "of what is claimed" in made[0].undecided
+    claims = flow_claims(cone, REFERENCE.replace("coarse", {gradient_flow: coarse}), starts)
+    assert [claim.verdict for claim in claims] == [Verdict.INCONCLUSIVE]
+    assert "of what is claimed" in claims[0].undecided

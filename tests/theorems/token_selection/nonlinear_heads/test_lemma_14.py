@@ -34,13 +34,13 @@ def problem(seed: int) -> Problem:
 
 
 def with_head(
-    made: Problem, kinds: list[int], gaps: float = 1.0, z: float = 0.5, weights: list[float] | None = None
+    problem: Problem, kinds: list[int], gaps: float = 1.0, z: float = 0.5, weights: list[float] | None = None
 ) -> Case:
     """Every non-optimal token has every feature ``gaps`` on the worse side."""
-    optimal = made.scores == made.scores.max(axis=1, keepdims=True)
+    optimal = problem.scores == problem.scores.max(axis=1, keepdims=True)
     b = np.ones(len(kinds)) if weights is None else np.array(weights)
     features = z - np.sign(b) * np.where(optimal, 0.0, gaps)[:, :, None]
-    return case_with_head(Case(made), Head(features, b, np.array(kinds), np.ones(made.n)))
+    return case_with_head(Case(problem), Head(features, b, np.array(kinds), np.ones(problem.n)))
 
 
 CASES = [Case(problem(seed), seed=seed) for seed in range(1, 5)] + [
@@ -83,9 +83,9 @@ def test_better_constants_are_refuted(
     monkeypatch: pytest.MonkeyPatch, change0: float, change1: float, claim: str
 ) -> None:
     def better(case: Case) -> Any:
-        found = linear_mixing(case)
-        assert isinstance(found, LinearMixing)
-        return replace(found, c0=change0 * found.c0, c1=change1 * found.c1)
+        result = linear_mixing(case)
+        assert isinstance(result, LinearMixing)
+        return replace(result, c0=change0 * result.c0, c1=change1 * result.c1)
 
     monkeypatch.setattr(module, "linear_mixing", better)
     claims = [c for case in CASES for c in check(statement_named("lemma-14"), case, REFERENCE).claims]
@@ -95,11 +95,11 @@ def test_better_constants_are_refuted(
 def test_constants_by_hand() -> None:
     """ν = tanh ½ and one non-optimal token at −½: c0 is the secant or the slope at ½, c1 the slope at 0."""
     case = with_head(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])), [1])
-    found = linear_mixing(case)
-    assert isinstance(found, LinearMixing)
-    assert found.nu == pytest.approx([math.tanh(0.5)])
-    assert found.c0 == pytest.approx([1 - math.tanh(0.5) ** 2])
-    assert found.c1 == pytest.approx([1.0])
+    result = linear_mixing(case)
+    assert isinstance(result, LinearMixing)
+    assert result.nu == pytest.approx([math.tanh(0.5)])
+    assert result.c0 == pytest.approx([1 - math.tanh(0.5) ** 2])
+    assert result.c1 == pytest.approx([1.0])
 
 
 @pytest.mark.parametrize(
@@ -114,18 +114,18 @@ def test_constants_by_hand() -> None:
 def test_assumption_d_is_proven_refuted_or_left_open(
     features: list[float], kinds: list[int], holds: bool | None, says: str
 ) -> None:
-    made = Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]), np.array([[1.0, 1.0, 0.0]]))
+    problem = Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]), np.array([[1.0, 1.0, 0.0]]))
     head = Head(np.array(features).reshape(1, 3, 1), np.ones(1), np.array(kinds), np.ones(1))
-    finding = mixing_hurts(case_with_head(Case(made), head))
+    finding = mixing_hurts(case_with_head(Case(problem), head))
     assert finding.holds is holds
     assert says in finding.evidence
 
 
 def test_a_relu_at_its_flat_side_violates_assumption_d() -> None:
     """Why c0 = 0 matters: max(z, 0) at z* = 0 loses nothing: L is constant and D is false."""
-    made = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
-    assert mixing_hurts(with_head(made, [4], z=0.0)).holds is None
-    assert mixing_hurts(with_head(made, [4], z=0.25)).holds is True
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    assert mixing_hurts(with_head(problem, [4], z=0.0)).holds is None
+    assert mixing_hurts(with_head(problem, [4], z=0.25)).holds is True
 
 
 class Cubic(Loss):

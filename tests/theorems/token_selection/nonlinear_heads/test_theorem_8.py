@@ -62,9 +62,9 @@ def headed(case: Case, kinds: tuple[int, ...], seed: int) -> Case:
 
 def fixed_cases() -> list[Case]:
     """Two optimal tokens in some input, linear heads and others, all losses."""
-    found = [PAPER]
+    result = [PAPER]
     seed = 0
-    while len(found) < 4:
+    while len(result) < 4:
         seed += 1
         rng = np.random.default_rng(seed)
         n, T, d = int(rng.integers(1, 3)), int(rng.integers(3, 5)), int(rng.integers(2, 4))
@@ -73,8 +73,8 @@ def fixed_cases() -> list[Case]:
         if not isinstance(max_margin_sets(problem.keys, scores == 1.0), MaxMarginSets):
             continue
         case = Case(problem, seed=seed).normalise()
-        found.append(case if seed % 2 else headed(case, ((1, 4), (3,), (2, 0, 1))[seed % 3], seed))
-    return found
+        result.append(case if seed % 2 else headed(case, ((1, 4), (3,), (2, 0, 1))[seed % 3], seed))
+    return result
 
 
 CASES = fixed_cases()
@@ -154,8 +154,8 @@ def test_a_smaller_kappa_is_refuted() -> None:
     assert kappa == pytest.approx(math.log(1e4 * 2 * 3), rel=1e-12)
     for share, expected in ((1.0, set()), (0.75, {"sublevel-margin"})):
         rhos = share * kappa * np.array(module.SUBLEVEL_RADII)
-        found = module.sublevel_points(case.problem, mixing, sets, REFERENCE, rhos, case.rng())
-        claims = list(module.in_sublevel_sets(case.problem, mixing, sets, REFERENCE, share * kappa, rhos, *found))
+        result = module.sublevel_points(case.problem, mixing, sets, REFERENCE, rhos, case.rng())
+        claims = list(module.in_sublevel_sets(case.problem, mixing, sets, REFERENCE, share * kappa, rhos, *result))
         assert {c.name for c in claims if c.verdict is Verdict.FALSIFIED} & {"sublevel-margin"} == expected
 
 
@@ -182,7 +182,7 @@ def test_risk_and_gradient_of_heads_are_those_of_autograd(kinds: tuple[int, ...]
         mixing, _, _ = parts(case)
         attention = HeadedAttention(problem, mixing, REFERENCE)
         points = rng.standard_normal((5, 3)) * np.array([0.0, 0.3, 1.0, 2.0, 4.0])[:, None]
-        found = attention.scaled_gradient(points)
+        result = attention.scaled_gradient(points)
         excess = attention.log_excess(points)
         floor = float(np.mean(problem.loss.value(mixing.nu)))
         for k, p in enumerate(points):
@@ -190,7 +190,7 @@ def test_risk_and_gradient_of_heads_are_those_of_autograd(kinds: tuple[int, ...]
             value = torch_risk(case, variable)
             (gradient,) = torch.autograd.grad(value, variable)
             assert math.exp(float(excess[k])) == pytest.approx(float(value.detach()) - floor, rel=1e-9, abs=1e-13)
-            mine = math.exp(float(found.log_scale[k])) * found.direction[k]
+            mine = math.exp(float(result.log_scale[k])) * result.direction[k]
             assert mine == pytest.approx(gradient.numpy(), rel=1e-9, abs=1e-12)
 
 
@@ -278,27 +278,27 @@ def test_a_unit_on_which_nothing_depends_loses_nothing() -> None:
     )
     mixing = linear_mixing(case)
     assert isinstance(mixing, LinearMixing), mixing
-    found = HeadedAttention(case.problem, mixing, REFERENCE).log_steps(np.array([[1.0, 0.0]]))
-    assert np.isfinite(found[0, 0, 0])
-    assert found[0, 0, 1] == -np.inf
+    result = HeadedAttention(case.problem, mixing, REFERENCE).log_steps(np.array([[1.0, 0.0]]))
+    assert np.isfinite(result[0, 0, 0])
+    assert result[0, 0, 1] == -np.inf
 
 
 def test_a_distance_is_bounded_by_what_the_duals_leave_of_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 − (D − log n(L − L_*) − log n) P/‖p‖ where that D is large."""
-    seen: list[Any] = []
+    records: list[Any] = []
 
     def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:
-        seen.append(value_of(left))
+        records.append(value_of(left))
         return at_least(name, form, left, right, **further)
 
     mixing, sets, _ = parts(SYMMETRIC)
     problem = SYMMETRIC.problem
-    monkeypatch.setattr(module, "dual_bound", lambda *given: exact(np.full(len(given[-1]), 1e9)))
+    monkeypatch.setattr(module, "dual_bound", lambda *arguments: exact(np.full(len(arguments[-1]), 1e9)))
     monkeypatch.setattr(module, "at_least", recorder)
     excess, values = module.excess_of, []
 
-    def of(*given: Any) -> Any:
-        values.append((excess(*given), given[3]))
+    def of(*arguments: Any) -> Any:
+        values.append((excess(*arguments), arguments[3]))
         return values[-1][0]
 
     monkeypatch.setattr(module, "excess_of", of)
@@ -308,4 +308,4 @@ def test_a_distance_is_bounded_by_what_the_duals_leave_of_the_value(monkeypatch:
     P = np.linalg.norm(sets.choices[0].p)
     due = -(1e9 - value.value - math.log(problem.n)) * P / np.linalg.norm(p, axis=1)
     assert (-value.value / np.linalg.norm(p, axis=1) > 1e-3).all()
-    assert seen[0] - 1 == pytest.approx(due, rel=1e-12)
+    assert records[0] - 1 == pytest.approx(due, rel=1e-12)

@@ -81,13 +81,13 @@ def test_back_propagation_is_its_own_error_analysis(loss: str) -> None:
     setting, u = setting_of(loss), np.random.default_rng(3).standard_normal(DU)
     points = np.random.default_rng(4).standard_normal((B, D)) * np.array([[0.1], [1.0], [3.0], [10.0], [30.0], [100.0]])
     head = exact(u)
-    found = weight_gradient(setting, head[:, None] * points[:, None] / np.sum(head * head), u)
+    result = weight_gradient(setting, head[:, None] * points[:, None] / np.sum(head * head), u)
     used = []
     for b, p in enumerate(points):
         with oracle.precision(oracle.bits_for(setting.problem, p)):
             for k, j in np.ndindex(DU, D):
                 truth = oracle.gradient(setting.problem, p)[j] * oracle.arb(u[k])
-                used.append(abs(float((truth - found.value[b, k, j]).mid())) / found.error[b, k, j])
+                used.append(abs(float((truth - result.value[b, k, j]).mid())) / result.error[b, k, j])
     print(f"used {max(used):.3g}")
     assert 1 / 500 < max(used) <= 1
 
@@ -113,8 +113,8 @@ def test_a_kink_that_may_be_on_either_side_covers_both_slopes() -> None:
 def test_a_slope_at_large_outputs_is_finite_or_what_it_should_be(loss: str) -> None:
     u = np.array([-600.0, -1.0, 0.0, 1.0, 600.0])
     there = torch.tensor(u, requires_grad=True)
-    (wanted,) = torch.autograd.grad(loss_named(loss).value(there).sum(), there)
-    np.testing.assert_allclose(SLOPES[loss](u), wanted.numpy(), rtol=1e-12, atol=0)
+    (expected,) = torch.autograd.grad(loss_named(loss).value(there).sum(), there)
+    np.testing.assert_allclose(SLOPES[loss](u), expected.numpy(), rtol=1e-12, atol=0)
 
 
 class SlopeOff(Logistic):
@@ -137,8 +137,8 @@ def test_an_iterate_that_is_no_number_is_refuted() -> None:
     rng = np.random.default_rng(2)
     case = Case(Problem(rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3)), Logistic()), seed=0)
 
-    def lost(*given: Any, **asked: Any) -> Trajectory:
-        run = gradient_descent(*given, **asked)
+    def lost(*arguments: Any, **options: Any) -> Trajectory:
+        run = gradient_descent(*arguments, **options)
         points = run.points.copy()
         points[1] = np.nan  # not the last one, from which the loop goes on
         return replace(run, points=points)
@@ -160,15 +160,15 @@ def test_slopes_beyond_float64_say_nothing_of_what_is_under_test() -> None:
 
 def test_what_a_distance_is_off_by_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one iterate, which is E_0: what forming it costs, and what the distance itself was rounded by."""
-    seen: list[Any] = []
+    records: list[Any] = []
 
-    def recorder(*given: Any, **further: Any) -> Claim:
-        seen.append(further["rounding"])
-        return at_least(*given, **further)
+    def recorder(*arguments: Any, **further: Any) -> Claim:
+        records.append(further["rounding"])
+        return at_least(*arguments, **further)
 
     monkeypatch.setattr(lemma_01, "at_least", recorder)
     start, u = np.array([3.0, 4.0, 0.0, 0.0, 0.0]), np.array([2.0, 1.0])
     E = np.outer(u, start) / 5
     claim = lemma_01._every_iterate(setting_of("logistic"), u, start[None], E[None], np.zeros(0), np.zeros(1))
     assert claim.verdict is Verdict.UPHELD
-    assert (seen[0] > (len(u) + 6) * EPS * 5.0).all()
+    assert (records[0] > (len(u) + 6) * EPS * 5.0).all()

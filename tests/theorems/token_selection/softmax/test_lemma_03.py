@@ -19,6 +19,6 @@ def test_sides_that_differ_refute_the_identity(sign: int, monkeypatch: pytest.Mo
     rng = np.random.default_rng(0)
     case = Case(Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3))), seed=0)
     monkeypatch.setattr(lemma_03, "_sign", lambda x: sign)
-    verdicts = {one.name: one.verdict for one in check(statement_named("lemma-3"), case, REFERENCE).claims}
+    verdicts = {claim.name: claim.verdict for claim in check(statement_named("lemma-3"), case, REFERENCE).claims}
     assert verdicts["covariance-identity"] is (Verdict.FALSIFIED if sign else Verdict.UPHELD)
     assert verdicts["covariance-inequality"] is (Verdict.FALSIFIED if sign < 0 else Verdict.UPHELD)

@@ -27,18 +27,18 @@ def test_the_sharp_constant_is_the_documented_sum(loss: str) -> None:
         width = np.ptp(scores)
         diameter = max(float(np.linalg.norm(a - b)) for a in keys for b in keys)
         expected += (m0 * width**2 * diameter**2 / 16 + 3 * m1 * width * diameter**2 / 16) / 3
-    found = log_sharp_smoothness(problem)
-    assert abs(found.value - math.log(expected)) <= found.error + 16 * EPS
-    assert found.error <= 256 * EPS
+    result = log_sharp_smoothness(problem)
+    assert abs(result.value - math.log(expected)) <= result.error + 16 * EPS
+    assert result.error <= 256 * EPS
 
 
 @pytest.mark.parametrize("loss", ["logistic", "exponential"])
 def test_the_local_constant_is_the_documented_mean_and_bounds_the_second_derivative(loss: str) -> None:
     problem = Problem(RNG.normal(size=(2, 4, 3)), RNG.normal(size=(2, 4)), loss)
     points = RNG.normal(size=(5, 3))
-    found = local_smoothness(AttentionAt(problem, points))
+    result = local_smoothness(AttentionAt(problem, points))
     m0, h = math.exp(problem.loss.log_lipschitz(*problem.score_range)), 1e-5
-    for p, bound in zip(points, np.asarray(found.value), strict=True):
+    for p, bound in zip(points, np.asarray(result.value), strict=True):
         expected = 0.0
         for keys, scores in zip(problem.keys, problem.scores, strict=True):
             s = np.exp(keys @ p) / np.exp(keys @ p).sum()
@@ -50,7 +50,7 @@ def test_the_local_constant_is_the_documented_mean_and_bounds_the_second_derivat
         moved = []
         for e in np.eye(3):
             two = [risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p + c * h * e) for c in (1, -1)]
-            up, down = (np.exp(one.log_scale) * one.direction for one in two)
+            up, down = (np.exp(item.log_scale) * item.direction for item in two)
             moved.append((up - down) / (2 * h))
         # Central differences: h² of a third derivative, and rounding over h.
         assert np.linalg.norm(np.array(moved), 2) <= bound + 1e-8

@@ -25,30 +25,32 @@ def problem(loss: str = "logistic") -> Problem:
     return Problem(rng.normal(size=(3, 4, 2)), rng.normal(size=(3, 4)), loss)
 
 
-def claims(made: Implementation, loss: str, size: float) -> dict[str, Claim]:
+def claims(under_test: Implementation, loss: str, size: float) -> dict[str, Claim]:
     case = Case(problem(loss))
     points = size * np.random.default_rng(2).normal(size=(20, 2))
-    return {x.name: x for x in risk_values(case, AttentionAt(case.problem, points), made, np.random.default_rng(3))}
+    return {
+        x.name: x for x in risk_values(case, AttentionAt(case.problem, points), under_test, np.random.default_rng(3))
+    }
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("size", [0.0, 1e-8, 1.0, 1e6])
 def test_the_reference_has_the_right_risk_at_every_norm(loss: str, size: float) -> None:
-    found = claims(REFERENCE, loss, size)
-    assert len(found) == 3
-    assert {claim.verdict for claim in found.values()} == {Verdict.UPHELD}
+    result = claims(REFERENCE, loss, size)
+    assert len(result) == 3
+    assert {claim.verdict for claim in result.values()} == {Verdict.UPHELD}
 
 
 @pytest.mark.parametrize("name", ["risk-too-large", "risk-of-scaled-outputs", "excess-too-large"])
 def test_a_value_off_by_a_rounding_or_two_more_is_caught(name: str) -> None:
     for loss in LOSSES:
-        found = claims(FAULTS[name].made(1e-11), loss, 1.0)
-        assert Verdict.FALSIFIED in {claim.verdict for claim in found.values()}
+        result = claims(FAULTS[name].made(1e-11), loss, 1.0)
+        assert Verdict.FALSIFIED in {claim.verdict for claim in result.values()}
 
 
 def test_where_the_softmax_saturates_the_excess_still_has_its_digits() -> None:
-    found = claims(FAULTS["excess-too-large"].made(1e-6), "logistic", 1e4)
-    assert found["excess-is-that-of-the-losses"].verdict is Verdict.FALSIFIED
+    result = claims(FAULTS["excess-too-large"].made(1e-6), "logistic", 1e4)
+    assert result["excess-is-that-of-the-losses"].verdict is Verdict.FALSIFIED
 
 
 def test_a_risk_that_overflows_is_not_decided_and_one_that_need_not_is_wrong() -> None:
@@ -65,27 +67,27 @@ def test_a_risk_that_overflows_is_not_decided_and_one_that_need_not_is_wrong() -
 def test_spectral_norms_are_enclosed(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     matrices = [rng.normal(size=shape), np.ones(shape), np.eye(*shape) * 1e-110, rng.normal(size=shape) * 1e120]
-    found = log_spectral_norms(np.array(matrices))
+    result = log_spectral_norms(np.array(matrices))
     with mpmath.workdps(50):
-        for matrix, log, error in zip(matrices, found.value, found.error, strict=True):
+        for matrix, log, error in zip(matrices, result.value, result.error, strict=True):
             exact = mpmath.log(max(mpmath.svd_r(mpmath.matrix(matrix.tolist()), compute_uv=False)))
             assert abs(exact - mpmath.mpf(log)) <= error
             assert error < 1e-12
 
 
 def test_the_norm_of_nothing_is_zero() -> None:
-    found = log_spectral_norms(np.zeros((1, 2, 3)))
-    assert np.isneginf(found.value).all()
-    assert (found.error == 0).all()
+    result = log_spectral_norms(np.zeros((1, 2, 3)))
+    assert np.isneginf(result.value).all()
+    assert (result.error == 0).all()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_smoothness_is_the_formula_with_and_without_tokens(loss: str) -> None:
     rng = np.random.default_rng(4)
     data = Dataset(rng.normal(size=(2, 3, 4)), [1, -1], rng.normal(size=4), rng.normal(size=(2, 4)), loss)
-    found = log_smoothness_values(Case(data.problem, dataset=data))
-    assert np.abs(found.value - [data.problem.log_smoothness, data.log_smoothness]).max() < 1e-13
-    assert found.error.max() < 1e-12
+    result = log_smoothness_values(Case(data.problem, dataset=data))
+    assert np.abs(result.value - [data.problem.log_smoothness, data.log_smoothness]).max() < 1e-13
+    assert result.error.max() < 1e-12
 
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if name.startswith("smoothness-")])
