@@ -14,6 +14,7 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim, Form
 from theorems.core.tolerances import EXACT
+from theorems.counterexamples import simplification
 from theorems.counterexamples.check import _why_not
 from theorems.counterexamples.record import _is_effort, _is_finding
 from theorems.counterexamples.simplification import (
