@@ -28,7 +28,6 @@ from theorems.bounded import (
     with_rounding,
 )
 from theorems.bounded import array as array_module
-from theorems.bounded.formats import FORMATS
 
 X = Bounded([1.0, 2.0, -3.0], [0.5, 0.0, 1e-9])
 SQUARE = exact(np.eye(3))
@@ -143,26 +142,12 @@ def test_floats_of_all_kinds_are_exact_from_either_side() -> None:
 def test_the_largest_and_the_longest_numbers_are_known() -> None:
     largest = np.finfo(float).max
     assert hull(exact([largest]), exact([largest])).error == 0
-    assert Bounded(np.array([-(2**53), 2**53])).value.tolist() == [-(2.0**53), 2.0**53]
-    for beyond in (-(2**53) - 1, 2**53 + 1):
-        with pytest.raises(ValueError, match=r"beyond 2\^53"):
-            Bounded(np.array([beyond]))
+    for make in (Bounded, exact):
+        assert make(np.array([-(2**53), 2**53])).value.tolist() == [-(2.0**53), 2.0**53]
+        for beyond in (-(2**53) - 1, 2**53 + 1):
+            with pytest.raises(ValueError, match=r"beyond 2\^53"):
+                make(np.array([beyond]))
     assert (exact([1.0, 2.0, 0.0]) == exact([1.0, 3.0, 5.0])).tolist() == [True, False, False]
-
-
-def test_formats_are_those_of_their_dtypes() -> None:
-    for name in ("float64", "float32"):
-        held, told = FORMATS[name], np.finfo(name)
-        assert (held.eps, held.lost, held.largest) == (told.eps, told.tiny, told.max)
-    short, half = FORMATS["bfloat16"], FORMATS["float16"]
-    assert (short.eps, short.lost) == (2.0**-7, np.finfo(np.float32).tiny)
-    assert np.finfo(np.float32).max * (1 - short.eps) < short.largest < np.finfo(np.float32).max
-    # Rounded to nearest, no flush: half of the smallest number is lost.
-    assert (half.eps, half.largest) == (np.finfo(np.float16).eps, np.finfo(np.float16).max)
-    assert half.lost == float(np.finfo(np.float16).smallest_subnormal) / 2
-    single = arithmetic.of_kernel(2.0**-23, 4.0)
-    assert (single.normal, single.largest) == (np.finfo(np.float32).tiny, np.finfo(np.float32).max)
-    assert (single.theirs, single.rounding) == (2.0**-24, 2.0**-24 + 2.0**-53)
 
 
 def test_nobody_changes_a_value_behind_the_error() -> None:
@@ -191,8 +176,8 @@ def test_unknown_is_never_sure() -> None:
 
 def test_infinities_are_exact_or_unknown() -> None:
     far = exact([np.inf, -np.inf])
-    assert np.sqrt(far[:1]).error == np.logaddexp(far[:1], 0.0).error == 0
-    logs = np.exp(exact([np.inf])), np.log(exact([0.0])), np.log1p(exact([-1.0]))
+    assert np.logaddexp(far[:1], 0.0).error == 0
+    logs = np.sqrt(far[:1]), np.exp(exact([np.inf])), np.log(exact([0.0])), np.log1p(exact([-1.0]))
     for exactly in (far + 1.0, far * 2.0, -far, hull(far, far), *logs):
         assert np.isinf(exactly.value).all()
         assert (exactly.error == 0).all()
