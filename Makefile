@@ -91,7 +91,7 @@ CHEAP := lemma-3 lemma-4 lemma-5 lemma-8 lemma-9 lemma-10 lemma-11 lemma-14 tsvm
 realistic: $(READY)
 	-@$(BIN)/theorems verify --realistic --examples 200 --seed 1 --resume realistic-200.jsonl --json realistic-200.json
 	-@$(BIN)/theorems verify $(CHEAP) --realistic --examples 2000 --seed 1 --resume realistic-2000.jsonl --json realistic-2000.json
-	@$(BIN)/python -m tests.realistic realistic-200.json realistic-2000.json
+	@$(BIN)/python -m tests.realistic_table realistic-200.json realistic-2000.json
 
 relations: SEED := 1
 relations: $(READY)
@@ -102,7 +102,7 @@ relations: $(READY)
 PAPERS := transformers_as_svms steepest_descent next_token adaptive_methods
 slices: $(READY)
 	@for paper in $(PAPERS); do \
-	  $(BIN)/python -m tests.slices $$paper -n 2 --dist worksteal --ignore=tests/attention_conformance || exit 1; done
+	  $(BIN)/python -m tests.without_a_paper $$paper -n 2 --dist worksteal --ignore=tests/attention_conformance || exit 1; done
 
 bench: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"

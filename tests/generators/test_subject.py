@@ -13,7 +13,7 @@ from generators.subject import Subject, kind_named
 from generators.user_data import Given, as_text, attention_case, load, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
-from tests.theorems.another_kind import Logits
+from tests.theorems.custom_subject import Logits
 
 CASE = Logits(
     np.array([0.1, 1 / 3, -0.0]),
@@ -82,7 +82,9 @@ def test_an_unknown_kind_is_refused(kind: Any) -> None:
 
 
 def test_two_papers_cannot_have_the_same_kind() -> None:
-    with pytest.raises(InvalidInput, match=r"both tests\.theorems\.another_kind\.Logits and .*Second; choose another"):
+    with pytest.raises(
+        InvalidInput, match=r"both tests\.theorems\.custom_subject\.Logits and .*Second; choose another"
+    ):
 
         class Second(Subject, kind="test-logits"):
             pass

@@ -21,7 +21,7 @@ from attention_conformance.kernel.kernel_loader import kernel_of
 from tests.attention_conformance.claims.combined_faults import FAULTS
 from tests.attention_conformance.claims.held_out_faults import IN_BFLOAT16
 from tests.attention_conformance.claims.model_faults import IN_HALF_ALONE, MODEL_FAULTS
-from tests.forked import in_a_fork
+from tests.child_process import in_a_fork
 from theorems.core.claim import Verdict
 
 FILE = Path(__file__).with_suffix(".json")

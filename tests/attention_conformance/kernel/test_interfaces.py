@@ -30,7 +30,6 @@ from attention_conformance.kernel.reproducer_file import file_of
 from attention_conformance.kernel.sizes import WIDTHS, Taken, describe_widths
 from reference_attention.errors import InvalidInput
 from tests.attention_conformance.kernel import emitted_signatures
-from tests.attention_conformance.kernel.read_signatures import READ
 from tests.attention_conformance.kernel.signatures import (
     SIGNATURES,
     Signature,
@@ -41,6 +40,7 @@ from tests.attention_conformance.kernel.signatures import (
     tinygrad,
     triton,
 )
+from tests.attention_conformance.kernel.unknown_signatures import READ
 from theorems.core.claim import Verdict
 from theorems.run.registry.lookup import statement_named
 
@@ -95,7 +95,7 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
 
 
 def test_each_interface_has_a_signature_that_is_recognised() -> None:
-    # tests/attention_conformance/claims/test_further.py, test_read_signatures.py
+    # tests/attention_conformance/claims/test_further_capabilities.py, test_unknown_signatures.py
     others = {"merge-state", "combine", "nested", "by-name"}
     assert {signature.interface for signature in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
     assert recognise(("x", "y", "z")).name == "plain"

@@ -30,7 +30,7 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.risk import risk, scaled_gradient, softmax_weights
 from tests.attention_conformance.kernel import wrong_kernels
-from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of, ratio
+from tests.theorems.rounding.hard_problems import PROBLEMS, points_of, ratio
 from tests.theorems.rounding.test_attention_at import truths
 from tests.theorems.token_selection.path_cases import random_cases
 from theorems.bounded import Bounded

@@ -11,7 +11,7 @@ import pytest
 
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.kernel import check, report  # noqa: F401 - with torch: once, and not in every child
-from tests.forked import in_a_fork
+from tests.child_process import in_a_fork
 from tests.places import ROOT
 from theorems.run.registry.suite import capabilities, on_a_kernel
 

@@ -19,8 +19,8 @@ from attention_conformance.kernel.reproducer_file import file_of
 from attention_conformance.kernel.sizes import Taken
 from examples.real_faults.gallery import TILED_FAULTS
 from tests.attention_conformance.claims import planted_kernels
-from tests.attention_conformance.claims.test_planted import PLANTED as PLANTED_KERNELS
-from tests.attention_conformance.kernel.test_emitted_of_capabilities import ROWS
+from tests.attention_conformance.claims.test_planted_kernels import PLANTED as PLANTED_KERNELS
+from tests.attention_conformance.kernel.test_emitted_tests import ROWS
 from tests.places import ROOT
 from theorems.command.app import main
 from theorems.core.claim import Verdict

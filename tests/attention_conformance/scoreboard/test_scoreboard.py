@@ -112,7 +112,7 @@ def test_what_is_said_of_a_green_cell_is_complained_of(
 
 
 def test_a_kernel_that_ends_its_process_is_a_sentence() -> None:
-    entry = Entry("dying", "torch", "tests.attention_conformance.scoreboard.dying:attention")
+    entry = Entry("dying", "torch", "tests.attention_conformance.scoreboard.exiting_kernel:attention")
     scored = row_of(entry, request_of(entry, 1, 0, 1), lambda event: None)
     assert scored.cells == ()
     assert "ended with code 3" in scored.why

@@ -11,7 +11,7 @@ import pytest
 import theorems.explanations.custom_subject
 from generators.user_data import as_text
 from reference_attention.errors import InvalidInput
-from tests.theorems.another_kind import STATEMENTS, Logits
+from tests.theorems.custom_subject import STATEMENTS, Logits
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.library.explain import explain

@@ -19,7 +19,7 @@ from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, used
-from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
+from tests.theorems.rounding.hard_problems import PROBLEMS, points_of
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.bounded import Bounded, exact, in_floats, spacing, with_rounding
 from theorems.core.check import check

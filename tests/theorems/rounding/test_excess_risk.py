@@ -13,7 +13,7 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.risk import log_excess_risk
 from tests.theorems import oracle
-from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
+from tests.theorems.rounding.hard_problems import PROBLEMS, points_of
 from theorems.bounded import Bounded, exact
 from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE

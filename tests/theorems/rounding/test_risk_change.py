@@ -12,7 +12,7 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, used
-from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
+from tests.theorems.rounding.hard_problems import PROBLEMS, points_of
 from theorems.bounded import Bounded
 from theorems.core.points import directions, log_uniform
 from theorems.rounding.attention_at import AttentionAt

@@ -15,14 +15,14 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
-from tests.theorems.run.deeds import DEEDS, Doing, no_sleepers
+from tests.theorems.run.attacks import DEEDS, Doing, no_sleepers
 from tests.theorems.run.units import Adding, double, doubling
 from theorems.command.app import main
 from theorems.run.events import Event, ignore
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import run
 
-HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
+HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile_statements.py"
 SAID = {
     "segfault": "the process that worked on it was killed by SIGSEGV in case 2, with 1 example finished",
     "leaves": "the process that worked on it ended with code 0 in case 2, with 1 example finished",

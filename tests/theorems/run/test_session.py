@@ -20,7 +20,7 @@ from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied
 from theorems.run.session import Request, Session
 
-HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
+HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile_statements.py"
 
 
 @pytest.fixture

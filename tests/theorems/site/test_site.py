@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.documents import blocks, commands
-from tests.once import made_once
 from tests.places import ROOT
+from tests.session_cache import made_once
 from tests.test_documents import check_names, parsed
 from tests.theorems.site.html_pages import Page, dead_links, fetched, page, pages
 from theorems.command.app import main

@@ -18,7 +18,7 @@ import theorems.without.weakening
 from generators.case_statistics import drawn_shares
 from generators.user_data import Given, load, subject_of
 from reference_attention.files import from_json
-from tests.theorems.another_kind import FAULT, SPOILED, STATEMENTS, Logits, log_sum_exp, true_one
+from tests.theorems.custom_subject import FAULT, SPOILED, STATEMENTS, Logits, log_sum_exp, true_one
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit

@@ -84,7 +84,7 @@ def test_flags_are_decided_a_second_time(problem: Problem) -> None:
         {"exact_maximal_duals": dict(list(solution.exact_maximal_duals.items())[1:])},
         {"exact_maximal_duals": dict.fromkeys([(0, t) for t in range(1, problem.T)], fmpq(3, 7))},
     ):
-        wrong = saying(**flags).max_margin(problem.keys, problem.optimal)
+        wrong = saying(**flags)[max_margin](problem.keys, problem.optimal)
         assert isinstance(wrong, MaxMargin)
         assert wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, wrong), flags
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline
-from tests.attention_conformance.kernel.read_signatures import READ
 from tests.attention_conformance.kernel.signatures import SIGNATURES, Signature, attend, sdpa
 from tests.attention_conformance.kernel.test_interfaces import CALLS, STEP, falsified
+from tests.attention_conformance.kernel.unknown_signatures import READ
 
 cases = pytest.mark.parametrize("signature", READ.values(), ids=list(READ))
 

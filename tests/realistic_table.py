@@ -1,4 +1,4 @@
-"""Print what came of runs of ``theorems verify --realistic`` as a table: ``python -m tests.realistic FILE.json …``."""
+"""Print the results of ``theorems verify --realistic`` as a table: ``python -m tests.realistic_table FILE.json …``."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.killed import Run, killed, session, workers
 from tests.places import ROOT
+from tests.random_kills import Run, killed, session, workers
 
 FAKE = Run((str(ROOT / "tests" / "theorems" / "fake_statements.py"),), ("slow", "true", "false", "undecided"), 8, 3.0)
 

@@ -1,8 +1,8 @@
 """Kill a run with signal 9 at random moments, parent and workers, and see what is left.
 
-``python -m tests.killed 100 1``: a hundred moments from seed 1. After each the journal must have lost no line, and no
-process may be alive two seconds after the parent. When the run has been resumed to its end, its result must be that of
-an uninterrupted run byte for byte, seconds aside.
+``python -m tests.random_kills 100 1`` kills a run at a hundred moments, drawn from seed 1. After each, the journal must
+have lost no line, and no process may be alive two seconds after the parent. When the run has been resumed to its end,
+its result must be that of an uninterrupted run, byte for byte, except for the seconds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Delete a paper's slice from a clone of the project and run all other tests there.
+"""Delete a paper from a clone of the project, and run all other tests there.
 
-``python -m tests.slices transformers_as_svms [PYTEST ARGUMENTS]``, every night for each of the later papers. A slice is
-the paper's folders, its tests, and its line in ``pyproject.toml``.
-The tests of documents, which describe all papers, are left out.
+``python -m tests.without_a_paper transformers_as_svms [PYTEST ARGUMENTS]`` deletes the paper's folders, its tests, and
+its line in ``pyproject.toml``. It runs every night for each of the later papers.
+The tests of documents are left out, since documents describe all papers.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def run_without(paper: str, arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in PAPERS:
-        sys.exit(f"usage: python -m tests.slices {{{','.join(PAPERS)}}} [pytest arguments]")
+        sys.exit(f"usage: python -m tests.without_a_paper {{{','.join(PAPERS)}}} [pytest arguments]")
     sys.exit(run_without(sys.argv[1], sys.argv[2:]))
