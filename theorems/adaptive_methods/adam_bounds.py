@@ -159,7 +159,7 @@ class AdamRun:
     entries: Float64[np.ndarray, "t b d"]
     bounds: AdamBounds
 
-    def off(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
+    def step_error(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
         """Return by how much less a potential may fall because steps are rounded, in units of G or Z, (t, b)."""
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
@@ -204,9 +204,9 @@ def follow_adam(
     loops = 20 + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(schedule.lengths) + 1)[:, None, None]
     room = EPS * (loops * value_of(step * rho) + np.abs(after))
     moved: Any = exact(after) - before
-    off = np.abs(moved + step * expected).widen(room)
+    step_error = np.abs(moved + step * expected).widen(room)
     most = 2 * value_of(step * rho) * (1 + 1e-9) + 2 * room
-    off_or_unknown = np.where(resolved, off, 0.0)
+    off_or_unknown = np.where(resolved, step_error, 0.0)
     yield at_least(
         IS_ADAM,
         Form.EXACT,
@@ -220,7 +220,7 @@ def follow_adam(
         IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(room), why=ADAM_ROUNDING, points="entry of a step"
     )
     # A step that the first claim accepts is within twice its rounding, and every entry within 2ρη.
-    entry = np.minimum(np.where(resolved, 2 * off.error, most), most)
+    entry = np.minimum(np.where(resolved, 2 * step_error.error, most), most)
     sizes = np.abs(gradient.value) + gradient.error
     lost = np.einsum("tbd,tbd->tb", sizes, entry) * (1 + 1e-12)
     longer = replace(bounds, excess=float(np.max(room / value_of(step * rho))) * (1 + 1e-9))

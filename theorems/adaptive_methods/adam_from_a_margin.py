@@ -129,9 +129,9 @@ class AttentionRun:
     proxy: Numbers
 
     @property
-    def off(self) -> Float64[np.ndarray, "t b"]:
+    def step_error(self) -> Float64[np.ndarray, "t b"]:
         """By how much less Φ_c may fall because steps are rounded, (t, b)."""
-        return self.run.off(self.proxy)
+        return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
         """Return Φ_c at points, (*b,)."""
@@ -149,7 +149,13 @@ class AttentionRun:
         yield self.run.direction_claim(bounds, self.proxy)
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]
         yield from InexactSteps(
-            self.geometry, points, self.phi(points), np.min(self.log_c), gain, self.off[:steps], bounds.time[:, None]
+            self.geometry,
+            points,
+            self.phi(points),
+            np.min(self.log_c),
+            gain,
+            self.step_error[:steps],
+            bounds.time[:, None],
         ).claims()
 
 
@@ -186,9 +192,9 @@ def known_changes(
         attention: the run.
         change: margin → χ, ∞ where a coefficient may be negative.
     """
-    whole, off = attention.run.bounds, attention.off
+    whole, step_error = attention.run.bounds, attention.step_error
     first: Any = np.min(attention.log_c) - attention.phi(attention.run.points[0])
-    margin, steps, t = float(np.min(first.value - first.error)), len(off), 0
+    margin, steps, t = float(np.min(first.value - first.error)), len(step_error), 0
     chi, most = np.zeros(steps), 0
     while t < steps:
         until = min(steps, max(1, 2 * t))
@@ -197,7 +203,7 @@ def known_changes(
             break
         bounds = _first_steps(whole, until, chi)
         gain: Any = attention.gain(bounds, np.tanh(exact(chi[:until]) / 4))[t:until]
-        path = least_path(gain, off[t:until])
+        path = least_path(gain, step_error[t:until])
         if (path < -SPARE).any():
             most = t + steps_until_below(path, -SPARE)
             break

@@ -104,10 +104,12 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     step, kappa = exact(bounds.schedule.lengths)[:, None], run.bounds.kappa[:, None]
     unit = np.exp(-exact(run.log_scale)) * proxy(geometry, run.points[:-1])
     yield run.direction_claim(run.bounds, unit)
-    off = run.off(unit) / float(value_of(geometry.least_weight))
+    step_error = run.step_error(unit) / float(value_of(geometry.least_weight))
     gain = label_gain(geometry, step, kappa, run.bounds.rho[:, None] * (1 + run.bounds.excess))
     excess = geometry.log_excess(run.points)
-    yield from InexactSteps(geometry, run.points, excess, exact(0.0), gain, off, run.bounds.time[:, None]).claims()
+    yield from InexactSteps(
+        geometry, run.points, excess, exact(0.0), gain, step_error, run.bounds.time[:, None]
+    ).claims()
 
 
 def proxy(geometry: LabelGeometry, W: Any) -> Numbers:

@@ -350,11 +350,11 @@ def keeping_claim(
     weights = np.exp(exact(np.array(RADII))[:, None] - np.logaddexp(margins, 0.0)) * samples.counts
     n, a = samples.total, float(samples.batch - 1) / max(samples.total - 1, 1)
     away = np.abs(weights - c) @ np.abs(samples.rows)
-    off = np.abs(-exact(np.stack([moved[:, :d], -moved[:, d:]])) - enclosed.u / enclosed.P)
+    step_error = np.abs(-exact(np.stack([moved[:, :d], -moved[:, d:]])) - enclosed.u / enclosed.P)
     logits = np.abs(value_of(margins)).max()
     own = EPS * (40 + 4 * logits) * math.sqrt(n / (1 - a))
     kept = samples.sensitivity * away / enclosed.P
-    return at_least(KEEPS, Form.EFFECTIVE, kept, off.widen(own), why=PROXY_ROUNDING, points="entry of a step")
+    return at_least(KEEPS, Form.EFFECTIVE, kept, step_error.widen(own), why=PROXY_ROUNDING, points="entry of a step")
 
 
 def _sum(terms: Iterable[arb]) -> arb:

@@ -95,16 +95,16 @@ def incremental_adam_equal_moduli(case: LabelledFeatures, under_test: Implementa
     run = yield from follow_adam(
         bounds, under_test, field, starts, lambda W: label_batch_gradient(geometry, W, batches.shares)
     )
-    off = np.sqrt((run.entries**2).sum(axis=-1)) * (1 + 1e-12)
+    step_error = np.sqrt((run.entries**2).sum(axis=-1)) * (1 + 1e-12)
     moved: Any = run.points[1:] - run.points[:-1]
     momentum, weights = euclidean_momentum(geometry, bounds, run.points[:-1], batches)
     size, long = np.linalg.norm(momentum, axis=-1), np.linalg.norm(moved, axis=-1)
     aside = np.abs(moved * size[..., None] - momentum * long[..., None]).widen(
-        2 * off[..., None] * value_of(size)[..., None]
+        2 * step_error[..., None] * value_of(size)[..., None]
     )
     scale = (np.maximum(value_of(size * long), 1e-300))[..., None]
     yield at_least(MOVES_ALONG, Form.EXACT, 0.0, aside, why=STEEPEST_ROUNDING, scale=scale, points="entry of a step")
-    yield from turning_claims(geometry, run.points, weights, off)
+    yield from turning_claims(geometry, run.points, weights, step_error)
 
 
 def euclidean_momentum(
@@ -125,7 +125,7 @@ def euclidean_momentum(
 
 
 def turning_claims(
-    geometry: LabelGeometry, points: Numbers, weights: Numbers, off: Float64[np.ndarray, "t b"]
+    geometry: LabelGeometry, points: Numbers, weights: Numbers, step_error: Float64[np.ndarray, "t b"]
 ) -> Iterator[Claim]:
     """Claim the inequality at every step and its sum, less the errors of the steps."""
     p = with_rounding(geometry.solution.p)
@@ -137,7 +137,7 @@ def turning_claims(
     # r = γ‖W‖, by the lower bound of γ = 1/‖w‖.
     factor = 1 + spread / (geometry.margin * lengths[:-1])
     risen = lengths[1:] - lengths[:-1] - np.vecdot(moved, moved) / (2 * lengths[:-1])
-    lost = off * (1 + value_of(factor)) * (1 + 1e-9)
+    lost = step_error * (1 + value_of(factor)) * (1 + 1e-9)
     gained = np.vecdot(moved, solution)
     options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     yield at_least(TURNS, Form.EFFECTIVE, factor * gained + lost, risen, **options)

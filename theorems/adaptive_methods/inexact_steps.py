@@ -49,7 +49,7 @@ class InexactSteps:
         potential: Y or Φ_c at the points, (t + 1, b).
         floor: a lower bound of m + potential at every point: 0 for Y, log c_min for Φ_c.
         gain: by how much the potential falls at least, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
-        off: by how much less it may fall because steps are rounded, (t, b).
+        step_error: a bound by which the errors of a step reduce the fall, (t, b).
         longest: a bound of ‖W(t)‖ − ‖W(0)‖ after each step, (t, 1) or (t, b).
     """
 
@@ -58,20 +58,22 @@ class InexactSteps:
     potential: Numbers
     floor: Numbers
     gain: Numbers
-    off: Float64[np.ndarray, "t b"]
+    step_error: Float64[np.ndarray, "t b"]
     longest: Numbers
 
     @cached_property
     def least(self) -> Numbers:
         """The lower bound of the margin after each step, (t, b)."""
-        gained = np.cumsum(self.gain + np.zeros_like(self.off), axis=0) - np.cumsum(exact(self.off), axis=0)
+        gained = np.cumsum(self.gain + np.zeros_like(self.step_error), axis=0) - np.cumsum(
+            exact(self.step_error), axis=0
+        )
         return self.floor - self.potential[0] + gained
 
     def claims(self) -> Iterator[Claim]:
         """Yield the claims of the fall of the potential, of the least margin and of its share of γ, at every step."""
         options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
         fallen = self.potential[:-1] - self.potential[1:]
-        yield at_least(FALLS, Form.EFFECTIVE, fallen + self.off, self.gain, **options)
+        yield at_least(FALLS, Form.EFFECTIVE, fallen + self.step_error, self.gain, **options)
         margins = self.geometry.margins(self.points[1:])
         yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **options)
         positive = np.asarray(self.least > 0)
@@ -93,9 +95,9 @@ def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Nu
     return step * kappa - second_order(geometry, step * rho)  # type: ignore[arg-type]
 
 
-def least_path(gain: Numbers, off: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t"]:
+def least_path(gain: Numbers, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t"]:
     """Return lower bounds of the margin gained by the end of each step, the least over starts, gains being (t,)."""
-    return np.cumsum(gain.value - gain.error - off.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
+    return np.cumsum(gain.value - gain.error - step_error.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
 
 
 def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
@@ -104,6 +106,6 @@ def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
     return int(np.argmax(below)) + 1 if below.any() else len(path)
 
 
-def label_off(geometry: LabelGeometry, off: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
+def label_off(geometry: LabelGeometry, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
     """Return by how much Y may rise because a step is off by that length."""
-    return np.asarray(value_of(geometry.reach * off) * geometry.steepness * (1 + 1e-12))
+    return np.asarray(value_of(geometry.reach * step_error) * geometry.steepness * (1 + 1e-12))

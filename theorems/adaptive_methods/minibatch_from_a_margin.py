@@ -117,8 +117,8 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
         gain = attention_gain(
             geometry, exact(schedule.lengths), geometry.margin - geometry.diameter * share, exact(1.0)
         )
-        off = np.asarray((geometry.reach * run.off).value * (1 + 1e-12))
-        until = steps_until_below(least_path(gain, off), -SPARE)
+        step_error = np.asarray((geometry.reach * run.step_error).value * (1 + 1e-12))
+        until = steps_until_below(least_path(gain, step_error), -SPARE)
         time = StepSchedule(schedule.lengths[:until], schedule.momentum).time[:, None]
         yield from InexactSteps(
             geometry,
@@ -126,6 +126,6 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
             phi[: until + 1],
             np.min(constants.log_c),
             gain[:until, None],
-            off[:until],
+            step_error[:until],
             time,
         ).claims()

@@ -79,8 +79,8 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
         step = exact(schedule.lengths)[:, None]
         share = misplaced(geometry.reach, schedule, batches.shares, geometry.weights)[:, None]
         gain = label_gain(geometry, step, geometry.margin - geometry.diameter * share, exact(1.0))
-        excess, off = geometry.log_excess(run.p), label_off(geometry, run.off)
-        yield from InexactSteps(geometry, run.p, excess, exact(0.0), gain, off, schedule.time[:, None]).claims()
+        excess, step_error = geometry.log_excess(run.p), label_off(geometry, run.step_error)
+        yield from InexactSteps(geometry, run.p, excess, exact(0.0), gain, step_error, schedule.time[:, None]).claims()
 
 
 def batch_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> StepSchedule:

@@ -176,7 +176,7 @@ def same_step(
         factor = sums if rule == COLUMNS else length
     loops = 40 + 8 * len(z) + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(lengths) + 1)[:, None, None]
     room = EPS * (value_of(np.abs(matrices[1:]) @ np.abs(z)) + loops * value_of(step * sums) * 8)
-    off = np.where(resolved, np.abs(moved + step * factor * expected).widen(room), 0.0)
+    step_error = np.where(resolved, np.abs(moved + step * factor * expected).widen(room), 0.0)
     return at_least(
-        SAME, Form.EXACT, 0.0, off, why=QUERY_ROUNDING, scale=value_of(step * sums), points="entry of a step"
+        SAME, Form.EXACT, 0.0, step_error, why=QUERY_ROUNDING, scale=value_of(step * sums), points="entry of a step"
     )

@@ -1,11 +1,11 @@
-"""Steepest descent in other norms than ‖·‖_2: sign descent, coordinate descent, Muon, with momentum. Our own theorems.
+"""Our own theorems on steepest descent in norms other than ‖·‖_2: sign descent, coordinate descent, Muon, momentum.
 
-| statement | what it says |
+| statement | content |
 |---|---|
-| `steepest_one_input` | one input with equal non-optimal scores: the margin's gap at every iterate, from any start |
-| `steepest_from_a_margin` | any inputs and scores, from a start of sufficient margin |
-| `mirror_one_input` | mirror descent in ℓq, one input: how far its direction is from its limit, from any start |
-| `mirror_from_a_margin` | the bounds of mirror-one-input for any inputs and scores, as long as margins stay |
+| `steepest_one_input` | one input, equal non-optimal scores, any start: a bound of γ − m(p)/‖p‖ at every iterate |
+| `steepest_from_a_margin` | the same for any inputs and scores, from a start of sufficient margin |
+| `mirror_one_input` | mirror descent in ℓq, one input, any start: a bound of the distance to the limit direction |
+| `mirror_from_a_margin` | the bounds of mirror-one-input for any inputs and scores, while margins suffice |
 | `steepest_multiclass` | classification data, any norm: arXiv 2502.04664, Theorem 1, with constants |
 | `steepest_momentum` | the bounds of steepest-multiclass with momentum, without the factor d of Theorem 2 there |
 """

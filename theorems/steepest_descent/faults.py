@@ -1,4 +1,4 @@
-"""Faults in steepest descent in a norm, in mirror descent, and in the solution of largest margin in that norm."""
+"""Planted faults in steepest descent, in mirror descent, and in the max-margin solution in a norm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABELS, MOMENTUM = "steepest-multiclass", "steepest-momentum"
 Options = dict[str, Any]
 """The options of a run, by name."""
 Change = Callable[..., Options]
-"""(options of the run, size if the fault has one) → those that are changed."""
+"""(options of the run, size of the fault if it has one) → the changed options with their faulty values."""
 DESCENTS = (steepest_descent, label_descent)
 
 
@@ -40,7 +40,7 @@ def _run(change: Change, right: Callable[..., Array], *arguments: Any, **options
 def _options(
     name: str, says: str, caught_by: str, *descents: Callable[..., Array], **further: Any
 ) -> Callable[[Change], Change]:
-    """Return a decorator that plants runs of these descents with other options."""
+    """Return a decorator that plants a fault: runs of these descents with the options that the function returns."""
     return RUN.plant(name, says, caught_by, *descents, through=_run, **further)
 
 
@@ -60,7 +60,7 @@ def _approximate(options: Options) -> Options:
 
 
 def _newton_schulz(x: Array, norm: Norm) -> Array:
-    """Take five steps of Newton and Schulz with Muon's coefficients: singular values end between about 0.7 and 1.2."""
+    """Take five Newton–Schulz steps with Muon's coefficients, which bring singular values to about 0.7 to 1.2."""
     if not isinstance(norm, Schatten) or norm.power == 1:
         return steepest_direction(x, norm)
     matrices = norm.matrices(x)
@@ -78,7 +78,7 @@ def _bent(options: Options, size: float) -> Options:
 
 
 def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
-    """Return U S^ε Vᵀ, S in units of the largest singular value."""
+    """Return U S^ε Vᵀ in place of U Vᵀ, S in units of the largest singular value."""
     if not isinstance(norm, Schatten) or norm.power == 1:
         return steepest_direction(x, norm)
     u, s, vt = np.linalg.svd(norm.matrices(x), full_matrices=False)
@@ -132,14 +132,14 @@ def _constant(options: Options) -> Options:
 
 @SVM.change("norm-margin-of-another-basis", "p of all rows but one", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
 def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
-    """Solve without the row of the largest dual, and scale p until it is feasible, where that is possible."""
+    """Solve without the constraint of the largest dual, and scale p until it is feasible, where that is possible."""
     if isinstance(right.norm, Schatten) and right.norm.power == 1:
-        return right  # rows for this norm have no factors
+        return right  # the nuclear norm needs keys by their factors, which these rows do not have
     worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
     others = [row for j, row in enumerate(right.rows) if j != worst]
     if not others:
         return right
-    # One input that selects the origin has these rows.
+    # An input with the keys 0 and −g_j that selects 0 has the rows g_j.
     apart = np.array([[0.0] * len(right.exact_p), *([-to_float(x) for x in row] for row in others)])
     other = norm_max_margin(apart[None], np.zeros(1, dtype=np.int64), right.norm)
     if other is None or not (least := min(products(right.rows, other.exact_p))) > 0:
@@ -174,7 +174,7 @@ def _negative_dual(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     unit="ε",
 )
 def _shift(right: NormMaxMargin, size: float, *arguments: Any) -> NormMaxMargin:
-    """Enlarge the largest coordinate of p and scale margins back to at least 1, which makes p longer than necessary."""
+    """Enlarge the largest coordinate of p and scale p so that its least margin is 1: it is longer than the solution."""
     j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
     p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]
     least = min(products(right.rows, p))
@@ -261,4 +261,4 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "score-off": ROOM,
     },
 }
-"""The reasons why statements of the paper stay true under a planted fault, by the id of the statement."""
+"""Statement id → fault id → the reason why the statement stays true under this fault."""

@@ -1,9 +1,9 @@
-"""Figure norms: steepest descent in four norms, its margin gap against what is proven, and the tokens that it selects.
+"""Figure norms: steepest descent in four norms, its margin gap and the proven bound, and the tokens that it selects.
 
-Left: figure-1a's tokens from (0, −1.5), steps of 1/√t; in ℓ1 the gap is rounding. Right: one input of six tokens with
-unequal scores, where the token on which a run ends depends on the norm; no theorem covers that start.
+Left: the tokens of figure-1a, start (0, −1.5), steps of length 1/√t; in ℓ1 the gap is rounding error only. Right: one
+input of six tokens with unequal scores; the norm decides which token a run selects. No theorem covers that start.
 
-Source: own; :mod:`theorems.steepest_descent`.
+Source: our own; :mod:`theorems.steepest_descent`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ KEYS = [[1.0, -0.375], [0.875, -0.875], [0.25, 0.75], [-0.875, -0.5], [-0.5, 1.5
 SCORES = [1.0, 0.0, 4.0, 3.0, 5.0, 2.0]
 START = [1.0, -1.25]
 SHORT = 0.5 / np.sqrt(np.arange(1.0, 201))
-"""The lengths of the steps on the right."""
+"""The lengths of the steps in the right panel."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return each norm's gap and guarantee at recorded steps, and the run on the right with the token it selects."""
+    """Return, for each norm, gap and guarantee at the recorded steps, and the right panel's run with its token."""
     gaps, curves = load("figure-1a", 0).case.problem, []
     picture = Problem(np.array([KEYS]), np.array([SCORES]), loss_named("correlation"))
     svm = settings.under_test[max_margin](gaps.exact_keys, gaps.optimal)
@@ -61,7 +61,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw guarantees dashed above gaps, and the runs among the keys, each with the token that it selects."""
+    """Draw guarantees (dashed) and gaps on the left, runs, keys and selected tokens on the right."""
     left, right = figure.subplots(1, 2)
     t = numbers["iterations"]
     style.plane(right, -6.0, 5.0, -7.0, 4.0)
@@ -87,5 +87,5 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 FLOOR = 1e-12
-"""The size below which gaps are rounding."""
+"""The size below which a gap is rounding error only."""
 FIGURES = [Figure("norms", "steepest descent in four norms", (7.6, 3.8), numbers, draw)]

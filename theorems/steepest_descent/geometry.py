@@ -1,4 +1,4 @@
-"""The rows g_it = k_i,opt − k_it in a norm: an enclosure of the largest margin γ, the rows' lengths and distances.
+"""The rows g_it = k_i,opt − k_it in a norm: bounds of the largest margin γ, of the rows' norms and of their distances.
 
 References: :mod:`reference_attention.svm.norm_max_margin`.
 """
@@ -29,9 +29,9 @@ from theorems.steepest_descent.margin_claim import NORM_MARGIN, margin_claim
 from theorems.steepest_descent.norms import norm_bound, norm_of
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
-"""The q of the norms ‖·‖_q of which a case uses some: coordinate descent, …, sign descent."""
+"""The q of the norms ‖·‖_q; each case uses two. q = 1 gives coordinate descent, q = ∞ sign descent."""
 BESIDE = (2.0, math.inf, 1.0)
-"""The norms beside the spectral norm where W is trained: ‖·‖_F, ‖·‖_∞ of entries, or, for 1, the nuclear norm."""
+"""The second norm where W is trained, beside the spectral norm: 2 is ‖·‖_F, ∞ the largest entry, 1 the nuclear norm."""
 FEW = 256
 """The number of rows up to which D' is the maximum over all pairs; for more rows it is bounded by 2D."""
 
@@ -39,7 +39,8 @@ FEW = 256
 def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
     """Return two norms for a case.
 
-    For a prompt they are two of :data:`NORMS`; for W the spectral norm, Muon's, and one of :data:`BESIDE`.
+    If a prompt p is trained they are two of :data:`NORMS`; if W is trained, the spectral norm (Muon) and one of
+    :data:`BESIDE`.
     """
     if case.queried is None:
         return list(rng.choice(NORMS, 2, replace=False).tolist())
@@ -48,7 +49,7 @@ def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
 
 
 class RowGeometry:
-    """Rows g_j in one norm; subclasses say which rows."""
+    """Rows g_j in one norm; a subclass defines the rows."""
 
     solution: NormMaxMargin
 
@@ -76,31 +77,31 @@ class RowGeometry:
         return norm_of(x, conjugate(self.norm))
 
     def norm_bound(self, entries: Any) -> Numbers:
-        """Return a bound of ‖x‖ over all x with |x_j| at most those entries."""
+        """Return a bound of ‖x‖ over all x with |x_j| ≤ entries_j."""
         return norm_bound(entries, self.norm)
 
     def dual_norm_bound(self, entries: Any) -> Numbers:
-        """Return a bound of ‖x‖_* over all x with |x_j| at most those entries."""
+        """Return a bound of ‖x‖_* over all x with |x_j| ≤ entries_j."""
         return norm_bound(entries, conjugate(self.norm))
 
     @cached_property
     def reach(self) -> Numbers:
-        """The largest length D = max ‖g‖_* of a row."""
+        """The largest dual norm D = max ‖g‖_* of a row."""
         return np.max(self.dual_length(self.rows))
 
     @cached_property
     def diameter(self) -> Numbers:
-        """The largest distance D' = max ‖g − h‖_* of two rows, or a bound of it."""
+        """The largest distance D' = max ‖g − h‖_* of two rows; the bound 2D for more than :data:`FEW` rows."""
         if len(self.rows) > FEW:
             return 2 * self.reach
         apart: Any = self.rows[:, None] - self.rows[None]
-        # Rows that are the same are not apart, whatever is known of them.
+        # The distance of a row from itself is 0, whatever the row's error.
         same = np.eye(len(self.rows), dtype=bool)
         return np.max(np.where(same, 0.0, self.dual_length(apart)))
 
     @cached_property
     def margin(self) -> Numbers:
-        """A lower bound of γ: min g·p/‖p‖ of the solution p, its margins over the rationals."""
+        """A lower bound of γ: min g·p/‖p‖ of the solution p, with g·p computed over the rationals."""
         least = min(products(self.exact_rows, self.solution.exact_p))
         return with_rounding(to_floats([least]))[0] / self.length(with_rounding(self.solution.p))
 
@@ -115,7 +116,7 @@ class Geometry(RowGeometry):
 
     Attributes:
         problem: keys and scores.
-        solution: the point of the largest margin, and its duals.
+        solution: the point p of the largest margin, and its duals.
     """
 
     problem: Problem
@@ -136,7 +137,7 @@ class Geometry(RowGeometry):
 def certify_margin(
     problem: Problem, norm: Norm, under_test: Implementation, keys: Keys | None = None
 ) -> Generator[Claim, None, Geometry]:
-    """Return the geometry once the claim is made that no p of ‖p‖ = 1 has a larger margin than the solution.
+    """Yield the claim that no p of ‖p‖ = 1 has a larger margin than the solution, and return the geometry.
 
     Args:
         problem: keys and scores.
@@ -156,7 +157,7 @@ def certify_margin(
 def certify_norm_margin(
     keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, under_test: Implementation
 ) -> Generator[Claim, None, NormMaxMargin]:
-    """Return the solution for any keys once the claim of :func:`certify_margin` has been made for it.
+    """Yield the claim of :func:`certify_margin` for any keys, and return the solution.
 
     Raises:
         Undecided: no solution was found.
@@ -164,7 +165,7 @@ def certify_norm_margin(
     """
     solution = under_test[norm_max_margin](keys, alpha, norm)
     if solution is None:
-        why = f"no point of the largest margin in the {name_of(norm)} norm was found"
+        why = f"the solver found no max-margin point in the {name_of(norm)} norm"
         raise Undecided(NORM_MARGIN, why, Form.EXACT, not_found=True)
     claim = margin_claim(keys, alpha, norm, solution)
     yield claim

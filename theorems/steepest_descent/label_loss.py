@@ -1,4 +1,4 @@
-"""The loss of classification in numbers that carry their rounding, and the fall of Y = log(e^u − 1) under descent.
+"""The logistic loss of classification with bounds of its rounding error, and the fall of Y = log(e^u − 1) in descent.
 
 L = Σ_i π_i log(1 + x_i), x_i = Σ_{v≠y_i} e^{−g_iv·W}, g_iv = (e_{y_i} − e_v) h_iᵀ; G = Σ_i π_i x_i/(1 + x_i), u =
 L/π_min. The derivations are in :mod:`.steepest_multiclass`.
@@ -46,11 +46,11 @@ RUN_CLAIMS = (FALLS, LOSS, GROWS, GAP)
 
 @dataclass(frozen=True, eq=False)
 class LabelGeometry(RowGeometry):
-    """The rows g_iv of classification data in one norm, and the loss defined by them.
+    """The rows g_iv of classification data in one norm, and the loss that they define.
 
     Attributes:
         case: features and classes.
-        solution: the W of the largest margin, and its duals.
+        solution: W of the largest margin, and its duals.
     """
 
     case: LabelledFeatures
@@ -64,7 +64,7 @@ class LabelGeometry(RowGeometry):
 
     @cached_property
     def rows(self) -> Numbers:
-        """The rows g_iv as floats, without rounding: their entries are ±h_i's and 0."""
+        """The rows g_iv as floats, (n (k−1), k d), exact because their entries are ±h_ij and 0."""
         return exact(np.array([to_floats(row) for row in self.exact_rows]))
 
     @cached_property
@@ -74,7 +74,7 @@ class LabelGeometry(RowGeometry):
 
     @property
     def least_weight(self) -> Numbers:
-        """The least weight π_min."""
+        """The smallest weight π_min."""
         return np.min(self.weights)
 
     def log_odds(self, W: Any) -> tuple[Numbers, Numbers]:
@@ -84,7 +84,7 @@ class LabelGeometry(RowGeometry):
         return by_input, np.logaddexp.reduce(by_input, axis=-1)
 
     def losses(self, W: Any) -> Numbers:
-        """Return log(1 + x_i), (*b, n)."""
+        """Return the losses log(1 + x_i) of the samples, (*b, n)."""
         return softplus(self.log_odds(W)[1])
 
     def loss(self, W: Any) -> Numbers:
@@ -97,7 +97,7 @@ class LabelGeometry(RowGeometry):
         return u + np.log(-np.expm1(-u))
 
     def gradient(self, W: Any) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-        """Return ∇L e^{−S}, (*b, k d), and S, the logarithm of the largest π_i s_iv, (*b,)."""
+        """Return ∇L e^{−S}, (*b, k d), and S, (*b,), the logarithm of the largest π_i e^{−g_iv·W}/(1 + x_i)."""
         logits, odds = self.log_odds(W)
         logs = logits + (np.log(self.weights) - softplus(odds))[..., None]
         flat = logs.reshape(*logs.shape[:-2], -1)
@@ -105,7 +105,7 @@ class LabelGeometry(RowGeometry):
         return -(np.exp(flat - top[..., None]) @ self.rows), top
 
     def gain(self, step: Numbers, lag: Numbers) -> Numbers:
-        """Return b = η(γ − D'τ) − (e^{Dη} − 1 − Dη)."""
+        """Return the proven fall b = η(γ − D'τ) − (e^{Dη} − 1 − Dη) of Y in a step of length η and lag τ."""
         moved = self.reach * step
         return step * (self.margin - self.diameter * lag) - (np.expm1(moved) - moved)
 
@@ -115,7 +115,7 @@ class LabelGeometry(RowGeometry):
         return len(set(self.case.counts.tolist())) == 1
 
     def curvature(self, u: Any) -> Numbers:
-        """Return V(u) ≥ Y'' along any ‖Δ‖ = 1 for equal weights; it tends to D'²/4 as u → 0, and is D'²/4 for n = 1."""
+        """Return the bound V(u) of Y''[Δ, Δ] for ‖Δ‖ = 1 and equal weights; V → D'²/4 as u → 0, V = D'²/4 for n = 1."""
         n, D, apart = float(len(self.case.features)), self.reach, self.diameter
         saturated = -np.expm1(-u / n) * n
         size = saturated / -np.expm1(-u)
@@ -123,35 +123,35 @@ class LabelGeometry(RowGeometry):
         return np.minimum(D * D * size, near)
 
     def curved_gain(self, step: Numbers, W: Any) -> Numbers:
-        """Return b = ηγ − η²V(u)/2 at W for equal weights; it is of use where it is not negative."""
+        """Return the proven fall b = ηγ − η²V(u)/2 of Y at W for equal weights; a negative b proves nothing."""
         u = self.loss(W) / self.least_weight
         return step * self.margin - step * step * self.curvature(u) / 2
 
     @property
     def steepness(self) -> float:
-        """A bound of the change of Y per unit of D·length: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
+        """A bound of ‖∇Y‖_*/D: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
         most = 1 / float(value_of(self.least_weight)) * (1 + 1e-12)
         return most / -math.expm1(-most)
 
 
 def softplus(x: Any) -> Numbers:
-    """Return log(1 + e^x), accurate to the last digits for x of either sign."""
+    """Return log(1 + e^x) without cancellation or overflow."""
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def certify_labels(
     case: LabelledFeatures, norm: Norm, under_test: Implementation
 ) -> Generator[Claim, None, LabelGeometry]:
-    """Return the geometry once the claim is made that no W of ‖W‖ = 1 has a larger margin than the solution."""
+    """Yield the claim that no W of ‖W‖ = 1 has a larger margin than the solution, and return the geometry."""
     return LabelGeometry(case, (yield from certify_norm_margin(case.keys, case.labels, norm, under_test)))
 
 
 def norms_tried(case: LabelledFeatures, rng: np.random.Generator) -> list[Norm]:
-    """Return two of the paper's six norms, and one of blocks.
+    """Return two of the paper's six norms, and one block norm.
 
-    The six are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm. Of the others steps
-    are rows normalised, or columns, or the first entry and all others. In each of them differences (e_u − e_v)h_iᵀ of
-    two rows of an input are as long in ‖·‖_* as one of its rows.
+    The six are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm. The steepest step
+    of a block norm normalises each row, or each column, or the first entry and all other entries. In each of these
+    norms a difference (e_u − e_v)h_iᵀ of two rows of an input has the same ‖·‖_* as a row of this input.
     """
     blocks = Blocks(math.inf, str(np.random.default_rng([case.seed, 1]).choice([*KINDS])), case.shape)
     every: list[Norm] = [1.0, 2.0, 3.0, math.inf, Schatten(1.0, case.shape), Schatten(math.inf, case.shape)]
@@ -164,7 +164,7 @@ def point_claims(
     """Claim γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}) at every point, in units of the gradient."""
     right, top = geometry.gradient(exact(points))
     reported = under_test[label_gradient](geometry.case.problem, points)
-    # Its terms are those of the right one, added in some order.
+    # A correct gradient has the same terms as ours, possibly added in another order.
     scaled = np.exp(np.asarray(reported.log_scale) - top)[..., None] * np.asarray(reported.direction)
     length = geometry.dual_length(approximate(scaled, 2 * right.error))
     losses = geometry.losses(exact(points))
@@ -179,7 +179,7 @@ def point_claims(
 def follow_labels(
     geometry: LabelGeometry, under_test: Implementation, starts: Float64[np.ndarray, "b D"], schedule: StepSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Return the run under test once the claims that it is steepest descent have been made."""
+    """Yield the claims that the run under test is steepest descent, and return the run."""
     points = under_test[label_descent](
         geometry.case.problem,
         starts,
@@ -194,12 +194,15 @@ def follow_labels(
 
 
 def run_claims(geometry: LabelGeometry, run: SteepestRun, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
-    """Claim the consequences of b_t, (t, 1) or (t, b), at every step and iterate, less the errors of the steps."""
+    """Claim that Y falls by ``gain`` = b_t, (t, 1) or (t, b), at every step, and what follows for loss and margin.
+
+    The errors of the steps are subtracted from the claimed bounds.
+    """
     options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
-    off = value_of(geometry.reach * run.off) * geometry.steepness * (1 + 1e-12)
+    step_error = value_of(geometry.reach * run.step_error) * geometry.steepness * (1 + 1e-12)
     Y = geometry.log_excess(run.p)
-    yield at_least(falls, Form.EFFECTIVE, Y[:-1] - Y[1:] + off, gain, **options)
-    gained = np.cumsum(gain + np.zeros_like(off), axis=0) - np.cumsum(exact(off), axis=0)
+    yield at_least(falls, Form.EFFECTIVE, Y[:-1] - Y[1:] + step_error, gain, **options)
+    gained = np.cumsum(gain + np.zeros_like(step_error), axis=0) - np.cumsum(exact(step_error), axis=0)
     most = geometry.least_weight * softplus(Y[0] - gained)
     yield at_least(LOSS, Form.EFFECTIVE, most, geometry.loss(run.p[1:]), **options)
     least, margins = gained - Y[0], geometry.margins(run.p[1:])

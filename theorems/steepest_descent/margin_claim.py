@@ -1,6 +1,6 @@
-"""The check that a point has the largest margin in a norm: weak duality, over the rationals.
+"""Check by weak duality over the rationals that a point has the largest margin in a norm.
 
-For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ.
+For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ, g the rows and γ the largest margin.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from theorems.core.tolerances import EXACT, tolerance
 from theorems.steepest_descent.norms import norm_of
 
 ENCLOSED = 2 * ACCEPTED
-"""The largest relative width of an enclosure of γ; for q = 1 and ∞ the width is 0.
+"""The largest relative distance of the two bounds of γ; for q = 1 and ∞ it is 0.
 
-It is twice the gap at which the solver accepts a solution: once for that gap, once for bounds of matrix norms."""
+It is twice the duality gap up to which the solver accepts a solution: once for this gap, once for bounds of norms."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
     "2e-7 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
@@ -47,9 +47,9 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
     duals, p = list(solution.exact_duals), list(solution.exact_p)
     wrong = ""
     if solution.norm != norm or len(p) != keys.shape[2] or len(duals) != len(rows):
-        wrong = "it is another problem's"
+        wrong = "the solution is for another norm, or its sizes are not those of the keys"
     elif any(x < 0 for x in duals) or not sum(duals, fmpq(0)) > 0:
-        wrong = "a dual is negative, or all are 0"
+        wrong = "a dual is negative, or all duals are 0"
     elif not (least := min(products(rows, p))) > 0:
         wrong = "the point does not separate the optimal tokens"
     if wrong:
@@ -58,7 +58,7 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
     if isinstance(norm, Schatten | Blocks) or norm in LINEAR:
         above, size = rational_length(combined, conjugate(norm)), rational_length(p, norm)
         if above is None or size is None:
-            return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, "p and λ prove no bound")
+            return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, "the norm of p or of Σλg could not be bounded")
         below, above = least / size, above / total
         slack = float(to_floats([below / above - 1])[0])
         if isinstance(norm, Schatten | Blocks):
@@ -72,9 +72,14 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
     return Claim(NORM_MARGIN, Form.EXACT, float(apart.value), ENCLOSED + float(apart.error), MARGIN_WIDTH, detail)
 
 
-def block_length_above(x: Rational, own: Float64[np.ndarray, "k"]) -> fmpq:
-    """Return a rational r with r² at least the sum of squares of those entries, by a relative 2^−50 or so."""
-    square = sum((entry * entry for entry, inside in zip(x, own, strict=True) if inside), fmpq(0))
+def block_length_above(x: Rational, members: Float64[np.ndarray, "k"]) -> fmpq:
+    """Return an upper bound of the Euclidean norm of a block of x, rational, and too large by about 2^−50 of it.
+
+    Args:
+        x: the vector.
+        members: not 0 at the entries of the block.
+    """
+    square = sum((entry * entry for entry, inside in zip(x, members, strict=True) if inside), fmpq(0))
     if square == 0:
         return square
     root = rational(math.nextafter(math.sqrt(to_floats([square])[0]), math.inf))
@@ -84,9 +89,9 @@ def block_length_above(x: Rational, own: Float64[np.ndarray, "k"]) -> fmpq:
 
 
 def rational_length(x: Rational, norm: Norm) -> fmpq | None:
-    """Return ‖x‖_1, ‖x‖_∞ or, for x = vec W, an upper bound of ‖W‖; None where no bound is found."""
+    """Return ‖x‖_1, ‖x‖_∞ or, for x = vec W, an upper bound of a matrix norm ‖W‖; None where no bound is found."""
     if isinstance(norm, Blocks):
-        sizes = [block_length_above(x, own) for own in norm.members.T]
+        sizes = [block_length_above(x, members) for members in norm.members.T]
         return max(sizes) if norm.power == math.inf else sum(sizes, fmpq(0))
     if not isinstance(norm, Schatten):
         return exact_norm(x, norm)

@@ -1,4 +1,4 @@
-"""The bound that ``steepest-one-input`` or ``steepest-from-a-margin`` proves of a run's margin, and the margin itself.
+"""A run's margin, and the bound of it that ``steepest-one-input`` or ``steepest-from-a-margin`` proves.
 
 References: :mod:`theorems.steepest_descent`.
 """
@@ -24,18 +24,25 @@ from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 
 ONE_INPUT, FROM_A_MARGIN = "steepest-one-input", "steepest-from-a-margin"
 LONGEST_MEMORY = 4000
-"""The number of steps back over which momentum is summed; with β e^{Dη} < 1 − 1e-2 older terms are below e^−40."""
+"""The number of past gradients that momentum sums; with β e^{Dη} < 1 − 1e-2 the terms of older ones are below e^−40."""
 
 
 def margin_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, momentum: float
 ) -> Gap | None:
-    """Compute the gap at the last of consecutive iterates of steepest descent in a norm, from the step lengths taken.
+    """Compute the margin gap at the last iterate of steepest descent in a norm, and the proven bound of it.
 
-    The bound holds from any start for one input with equal non-optimal scores; otherwise it counts from the first
-    iterate whose margin suffices, with momentum, which remembers earlier gradients, only from the start. None where the
-    bound says nothing, or p_mm is not that of unique optimal tokens. Computed in floats: it is no claim, but a number
-    to compare with.
+    For one input with equal non-optimal scores the bound holds from any start. Otherwise it holds from the first
+    iterate whose margin suffices; with momentum, which depends on earlier gradients, that must be the start. The result
+    is None where the bound is vacuous, or where ``svm`` does not select unique optimal tokens. It is computed in
+    floats, for comparison; no claim is made.
+
+    Args:
+        problem: keys and scores.
+        svm: ATT-SVM of the optimal tokens.
+        points: consecutive iterates; the step lengths are computed from them.
+        norm: q of ‖·‖_q, or a norm of matrices.
+        momentum: β.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
     if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal) or len(points) < 2:
@@ -81,8 +88,8 @@ def _lag(
 ) -> Float64[np.ndarray, "t"]:
     """Compute τ_t of :func:`theorems.steepest_descent.steepest_run.momentum_lag` for steps of at most the given length.
 
-    ℓ ≤ kη is the length moved since the k-th last gradient. ``turned`` bounds the change of the difference of the
-    log-weights of two rows that is not due to moving.
+    ℓ ≤ kη is the length moved since the k-th last gradient. ``turned`` bounds the change of the difference of two rows'
+    log-weights that does not come from moving.
     """
     reach, apart = geometry.reach, geometry.diameter
     if not momentum:
@@ -102,9 +109,9 @@ def _from_a_margin(
     lengths: Float64[np.ndarray, "t"],
     momentum: float,
 ) -> float | None:
-    """Compute a lower bound of m/‖p‖ at the last iterate, from the first one of which the statement speaks.
+    """Compute a lower bound of m/‖p‖ at the last iterate, from the first iterate that the statement covers.
 
-    With momentum that must be the start. None if there is no such iterate before the last.
+    With momentum that must be the start. The result is None if the statement covers no iterate before the last.
     """
     geometry = constants.geometry
     try:
@@ -137,11 +144,11 @@ def _from_a_margin(
 def steepest_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, theory: Theory
 ) -> Gap | None:
-    """Compute :func:`margin_gap` of a run whose theory says that steps are steepest; None of others."""
+    """Compute :func:`margin_gap` of a run whose rule takes steepest steps; return None for other rules."""
     if theory.steepest is None:
         return None
     return margin_gap(problem, svm, points, norm, float(theory.momentum))
 
 
 GAPS = {ONE_INPUT: steepest_gap}
-"""The functions that prove a gap; this one holds for the other statement, too."""
+"""Statement id → function that computes its bound; :func:`steepest_gap` covers ``steepest-from-a-margin``, too."""

@@ -1,9 +1,10 @@
-"""Where optimal tokens lead by enough, mirror descent with ψ = ‖p‖_q^q/q turns to the largest margin in ‖·‖_q.
+"""Mirror descent with ψ = ‖p‖_q^q/q from a start of sufficient margin turns to the largest margin in ‖·‖_q.
 
-Main result: the bounds of mirror-one-input for any number of inputs and any scores, as long as margins stay.
+Main result: the bounds of mirror-one-input for any number of inputs and any scores, as long as the margin of p
+suffices.
 
-References: derived here; Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent*, 2024, from a
-cone; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
+References: derived here; Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent*, 2024, whose
+start lies in a cone; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 SHARES = (1e-3, 1e-2, 0.1)
 """The lengths of the first steps of z, in units of ‖z(0)‖_*."""
 STRETCHED = 2.0
-"""The margin of a start in units of the margin that descent-from-a-margin requires; margins then mostly stay."""
+"""The margin of a start in units of the one that descent-from-a-margin requires; later margins then mostly suffice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +69,8 @@ class MirrorConstants(MarginConstants):
     kernel=SATURATED,
     needs={
         "separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible",
-        "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",
-        "strict-optimum": "the margin that it asks of a start is made of the gaps to a single best token",
+        "well-behaved-loss": "the margin required of a start is computed from bounds of |ℓ'| > 0",
+        "strict-optimum": "the margin required of a start is computed from the gaps to a single best token",
     },
 )
 def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -82,12 +83,12 @@ def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cla
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γΣη_s Ω_s(1 − A q_s),
         N(s+1) ≤ N(s) + [η_s Ω_s(m + K + log(1+q)) + B_s]/‖p(s)‖_q,
 
-    and so the bounds of ⟨z, p̄⟩/N and of ‖p/‖p‖_q − p̄‖_q. B has ‖η∇L‖_* for σ‖Γ‖_*. Nothing is said of a run once it
-    has left that region, and nothing keeps it there: of steepest descent steepest-from-a-margin proves that it stays.
+    and therefore the bounds of ⟨z, p̄⟩/N and of ‖p/‖p‖_q − p̄‖_q; B has ‖η∇L‖_* in place of σ‖Γ‖_*. The statement does
+    not cover a run that has left this region, nor does it prove that a run stays there; for steepest descent
+    steepest-from-a-margin proves this.
 
     **Derivation.** −⟨∇L, p_q⟩ ≥ (1 − Aq)Ω and −⟨∇L, p⟩ ≤ (m + K + log(1+q))Ω as in descent-from-a-margin, whose proofs
-    use of p_mm that its margins are 1 and more and A at most, and no norm; p̄ = γp_q. The rest is that of
-    mirror-one-input.
+    use only that the margins of p_mm lie in [1, A], and no norm; p̄ = γp_q. The rest is as in mirror-one-input.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -95,12 +96,12 @@ def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cla
     constants = MirrorConstants(problem, svm, geometry)
     starts, steps = STRETCHED * starts_with_margin(case, constants, rng), affordable_steps(problem)
     log_step = first_length(geometry, starts, float(rng.choice(SHARES)), steps)
-    # Plain steps are e^{−m} long: nothing moves where margins are large.
+    # Plain steps have lengths like e^{−m}: where margins are large, p hardly moves.
     run = yield from follow_mirrored(geometry, under_test, starts, steps, log_step, True)
     m = constants.margins(run.p[:-1])
     inside = np.logical_and.accumulate(np.asarray(m >= constants.region), axis=0)
     if not inside.any():
-        raise Undecided(CLIMBS, "no start has m(p) ≥ log(2(T−1)A), as it is rounded", Form.EFFECTIVE)
+        raise Undecided(CLIMBS, "after rounding no start has m(p) ≥ log(2(T−1)A)", Form.EFFECTIVE)
     m = np.where(inside, m, constants.needed)
     sizes = constants.omega(run.at).reshape(inside.shape)
     scale = run.at.log_scale.reshape(inside.shape)

@@ -1,7 +1,7 @@
-"""For one input, mirror descent with the potential ‖p‖_q^q/q turns to the largest margin in ‖·‖_q, from any start.
+"""For one input and any start, mirror descent with the potential ‖p‖_q^q/q turns to the largest margin in ‖·‖_q.
 
-Main result: at every iterate a bound of the distance of the direction from that of ATT-SVM in ‖·‖_q, for plain and for
-normalized steps.
+Main result: at every iterate, a bound of the distance between the direction of p and that of ATT-SVM's solution in
+‖·‖_q, for plain and for normalized steps.
 
 References: derived here; Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via
 Mirror Descent*, JMLR 2023 (linear data); Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror
@@ -76,7 +76,7 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     normalized, steps = bool(rng.random() < 0.5), affordable_steps(problem)
     log_step = first_length(geometry, starts, float(rng.choice(SHARES)), steps)
     run = yield from follow_mirrored(geometry, under_test, starts, steps, log_step, normalized)
-    # w in the units of the gradient: of one input with equal scores the mean is over one term.
+    # w in the units of the gradient; the mean over inputs has a single term.
     others, at = np.asarray(np.arange(problem.T) != problem.optimal[:, None]), run.at
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes
@@ -88,5 +88,5 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def log_rows(geometry: Geometry) -> Numbers:
-    """Return log(T − 1), the largest entropy of weights of rows."""
+    """Return log(T − 1), the largest entropy of weights on the T − 1 rows."""
     return np.log(exact(float(len(geometry.rows))))

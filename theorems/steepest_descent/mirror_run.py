@@ -1,4 +1,4 @@
-"""Runs of mirror descent with ψ = ‖p‖_q^q/q: the dual points z = ∇ψ(p), and how rounding affects them.
+"""Runs of mirror descent with ψ = ‖p‖_q^q/q: the dual points z = ∇ψ(p), and bounds of their rounding errors.
 
 The derivation is in :mod:`.mirror_one_input`.
 """
@@ -36,9 +36,9 @@ MIRROR_ROUNDING = tolerance(
     "gradients are right to what AttentionAt.gradient_of says, at p as computed from z by a power; z is rounded once",
 )
 FARTHEST = 1e3
-"""About the largest ‖p‖_q at the end of a run, in units of the start's."""
+"""About the largest ‖p‖_q at the end of a run, in units of that of the start."""
 SMALLEST = 1e-300
-"""A positive number below every positive number here."""
+"""A positive number below every positive number that occurs in this module."""
 RUN_IS_ASKED_FOR = premise("mirror-run-is-the-one-asked-for")
 IS_A_STEP = premise("iterate-is-a-mirror-step")
 MIRROR_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
@@ -55,10 +55,10 @@ class MirrorRun:
     Attributes:
         geometry: rows and γ in ‖·‖_q.
         z: dual points, floats, (t + 1, b, d).
-        at: the attention at p(0) … p(t−1), one after another.
+        at: attention at all p(0) … p(t−1), b points each, as one list of t b points.
         gradient: ∇L e^{−log_scale} under test at these points, (t, b, d).
-        log_step: log η of each step, including the divisor of a normalization, (t, b).
-        off: the error that a step of z may have, (t, b, d).
+        log_step: log η of each step, less the logarithm of the divisor if steps are normalized, (t, b).
+        step_error: bounds of the error of each step of z, (t, b, d).
     """
 
     geometry: Geometry
@@ -66,7 +66,7 @@ class MirrorRun:
     at: AttentionAt
     gradient: Numbers
     log_step: Numbers
-    off: Float64[np.ndarray, "t b d"]
+    step_error: Float64[np.ndarray, "t b d"]
 
     @property
     def power(self) -> float:
@@ -94,7 +94,7 @@ class MirrorRun:
 
     @cached_property
     def best(self) -> Numbers:
-        """A point of ‖p‖_q = 1 whose margin is γ or a little less, (d,)."""
+        """The solution divided by its norm: ‖p‖_q = 1, and its margin is γ up to the solver's error, (d,)."""
         p = with_rounding(self.geometry.solution.p)
         return p / self.geometry.length(p)
 
@@ -115,9 +115,9 @@ class MirrorRun:
 
     @cached_property
     def remainder(self) -> Numbers:
-        """The remainder B: a bound of how much ψ* rises beyond its tangent, (t, b)."""
+        """The bound B of the second-order term of ψ*: its rise in a step minus the rise of its tangent, (t, b)."""
         r = conjugate_power(self.power)
-        step = self.step_lengths + norm_of(exact(self.off), r)
+        step = self.step_lengths + norm_of(exact(self.step_error), r)
         if r <= 2:
             factor = 2 ** (2 - r) / r * (1 + 4 * EPS)
             return np.exp(np.log(np.maximum(step, SMALLEST)) * r) * factor
@@ -125,27 +125,27 @@ class MirrorRun:
         return step * step * np.exp(np.log(total) * (r - 2)) * ((r - 1) / 2 * (1 + 4 * EPS))
 
     def claims(self, climbed: Numbers, outward: Numbers, inside: np.ndarray) -> Iterator[Claim]:
-        """Yield the four claims where the run is in the region for which bounds are known.
+        """Yield the four claims for the steps in the region where the bounds are proven.
 
         Args:
-            climbed: the least rise of ⟨z, p̄⟩ at each step, (t, b).
-            outward: a bound of ⟨−η∇L, p⟩, (t, b).
-            inside: whether every step so far began in that region, (t, b).
+            climbed: the proven rise of ⟨z, p̄⟩ at each step, (t, b).
+            outward: an upper bound of ⟨−η∇L, p⟩ at each step, (t, b).
+            inside: whether this step and all before it began in that region, (t, b).
         """
         options: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
-        off = np.cumsum(
-            value_of(np.sum(exact(self.off) * np.abs(value_of(self.best)), axis=-1)) * (1 + 8 * EPS), axis=0
+        step_error = np.cumsum(
+            value_of(np.sum(exact(self.step_error) * np.abs(value_of(self.best)), axis=-1)) * (1 + 8 * EPS), axis=0
         )
         along, least = self.z @ self.best, np.cumsum(climbed, axis=0)
-        advance = (along[1:] - along[:1]).widen(off)
+        advance = (along[1:] - along[:1]).widen(step_error)
         yield at_least(CLIMBS, Form.EFFECTIVE, advance[inside], least[inside], **options)
-        # ⟨step, p⟩ has what the step is off by, as well.
-        lost = value_of(np.sum(exact(self.off) * np.abs(value_of(self.p[:-1])), axis=-1)) * (1 + 8 * EPS)
+        # The error of the step enters ⟨step, p⟩, too.
+        lost = value_of(np.sum(exact(self.step_error) * np.abs(value_of(self.p[:-1])), axis=-1)) * (1 + 8 * EPS)
         each = (outward + lost + self.remainder) / self.norms[:-1]
         grown = self.size[1:] - self.size[:-1]
         yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **options)
-        most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - off
-        # A negative bound divided by a larger norm would be another one.
+        most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - step_error
+        # A negative lower bound divided by an upper bound of the norm would be no lower bound of the quotient.
         informative = inside & np.asarray(least > 0)
         if not informative.any():
             return
@@ -156,12 +156,11 @@ class MirrorRun:
 
 
 def distance(cosine: Numbers, power: float) -> Numbers:
-    """Return a bound of the distance of two unit vectors of ‖·‖_q, from the dual of one and its product with the other.
+    """Return a bound of ‖u − v‖_q for ‖u‖_q = ‖v‖_q = 1, where ``cosine`` is ⟨u*, v⟩ with the dual vector u* of u.
 
-    The product of the dual vector of the first with the second is ``cosine``. The bound is 2(1 − (1−d/2)^q)^{1/q} for
-    q ≥ 2 and 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, where d = 1 − cosine.
+    The bound is 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2 and 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, where d = 1 − cosine.
     """
-    # Near 0, where d is all rounding, a root is taken of the most that d may be.
+    # The root is taken of the upper bound of d: near 0 the value of d is rounding error only.
     half_d = (1 - cosine) / 2
     half = exact(np.clip(half_d.value + half_d.error, 0.0, 1.0))
     if power <= 2:
@@ -179,11 +178,19 @@ def follow_mirrored(
     log_step: float,
     normalized: bool,
 ) -> Generator[Claim, None, MirrorRun]:
-    """Return the run under test once the claims that it is mirror descent have been made.
+    """Yield the claims that the run under test is mirror descent, and return the run.
+
+    Args:
+        geometry: rows and γ in ‖·‖_q.
+        under_test: the implementation under test.
+        starts: p(0), (b, d).
+        steps: the number of steps.
+        log_step: log η of plain steps; of normalized steps, the logarithm of their length ‖η∇L‖_*.
+        normalized: whether steps are normalized.
 
     Raises:
-        Ended: the run has another start or length, or one of its steps is not a step of descent.
-        NotANumber: one of its points is not finite.
+        Ended: the start or the number of points is not the requested one, or a step is not one of mirror descent.
+        NotANumber: a dual point is not finite.
     """
     problem, power = geometry.problem, power_of(geometry)
     z = under_test[mirror_descent](
@@ -209,29 +216,29 @@ def follow_mirrored(
     logs: Any = exact(np.full(log_scale.shape, log_step))
     if normalized:
         logs = logs - log_scale - np.log(geometry.dual_length(gradient))
-    # How well a normalization is known widens what it divides.
+    # The error of log η is added to that of the gradient.
     with np.errstate(over="ignore", invalid="ignore"):
         relative = np.expm1(2 * logs.error)[..., None]
         unknown = gradient.widen(np.where(value_of(gradient) == 0, 0.0, np.abs(value_of(gradient)) * relative))
     yield steps_claim(IS_A_STEP, before, after, unknown, log_scale, logs.value)
     exponent = np.minimum(logs.value + log_scale, 700.0)
     rounding = 8 + problem.d + 2 * np.abs(logs.value) + 2 * np.abs(log_scale)
-    off = np.exp(exponent)[..., None] * unknown.error * (1 + 16 * EPS)
-    off = off + EPS * (np.abs(after) + rounding[..., None] * np.abs(after - before))
-    return MirrorRun(geometry, exact(z), at, gradient, logs, off)
+    step_error = np.exp(exponent)[..., None] * unknown.error * (1 + 16 * EPS)
+    step_error = step_error + EPS * (np.abs(after) + rounding[..., None] * np.abs(after - before))
+    return MirrorRun(geometry, exact(z), at, gradient, logs, step_error)
 
 
 def power_of(geometry: Geometry) -> float:
-    """Return q of ‖·‖_q."""
-    assert not isinstance(geometry.norm, Schatten | Blocks), "the potential of mirror descent is a power of entries"
+    """Return the q of ‖·‖_q."""
+    assert not isinstance(geometry.norm, Schatten | Blocks), "mirror descent here needs a norm ‖·‖_q of the entries"
     return geometry.norm
 
 
 def first_length(geometry: Geometry, starts: Float64[np.ndarray, "b d"], share: float, steps: int) -> float:
-    """Return the logarithm of the length of a step of z.
+    """Return the logarithm of a step length of z.
 
-    The length is that share of ‖z(0)‖_*, or of ‖z‖_* at a p of one unit of keys if that is larger. It is shorter where
-    so many steps would take p = z^{1/(q−1)} further than :data:`FARTHEST` times that unit.
+    The length is ``share`` times ‖z(0)‖_*, or times ‖z‖_* at ‖p‖ = 1/(size of the keys) if that is larger. It is
+    reduced where ``steps`` steps would take p = z^{1/(q−1)} further than :data:`FARTHEST` times the corresponding ‖p‖.
     """
     power = power_of(geometry)
     share = min(share, FARTHEST ** (power - 1) / steps)

@@ -1,4 +1,4 @@
-"""‖x‖ of numbers that carry their rounding, in ‖·‖_q and in norms of matrices, and upper bounds of ‖x‖."""
+"""Norms ‖x‖ of arrays with error bounds, in ‖·‖_q and in norms of matrices, and upper bounds of ‖x‖."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 
 NEGLIGIBLE = 2.0**-900
-"""The share of the largest entry below which an entry counts as an error only."""
+"""The share of the largest entry below which an entry is added to the error bound, not to the value."""
 
 
 def norm_of(x: Any, norm: Norm) -> Numbers:
     """Return ‖x‖ over the last axis.
 
-    For numbers with errors it is the norm of their values, and its error is the norm of their errors.
+    The value is the norm of the values of x, and its error the norm of their errors.
     """
     if isinstance(norm, Schatten):
         matrices = norm.matrices(x)
@@ -39,10 +39,10 @@ def norm_of(x: Any, norm: Norm) -> Numbers:
         return np.max(size, axis=-1)
     if norm == 2:
         return np.linalg.norm(x, axis=-1)
-    # In units of the largest entry, a float taken as exact: nothing overflows.
+    # In units of the largest entry nothing overflows; the unit is a float, taken as exact.
     unit = np.max(value_of(size), axis=-1)
     share: Any = size / np.where(unit > 0, unit, 1.0)[..., None]
-    # Of a subnormal number the logarithm is not known; what it adds to the sum is.
+    # The logarithm of a subnormal number has no error bound, but its term in the sum has an upper bound.
     negligible = np.asarray((value_of(size) > 0) & (value_of(size) < NEGLIGIBLE * unit[..., None]))
     scaled = np.log(np.where(negligible, 1.0, share)) * norm
     terms: Any = np.where(negligible, 0.0, np.exp(scaled))
@@ -53,9 +53,9 @@ def norm_of(x: Any, norm: Norm) -> Numbers:
 
 
 def norm_bound(entries: Any, norm: Norm) -> Numbers:
-    """Return a bound of ‖x‖ over all x with |x_j| at most those entries.
+    """Return a bound of ‖x‖ over all x with |x_j| ≤ entries_j.
 
-    For matrices the bound is ‖x‖_op ≤ ‖x‖_F or ‖x‖_⋆ ≤ √rank ‖x‖_F.
+    For the spectral and the nuclear norm the bound is ‖x‖_op ≤ ‖x‖_F or ‖x‖_⋆ ≤ √rank ‖x‖_F.
     """
     if not isinstance(norm, Schatten):
         return norm_of(exact(entries), norm)

@@ -1,6 +1,6 @@
-"""Φ(p) = log Σ_j c_j e^{−g_j·p} along a run of steepest descent: it falls at every step, and the least margin grows.
+"""Potential Φ(p) = log Σ_j c_j e^{−g_j·p} along steepest descent: it falls at every step, and the least margin grows.
 
-The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which differ in c and τ.
+The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which differ in c_j and τ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Potential:
         geometry: the rows, γ, D and D' in the norm of the run.
         run: the iterates.
         log_c: log c_j, (N,).
-        lag: τ_t, the share of the mass of the rows' weights that is misplaced, (t, 1) or (t, b).
+        lag: τ_t, a bound of the total variation between the rows' weights in M_t and in ∇Φ, (t, 1) or (t, b).
     """
 
     geometry: Geometry
@@ -48,24 +48,21 @@ class Potential:
 
     @cached_property
     def falls_by(self) -> Numbers:
-        """The least fall b_t = η_t(γ − D'τ_t) − D'²η_t²/8 of Φ, (t, 1) or (t, b)."""
+        """The proven fall b_t = η_t(γ − D'τ_t) − D'²η_t²/8 of Φ, (t, 1) or (t, b)."""
         return step_gain(self.geometry, exact(self.run.schedule.lengths)[:, None], self.lag)
 
     @cached_property
     def least(self) -> Numbers:
-        """The lower bound of the margin after each step, less the steps' errors, (t, b).
-
-        It is min log c − Φ(p(0)) + Σ_{s<t} b_s.
-        """
-        off = value_of(self.geometry.reach * np.cumsum(exact(self.run.off), axis=0))
-        gained = np.cumsum(self.falls_by + np.zeros_like(self.run.off), axis=0)
-        return np.min(self.log_c) - self.phi[0] + gained - off
+        """The lower bound min log c − Φ(p(0)) + Σ_{s≤t} b_s of the margin after step t, less step errors, (t, b)."""
+        step_error = value_of(self.geometry.reach * np.cumsum(exact(self.run.step_error), axis=0))
+        gained = np.cumsum(self.falls_by + np.zeros_like(self.run.step_error), axis=0)
+        return np.min(self.log_c) - self.phi[0] + gained - step_error
 
     def claims(self) -> Iterator[Claim]:
-        """Yield the claims of the fall of Φ, the least margin and its share of γ, at every step and iterate."""
+        """Yield the claims on the fall of Φ at every step, and on m(p) and m(p)/‖p‖ at every iterate."""
         options = {"why": STEEPEST_ROUNDING, "points": "step"}
-        off = self.geometry.reach * self.run.off
-        yield at_least(FALLS, Form.EFFECTIVE, self.phi[:-1] - self.phi[1:] + off, self.falls_by, **options)
+        step_error = self.geometry.reach * self.run.step_error
+        yield at_least(FALLS, Form.EFFECTIVE, self.phi[:-1] - self.phi[1:] + step_error, self.falls_by, **options)
         margins: Any = self.geometry.margins(self.run.p[1:])
         yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **options)
         norms, starts = self.geometry.length(self.run.p[1:]), self.geometry.length(self.run.p[:1])
@@ -77,11 +74,11 @@ class Potential:
 
 
 def step_gain(geometry: Geometry, step: Numbers, lag: Numbers) -> Numbers:
-    """Return b = η(γ − D'τ) − D'²η²/8."""
+    """Return the proven fall b = η(γ − D'τ) − D'²η²/8 of Φ in a step of length η and lag τ."""
     return step * (geometry.margin - geometry.diameter * lag) - second_order(geometry, step)
 
 
 def second_order(geometry: Geometry, step: Numbers) -> Numbers:
-    """Return D'²η²/8: half of η² times the largest variance of numbers that lie within D'."""
+    """Return D'²η²/8: η²/2 times the largest variance of numbers in an interval of length D'."""
     moved = geometry.diameter * step
     return moved * moved / 8

@@ -1,7 +1,7 @@
-"""Where every optimal token leads by a margin computed from the data, steepest descent in any norm keeps it.
+"""Steepest descent in any norm keeps a margin of the optimal tokens that exceeds a number computed from the data.
 
-Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, momentum included, raises
-the least margin by about γη at every step, and its direction's margin tends to the largest one in that norm.
+Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, with or without momentum,
+raises the least margin by about γη at every step, and m(p)/‖p‖ tends to the largest margin in that norm.
 
 References: derived here; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`, in ‖·‖_2; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, 2025 (linear data).
@@ -43,18 +43,18 @@ from theorems.token_selection.global_paths.margin_constants import LARGEST, Marg
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 HALVED = 12
-"""Largest number of times that steps are halved because of momentum."""
+"""The largest number of times that the step length is halved because of momentum."""
 RESOLVED = 1e-6
-"""Excess of a start's margin over the one needed; quantities at starts are known to that accuracy."""
+"""The excess of a start's margin over the one needed, which covers the rounding errors of quantities at the start."""
 
 
 @dataclass(frozen=True, eq=False)
 class SteepestConstants(MarginConstants):
-    """The constants that a start needs in one norm, and bounds that hold at margins.
+    """The margin that a start needs in one norm, and bounds that depend on the margin.
 
     Attributes:
         geometry: γ, D, D' of the norm.
-        turned: the share of γ by which coefficients may turn a step, at most ¼; a smaller one leaves room for momentum.
+        turned: the share of γ, at most ¼, allowed for the change of the coefficients; momentum needs a smaller share.
     """
 
     geometry: Geometry
@@ -68,9 +68,9 @@ class SteepestConstants(MarginConstants):
         return log_slopes[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
 
     def change(self, margin: float) -> float:
-        """Return χ(m), a bound at margins of at least m; ∞ where a coefficient may be negative.
+        """Return χ(m), which bounds log-ratios of the coefficients of ∇L to c_j e^{−g_j·p} at margins of at least m.
 
-        It bounds how far two log-coefficients may be apart beyond the difference of log c_j e^{−g_j·p}.
+        Any two of these logarithms differ by at most χ; χ = ∞ where a coefficient may be negative.
         """
         problem, q = self.problem, (self.problem.T - 1) * math.exp(-margin)
         gaps = problem.gaps()
@@ -89,10 +89,10 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def enough(self) -> float:
-        """The margin m_1 from which on χ is finite and D' tanh(χ/4) ≤ γ · turned, rounded up a little.
+        """The margin m_1 above which χ is finite and D' tanh(χ/4) ≤ γ · turned, rounded up a little.
 
         Raises:
-            Undecided: m_1 is beyond what floats resolve.
+            Undecided: m_1 is so large that floats do not resolve a step.
         """
         apart, margin = float(value_of(self.geometry.diameter)), float(value_of(self.geometry.margin))
 
@@ -103,7 +103,9 @@ class SteepestConstants(MarginConstants):
         while short(high):
             low, high = high, 2 * high
             if high > LARGEST:
-                raise Undecided(FALLS, "the start needs a margin where float64 resolves no step", Form.EFFECTIVE)
+                raise Undecided(
+                    FALLS, "float64 does not resolve steps at the margin that a start needs", Form.EFFECTIVE
+                )
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if short(middle) else (low, middle)
@@ -111,21 +113,21 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def needed(self) -> Numbers:
-        """The margin m_1 + log(Σc/c_min) of a start, raised a little since Φ_c is rounded.
+        """The margin m_1 + log(Σc/c_min) needed at a start, raised a little because Φ_c is rounded.
 
-        Φ_c ≤ log Σc − m, so that log c_min − Φ_c ≥ m_1 at this margin.
+        As Φ_c ≤ log Σc − m, it implies log c_min − Φ_c ≥ m_1.
         """
         return self.enough + RESOLVED * (1 + self.enough) + np.logaddexp.reduce(self.log_c) - np.min(self.log_c)
 
 
 def margin_cases() -> SearchStrategy[Case]:
-    """Return cases, at least half of them of two dimensions or more: in one dimension all norms agree."""
+    """Return a strategy; at least half of its cases have d ≥ 2, since in one dimension all norms agree."""
     ordinary = st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
     return or_embedded(ordinary, embedded_cases())
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases of which one in three trains W."""
+    """Return a strategy for cases; one in three trains W."""
     return st.one_of(margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
 
 
@@ -139,8 +141,8 @@ def _cases() -> SearchStrategy[Case]:
     kernel=SATURATED,
     needs={
         "separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible",
-        "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",
-        "strict-optimum": "the margin that it asks of a start is made of the gaps to a single best token",
+        "well-behaved-loss": "the margin required of a start is computed from bounds of |ℓ'| > 0",
+        "strict-optimum": "the margin required of a start is computed from the gaps to a single best token",
     },
 )
 def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -185,14 +187,14 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
         schedule = short_steps(constants, rng, affordable_steps(problem), momentum)
         starts = resolved_starts(constants, schedule, starts_with_margin(case, constants, rng))
         run = yield from follow(geometry, under_test, starts, schedule)
-        lag = kept_lag(constants, schedule, run.p[0], run.off)
+        lag = kept_lag(constants, schedule, run.p[0], run.step_error)
         yield from Potential(geometry, run.first(len(lag)), constants.log_c, lag).claims()
 
 
 def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> StepSchedule:
-    """Return steps η_0/√(t+1) or constant ones, at most 2γ/D'², with or without momentum.
+    """Return step lengths η_0/√(t+1) or η_0, at most 2γ/D'², with or without momentum.
 
-    With momentum they are halved until D'τ_t ≤ γ/4; if that takes more than :data:`HALVED` times, momentum is dropped.
+    With momentum η_0 is halved until D'τ_t ≤ γ/4; where :data:`HALVED` halvings do not suffice, momentum is dropped.
     """
     geometry = constants.geometry
     margin, apart, reach = (float(value_of(x)) for x in (geometry.margin, geometry.diameter, geometry.reach))
@@ -212,7 +214,7 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
 def resolved_starts(
     constants: SteepestConstants, schedule: StepSchedule, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
-    """Return the starts at which the rounding of p is below a sixteenth of a step's gain, and the first in any case."""
+    """Return the starts at which the rounding error of p is below 1/16 of a step's gain, and always the first start."""
     geometry = constants.geometry
     lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
     gained = float(value_of(geometry.margin)) * float(schedule.lengths.min())
@@ -227,32 +229,32 @@ def remembered_lag(constants: SteepestConstants, schedule: StepSchedule) -> Numb
 
 
 def kept_lag(
-    constants: SteepestConstants, schedule: StepSchedule, start: Numbers, off: Float64[np.ndarray, "t b"]
+    constants: SteepestConstants, schedule: StepSchedule, start: Numbers, step_error: Float64[np.ndarray, "t b"]
 ) -> Numbers:
-    """Return τ_t, (t, b), at the margins of p(t) known at the last power of two before t.
+    """Return τ_t, (t, b), from the lower bound of the margin at the last power of two before t.
 
-    It ends where the rounding of the steps may have lowered margins below m_1.
+    The result is shorter than the run where the steps' errors may have lowered the margin below m_1.
 
     Raises:
-        Undecided: the start's margin itself may be below m_1.
+        Undecided: the margin of the start may be below m_1.
     """
     geometry = constants.geometry
     rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)
     first = np.min(constants.log_c) - np.logaddexp.reduce(constants.log_c - start @ rows.T, axis=-1)
     margins = first.value - first.error
-    lag = np.tile(value_of(remembered_lag(constants, schedule))[:, None], (1, off.shape[1]))
+    lag = np.tile(value_of(remembered_lag(constants, schedule))[:, None], (1, step_error.shape[1]))
     lag = lag + np.asarray(remembered_lag(constants, schedule).error)[:, None]
     steps, t = len(schedule.lengths), 0
     while t < steps:
         if not (margins >= constants.enough).all():
             if t == 0:
-                raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
+                raise Undecided(FALLS, "rounding may lower the margin below the one needed", Form.EFFECTIVE)
             return exact(lag[:t])
         until = min(steps, max(1, 2 * t))
         if not schedule.momentum:
             lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in margins.tolist()]
         gain: Any = step_gain(geometry, exact(schedule.lengths[t:until])[:, None], exact(lag[t:until]))
-        margins = margins + np.sum(gain.value - gain.error, axis=0) - reach * np.sum(off[t:until], axis=0)
+        margins = margins + np.sum(gain.value - gain.error, axis=0) - reach * np.sum(step_error[t:until], axis=0)
         margins = margins - 64 * EPS * (1 + np.abs(margins))
         t = until
     return exact(lag)

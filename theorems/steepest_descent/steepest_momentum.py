@@ -1,8 +1,8 @@
-"""With momentum, steepest descent on separable classification data has a bound with no factor d in any of its terms.
+"""Steepest descent with momentum on separable classification data: a bound of the margin gap without a factor d.
 
-Main result: the gap of the margin at every iterate for an exponential average of gradients in place of the gradient,
-with the bound of :mod:`.steepest_multiclass`. The paper's bound has a factor d, and the paper leaves open whether it
-can be removed.
+Main result: with an exponential average of gradients in place of the gradient, the margin gap at every iterate has the
+bound of :mod:`.steepest_multiclass`. The paper's bound has a factor d, the dimension, and the paper leaves open whether
+it can be removed.
 
 References: derived here; Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass
 Separable Data*, arXiv 2502.04664, Theorem 2.
@@ -55,9 +55,9 @@ def steepest_momentum(case: LabelledFeatures, under_test: Implementation) -> Ite
 
         τ_t = Σ_{s≤t} β^{t−s} e^{Dℓ_s} tanh(Dℓ_s/2) / Σ_{s≤t} β^{t−s} e^{−Dℓ_s},    of order η_t/(1 − β).
 
-    As long as b_t = η_t(γ − D'τ_t) − (e^{Dη_t} − 1 − Dη_t) ≥ 0, for which η up to about γ(1 − β)/D² will do, all that
-    steepest-multiclass says of a run holds with this b_t. The gap is O((log t + n log k)/√t) for η = η_0/√t, with no
-    factor d, no Assumption 3 and no first iteration.
+    As long as b_t = η_t(γ − D'τ_t) − (e^{Dη_t} − 1 − Dη_t) ≥ 0, which holds for η up to about γ(1 − β)/D², the bounds
+    of steepest-multiclass hold with this b_t. The gap is O((log t + n log k)/√t) for η = η_0/√t, without a factor d,
+    without Assumption 3, and from the first iteration on.
 
     **Derivation.** −M_t is a positive number times Σ ω̄_iv g_iv, ω̄ the mean of ω(s) = π_i s_iv/G at W(s) with weights
     ∝ β^{t−s}G(W(s)); so it is a convex combination of rows, of ‖·‖_* ≥ γ. log G changes by at most Dℓ. log s_iv changes
@@ -66,8 +66,8 @@ def steepest_momentum(case: LabelledFeatures, under_test: Implementation) -> Ite
     amounts that are at most 2Dℓ apart. A log-ratio of oscillation χ moves at most tanh(χ/4) of the mass: ω̄ is within
     τ_t of ω(t) in total variation, ⟨−∇L, Δ_t⟩ ≥ G(γ − D'τ_t), and the rest is that of steepest-multiclass.
 
-    It speaks of exact averages and exact steepest directions, not of Nesterov's correction or of Newton and Schulz's
-    iteration for the orthogonal factor.
+    The statement covers exact averages and exact steepest directions, but neither Nesterov's correction nor the
+    Newton–Schulz iteration for the orthogonal factor.
     """
     rng = case.rng()
     for norm in norms_tried(case, rng):
@@ -78,7 +78,7 @@ def steepest_momentum(case: LabelledFeatures, under_test: Implementation) -> Ite
 
 
 def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[StepSchedule, Numbers]:
-    """Return steps η_0/√(t+1) or constant ones, halved until b_t ≥ 0, and τ_t."""
+    """Return step lengths η_0/√(t+1) or η_0, η_0 halved until b_t ≥ 0, and the lags τ_t."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin * (1 - momentum) / reach**2 * math.exp(rng.uniform(math.log(0.1), math.log(4.0)))

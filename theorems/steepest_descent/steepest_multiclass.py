@@ -1,10 +1,10 @@
 """On separable classification data, normalized steepest descent in any norm turns to the largest margin in that norm.
 
-Main result: the gap of the margin at every iterate, with every constant, from any start and for any norm; no first
-iteration from which it holds, and no condition on the steps but b_t ≥ 0.
+Main result: a bound of the margin gap at every iterate, with explicit constants, from any start and for any norm. It
+holds from the first iteration on, and b_t ≥ 0 is the only condition on the steps.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
-arXiv 2502.04664, Lemmas 1 and 3, Theorem 1, whose appendix we do not know; constants and derivation are our own.
+arXiv 2502.04664, Lemmas 1 and 3, Theorem 1. Constants and derivation are our own; we have not seen its appendix.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 STEPS = 150
 POINTS = 40
 LONGEST = 4.0
-"""The largest length of a step, in units of 1/D."""
-NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, only if labels can be told apart"}
+"""The largest step length, in units of 1/D."""
+NEEDS = {SEPARABLE_LABELS.id: "the largest margin is positive only if the classes are separable"}
 
 
 @statement(
@@ -121,7 +121,7 @@ def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> I
 
 
 def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.ndarray, "m D"]:
-    """Return weights of sizes from 1e-2 to 30, about half of them near the largest margin's direction."""
+    """Return points W with logits of about 1e-2 to 30, about half of them near the max-margin direction."""
     sizes = np.exp(rng.uniform(math.log(1e-2), math.log(30.0), (POINTS, 1)))
     p = geometry.solution.p
     along = np.where(rng.random((POINTS, 1)) < 0.5, p / np.abs(p).max(), 0.0)
@@ -129,34 +129,34 @@ def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[n
 
 
 def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "b D"], StepSchedule]:
-    """Return starts along the largest margin's direction, where the excess is small, and steps of up to 2γ/V(u)."""
+    """Return starts along the max-margin direction, where the loss is small, and step lengths of up to 2γ/V(u)."""
     p = geometry.solution.p
     near = rng.choice([0.0, 1e-3, 0.1], (2, 1)) * np.abs(p).max() * rng.normal(size=(2, len(p)))
     starts = np.asarray(rng.choice([1.0, 5.0, 12.0]) * (p + near))
     u = geometry.loss(exact(starts)) / geometry.least_weight
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     curvature = float(value_of(geometry.curvature(u)).max())
-    # Where V is 0, any step will do.
+    # If V is 0, the step may have any length.
     longest = min(2 * margin / max(curvature, 1e-300), LONGEST / reach) * (1 - 1e-6)
     shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.5 else np.ones(STEPS)
     return starts, StepSchedule(longest * float(rng.choice([0.1, 0.5, 1.0])) * shape, 0.0)
 
 
 def steps_that_gain(gain: Numbers) -> int:
-    """Return how many of the first steps gain from every start, whatever the rounding: none is longer than 2γ/V(u)."""
+    """Return how many of the first steps have a positive gain from every start, rounding errors included."""
     gains: Bool[np.ndarray, "t"] = np.all(gain.value - gain.error >= 0, axis=1)
     return len(gains) if gains.all() else int(np.argmin(gains))
 
 
 def starts_of(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.ndarray, "b D"]:
-    """Return the starts 0, one near 0, one with a margin of −3, and the case's own if it has one."""
+    """Return the starts: 0, a point near 0, a point with margin −3, and the case's start if it has one."""
     p = geometry.solution.p
     starts = [0 * p, rng.normal(size=len(p)), -3 * p]
     return np.array(starts if geometry.case.start is None else [*starts, geometry.case.start])
 
 
 def short_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[StepSchedule, Numbers]:
-    """Return steps η_0/√(t+1) or constant ones with b_t ≥ 0, and τ = 0, as there is no momentum."""
+    """Return step lengths η_0/√(t+1) or η_0 with b_t ≥ 0, and the lag τ = 0 of descent without momentum."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.05), math.log(2.0)))
     shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.7 else np.ones(STEPS)

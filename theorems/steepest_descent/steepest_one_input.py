@@ -1,7 +1,7 @@
-"""For one input, normalized steepest descent in any norm turns to the largest margin in that norm, from any start.
+"""For one input and any start, normalized steepest descent in any norm turns to the largest margin in that norm.
 
-Main result: the gap of the margin at every iterate, with every constant, momentum included; and so sign descent and
-coordinate descent on attention.
+Main result: a bound of the margin gap at every iterate, with explicit constants, with or without momentum. It covers
+sign descent and coordinate descent on attention.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018
 (linear data); Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
@@ -47,16 +47,16 @@ STEPS = 150
 MOMENTA = (0.0, 0.0, 0.5, 0.9)
 POINTS = 60
 EVALUATIONS = 300_000
-"""About how many entries of keys, over all iterates, may be evaluated; large problems get fewer iterations."""
+"""About the largest number of key entries times iterates that is evaluated; large problems get fewer iterations."""
 
 
 def one_input_cases() -> SearchStrategy[Case]:
-    """Return cases of prompts, some of them embedded in more dimensions."""
+    """Return a strategy for cases that train a prompt p, some of them embedded in more dimensions."""
     return or_embedded(cases(assumptions=ASSUMPTIONS), embedded_cases(single=True, equal=True))
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases of which one in three trains W."""
+    """Return a strategy for cases; one in three trains W."""
     trained = or_embedded(query_cases(single=True, equal=True), embedded_query_cases(single=True, equal=True))
     return st.one_of(one_input_cases(), one_input_cases(), trained)
 
@@ -127,7 +127,7 @@ def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Flo
     problem = geometry.problem
     at = AttentionAt(problem, points)
     gradient = at.gradient_of(under_test, LONG)
-    # Of several inputs the mean of what is said of one; where scores are not equal the gap is that to the best token.
+    # Several inputs: the mean of the bounds of each. Unequal scores: the gap of each token to the best one.
     others = np.asarray(np.arange(problem.T) != problem.optimal[:, None])
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes
@@ -137,7 +137,7 @@ def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Flo
 
 
 def one_input_lag(geometry: Geometry, schedule: StepSchedule) -> Numbers:
-    """Return τ_t of the statement, (t,)."""
+    """Return the lag τ_t of the statement, (t,)."""
     if not schedule.momentum:
         return exact(np.zeros(len(schedule.lengths)))
     loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
@@ -148,9 +148,9 @@ def one_input_lag(geometry: Geometry, schedule: StepSchedule) -> Numbers:
 
 
 def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> StepSchedule:
-    """Return steps η_0/√(t+1) or constant ones.
+    """Return step lengths η_0/√(t+1) or η_0, with or without momentum.
 
-    Their length is about that up to which the bound is informative; some are longer.
+    The lengths are about the largest for which the bound is informative; some are longer.
     """
     momentum = float(rng.choice(MOMENTA))
     apart, reach = float(value_of(geometry.diameter)), float(value_of(geometry.reach))
@@ -165,7 +165,7 @@ def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Ste
 
 
 def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """Return the origin, a start near it, one with a margin of −3, and the case's own if it has one."""
+    """Return the starts: 0, a point near 0, a point with margin −3, and the case's start if it has one."""
     scale = 1 / case.problem.key_scale
     against = -3 * geometry.solution.p
     starts = [np.zeros(case.problem.d), scale * rng.normal(size=case.problem.d), against]
@@ -173,5 +173,5 @@ def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> 
 
 
 def affordable_steps(problem: Problem) -> int:
-    """Return how many steps are taken."""
+    """Return the number of steps, at most :data:`STEPS`, such that evaluations stay within :data:`EVALUATIONS`."""
     return max(10, min(STEPS, EVALUATIONS // problem.keys.size))

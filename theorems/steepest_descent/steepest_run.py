@@ -1,4 +1,4 @@
-"""A run of normalized steepest descent in a norm with momentum, and how far it drifts from an exact run."""
+"""Run of normalized steepest descent in a norm, with momentum, and the rounding errors of its steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StepSchedule:
 
     @cached_property
     def time(self) -> Numbers:
-        """The sum Σ_{s<t} η_s after each step, (t,)."""
+        """The total length Σ_{s≤t} η_s up to and including step t, for each t, (t,)."""
         return np.cumsum(exact(self.lengths))
 
     @cached_property
@@ -54,7 +54,7 @@ class StepSchedule:
 
     @cached_property
     def log_memory(self) -> Numbers:
-        """The logarithms of β^{t−s}, −∞ for s > t, (t, t)."""
+        """The logarithms of the weights β^{t−s} of gradient s at step t, −∞ for s > t, (t, t)."""
         steps = np.arange(len(self.lengths))
         ago = steps[:, None] - steps[None]
         if not self.momentum:
@@ -64,36 +64,36 @@ class StepSchedule:
 
 @dataclass(frozen=True, eq=False)
 class SteepestRun:
-    """The iterates of a run and the rounding of its steps.
+    """The iterates of a run and the errors of its steps.
 
     Attributes:
         schedule: the step lengths and the momentum of the run.
         p: p(0) … p(t), floats, (t + 1, b, d).
-        off: by how much a step may differ from a steepest one, in that norm, (t, b).
+        step_error: bounds of the distance of each step from an exact steepest step, in the run's norm, (t, b).
     """
 
     schedule: StepSchedule
     p: Numbers
-    off: Float64[np.ndarray, "t b"]
+    step_error: Float64[np.ndarray, "t b"]
 
     def first(self, steps: int) -> SteepestRun:
-        """Return the run up to that number of steps."""
+        """Return the run of the first ``steps`` steps."""
         schedule = StepSchedule(self.schedule.lengths[:steps], self.schedule.momentum)
-        return SteepestRun(schedule, self.p[: steps + 1], self.off[:steps])
+        return SteepestRun(schedule, self.p[: steps + 1], self.step_error[:steps])
 
 
 def follow(
     geometry: Geometry, under_test: Implementation, starts: Float64[np.ndarray, "b d"], schedule: StepSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Return the run under test once the claims that it is steepest descent have been made.
+    """Yield the claims that the run under test is steepest descent, and return the run.
 
     Use it as ``run = yield from follow(…)``.
 
-    With M_t = β M_{t−1} + (1 − β)∇L(p(t)) the claims are ⟨−M_t, p(t+1) − p(t)⟩ ≥ η_t‖M_t‖_* and ‖p(t+1) − p(t)‖ ≤ η_t,
-    which define a steepest step in every norm, also where the steepest direction is not unique.
+    With M_t = β M_{t−1} + (1 − β)∇L(p(t)) the claims are ⟨−M_t, p(t+1) − p(t)⟩ ≥ η_t‖M_t‖_* and ‖p(t+1) − p(t)‖ ≤ η_t.
+    They define a steepest step in every norm, also where the steepest direction is not unique.
 
     Raises:
-        Ended: the run has another start or length, or a step is not steepest.
+        Ended: the start or the number of points is not the requested one, or a step is not steepest.
         NotANumber: an iterate is not finite.
     """
     problem = geometry.problem
@@ -115,10 +115,10 @@ def follow(
 def claim_start(
     points: Float64[np.ndarray, "r b d"], starts: Float64[np.ndarray, "b d"], schedule: StepSchedule
 ) -> Iterator[Claim]:
-    """Claim that the run begins at the start asked for and has as many points as asked for.
+    """Claim that the run begins at the requested start and has the requested number of points.
 
     Raises:
-        Ended: the run has another start or length.
+        Ended: the start or the number of points is another one.
         NotANumber: an iterate is not finite.
     """
     claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(schedule.lengths))
@@ -136,20 +136,20 @@ def claim_steps(
     log_scale: Float64[np.ndarray, "t b"],
     schedule: StepSchedule,
 ) -> Generator[Claim, None, SteepestRun]:
-    """Claim that every step is steepest for the gradients so far and not too long; return the run.
+    """Claim that every step is steepest for the gradients up to it and no longer than its η_t; return the run.
 
     Args:
         geometry: the rows in the norm of the run.
-        points: the iterates.
+        points: the iterates, (t + 1, b, d).
         gradient: the gradients divided by e^{log_scale}, (t, b, d).
-        log_scale: the logarithms of what the gradients are divided by.
+        log_scale: the logarithms of the divisors of the gradients, (t, b).
         schedule: the step lengths and the momentum of the run.
     """
     before, after, lengths = points[:-1], points[1:], schedule.lengths
     average, error = remember(gradient, log_scale, schedule)
     moved: Any = exact(after) - before
     size, step = geometry.dual_length(average), exact(lengths)[:, None]
-    # A right M may be another one within its error, whose steepest direction is then taken.
+    # A correct M may differ from ours within its error; the step is then steepest for that M.
     wrong = 2 * geometry.dual_norm_bound(error)
     added = geometry.norm_bound(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
     room = value_of(step * wrong + added * geometry.dual_norm_bound(np.abs(value_of(average))))
@@ -160,16 +160,16 @@ def claim_steps(
     least = np.maximum(size.value - size.error, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.fmin(value_of(wrong) * (1 + 16 * EPS) / least, 2.0)
-    off = value_of(step * share + added) * (1 + 16 * EPS)
-    return SteepestRun(schedule, exact(points), off)
+    step_error = value_of(step * share + added) * (1 + 16 * EPS)
+    return SteepestRun(schedule, exact(points), step_error)
 
 
 def remember(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], schedule: StepSchedule
 ) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
-    """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent, and the error of a loop's result.
+    """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t the largest exponent, and the error of a recursive sum.
 
-    The sum is computed independently of the loop's recursion; the factor 1 − β is left out.
+    The sum is computed directly, not by the recursion of the run under test; the factor 1 − β is left out.
     """
     if not schedule.momentum:
         return gradient, gradient.error
@@ -177,7 +177,7 @@ def remember(
     top = np.max(value_of(logs), axis=1)
     weights: Any = np.exp(logs - top[:, None])
     average: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
-    # The loop multiplies by an exponential of logarithms of this size at every step since.
+    # The recursion multiplies a gradient at every later step by the exponential of a logarithm of this size.
     sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(schedule.momentum)) + gradient.shape[-1]
     steps = np.arange(len(log_scale))
     since = np.maximum(steps[:, None] - steps[None], 0) + 1.0
@@ -189,24 +189,24 @@ def remember(
 def momentum_lag(
     schedule: StepSchedule, moves: Numbers, turns: Numbers, apart: Numbers, range_of_slopes: Numbers, last: Numbers
 ) -> Numbers:
-    """Return τ_t, (t,): a bound of how differently M_t and ∇Φ weight the rows, in total variation.
+    """Return τ_t, (t,): a bound of the total variation between the weights of the rows in M_t and in ∇Φ.
 
     It is Σ_{s≤t} β^{t−s} e^{Dℓ + r} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + r)}, r the range of slopes,
-    and at most 1; for s = t r is replaced by ``last``. A log-ratio of two distributions that oscillates by x moves at
-    most tanh(x/4) of their mass.
+    and at most 1; for s = t, r is replaced by ``last``. Two distributions whose log-ratio has a range of x have a total
+    variation of at most tanh(x/4).
 
     Args:
         schedule: the step lengths, which give ℓ, and the momentum β.
-        moves: D, by which the logarithm of a gradient's size changes per length.
-        turns: D', by which the log-weights of two rows change relative to each other per length.
-        apart: how much the log-weights of two rows may change relative to each other for reasons other than moving.
-        range_of_slopes: how much the logarithm of a gradient's size may change for reasons other than moving.
+        moves: D, the most by which the logarithm of a gradient's size changes per unit of length.
+        turns: D', the most by which the difference of two rows' log-weights changes per unit of length.
+        apart: a bound of the change of that difference that does not come from moving.
+        range_of_slopes: a bound of the change of the logarithm of a gradient's size that does not come from moving.
         last: the value of ``range_of_slopes`` for s = t.
     """
     now = np.eye(len(schedule.lengths), dtype=bool)
     change: Any = moves * schedule.since + np.where(now, last, range_of_slopes)
     turned = np.tanh((turns * schedule.since + apart) / 4)
-    # Beyond e^300 a term makes the quotient more than the 1 that it is cut off at.
+    # A term beyond e^300 makes the quotient exceed 1, and the result is at most 1.
     above = np.exp(np.minimum(schedule.log_memory + change, 300.0)) * turned
     below = np.exp(schedule.log_memory - np.minimum(change, 1e4))
     return np.minimum(np.sum(above, axis=1) / np.sum(below, axis=1), 1.0)

@@ -1,4 +1,4 @@
-"""Mirror descent on one input with a squared loss.
+"""Mirror descent on one input with a squared loss, which is no decreasing function of the output.
 
 References: derived here; :mod:`theorems.steepest_descent.mirror_one_input`.
 """
@@ -25,7 +25,7 @@ from theorems.without.weakening import weaken
 
 POWER, STEPS = 1.5, 200
 LENGTH = 0.5
-"""Length of a normalized step of z, in units of (size of the keys)^{1−q}."""
+"""The length of a normalized step of z, in units of (size of the keys)^{1−q}."""
 
 
 @weaken(
@@ -37,7 +37,7 @@ LENGTH = 0.5
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
 
-    Mirror descent comes to where the output has that value, and steps to and fro across it.
+    Mirror descent reaches a point with this output, and then oscillates about it.
     """
     problem = case.problem
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, POWER)

@@ -1,4 +1,4 @@
-"""Steepest descent on labels that no W separates: the loss has a floor, with momentum as well.
+"""Steepest descent on labels that no W separates: the loss has a positive lower bound, with and without momentum.
 
 References: derived here; :mod:`theorems.steepest_descent.steepest_multiclass`.
 """
@@ -27,7 +27,7 @@ LOSS = "loss-vanishes"
 
 @st.composite
 def seen_twice(draw: DrawFn) -> LabelledFeatures:
-    """Draw labelled features, one of which occurs with another class, too."""
+    """Draw labelled features, one of which occurs with two classes."""
     case = draw(label_cases())
     i, other = draw(st.integers(0, len(case.labels) - 1)), draw(st.integers(1, case.classes - 1))
     label = (case.labels[i] + other) % case.classes
@@ -48,8 +48,8 @@ def seen_twice(draw: DrawFn) -> LabelledFeatures:
 def inseparable_labels(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let one feature have two classes: one of them has probability ½ at most, so L ≥ π_min log 2 whatever W.
 
-    This holds in any norm. There is no positive margin, and the gradient vanishes at the minimiser, where γG with a γ >
-    0 would not.
+    This holds in any norm. There is no positive margin, and the gradient vanishes at the minimiser, so that no bound
+    ‖∇L‖_* ≥ γG with γ > 0 holds.
     """
     yield from _vanishes(case, under_test, 0.0)
 
@@ -62,12 +62,12 @@ def inseparable_labels(case: LabelledFeatures, under_test: Implementation) -> It
     fails=separable_labels,
 )
 def inseparable_with_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let one feature have two classes: with momentum, too, L ≥ π_min log 2 whatever W."""
+    """Let one feature have two classes: L ≥ π_min log 2 for every W, also with momentum."""
     yield from _vanishes(case, under_test, 0.5)
 
 
 def _vanishes(case: LabelledFeatures, under_test: Implementation, momentum: float) -> Iterator[Claim]:
-    """Claim L ≤ π_min log 2 after two thousand steps from 0, in the spectral norm; in plain floats."""
+    """Claim L ≤ π_min log 2 after two thousand steps from 0 in the spectral norm, computed in floats."""
     problem = case.problem
     run = under_test[label_descent](
         problem,

@@ -1,4 +1,4 @@
-"""Steepest descent with steps of constant length, by which sign descent can cycle for ever, or with a squared loss.
+"""Steepest descent with constant step length, with which sign descent can cycle for ever, or with a squared loss.
 
 References: derived here; :mod:`theorems.steepest_descent.steepest_one_input`.
 """
@@ -35,25 +35,25 @@ from theorems.without.theorem_2 import too_good_scores
 from theorems.without.weakening import weaken
 
 LENGTH = "step_norm"
-"""Name of the array that has η; it scales like a prompt."""
+"""The name of the array that holds η, which scales like a prompt."""
 STEPS = 200
 BITS = 256
-"""Precision in which the sign of a sum of exponentials is decided."""
+"""The precision, in bits, with which the sign of a sum of exponentials is decided."""
 CYCLE = "largest-margin-in-the-limit"
 
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case with η a power of two, so that iterates from small starts are floats and nothing is rounded."""
+    """Draw a case where η is a power of two: from small starts all iterates are floats, without rounding."""
     strategy = cases(assumptions=ASSUMPTIONS, tokens=3, d=3, losses=("correlation",), start="anywhere", plain=True)
     case, length = draw(strategy), draw(st.sampled_from((0.25, 0.5, 1.0)))
     return case.replace(arrays=MappingProxyType({LENGTH: np.array(length)}))
 
 
 def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
-    """Return the signs of −∇L(p), which are those of Σ_t e^{−g_t·p} g_t, by coordinate; None where one is not decided.
+    """Return the signs of −∇L(p), which are those of Σ_t e^{−g_t·p} g_t, by coordinate; None if one is undecided.
 
-    This is for one input whose non-optimal scores are equal.
+    The problem has one input, and its non-optimal scores are equal.
     """
     logits = products(rows, p)
     signs = []
@@ -77,9 +77,9 @@ def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
 def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Take steps of constant length: they overshoot, and p follows a direction whose margin is not the largest.
 
-    A step turns the weights of two rows as far as the next step turns them back, so that the signs of the gradient
-    alternate between two patterns, and p follows their mean. Decided without rounding: after two steps all differences
-    of logits are what they were. The gap is at most D'²η/8, and vanishes with η; steps of η_0/√t leave none.
+    Each step changes the weights of two rows, and the next step undoes the change: the signs of the gradient alternate
+    between two patterns, and p follows their mean. This is decided without rounding: after two steps all differences of
+    logits are the same. The gap is at most D'²η/8, which tends to 0 with η; steps of η_0/√t leave no gap.
     """
     problem, step = case.problem, rational(float(case.arrays[LENGTH]))
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)
@@ -115,7 +115,7 @@ def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 LENGTHS = np.full(STEPS, 0.5)
-"""Lengths of steps of sign descent, in units of 1/(size of the keys)."""
+"""The step lengths of sign descent, in units of 1/(size of the keys)."""
 
 
 @weaken(
@@ -127,7 +127,7 @@ LENGTHS = np.full(STEPS, 0.5)
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
 
-    Sign descent comes to where the output has that value, and steps to and fro across it; the margin stays.
+    Sign descent reaches a point with this output, and then oscillates about it; the margin does not grow.
     """
     problem = case.problem
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)
