@@ -1,16 +1,16 @@
-"""Adaptive and mini-batch rules: Adam, incremental Adam, Signum and Muon on batches. Our own theorems.
+"""Our own theorems on adaptive and mini-batch rules: Adam, incremental Adam, Signum and Muon on batches.
 
-| statement | what it says |
+| statement | content |
 |---|---|
-| `gradient_proxy` | attention of one score gap per input: γZ ≤ ‖∇L‖_* ≤ DZ in every norm |
+| `gradient_proxy` | attention, one score gap per input: γZ ≤ ‖∇L‖_* ≤ DZ in every norm, Z a sum of softmax weights |
 | `minibatch_momentum` | steepest descent with momentum on batches in any order, any norm: the margin at every step |
 | `adam_max_margin` | full-batch Adam without ε on classification data: the ℓ∞ margin |
 | `incremental_adam_equal_moduli` | Adam on single samples of equal moduli: the ℓ2 margin |
-| `adam_proxy_fixed_point` | Adam on batches as β2 → 1: the direction between the ℓ2 and the ℓ∞ margin |
+| `adam_proxy_fixed_point` | Adam on batches as β2 → 1: a direction between the ℓ2 and the ℓ∞ max-margin directions |
 | `adam_one_input` | Adam on attention, one input, from any start |
 | `adam_from_a_margin` | Adam on attention, from a start of sufficient margin |
-| `minibatch_from_a_margin` | batches of inputs, any norm and order, from a start of sufficient margin |
-| `one_query_rules` | with one query rules on W are rules on the prompt |
+| `minibatch_from_a_margin` | the bounds of steepest descent from a margin for batches of inputs, any norm and order |
+| `one_query_rules` | with a single query z, update rules on W are update rules on the prompt p = Wz |
 """
 
 from max_margin_theorems.papers import Paper

@@ -1,7 +1,7 @@
-"""Adam without ε: moments kept by their exponents, the descent, and steps with or without bias correction.
+"""Adam without ε: moments in floating units that cannot underflow, the descent, with or without bias correction.
 
 M_t = β1 M_{t−1} + (1−β1) g_t, V_t = β2 V_{t−1} + (1−β2) g_t², M_{−1} = V_{−1} = 0, and W(t+1) = W(t) − η_t M_t/√V_t
-entry by entry, 0 where V is 0; with correction that is multiplied by √(1 − β2^{t+1})/(1 − β1^{t+1}).
+entry by entry, 0 where V is 0; with bias correction the step is multiplied by √(1 − β2^{t+1})/(1 − β1^{t+1}).
 
 References: Kingma, Ba, *Adam*, ICLR 2015.
 """
@@ -23,7 +23,7 @@ Batch = Float64[np.ndarray, "b d"]
 
 @dataclass(frozen=True)
 class Betas:
-    """The decay rates β1, β2 of the moments, and whether steps are corrected for the zeros that these begin with."""
+    """The decay rates β1, β2 of the moments, and whether steps have the bias correction."""
 
     first: float
     second: float
@@ -53,7 +53,7 @@ def no_moments(start: Batch) -> Moments:
 def next_moments(
     moments: Moments, log_scale: Float64[np.ndarray, "b"], gradient: Batch, betas: Betas, t: int
 ) -> Moments:
-    """Return the moments after the gradient e^{log_scale}·gradient of step t = 0, 1, …."""
+    """Return the moments updated with the gradient e^{log_scale}·gradient of step t = 0, 1, …."""
     top, decay, new = in_one_unit(moments, log_scale)
     mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
     root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * new * gradient)
@@ -61,7 +61,7 @@ def next_moments(
 
 
 def in_one_unit(moments: Moments, log_scale: Float64[np.ndarray, "b"]) -> tuple[Any, Any, Any]:
-    """Return the logarithm of a common unit, and moments and gradient in their own units as multiples of it."""
+    """Return the logarithm of a common unit, and the units of moments and gradient as multiples of it."""
     top = np.maximum(moments.log_scale, log_scale)
     top = np.where(np.isfinite(top), top, 0.0)
     return top, np.exp(moments.log_scale - top)[:, None], np.exp(log_scale - top)[:, None]
@@ -77,7 +77,7 @@ def in_units_of_the_largest(moments: Moments) -> Moments:
 
 
 def adam_direction(moments: Moments, betas: Betas, t: int) -> Batch:
-    """Return M/√V of step t = 0, 1, …, corrected if asked for, and 0 where V is 0."""
+    """Return M/√V of step t = 0, 1, …, with bias correction if ``betas.corrected``, and 0 where V is 0."""
     moves = moments.root > 0
     ratio = np.where(moves, moments.mean / np.where(moves, moments.root, 1.0), 0.0)
     if not betas.corrected:
@@ -98,15 +98,15 @@ def adam_descent(
     following: NextMoments = next_moments,
     direction: Direction = adam_direction,
 ) -> Float64[np.ndarray, "r b d"]:
-    """Run Adam along the gradients that ``field`` gives at a batch of points, and return all iterates.
+    """Run Adam with the gradients that ``field`` returns, from several starts at once, and return all iterates.
 
     Args:
-        field: a batch of points → log scales and directions of gradients.
-        start: W(0), a batch of starts.
-        lengths: η_t.
-        betas: β1, β2 and the correction.
+        field: points (b, d) → log scales (b,) and directions (b, d) of the gradients.
+        start: W(0), (b, d).
+        lengths: η_t, (t,).
+        betas: β1, β2, and whether there is bias correction.
         following: the function that updates the moments.
-        direction: the function that makes a step of them.
+        direction: the function that computes a step from the moments.
     """
     points = np.empty((len(lengths) + 1, *start.shape))
     points[0], moments = start, no_moments(start)

@@ -1,6 +1,7 @@
-"""Adam's step compared with the gradient: the claims that a run is Adam's, and the bounds κ_t and ρ_t of Lemma 0.
+"""Claims that a run is Adam's, and the bounds κ_t and ρ_t of its steps with which Lemma 0 is applied.
 
-The derivations are in :mod:`.adam_max_margin`.
+κ_t bounds the product of step and gradient from below, ρ_t the entries of a step from above. The derivations are in
+:mod:`.adam_max_margin`, Lemma 0 in :mod:`.inexact_steps`.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ IS_SHORT = premise("step-is-within-cauchy-schwarz")
 DIRECTION = sharper("step-follows-gradient")
 ADAM_PREMISES = (IS_ADAM, IS_SHORT)
 LARGEST = 300.0
-"""The largest exponent that is evaluated: beyond it nothing is known of the gradients' sizes."""
+"""The largest exponent that is evaluated; beyond it κ_t is −∞, and the bounds are vacuous."""
 
 
 @dataclass(frozen=True, eq=False)
 class AdamBounds:
-    """The numbers of the statements for lengths η_t and decay rates β1² < β2.
+    """The constants of the statements on Adam for step lengths η_t and decay rates β1² < β2.
 
     Attributes:
         schedule: the lengths η_t; its momentum is not used.
         betas: β1, β2.
         reach: D.
         margin: γ.
-        moves: by how much the logarithm of a row's weight changes per length in ‖·‖_∞: D, or more.
-        further: χ_{t,s}, by which it may change for other reasons than moving, (t, t) at (t, t−s), or a number.
-        excess: the share by which computed steps may be longer than η_tρ_t.
+        moves: a bound of the change of a row's log-weight per unit of length in ‖·‖_∞: D, or more.
+        further: χ_{t,s}, a bound of its change that does not come from moving, (t, t) at (t, t−s), or a number.
+        excess: the relative amount by which computed steps may be longer than η_tρ_t.
     """
 
     schedule: StepSchedule
@@ -71,7 +72,7 @@ class AdamBounds:
         return exact(self.betas.second)
 
     def memory(self, beta: float) -> Numbers:
-        """Return (1 − β)β^{t−s} for s ≤ t, 0 otherwise, (t, t)."""
+        """Return the weight (1 − β)β^{t−s} of gradient s at step t for s ≤ t, 0 otherwise, (t, t)."""
         return np.exp(StepSchedule(self.schedule.lengths, beta).log_memory) * (1 - exact(beta))
 
     @cached_property
@@ -101,7 +102,7 @@ class AdamBounds:
 
     @cached_property
     def moved(self) -> Numbers:
-        """The bounds η_tρ_t of the steps' lengths, with their rounding, (t,)."""
+        """The bounds η_tρ_t of the lengths of steps, rounding included, (t,)."""
         return exact(self.schedule.lengths) * self.rho * (1 + self.excess)
 
     @cached_property
@@ -111,7 +112,7 @@ class AdamBounds:
 
     @cached_property
     def since(self) -> Numbers:
-        """The length moved since step s, Σ_{s≤r<t} η_rρ_r, (t, t) at (t, s); 0 for s ≥ t."""
+        """The bound Σ_{s≤r<t} η_rρ_r of the length moved between steps s and t, (t, t) at (t, s); 0 for s ≥ t."""
         before = self.time - self.moved
         return np.maximum(before[:, None] - before[None], 0.0)
 
@@ -124,9 +125,9 @@ class AdamBounds:
 
     @cached_property
     def kappa(self) -> Numbers:
-        """The least share κ_t of ⟨∇L, A_t⟩ in G, (t,).
+        """The lower bound κ_t of ⟨∇L, A_t⟩/G, (t,).
 
-        It is (b_t/a_t where corrected) [(a/b)γ − D(τ/b + max(aσ/b², cτ/a))].
+        It is (a/b)γ − D(τ/b + max(aσ/b², cτ/a)), times b_t/a_t with bias correction.
         """
         a, b = self.shares
         tau: Any = np.sum(self.memory(self.betas.first) * self.change, axis=1)
@@ -139,16 +140,16 @@ class AdamBounds:
 
 @dataclass(frozen=True, eq=False)
 class AdamRun:
-    """A run of Adam with what rounding may have changed.
+    """A run of Adam with bounds of its rounding errors.
 
     Attributes:
         points: W(0) … W(t), (t + 1, b, d).
         gradient: ∇L at W(0) … W(t−1) in units of its largest term, (t, b, d).
         log_scale: the logarithm of that unit, (t, b).
         along: ⟨−∇L, W(t+1) − W(t)⟩ in that unit, (t, b).
-        lost: by how much it may differ from that of an exact step, (t, b).
-        entries: by how much an entry of a step may differ from that of an exact one, (t, b, d).
-        bounds: the bounds for these steps, with their rounding.
+        lost: bounds of the difference between ``along`` and its value for an exact step, (t, b).
+        entries: bounds of the error of each entry of a step, (t, b, d).
+        bounds: the bounds for these steps, rounding included.
     """
 
     points: Numbers
@@ -160,16 +161,14 @@ class AdamRun:
     bounds: AdamBounds
 
     def step_error(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
-        """Return by how much less a potential may fall because steps are rounded, in units of G or Z, (t, b)."""
+        """Return a bound by which step errors reduce the fall of a potential, in units of G or Z, (t, b)."""
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
-        """Claim that steps follow the gradient as far as κ_t says, for as many steps as the bounds have.
-
-        A right run may be off by its rounding, in units of the gradient.
+        """Claim ⟨∇L, A_t⟩ ≥ κ_t G (or Z) for each step that the bounds cover, up to the rounding of a correct run.
 
         Args:
-            bounds: the bounds κ_t.
+            bounds: κ_t for the first steps or for all.
             proxy: G or Z at the iterates, in units of the gradients, (t, b).
         """
         steps = len(bounds.schedule.lengths)
@@ -185,14 +184,15 @@ def follow_adam(
     starts: Float64[np.ndarray, "b d"],
     gradient_at: Callable[[Float64[np.ndarray, "t b d"]], tuple[Numbers, Float64[np.ndarray, "t b"]]],
 ) -> Generator[Claim, None, AdamRun]:
-    """Return the run under test once the claims have been made that its steps are Adam's, and none is longer than ρ_t.
+    """Yield the claims that the steps of the run under test are Adam's and at most ρ_t η_t long, and return the run.
 
     Args:
-        bounds: lengths, decay rates and bounds.
-        under_test: the implementation.
-        field: the gradients that the run takes.
-        starts: W(0).
-        gradient_at: points → ∇L in a unit, with the error that a right gradient may have, and the unit's logarithm.
+        bounds: step lengths, decay rates and bounds.
+        under_test: the implementation under test.
+        field: points → log scales and directions of the gradients that the run uses.
+        starts: W(0), (b, d).
+        gradient_at: points → ∇L in some unit, with the error that a correct gradient may have, and the unit's
+            logarithm.
     """
     schedule = bounds.schedule
     points = run_adam(under_test, field, starts, schedule.lengths, bounds.betas)
@@ -219,7 +219,7 @@ def follow_adam(
     yield at_least(
         IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(room), why=ADAM_ROUNDING, points="entry of a step"
     )
-    # A step that the first claim accepts is within twice its rounding, and every entry within 2ρη.
+    # A step that the first claim accepts has an error of at most twice its rounding, and every entry of at most 2ρη.
     entry = np.minimum(np.where(resolved, 2 * step_error.error, most), most)
     sizes = np.abs(gradient.value) + gradient.error
     lost = np.einsum("tbd,tbd->tb", sizes, entry) * (1 + 1e-12)
@@ -234,7 +234,7 @@ def run_adam(
     lengths: Float64[np.ndarray, "t"],
     betas: Betas,
 ) -> Float64[np.ndarray, "r b d"]:
-    """Return the iterates of Adam under test, of its own moments and steps."""
+    """Return the iterates of Adam under test, with the moments and the steps under test."""
     return under_test[adam_descent](
         field,
         starts,
@@ -248,9 +248,9 @@ def run_adam(
 def expected_steps(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], bounds: AdamBounds
 ) -> tuple[Numbers, Bool[np.ndarray, "t b d"]]:
-    """Return A_t, (t, b, d), and where √V_t is known to a part in a thousand; A is 0 elsewhere.
+    """Return A_t, (t, b, d), and whether the relative error of √V_t is below 1e-3; where it is not, A_t is 0.
 
-    The moments are sums over all gradients, with weights that are computed in logarithms, not a loop's recursion.
+    The moments are sums over all gradients, weighted in logarithms; Adam's recursion is not used.
     """
     logs = log_scale[None] + np.where(np.tri(len(log_scale)) > 0, 0.0, -np.inf)[:, :, None]
     ago = np.maximum(np.subtract.outer(np.arange(len(log_scale)), np.arange(len(log_scale))), 0)

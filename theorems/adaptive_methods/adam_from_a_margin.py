@@ -1,6 +1,7 @@
-"""Where every optimal token leads by a margin, Adam without ε keeps it and turns to the largest ℓ∞ margin of attention.
+"""Adam without ε on attention, from a start of sufficient margin, keeps it and turns to the largest ℓ∞ margin.
 
-Main result: for any number of inputs, any scores and any loss of Assumption A, the margin at every step.
+Main result: a lower bound of the margin at every step, for any number of inputs, any scores and any loss of Assumption
+A.
 
 References: derived here; :mod:`theorems.steepest_descent.steepest_from_a_margin`.
 """
@@ -52,12 +53,12 @@ from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedul
 
 STEPS = 100
 SPARE = 0.01
-"""The margin by which χ is evaluated lower, so that steps may lose a little on the way."""
+"""The amount that is subtracted from a margin before χ is evaluated there, so that steps may lose this much margin."""
 
 
 @dataclass(frozen=True, eq=False)
 class WideGeometry(Geometry):
-    """The rows with 2D as a bound of D', by which starts get a margin where χ is small beside γ/D, not only γ/D'."""
+    """The rows with 2D as the bound of D', so that at the margin of a start χ is small against γ/D, not only γ/D'."""
 
     @cached_property
     def diameter(self) -> Numbers:
@@ -95,7 +96,7 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
     −∇Φ_c are within tanh(χ/4) in total variation, and −A·g ranges over ρD' at most: ⟨−∇Φ_c, −A_t⟩ ≥ κ_t − D'ρ_t
     tanh(χ/4). The second derivative is at most D'²ρ²/4, and m ≥ log c_min − Φ_c.
 
-    χ is evaluated at the margin known at the last power of two before an iterate.
+    χ is evaluated at the lower bound of the margin at the last power of two before an iterate.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -107,7 +108,7 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
     run = yield from follow_attention(geometry, bounds, under_test, starts, constants.log_c)
     changes = known_changes(run, constants.change)
     if changes is None:
-        raise Undecided(FALLS, "the first step may lose margin, and nothing is known beyond it", Form.EFFECTIVE)
+        raise Undecided(FALLS, "the first step may lower the margin, and no bound holds after it", Form.EFFECTIVE)
     first, chi = changes
     yield from run.claims(first, np.tanh(exact(chi) / 4))
 
@@ -118,9 +119,9 @@ class AttentionRun:
 
     Attributes:
         geometry: rows, γ, D and D' in ‖·‖_∞.
-        run: the iterates and what rounding may have changed.
+        run: the iterates and bounds of their rounding errors.
         log_c: the logarithms of the coefficients c of Φ_c, (N,).
-        proxy: Z at the iterates but the last, in units of the gradients, (t, b).
+        proxy: Z at all iterates except the last, in units of the gradients, (t, b).
     """
 
     geometry: Geometry
@@ -130,7 +131,7 @@ class AttentionRun:
 
     @property
     def step_error(self) -> Float64[np.ndarray, "t b"]:
-        """By how much less Φ_c may fall because steps are rounded, (t, b)."""
+        """A bound by which step errors reduce the fall of Φ_c, (t, b)."""
         return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
@@ -138,13 +139,13 @@ class AttentionRun:
         return np.logaddexp.reduce(self.log_c - points @ self.geometry.rows.T, axis=-1)
 
     def gain(self, bounds: AdamBounds, turned: Any = 0.0) -> Numbers:
-        """Return b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8, (t,), ``turned`` being tanh(χ/4)."""
+        """Return the proven fall b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8 of Φ_c, (t,); ``turned`` is tanh(χ/4)."""
         rho = bounds.rho * (1 + bounds.excess)
         kappa = bounds.kappa - self.geometry.diameter * rho * turned
         return attention_gain(self.geometry, exact(bounds.schedule.lengths), kappa, rho)
 
     def claims(self, bounds: AdamBounds, turned: Any = 0.0) -> Iterator[Claim]:
-        """Yield the claims of the direction of every step, of the fall of Φ_c, of the margin and its share of γ."""
+        """Yield the claims on the direction of every step, the fall of Φ_c, m(p) and m(p)/‖p‖_∞."""
         steps = len(bounds.schedule.lengths)
         yield self.run.direction_claim(bounds, self.proxy)
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]
@@ -166,7 +167,7 @@ def follow_attention(
     starts: Float64[np.ndarray, "b d"],
     log_c: Numbers,
 ) -> Generator[Claim, None, AttentionRun]:
-    """Return Adam's run under test once the claims that it is one have been made."""
+    """Yield the claims that the run under test is Adam's, and return the run."""
     problem, evaluated = geometry.problem, []
     field = batch_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient], starts.shape[:-1])
 
@@ -183,14 +184,14 @@ def follow_attention(
 def known_changes(
     attention: AttentionRun, change: Callable[[float], float]
 ) -> tuple[AdamBounds, Float64[np.ndarray, "t"]] | None:
-    """Return the bounds of the first steps, and χ at lower bounds of the margins there; None if there is no such step.
+    """Return the bounds of the first steps, and χ at lower bounds of their margins; None if they cover no step.
 
-    The bound of an iterate is that at the last power of two before it, less :data:`SPARE`. Steps end where more
-    than that may be lost.
+    The lower bound for an iterate is that of the last power of two before it, less :data:`SPARE`. The bounds end at the
+    first step after which more than that may be lost.
 
     Args:
         attention: the run.
-        change: margin → χ, ∞ where a coefficient may be negative.
+        change: the function margin → χ, ∞ where a coefficient may be negative.
     """
     whole, step_error = attention.run.bounds, attention.step_error
     first: Any = np.min(attention.log_c) - attention.phi(attention.run.points[0])

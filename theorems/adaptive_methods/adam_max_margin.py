@@ -1,7 +1,7 @@
 """Full-batch Adam without ε on separable classification data turns to the largest margin in ‖·‖_∞.
 
-Main result: the margin at every step for every 0 ≤ β1² < β2 < 1, with or without bias correction, at a rate of
-O(log t/√t) without a factor d.
+Main result: a lower bound of the margin at every step, for every 0 ≤ β1² < β2 < 1, with or without bias correction; the
+rate is O(log t/√t), without a factor d.
 
 References: derived here; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, arXiv 2406.10650; Fan,
 Schmidt, Thrampoulidis, arXiv 2502.04664; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorem
@@ -47,7 +47,7 @@ BETAS = (
     (0.95, 0.93),
     (0.6, 0.4),
 )
-"""β1 and β2 with β1² < β2, in the last two β1 > β2."""
+"""Pairs (β1, β2) with β1² < β2; the last two have β1 > β2."""
 
 
 @statement(
@@ -77,7 +77,7 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
         Y(W(t+1)) ≤ Y(W(t)) − min(b, b/π_min),    m(W(t)) ≥ −Y(W(0)) + Σ min(b, b/π_min),    ‖W(t)‖_∞ ≤ ‖W(0)‖_∞ + Σηρ.
 
     For β1 = β2, c = 1 and the gap γ − m/‖W‖_∞ is O(log t/√t) for η_0/√t, once b ≥ 0, as of η up to about γ(1−β2)/D².
-    For β = (0.9, 0.999) and steps of usual lengths the bound says nothing.
+    For β = (0.9, 0.999) and usual step lengths the bound is vacuous.
 
     **Derivation.** |A| ≤ c is Cauchy and Schwarz's inequality. Let H_j = Σ π_i s_iv |g_iv,j|, ΣH_j ≤ DG. As log s_iv
     changes by at most D per length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j for g
@@ -87,7 +87,7 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and Lemma 0 (`theorems/adaptive_methods/inexact_steps.py`)
     does the rest.
 
-    Entries of a computed step are claimed where V is known; their errors enter times |∇L|.
+    An entry of a computed step is checked where the error of V is small; errors of entries enter multiplied by |∇L|.
     """
     rng = case.rng()
     geometry = yield from certify_labels(case, math.inf, under_test)
@@ -120,13 +120,13 @@ def proxy(geometry: LabelGeometry, W: Any) -> Numbers:
 def doubly_rounded(
     geometry: LabelGeometry, W: Float64[np.ndarray, "..."]
 ) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-    """Return ∇L in a unit, with twice its error as a right one may be another evaluation, and the unit's log."""
+    """Return ∇L in some unit, with twice its error since a correct kernel has its own rounding, and the unit's log."""
     gradient, log_scale = geometry.gradient(exact(W))
     return gradient.widen(gradient.error), log_scale
 
 
 def adam_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> AdamBounds:
-    """Return decay rates and steps η_0/√(t+1) or constant ones, of lengths about which κ_t changes its sign."""
+    """Return decay rates and step lengths η_0/√(t+1) or η_0, near those where κ_t changes its sign."""
     first, second = BETAS[int(rng.integers(len(BETAS)))]
     betas = Betas(first, second, corrected=bool(rng.random() < 0.5))
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))

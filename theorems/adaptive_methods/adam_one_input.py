@@ -1,6 +1,6 @@
-"""For one input Adam without ε turns to the largest ℓ∞ margin of attention, from any start.
+"""For one input and any start, Adam without ε turns to the largest ℓ∞ margin of attention.
 
-Main result: the margin at every step, for every 0 ≤ β1² < β2 < 1, with or without bias correction.
+Main result: a lower bound of the margin at every step, for every 0 ≤ β1² < β2 < 1, with or without bias correction.
 
 Reference: derived here.
 """
@@ -44,7 +44,7 @@ STEPS = 100
     cases=one_input_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
-    varies={"inputs-twice": "it assumes one input"},
+    varies={"inputs-twice": "the derivation assumes one input"},
 )
 def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; rows, γ, D, D', Φ of steepest-one-input in ‖·‖_∞.

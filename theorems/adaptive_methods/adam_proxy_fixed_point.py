@@ -1,9 +1,10 @@
-"""Adam on batches of b of n samples has, as β2 → 1, a direction of its own between the ℓ2 and the ℓ∞ margin.
+"""Adam on batches of b of n samples follows, as β2 → 1, a direction between the ℓ2 and the ℓ∞ max-margin directions.
 
-Main result: the weights that reproduce themselves are enclosed in balls, their direction solves an SVM in a norm that
-they define, and its share of the ℓ2 and of the ℓ∞ margin is bounded below for every b.
+Main result: the fixed point c of the sample weights is enclosed in balls; its direction solves an SVM in a norm that c
+defines; and the direction's margins in ℓ2 and ℓ∞ have lower bounds, as shares of the largest ones, for every b.
 
-References: Baek, Song, Yun, arXiv 2510.26303, Theorem 4.8 (b = 1; its text not read); Kim, Song, Yun 2026, (7).
+References: Baek, Song, Yun, arXiv 2510.26303, Theorem 4.8 (b = 1; we have not read the text); Kim, Song, Yun 2026,
+(7).
 """
 
 from __future__ import annotations
@@ -49,20 +50,20 @@ PROXY_ROUNDING = tolerance(
     "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
 )
 NEARLY_LEVEL = 1e-11
-"""The relative difference of margins below which Newton's method in floats tells nothing; see PROXY_LEVEL."""
+"""The relative difference of margins that Newton's method in floats does not resolve; see PROXY_LEVEL."""
 LEVEL = premise("weights-level-their-margins")
 SOLVES = sharper("weights-solve-their-svm")
 EUCLIDEAN = sharper("euclidean-margin-is-near")
 UNIFORM = sharper("uniform-margin-is-near", when="batches have more than one sample")
 KEEPS = sharper("proxy-keeps-the-direction")
 RADII = (2.0, 8.0, 30.0)
-"""The least margins of the points from which a step is taken."""
+"""The smallest margins of the points from which a step is taken."""
 Rows = Float64[np.ndarray, "n d"]
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Different samples x_i, how often each was seen, and the size of a batch.
+    """Distinct samples x_i, their multiplicities, and the batch size.
 
     Attributes:
         rows: x_i, in units in which the largest entry is between 1 and 2, (n, d).
@@ -86,23 +87,23 @@ class Samples:
 
     @property
     def is_scalar(self) -> bool:
-        """True if P is a number: entries of each sample have one modulus, and batches one sample."""
+        """Whether P is a multiple of the identity: |x_ij| does not depend on j, and batches have one sample."""
         return self.batch == 1 and bool((np.abs(self.rows) == np.abs(self.rows[:, :1])).all())
 
     @property
     def spread(self) -> Numbers:
-        """The largest ratio κ of two entries of a sample, in modulus."""
+        """The largest ratio κ = |x_ij|/|x_ik| of two entries of a sample."""
         sizes = np.abs(self.rows)
         return np.max(exact(sizes.max(axis=1)) / exact(sizes.min(axis=1)))
 
     @property
     def longest(self) -> Numbers:
-        """The largest R = ‖x_i‖_1."""
+        """The largest norm R = max ‖x_i‖_1 of a sample."""
         return np.max(np.sum(np.abs(exact(self.rows)), axis=1))
 
     @property
     def sensitivity(self) -> Numbers:
-        """The factor 1 + h by which steps differ, h = (a + (1 − a)/n)^{−1/2} a bound of |u_j|/P_j."""
+        """The factor 1 + h in the bound of a step's change, where h = (a + (1 − a)/n)^{−1/2} bounds |u_j|/P_j."""
         a = exact(float(self.batch - 1)) / max(self.total - 1, 1)
         return 1 + 1 / np.sqrt(a + (1 - a) / self.total)
 
@@ -111,7 +112,7 @@ class Samples:
         return np.array([[arb(x) for x in row] for row in self.rows.tolist()], dtype=object)
 
     def margins(self, c: list[arb]) -> tuple[Any, Any, Any]:
-        """Return u = Xᵀc, P(c) and F(c) in balls, arrays of objects."""
+        """Return u = Xᵀc, (d,), P(c), (d,), and F(c), (n,), as object arrays of balls."""
         X, a, weights = self.exact_balls(), arb(self.share), np.array(c, dtype=object)
         u = weights @ X
         squares = ((weights[:, None] * X) ** 2 / self.counts.astype(object)[:, None]).sum(axis=0)
@@ -119,7 +120,7 @@ class Samples:
         return u, P, (X * u / P).sum(axis=1)
 
     def exact_margins(self, c: list[fmpq]) -> list[fmpq]:
-        """Return XXᵀc over the rationals, to which F(c) is proportional where P is a number."""
+        """Return XXᵀc over the rationals; F(c) is proportional to it where P is a multiple of the identity."""
         rows = [[rational(x) for x in row] for row in self.rows.tolist()]
         return products(rows, combination(rows, c, len(rows[0])))
 
@@ -186,7 +187,7 @@ def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -
     uniform = yield from certify_norm_margin(keys, first, math.inf, under_test)
     point = under_test[proxy_fixed_point](samples.rows, samples.counts, samples.batch)
     if point is None:
-        raise Undecided(LEVEL, "no weights that reproduce themselves were found", not_found=True)
+        raise Undecided(LEVEL, "the solver found no fixed point of the weights", not_found=True)
     yield (claim := level_claim(samples, point))
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
@@ -203,12 +204,12 @@ def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -
 
 @dataclass(frozen=True, eq=False)
 class Enclosed:
-    """The fixed point in balls that became floats with errors.
+    """The fixed point, as floats with error bounds from balls.
 
     Attributes:
         weights: c, (n,).
         u, P, w: Xᵀc, P(c) and P⁻¹u/μ, (d,).
-        spare: the weights in the support, and by how much other margins of w exceed 1.
+        spare: the weights of the samples in the support, and for the other samples the excess of the margin over 1.
     """
 
     weights: Numbers
@@ -219,7 +220,7 @@ class Enclosed:
 
 
 def samples_of(case: LabelledFeatures) -> tuple[Samples, Int64[np.ndarray, "m"]]:
-    """Return the different x_i with a size of batches below their number, and which of them each feature is."""
+    """Return the distinct samples with a batch size below the number of samples, and each feature's index in them."""
     rows = case.features * np.where(case.labels == 0, 1.0, -1.0)[:, None]
     rows, context = np.unique(rows / unit_of(case), axis=0, return_inverse=True)
     counts = np.bincount(context.ravel(), weights=case.counts).astype(np.int64)
@@ -229,12 +230,12 @@ def samples_of(case: LabelledFeatures) -> tuple[Samples, Int64[np.ndarray, "m"]]
 
 
 def unit_of(case: LabelledFeatures) -> float:
-    """Return the largest power of two that is not above the largest entry."""
+    """Return the largest power of two that is at most the largest modulus of an entry."""
     return float(2.0 ** math.floor(math.log2(np.abs(case.features).max())))
 
 
 def largest_margin(solution: NormMaxMargin) -> Numbers:
-    """Return a lower bound of γ: the least margin of p over its length."""
+    """Return a lower bound of γ: the least margin of p divided by ‖p‖."""
     least = min(products(solution.rows, solution.exact_p))
     return with_rounding(to_floats([least]))[0] / norm_of(with_rounding(to_floats(solution.exact_p)), solution.norm)
 
@@ -244,11 +245,11 @@ def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
     support, c = point.support, point.weights
     wrong = ""
     if len(c) != len(samples.rows) or not support or not all(0 <= i < len(c) for i in support):
-        wrong = "they are no weights of the samples"
+        wrong = "weights or support do not fit the number of samples"
     elif any((x > 0) != (i in support) or x < 0 for i, x in enumerate(c)):
-        wrong = "a weight is negative, or not in the support"
+        wrong = "a weight is negative, 0 in the support, or positive outside it"
     elif abs(sum(c, fmpq(0)) - 1) > rational(NEARLY_LEVEL):
-        wrong = "their sum is not 1"
+        wrong = "the weights do not sum to 1"
     if wrong:
         return Claim(LEVEL, Form.EXACT, -np.inf, 0.0, EXACT, wrong)
     if samples.is_scalar:
@@ -264,13 +265,15 @@ def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
 
 
 def enclose(samples: Samples, point: ProxyFixedPoint) -> Enclosed:
-    """Return the only fixed point of that support near the weights, by Krawczyk's method, or the weights if exact.
+    """Return an enclosure of the fixed point of this support S near the weights, by Krawczyk's method.
+
+    Exact weights are returned as they are.
 
     With E = (F_S(c) − μ, Σc − 1) and Y an approximate inverse of its derivative, ‖YE‖ + ‖1 − YE'‖ρ ≤ ρ on the box of
-    radius ρ proves that it has exactly one zero of E.
+    radius ρ about the weights proves that the box contains exactly one zero of E.
 
     Raises:
-        Undecided: balls do not prove that there is one.
+        Undecided: the inequality cannot be proven in balls.
     """
     support, s = point.support, len(point.support)
     with precision():
@@ -319,7 +322,7 @@ def _derivative(samples: Samples, c: list[arb], support: list[int]) -> arb_mat:
 
 
 def margin_claims(samples: Samples, w: Numbers, euclidean: Numbers, uniform: Numbers) -> Iterator[Claim]:
-    """Claim that w has its share of the largest ℓ2 margin and, for b > 1, of the largest ℓ∞ margin."""
+    """Claim the lower bounds of the margin of w in ℓ2 and, for b > 1, in ℓ∞, as shares of the largest margins."""
     n, b = samples.total, samples.batch
     apart = samples.spread * np.sqrt(exact(float(b * (n - 1))) / (n - b) if n > 1 else exact(1.0))
     share = 1 / np.linalg.norm(w)
@@ -336,7 +339,7 @@ def keeping_claim(
     enclosed: Enclosed,
     under_test: Implementation,
 ) -> Claim:
-    """Claim that steps of the proxy from rw + v differ from w by no more than the weights there differ from c."""
+    """Claim |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c) for steps d of the proxy from points W = rw + v."""
     c, unit, d = enclosed.weights, unit_of(case), samples.rows.shape[1]
     active = value_of(c) > 0
     offset = np.linalg.lstsq(samples.rows[active], -np.log(value_of(c)[active] / samples.counts[active]), rcond=None)[0]
@@ -362,7 +365,7 @@ def _sum(terms: Iterable[arb]) -> arb:
 
 
 def _bounded(numbers: Iterable[arb]) -> Numbers:
-    """Return balls as floats with bounds of their errors."""
+    """Return balls as floats with error bounds."""
     listed = list(numbers)
     values = np.array([float(x.mid()) for x in listed])
     errors = [above(abs(x - arb(v))) for x, v in zip(listed, values.tolist(), strict=True)]

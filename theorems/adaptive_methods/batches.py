@@ -1,4 +1,4 @@
-"""Descent with momentum on batches: the run, the claims that it is one, and how far its average is from the gradient.
+"""Descent with momentum on batches: the run, the claims that check it, and the distance of M_t from the full gradient.
 
 Samples i have weights π_i and gradients ∇ℓ_i; the batch of step t has shares c_i(t). The derivations are in
 :mod:`.minibatch_momentum` and :mod:`.minibatch_from_a_margin`.
@@ -34,10 +34,10 @@ from theorems.steepest_descent.steepest_run import IS_STEEPEST, SteepestRun, Ste
 Points = Float64[np.ndarray, "b d"]
 Shares = Float64[np.ndarray, "t n"]
 Samples = Callable[[Points], ScaledGradient]
-"""Points (b, d) → ∇ℓ_i of all samples: log scales (b, n) and directions (b, n, d)."""
+"""The function points (b, d) → ∇ℓ_i of all samples, as log scales (b, n) and directions (b, n, d)."""
 SCHEDULE = premise("batches-are-those-asked-for")
 LARGEST = 300.0
-"""The largest exponent of a ratio that is evaluated: beyond it averages are taken to be arbitrary."""
+"""The largest exponent of a ratio that is evaluated; beyond it the bound of the misplaced share is 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class BatchSchedule:
 
 
 def label_samples(problem: MasterProblem, theta: Points) -> ScaledGradient:
-    """Return ∇ℓ_i = −Σ_v s_iv g_iv of classification, with the largest s_iv of each sample factored out."""
+    """Return ∇ℓ_i = −Σ_v s_iv g_iv of classification, scaled by the largest s_iv of each sample."""
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     logits = -(theta @ rows.T).reshape(len(theta), problem.contexts, -1)
     top = logits.max(axis=-1)
@@ -66,7 +66,7 @@ def label_samples(problem: MasterProblem, theta: Points) -> ScaledGradient:
 
 
 def attention_samples(geometry: Geometry, under_test: Implementation) -> Samples:
-    """Return the function of ∇ℓ_i of attention, input by input, by the gradient under test."""
+    """Return the function that computes ∇ℓ_i of attention for each input i with the gradient under test."""
     problem = geometry.problem
 
     def samples(points: Points) -> ScaledGradient:
@@ -80,7 +80,7 @@ def attention_samples(geometry: Geometry, under_test: Implementation) -> Samples
 
 
 def batch_gradient(samples: ScaledGradient, shares: Float64[np.ndarray, "n"]) -> ScaledGradient:
-    """Return Σ_i c_i ∇ℓ_i, of log scales (b,) and directions (b, d)."""
+    """Return Σ_i c_i ∇ℓ_i as log scales (b,) and directions (b, d)."""
     with np.errstate(divide="ignore"):
         logs = np.asarray(samples.log_scale) + np.log(shares)
     top = logs.max(axis=-1)
@@ -186,7 +186,7 @@ def schedule_fault(batches: BatchSchedule, weights: Float64[np.ndarray, "n"], st
 def follow_label_batches(
     geometry: LabelGeometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Return the run on classification data once the claims that it is one have been made."""
+    """Yield the claims that the run on classification data takes steepest steps, and return the run."""
     problem, samples = geometry.case.problem, under_test[label_samples]
     points = _run(lambda W: samples(problem, W), geometry.norm, under_test, starts, schedule, batches)
     yield from claim_start(points, starts, schedule)
@@ -197,7 +197,7 @@ def follow_label_batches(
 def label_batch_gradient(
     geometry: LabelGeometry, W: Float64[np.ndarray, "t b d"], shares: Shares
 ) -> tuple[Numbers, Float64[np.ndarray, "t b"]]:
-    """Return Σ_i c_i(t)∇ℓ_i(W(t)) in a unit, with the error that a right one may have, and the unit's logarithm."""
+    """Return Σ_i c_i(t)∇ℓ_i(W(t)) in some unit, with the error of a correct evaluation, and the unit's logarithm."""
     logits, odds = geometry.log_odds(exact(W))
     batch_shares = shares[:, None, :, None]
     with np.errstate(divide="ignore"):
@@ -213,7 +213,7 @@ def label_batch_gradient(
 def follow_attention_batches(
     geometry: Geometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Return the run on attention once the claims that it is one have been made."""
+    """Yield the claims that the run on attention takes steepest steps, and return the run."""
     problem = geometry.problem
     points = _run(attention_samples(geometry, under_test), geometry.norm, under_test, starts, schedule, batches)
     yield from claim_start(points, starts, schedule)
@@ -261,17 +261,17 @@ def _run(
 def misplaced(
     reach: Numbers, schedule: StepSchedule, shares: Shares, weights: Numbers, log_ratio: Any = 0.0
 ) -> Numbers:
-    """Return tanh((χ_t + log_ratio)/4), (t,): a bound of the share of the mass of weights that M_t misplaces.
+    """Return tanh((χ_t + log_ratio)/4), (t,): a bound of the total variation between the rows' weights in M_t and ∇L.
 
-    χ_t = log(max_i a_i^+/min_i a_i^−), a_i^± = Σ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}/π_i, ℓ_s the length of the last s steps;
-    1 where a sample was not in any batch yet.
+    χ_t = log(max_i a_i^+/min_i a_i^−), a_i^± = Σ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}/π_i, ℓ_s the length of the last s steps.
+    The bound is 1 until every sample has been in a batch.
 
     Args:
-        reach: D, by which the logarithm of a row's weight changes per length.
+        reach: D, a bound of the change of a row's log-weight per unit of length.
         schedule: the lengths and the momentum of the run.
         shares: c_i(t).
         weights: π_i.
-        log_ratio: how far two weights' logarithms may be apart for other reasons, (t,) or a number.
+        log_ratio: a bound of the further difference of the logarithms of two weights, (t,) or a number.
     """
     change: Any = reach * schedule.since
     far = np.any(value_of(change) + np.asarray(change.error) > LARGEST, axis=1)

@@ -1,4 +1,4 @@
-"""Faults in Adam's moments and steps, in batches, and in their schedules."""
+"""Planted faults in Adam's moments and steps, in gradients of batches, and in the schedules of batches."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _both_start(right: Any, moments: Moments, log_scale: Array, gradient: Array,
 def _with_root(
     moments: Moments, log_scale: Array, gradient: Array, betas: Betas, root: Callable[[Array, Array, Array], Array]
 ) -> Moments:
-    """Return the next moments with another √V, of the last √V, the gradient and the new mean in one unit."""
+    """Return the next moments with √V computed by ``root`` from the last √V, the gradient and the new mean."""
     top, decay, new = in_one_unit(moments, log_scale)
     mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
     return in_units_of_the_largest(Moments(top, mean, root(decay * moments.root, new * gradient, mean)))
@@ -229,4 +229,4 @@ def _proxy_without_root(right: Any, samples: ScaledGradient, counts: Array, batc
 
 
 SURVIVORS: dict[str, dict[str, str]] = {}
-"""The reasons why statements stay true under a planted fault, by the id of the statement."""
+"""Statement id → fault id → the reason why the statement stays true under this fault."""

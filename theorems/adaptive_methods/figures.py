@@ -1,6 +1,6 @@
-"""Figures of two margins: Adam by single samples, by full batches and with ε; Adam and normalised descent on attention.
+"""Figures of two margins: Adam on single samples, on full batches and with ε; Adam and normalised descent on attention.
 
-Each run is a path in the plane of its shares of the largest ℓ2 and of the largest ℓ∞ margin.
+Each run is a path in the plane whose axes are the margins in ℓ2 and ℓ∞, as shares of the largest margins.
 
 Source: derived here; :mod:`theorems.adaptive_methods`.
 """
@@ -25,9 +25,9 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 ROWS = np.array([[1.0, 1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0, 1.0], [3.0, -3.0, 3.0, 3.0, 3.0]])
-"""Samples of equal moduli."""
+"""Three samples, each with entries of one modulus."""
 SOLUTIONS = np.array([[11.0, 5.0, -5.0, 3.0, 3.0], [7.0, 7.0, -7.0, 7.0, 7.0]]) / 21
-"""Their solutions in ℓ2 and in ℓ∞, of least margin 1."""
+"""The max-margin solutions of the samples in ℓ2 and in ℓ∞, scaled to margin 1."""
 LARGEST = math.sqrt(7 / 3), 3.0
 """The largest margins of the samples in ℓ2 and ℓ∞."""
 STEPS, ATTENDED = 12_000, 4000
@@ -40,7 +40,7 @@ AHEAD = 8.0
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return the path of each run on the three samples, and where the two solutions are."""
+    """Return the path of each run on the three samples, and the positions of the two solutions."""
     lengths = 0.5 / np.sqrt(np.arange(1.0, STEPS + 1))
     runs = {}
     for label, shares, epsilon in (
@@ -70,7 +70,7 @@ def numbers(settings: Settings) -> Numbers:
 def attention_numbers(settings: Settings) -> Numbers:
     """Return the paths of Adam and of normalised descent on attention from the ℓ2 direction, and the two solutions.
 
-    Each input has one of the samples as its optimal token, and 0 as the other.
+    Each input has two tokens: one of the samples, which is optimal, and 0.
     """
     keys = np.stack([ROWS, np.zeros_like(ROWS)], axis=1)
     problem = Problem(keys, np.tile([1.0, 0.0], (3, 1)), loss_named("correlation"))
@@ -87,19 +87,19 @@ def attention_numbers(settings: Settings) -> Numbers:
 
 
 def recorded(steps: int) -> Any:
-    """Return the iterations that are drawn: 80, evenly spaced in log t, without the start."""
+    """Return the about 80 iterations that are drawn, evenly spaced in log t, without the start."""
     return np.unique(np.round(np.geomspace(1, steps, 80)).astype(np.int64))
 
 
 def shares_of(points: Float64[np.ndarray, "r d"]) -> list[list[float]]:
-    """Return the margins of points in units of ‖·‖_2 and ‖·‖_∞, as shares of the largest."""
+    """Return m/‖·‖_2 and m/‖·‖_∞ of points, as shares of the largest margins."""
     least = (points @ ROWS.T).min(axis=1)
     sizes = np.linalg.norm(points, axis=1) * LARGEST[0], np.abs(points).max(axis=1) * LARGEST[1]
     return [[float(x), float(y)] for x, y in zip(least / sizes[0], least / sizes[1], strict=True)]
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw each path with its end, and both solutions."""
+    """Draw each path, its last point, and both solutions."""
     axes = figure.subplots()
     for label, path in numbers["runs"].items():
         points = np.array([point for point in path if min(point) > LEAST])
@@ -116,7 +116,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 LEAST = 0.3
-"""The least share that is drawn: runs start at smaller ones."""
+"""The smallest share on the axes; runs start below it."""
 FIGURES = [
     Figure("adam-margins", "Adam: which margin becomes the largest", (4.6, 4.0), numbers, draw),
     Figure("adam-attention", "Adam and normalised descent on attention", (4.6, 4.0), attention_numbers, draw),

@@ -1,4 +1,4 @@
-"""On attention whose inputs have one score gap each, the gradient is between γ and D times a sum of softmax weights.
+"""Attention with one score gap per input: ‖∇L‖_* lies between γ and D times a sum Z of softmax weights.
 
 Main result: γZ ≤ ‖∇L‖_* ≤ DZ at every prompt, in every norm and for any number of inputs.
 
@@ -37,7 +37,7 @@ POINTS = 40
 
 
 def equal_gap_cases() -> SearchStrategy[Case]:
-    """Return cases of one input and of several, of which one in three trains W."""
+    """Return a strategy for cases of one or several inputs; one in three trains W."""
     ordinary = or_embedded(cases(assumptions=ASSUMPTIONS), embedded_cases(equal=True))
     return st.one_of(ordinary, ordinary, or_embedded(query_cases(equal=True), embedded_query_cases(equal=True)))
 
@@ -52,7 +52,7 @@ def equal_gap_cases() -> SearchStrategy[Case]:
     kernel=SATURATED,
     needs={
         "separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible",
-        "well-behaved-loss": "Z is a sum of |ℓ'|, which says nothing of slopes of both signs",
+        "well-behaved-loss": "Z is a sum of |ℓ'|, which does not bound the gradient where slopes ℓ' have both signs",
     },
 )
 def gradient_proxy(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -91,6 +91,6 @@ def attention_proxy(problem: Problem, at: AttentionAt) -> Numbers:
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes
     logs = at.log_weights + (slopes + at.log_weight_of(problem.optimal) - at.log_scale[:, None])[..., None]
-    # One exponential of each: where an input has equal scores, its terms are 0.
+    # Where an input has equal scores, its terms are 0.
     moved = others & np.asarray(gaps > 0)
     return np.sum(np.where(moved, np.exp(np.where(moved, logs, 0.0)) * gaps, 0.0), axis=(1, 2)) / problem.n

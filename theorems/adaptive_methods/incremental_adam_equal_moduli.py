@@ -1,10 +1,10 @@
-"""Adam on one sample a step, where every sample's entries have one modulus, turns to the ℓ2 and not to the ℓ∞ margin.
+"""Adam on one sample per step, each sample with entries of one modulus, turns to the ℓ2 and not to the ℓ∞ margin.
 
-Main result: for any order of samples, any β1² < β2 and correction, steps are momentum's with scalar lengths, and an
-inequality at every step bounds the cosine to the ℓ2 solution from below.
+Main result: for any order of samples and any β1² < β2, with or without bias correction, each step is a multiple of the
+step of momentum, and an inequality at every step bounds the cosine with the ℓ2 solution from below.
 
-References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 3.3 (the limit, cyclic order, β1 ≤ β2; its text not
-read).
+References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 3.3 (the limit, cyclic order, β1 ≤ β2; we have not
+read the text).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def incremental_adam_equal_moduli(case: LabelledFeatures, under_test: Implementa
     of at least 1, ⟨δ, w⟩ ≥ sΣω; ⟨δ, W⟩ = sΣω(m + K) and m ≤ r, the largest margin of ‖W‖ being 1/‖w‖. So ⟨δ, W/‖W‖⟩ ≤
     (1 + K/r)⟨δ, w̄⟩, and ‖W + δ‖ ≤ ‖W‖ + ⟨δ, W/‖W‖⟩ + ‖δ‖²/(2‖W‖).
 
-    With batches of several samples V is no scalar, and the limit is another (adam-max-margin for full batches).
+    With batches of several samples V is no scalar, and the limit differs (adam-max-margin for full batches).
     """
     rng = case.rng()
     geometry = yield from certify_labels(case, 2.0, under_test)
@@ -116,7 +116,7 @@ def euclidean_momentum(
     with np.errstate(divide="ignore"):
         logs = np.where(batches.shares[:, None, :] > 0, logs, -np.inf)
         memory: Any = np.log(bounds.memory(bounds.betas.first).value)
-    # The logarithms of memories, at most 745 in size, are rounded to 1e-13: less than what is added to the sums.
+    # The logarithms of memories, at most 745 in size, are rounded to 1e-13: less than the 1e-12 added to the sums.
     every = memory[:, :, None, None] + logs[None]
     top = np.max(value_of(every), axis=(1, 3), keepdims=True)
     weights: Any = np.sum(np.exp(every - top), axis=1).widen(0.0)
@@ -127,7 +127,7 @@ def euclidean_momentum(
 def turning_claims(
     geometry: LabelGeometry, points: Numbers, weights: Numbers, step_error: Float64[np.ndarray, "t b"]
 ) -> Iterator[Claim]:
-    """Claim the inequality at every step and its sum, less the errors of the steps."""
+    """Claim the inequality at every step and the sum of the inequalities, up to the errors of the steps."""
     p = with_rounding(geometry.solution.p)
     solution = p / np.linalg.norm(p)
     lengths: Any = np.linalg.norm(points, axis=-1)

@@ -1,6 +1,6 @@
-"""Lemma 0: a step that is steepest up to a factor lowers the log-excess of the loss, and margins grow.
+"""Lemma 0: a step that is steepest up to a factor κ/γ lowers the log-excess Y of the loss, and margins grow.
 
-**Lemma 0** (own; the proof of :mod:`theorems.steepest_descent.steepest_multiclass` with direction and length freed).
+**Lemma 0** (own; the proof of :mod:`theorems.steepest_descent.steepest_multiclass` for other directions and lengths).
 In the notation there, let W⁺ = W + ηΔ with ‖Δ‖ ≤ ρ and ⟨−∇L, Δ⟩ ≥ κG, and b = ηκ − (e^{Dρη} − 1 − Dρη). Then
 Y(W⁺) ≤ Y(W) − b if b ≥ 0, and Y(W⁺) ≤ Y(W) + |b|/π_min otherwise: Y(W⁺) ≤ Y(W) − min(b, b/π_min).
 
@@ -12,7 +12,7 @@ e^{−ℓ_i}) ≤ 1 − e^{−L} ≤ 1 − e^{−u}, by Jensen and as π_min ≤
 On attention Φ_c takes the place of Y, where second derivatives are at most D'²/4 (steepest-from-a-margin): with
 ⟨−∇Φ_c, Δ⟩ ≥ κ and b = ηκ − D'²ρ²η²/8, Φ_c(W⁺) ≤ Φ_c(W) − b for b of either sign.
 
-A statement on a rule is a bound κ_t, a bound ρ_t, and a bound of the length of the run.
+A statement on an update rule provides κ_t, ρ_t, and a bound of the length of the run; this module does the rest.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ STEP_CLAIMS = (FALLS, GROWS, GAP)
 
 @dataclass(frozen=True, eq=False)
 class InexactSteps:
-    """A run whose steps are steepest up to κ_t and of length η_tρ_t, along which a potential falls.
+    """A run of steps with ⟨−∇L, Δ⟩ ≥ κ_t G and length at most η_tρ_t, along which a potential falls.
 
     Attributes:
         geometry: rows, γ, D and D' in the norm of the run.
         points: W(0) … W(t), (t + 1, b, d).
         potential: Y or Φ_c at the points, (t + 1, b).
         floor: a lower bound of m + potential at every point: 0 for Y, log c_min for Φ_c.
-        gain: by how much the potential falls at least, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
+        gain: the proven fall of the potential, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
         step_error: a bound by which the errors of a step reduce the fall, (t, b).
         longest: a bound of ‖W(t)‖ − ‖W(0)‖ after each step, (t, 1) or (t, b).
     """
@@ -70,7 +70,7 @@ class InexactSteps:
         return self.floor - self.potential[0] + gained
 
     def claims(self) -> Iterator[Claim]:
-        """Yield the claims of the fall of the potential, of the least margin and of its share of γ, at every step."""
+        """Yield the claims on the fall of the potential, on m(W) and on m(W)/‖W‖, at every step."""
         options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
         fallen = self.potential[:-1] - self.potential[1:]
         yield at_least(FALLS, Form.EFFECTIVE, fallen + self.step_error, self.gain, **options)
@@ -96,16 +96,21 @@ def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Nu
 
 
 def least_path(gain: Numbers, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t"]:
-    """Return lower bounds of the margin gained by the end of each step, the least over starts, gains being (t,)."""
+    """Return lower bounds of the margin gained up to each step, (t,), the least over the starts.
+
+    Args:
+        gain: the proven fall of the potential, (t,).
+        step_error: the bound by which the errors of a step reduce it, (t, b).
+    """
     return np.cumsum(gain.value - gain.error - step_error.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
 
 
 def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
-    """Return the number of steps up to the first that may lead below ``least``, which is still one of them."""
+    """Return the number of steps up to and including the first after which the path may be below ``least``."""
     below = path < least
     return int(np.argmax(below)) + 1 if below.any() else len(path)
 
 
-def label_off(geometry: LabelGeometry, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
-    """Return by how much Y may rise because a step is off by that length."""
+def log_excess_error(geometry: LabelGeometry, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
+    """Return a bound of the rise of Y caused by a step error of that length."""
     return np.asarray(value_of(geometry.reach * step_error) * geometry.steepness * (1 + 1e-12))

@@ -1,6 +1,6 @@
-"""The bound that ``adam-one-input`` or ``adam-from-a-margin`` proves of a run's ℓ∞ margin, and the margin itself.
+"""A run's ℓ∞ margin, and the bound of it that ``adam-one-input`` or ``adam-from-a-margin`` proves.
 
-Sums over the memory of Adam are updated from step to step, in floats: it is no claim, but a number to compare with.
+Sums over Adam's past gradients are updated from step to step in floats; the bound is for comparison, not a claim.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ ONE_INPUT, FROM_A_MARGIN = "adam-one-input", "adam-from-a-margin"
 def adam_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, theory: Theory
 ) -> Gap | None:
-    """Compute the gap at the last of consecutive iterates of Adam from its start, with bias correction.
+    """Compute the margin gap at the last iterate of Adam with bias correction, and the proven bound of it.
 
-    The bound holds from any start for one input with equal non-optimal scores; otherwise where the start's margin
-    suffices. None where neither statement speaks of the run; a bound that says nothing stays, as a Gap without one.
+    For one input with equal non-optimal scores the bound holds from any start, otherwise where the start's margin
+    suffices. The result is None where neither statement covers the run, and a Gap without bound where the bound is
+    vacuous.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
     if not theory.adam or (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal):
@@ -58,7 +59,7 @@ def adam_gap(
         path, margin = float(geometry.length(points[0])), known
         for step, kappa, rho in rates(theory, len(points) - 1, gamma, reach, moves, further):
             gain = step * (kappa - apart * rho * turned) - (apart * rho * step) ** 2 / 8
-            # χ was taken at the start's margin, which has to stay.
+            # χ was evaluated at the margin of the start, so the margin must not fall below it.
             margin = margin + gain if one_input or gain >= 0 else -math.inf
             path += step * rho
         size = float(geometry.length(points[-1])) * gamma
@@ -70,7 +71,7 @@ def adam_gap(
 def rates(
     theory: Theory, steps: int, gamma: float, reach: float, moves: float, further: float
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield η_t, κ_t and ρ_t of steps with bias correction, κ_t = −∞ from where the memory's sums are beyond floats.
+    """Yield η_t, κ_t and ρ_t of steps with bias correction; κ_t = −∞ once a sum over past gradients overflows.
 
     With y_s = e^{Dℓ_s + χ} − 1 the sums Σβ^s y_s and Σβ^s y_s² over s ≥ 1 follow from those of the step before, as
     1 + y_{s+1} = (1 + y_s)e^{Dηρ}, which does not cancel.
@@ -79,7 +80,7 @@ def rates(
     c = (1 - first) / math.sqrt((1 - second) * (1 - first**2 / second)) if first != second else 1.0
     tau = sigma = mean = growth = 0.0
     for t in range(steps):
-        # Of what a step before moved: growth is D times its length.
+        # The step before contributes growth, D times its length.
         if t and growth + further < LARGEST and math.isfinite(tau + sigma + mean):
             m, y = math.expm1(growth), math.expm1(growth + further)
             old = sum_of_powers(second, t - 1)
@@ -102,4 +103,4 @@ def sum_of_powers(beta: float, last: int) -> float:
 
 
 GAPS = {ONE_INPUT: adam_gap}
-"""The functions that prove a gap; this one holds for the other statement, too."""
+"""Statement id → function that computes its bound; :func:`adam_gap` covers ``adam-from-a-margin``, too."""

@@ -1,6 +1,7 @@
-"""Where every optimal token leads by a margin, descent on batches of inputs keeps it, in any norm and order.
+"""Steepest descent on batches of inputs, in any norm and order, keeps the margin of a start where it suffices.
 
-Main result: the margin at every step for Signum, normalised descent and Muon on W, with inputs sampled in any way.
+Main result: a lower bound of the margin at every step of Signum, normalised descent and Muon on W, for any sampling of
+the inputs.
 
 References: derived here; :mod:`.minibatch_momentum`, :mod:`theorems.steepest_descent.steepest_from_a_margin`.
 """
@@ -49,20 +50,20 @@ from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 80
 SPARE = 1.0
-"""The margin that steps may lose before every input was in a batch; χ is evaluated so much lower."""
+"""The margin that steps may lose before every input has been in a batch; it is subtracted before χ is evaluated."""
 
 
 class SparingConstants(SteepestConstants):
-    """The constants of starts whose margin suffices once :data:`SPARE` of it is lost."""
+    """The constants of starts whose margin still suffices when :data:`SPARE` is subtracted from it."""
 
     @cached_property
     def enough(self) -> float:
-        """The margin m_1 and what may be lost."""
+        """The margin m_1 plus :data:`SPARE`."""
         return super().enough + SPARE
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases of which one in three trains W."""
+    """Return a strategy for cases; one in three trains W."""
     return st.one_of(margin_cases(), margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
 
 
@@ -93,7 +94,7 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
     numbers between a_i^− and a_i^+ times e^ε: their log-ratio oscillates by at most χ + log(max a^+/min a^−). The rest
     is as in minibatch-momentum and steepest-from-a-margin.
 
-    χ is evaluated at a margin of 1 less than that of the start, and the run is followed until that may be lost.
+    χ is evaluated at the margin of the start less 1, and the run is followed while it cannot have lost more than that.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -110,7 +111,7 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
         chi = constants.change(float(np.min(first.value - first.error)) - SPARE)
         if not np.isfinite(chi):
             raise Undecided(
-                FALLS, "the start's margin does not suffice once a step has lost some of it", Form.EFFECTIVE
+                FALLS, "the start's margin less the part that steps may lose does not suffice", Form.EFFECTIVE
             )
         weights = exact(np.ones(problem.n)) / problem.n
         share = misplaced(geometry.reach, schedule, batches.shares, weights, exact(chi))

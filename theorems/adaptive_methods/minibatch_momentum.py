@@ -1,6 +1,7 @@
 """Steepest descent with momentum in any norm on batches in any order: Signum and Muon with mini-batches.
 
-Main result: the margin at every step, from the batches as they came, with a plateau that vanishes as β → 1.
+Main result: a lower bound of the margin at every step, computed from the batches drawn; its gap to the largest margin
+does not vanish with t, but does as β → 1.
 
 References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 5.1 (Signum, any batch size, β near 1); Kim, Song,
 Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorems B.11 and B.12 (reshuffling).
@@ -16,7 +17,7 @@ import numpy as np
 from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from generators.steepest_descent.embeddings import label_or_embedded_cases
 from theorems.adaptive_methods.batches import SCHEDULE, follow_label_batches, misplaced, schedule_tried
-from theorems.adaptive_methods.inexact_steps import STEP_CLAIMS, InexactSteps, label_gain, label_off
+from theorems.adaptive_methods.inexact_steps import STEP_CLAIMS, InexactSteps, label_gain, log_excess_error
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -79,12 +80,12 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
         step = exact(schedule.lengths)[:, None]
         share = misplaced(geometry.reach, schedule, batches.shares, geometry.weights)[:, None]
         gain = label_gain(geometry, step, geometry.margin - geometry.diameter * share, exact(1.0))
-        excess, step_error = geometry.log_excess(run.p), label_off(geometry, run.step_error)
+        excess, step_error = geometry.log_excess(run.p), log_excess_error(geometry, run.step_error)
         yield from InexactSteps(geometry, run.p, excess, exact(0.0), gain, step_error, schedule.time[:, None]).claims()
 
 
 def batch_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> StepSchedule:
-    """Return steps η_0/√(t+1) or constant ones, of lengths about which b_t changes its sign, and a momentum."""
+    """Return step lengths η_0/√(t+1) or η_0, near those where b_t changes its sign, and a momentum."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.02), math.log(2.0)))

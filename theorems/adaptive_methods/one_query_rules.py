@@ -1,7 +1,7 @@
-"""With one query z, rules on W are rules on the prompt Wz in another time: rows, columns, Muon and Adam.
+"""With a single query z, update rules on W are update rules on the prompt p = Wz with other step lengths.
 
-Main result: row-normalised descent on W is sign descent on the prompt, column-normalised and spectral descent are its
-normalised gradient descent, and Adam is Adam; only step lengths change.
+Main result: row-normalised descent on W is sign descent on p, column-normalised and spectral descent (Muon) on W are
+normalised gradient descent on p, and Adam on W is Adam on p.
 
 Reference: derived here.
 """
@@ -71,7 +71,7 @@ DIRECTIONS: dict[str, Callable[..., Any]] = {
 
 
 def one_query_cases() -> SearchStrategy[Case]:
-    """Return cases of one input with its query."""
+    """Return a strategy for cases of one input with its query."""
     return or_embedded(query_cases(single=True), embedded_query_cases(single=True))
 
 
@@ -84,7 +84,7 @@ def one_query_cases() -> SearchStrategy[Case]:
     cases=one_query_cases,
     kernel=SATURATED,
     needs={"queries-given": "there is no W to train", "single-input": "several queries have no common prompt Wz"},
-    varies={"inputs-twice": "it assumes one input"},
+    varies={"inputs-twice": "several inputs have no common prompt"},
 )
 def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let a single query z ≠ 0 be given, p = Wz, and Γ = ∇L(p), so that ∇L(W) = Γzᵀ.
@@ -96,13 +96,13 @@ def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
     - with the orthogonal factor (Muon without momentum) as −η‖z‖_2 Γ/‖Γ‖_2: likewise;
     - of Adam without ε as −η‖z‖_1 A(Γ), A Adam's step on p with the same β1, β2 and correction.
 
-    So the theorems on prompts speak of W with that much longer steps.
+    So the theorems on prompts hold for W with these step lengths.
 
     **Derivation.** Row r of Γzᵀ is Γ_r z, of length |Γ_r|‖z‖_2; column j is z_jΓ, of length |z_j|‖Γ‖_2, and Σ_j z_j
     sign z_j = ‖z‖_1; the orthogonal factor is Γzᵀ/(‖Γ‖‖z‖). Adam's moments are M_rj = m_r z_j, V_rj = v_r z_j², so its
     entries are sign(z_j) m_r/√v_r. With ε > 0 that is false, as ε is not multiplied by |z_j|.
 
-    Each step of a run on W is compared with that which the gradients Γ at its own points W(t)z make.
+    Each step of a run on W is compared with the step on p that the gradients Γ at the points W(t)z give.
     """
     data, rng = case.queried, case.rng()
     assert data is not None
@@ -155,7 +155,7 @@ def same_step(
     moved: Any = (matrices[1:] - matrices[:-1]) @ z
     at = AttentionAt(prompts, p.reshape(-1, prompts.d))
     log_scale = at.log_scale.reshape(p.shape[:-1])
-    # A right gradient Γzᵀ of W may be off by its own rounding, by which Γ is known from every column.
+    # A correct gradient Γzᵀ of W has rounding errors, which the comparison with Γ allows for.
     on_weights = AttentionAt(case.problem, points[:-1].reshape(-1, case.problem.d))
     allowed = on_weights.gradient_of(under_test, SAME).error.reshape(-1, *shape)[..., z != 0] / np.abs(z[z != 0])
     unit = np.exp(on_weights.log_scale - at.log_scale)[:, None]

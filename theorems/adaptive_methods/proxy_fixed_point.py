@@ -1,7 +1,8 @@
-"""The direction that Adam on small batches keeps as β2 → 1: weights of samples that reproduce themselves, in floats.
+"""Limit direction of Adam on small batches as β2 → 1: the fixed point of the sample weights, in floats.
 
-Between two steps of an epoch V hardly changes as β2 → 1, so √V is the root of the mean over batches of the squared
-gradient. :func:`proxy_direction` is one step with it, :func:`proxy_fixed_point` solves for the direction that it keeps.
+As β2 → 1, V hardly changes during an epoch, so √V is the root of the mean over batches of the squared gradient. This
+defines the proxy of Adam. :func:`proxy_direction` is a step of it; :func:`proxy_fixed_point` computes the weights of
+the samples for which its steps do not change direction.
 
 References: Baek, Song, Yun, arXiv 2510.26303, Section 4 (batches of one sample); Kim, Song, Yun 2026, (7).
 """
@@ -23,7 +24,7 @@ from reference_attention.svm.nonnegative_least_squares import nonnegative_least_
 Rows = Float64[np.ndarray, "n d"]
 Weights = Float64[np.ndarray, "n"]
 STEPS, NEWTON = 4000, 8
-"""Largest numbers of damped iterations, of which the slowest of a thousand data needed 300, and of Newton steps."""
+"""The largest numbers of damped iterations, of which the slowest of 1000 data sets needed 300, and of Newton steps."""
 SETTLED = 1e-10
 """The change of the weights, which sum to 1, at which the damped iteration ends."""
 SMALL = 1e-7
@@ -32,11 +33,11 @@ SMALL = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class ProxyFixedPoint:
-    """Weights c of sum 1 with supp c ⊆ argmin F(c), nearly or exactly.
+    """Weights c of sum 1 that are positive only where F(c) is smallest, up to the solver's error or exactly.
 
     Attributes:
         support: the samples of positive weight.
-        weights: c over the rationals, n of them; exact where they are known to be.
+        weights: c over the rationals, n of them; exact where P is a multiple of the identity.
     """
 
     support: list[int]
@@ -44,7 +45,7 @@ class ProxyFixedPoint:
 
 
 def mean_share(counts: Int64[np.ndarray, "n"], batch: int) -> float:
-    """Return a = (b − 1)/(n − 1), the share of the squared mean in the mean of squares over batches; 0 for n = 1."""
+    """Return a = (b − 1)/(n − 1), the weight of the squared sum in P²; 0 for n = 1. n is the sum of the counts."""
     total = int(counts.sum())
     return (batch - 1) / (total - 1) if total > 1 else 0.0
 
@@ -56,7 +57,7 @@ def scale_of(weights: Any, rows: Any, counts: Int64[np.ndarray, "n"], share: flo
 
 
 def proxy_direction(samples: ScaledGradient, counts: Int64[np.ndarray, "n"], batch: int) -> Float64[np.ndarray, "b d"]:
-    """Return g/√(mean of squares over batches), g the sum of the samples' gradients, each k_i times, at b points.
+    """Return g/√(mean over batches of the squared gradient) at b points, g = Σ k_i∇ℓ_i the sum over the samples.
 
     Args:
         samples: log scales (b, n) and directions (b, n, d).
@@ -72,7 +73,7 @@ def proxy_direction(samples: ScaledGradient, counts: Int64[np.ndarray, "n"], bat
 
 
 def proxy_fixed_point(rows: Rows, counts: Int64[np.ndarray, "n"], batch: int) -> ProxyFixedPoint | None:
-    """Return weights c ≥ 0 of sum 1 that are positive only where F(c) = X P(c)⁻¹ Xᵀ c is smallest; None if not found.
+    """Return weights c ≥ 0 of sum 1, positive only where F(c) = X P(c)⁻¹ Xᵀ c is smallest; None if the search fails.
 
     Where every row has entries of one modulus and b = 1, P is a number and c is proportional to the exact duals of the
     solution of least ‖w‖_2. Otherwise c ← (c + T(c))/2, T(c) the duals of min wᵀP(c)w, x_i·w ≥ 1, finds the support,

@@ -1,4 +1,4 @@
-"""Incremental Adam on samples of several moduli, its proxy on zero entries; Adam on one input with a squared loss.
+"""Statements on Adam without an assumption: samples of several moduli, samples with zero entries, a squared loss.
 
 References: derived here; :mod:`theorems.adaptive_methods.incremental_adam_equal_moduli`,
 :mod:`theorems.adaptive_methods.adam_proxy_fixed_point`, :mod:`theorems.adaptive_methods.adam_one_input`.
@@ -51,10 +51,10 @@ def unequal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
     cases=unequal_modulus_cases,
 )
 def unequal_moduli(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let one coordinate be larger than the others: √V is larger there by the same factor and makes steps equally long.
+    """Let one coordinate be larger than the others: √V is larger there by the same factor, which makes steps equal.
 
-    The steps are those for data in which all coordinates have one size, as Adam does not change with their units, and
-    the solution of least ‖w‖_2 does.
+    The steps are those for data in which all coordinates have one size, since Adam does not depend on the units of
+    coordinates. The solution of least ‖w‖_2 does.
     """
     yield from incremental_adam_equal_moduli.conclusion(case, under_test)
 
@@ -67,7 +67,7 @@ def zero_entry_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 CELLS = 64
-"""Numbers of parts of the interval of weights, in each of which F_1 ≠ F_2 is proven."""
+"""The number of parts of the interval of weights; in each part F_1 ≠ F_2 is proven."""
 
 
 @weaken(
@@ -77,7 +77,7 @@ CELLS = 64
     cases=zero_entry_cases,
 )
 def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let an entry be 0: where one sample alone moves a coordinate, it moves it as fast with the smallest weight.
+    """Let an entry be 0: a sample that alone moves a coordinate moves it at full speed, however small its weight.
 
     P is 0 there at weight 0 (0/0 is taken as 0), and F is not continuous. Of two samples (p, 0) and (q, r) in batches
     of one, the weights (1, 0), (0, 1) and all between them are tried, the latter in balls that cover them.
@@ -97,12 +97,12 @@ def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator
 
 
 def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
-    """Return F_2 − F_1 for all weights of the second sample in a part of the interval, 0 and 1 as limits."""
+    """Return a ball around F_2 − F_1 for all weights of the second sample in ``cell``; 0 and 1 count as limits."""
     second = (arb(2 * cell + 1) + arb(0, 1)) / (2 * CELLS)
     c, total = (1 - second, second), arb(0)
     for x, y in rows.T.tolist():
         if x == 0 or y == 0:
-            # One sample moves it at full speed, whatever its weight.
+            # A sample that alone moves a coordinate moves it at full speed, whatever its weight.
             total += abs(y) - abs(x)
         else:
             total += (y - x) * (c[0] * x + c[1] * y) / ((c[0] * x) ** 2 + (c[1] * y) ** 2).sqrt()
@@ -123,7 +123,7 @@ LENGTH = 0.2
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
 
-    Adam comes to where the output has that value, and steps to and fro across it; the margin stays.
+    Adam reaches a point with this output, and then oscillates about it; the margin does not grow.
     """
     problem = case.problem
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)

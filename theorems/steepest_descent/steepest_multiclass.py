@@ -4,7 +4,7 @@ Main result: a bound of the margin gap at every iterate, with explicit constants
 holds from the first iteration on, and b_t ≥ 0 is the only condition on the steps.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
-arXiv 2502.04664, Lemmas 1 and 3, Theorem 1. Constants and derivation are our own; we have not seen its appendix.
+arXiv 2502.04664, Lemmas 1 and 3, Theorem 1. Constants and derivation are our own; we have not seen the appendix.
 """
 
 from __future__ import annotations
