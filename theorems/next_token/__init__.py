@@ -1,13 +1,15 @@
-"""Next-token prediction: where training ends, with every constant. arXiv 2402.18551 and 2403.08081, for any data.
+"""Next-token prediction: the limits of training on any data, with explicit constants. arXiv 2402.18551 and 2403.08081.
 
-| statement | what it says |
+W denotes the weights, θ_mm (W^mm) the limit direction, θ_⋆ the limit of the part P_FW in a subspace F.
+
+| statement | content |
 |---|---|
-| `ntp_extended_supports` | which alternatives training ties; the loss in two parts; the gradient along θ_mm |
+| `ntp_extended_supports` | the alternatives that training cannot separate; the loss in two parts; the gradient |
 | `ntp_entropy` | Proposition 1: the entropy is approached and not attained |
 | `ntp_overparameterized` | Lemma 1: independent embeddings are compatible and separable |
 | `ntp_path` | Theorem 1: the regularization path turns to θ_mm, its part in F to θ_⋆; sublevel sets |
 | `ntp_descent` | Theorem 2: gradient descent turns to θ_mm, its part in F to θ_⋆, from any start |
-| `ntp_finite_part` | how fast the part of gradient descent in F comes to θ_⋆, at every step |
+| `ntp_finite_part` | a bound, at every step, of the distance from P_FW to θ_⋆ under gradient descent |
 | `ntp_attention` | attention that predicts a token by its mass: strongly connected components and graph-SVM |
 | `conjecture_ntp_normalized` | normalized steps do not accelerate where F ≠ 0 |
 """

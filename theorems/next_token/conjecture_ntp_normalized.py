@@ -1,6 +1,7 @@
-"""Normalized gradient descent on next tokens is no faster in the end than steps of 2/λ_max(H), wherever F ≠ 0.
+"""If F ≠ 0, normalized gradient descent on next tokens is eventually no faster than plain descent of step 2/λ_max(H).
 
-Main result: a conjecture, from a linearisation and runs: P_FW ends in a 2-cycle of effective step 2/λ_max or more.
+Main result: a conjecture, supported by a linearisation and by runs: P_FW ends in a 2-cycle, in which the effective step
+η/‖∇L‖ has a mean of 2/λ_max or more.
 
 Reference: derived here; arXiv 2402.18551, Figure 5 (normalized descent is faster early on).
 """
@@ -29,15 +30,15 @@ TURNS = sharper("gradient-turns-into-f")
 
 STEPS = 4000
 STRETCHES = 3
-"""Largest number of stretches of :data:`STEPS` steps until the run is past its transient."""
+"""The largest number of blocks of :data:`STEPS` steps within which the run has to leave its transient."""
 NEAR = 2.0
 """The bound of ‖u‖, in units of η, below which the part in F counts as being in its cycle; in the cycle ‖u‖ < η."""
 PAST = 20.0
-"""The length of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves little beside u: by ‖θ_mm‖/k a step."""
+"""The length ηk of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves by only about ‖θ_mm‖/k per step."""
 WINDOW = 1000
-"""The number of last steps, an even one, over which effective steps are averaged."""
+"""The number of last steps over which effective steps are averaged; even, since the cycle has two steps."""
 LENGTH = 0.1
-"""η in units of 1/D_F: the logits of an extended support move by that much, and H by as much relatively."""
+"""η in units of 1/D_F: a step changes the logits of an extended support by at most this, and H by this share."""
 CYCLE_RATE = tolerance(
     "normalized-cycle",
     "5 %",
@@ -71,13 +72,14 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
         lim inf of the mean of η/‖∇L(θ_k)‖ over k is at least 2/λ_max(H);
         ‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → 1: steps in F stay η long, and P_F θ_k does not converge.
 
-    So θ_⊥ moves as under gradient descent of about that step, ‖θ_⊥‖ grows like log k, and nothing is gained in the end.
+    So θ_⊥ moves as under gradient descent of about this step, and ‖θ_⊥‖ grows like log k: normalization does not
+    accelerate training eventually.
 
     **Linearisation.** Once θ_⊥ is far out ∇L ≈ Hu, and u⁺ = (I − s_kH)u with s_k = η/‖Hu‖. Along the top eigenvector
     ‖u‖ alternates between a and η − a, s between η/(λ_max a) and η/(λ_max(η − a)), whose mean is at least 2/λ_max, with
     equality for a = η/2; along another eigenvector λ_i the multiplier 1 − 2λ_max/λ_i is unstable. No proof.
     **Second.** ‖θ_⊥‖ grows like ‖θ_mm‖ log k, so that it moves by η‖P_⊥∇L‖/‖∇L‖ ≈ ‖θ_mm‖/k at step k. Both are judged
-    once ‖u‖ ≤ 2η and k ≥ 20(‖θ_mm‖ + ‖θ_⊥(0)‖)/η: before that a run is in a transient, of which nothing is said.
+    once ‖u‖ ≤ 2η and k ≥ 20(‖θ_mm‖ + ‖θ_⊥(0)‖)/η: before that a run is in a transient, which is not covered.
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)
@@ -100,11 +102,11 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
 
 
 def transient(run: DescentRun, before: int, far: float) -> str:
-    """Return why the last steps are not yet those of the cycle; an empty string if they are.
+    """Return the reason why the run is still in its transient; an empty string if it is not.
 
     Args:
         run: the last :data:`STEPS` steps.
-        before: how many steps were taken before the window.
+        before: the number of steps taken before these.
         far: ‖θ_mm‖ + ‖θ_⊥(0)‖.
     """
     largest = float(value_of(run.at.inside_norm[-WINDOW:]).max()) / run.step

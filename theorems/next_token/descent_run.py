@@ -1,7 +1,7 @@
-"""A run of gradient descent on the loss of next-token prediction, and how far rounding takes it from the exact run.
+"""Run of gradient descent on the loss of next-token prediction, and a bound of its distance from the exact run.
 
-A step of length η ≤ 2/β takes no two points further apart, since the loss is convex and β-smooth. So a run whose steps
-are off by ξ_s stays within Σ‖ξ_s‖ of the exact run from the same start.
+A step of size η ≤ 2/β does not increase the distance of two points, since the loss is convex and β-smooth. So a run
+whose steps have errors ξ_s stays within Σ‖ξ_s‖ of the exact run from the same start.
 
 Reference: derived here.
 """
@@ -38,7 +38,7 @@ IS_A_STEP = premise("next-token-iterate-is-a-step")
 RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
 STEPS = 300
 SHORTEST = 0.05
-"""The shortest step taken, in units of 1/β."""
+"""The smallest random step size η, in units of 1/β."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +46,14 @@ class DescentRun:
     """The iterates θ_0 … θ_k of runs from several starts.
 
     Attributes:
-        step: the step length η.
+        step: the step size η.
         at: the loss at all iterates, batch (k + 1, b).
-        off: bounds of the steps' errors ‖ξ_s‖, (k, b).
+        step_error: bounds of the errors ‖ξ_s‖ of the steps, (k, b).
     """
 
     step: float
     at: LossParts
-    off: Float64[np.ndarray, "k b"]
+    step_error: Float64[np.ndarray, "k b"]
 
     @property
     def limits(self) -> Limits:
@@ -63,12 +63,12 @@ class DescentRun:
     @cached_property
     def count(self) -> Float64[np.ndarray, "k 1"]:
         """The numbers 1, …, k of the steps, (k, 1)."""
-        return np.arange(1.0, len(self.off) + 1)[:, None]
+        return np.arange(1.0, len(self.step_error) + 1)[:, None]
 
     @cached_property
     def drift(self) -> Numbers:
-        """The distance that θ_1, …, θ_k may have from the exact run, (k, b)."""
-        return np.cumsum(exact(self.off), axis=0)
+        """Bounds of the distance of θ_1, …, θ_k from the exact run, (k, b)."""
+        return np.cumsum(exact(self.step_error), axis=0)
 
     def start_to_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
         """Return ‖θ_0 − ϑ_r‖², where ϑ_r = θ_⋆ + rθ_mm, (*b, b)."""
@@ -77,9 +77,9 @@ class DescentRun:
 
 
 def chosen_step(step: float, limits: Limits, rng: np.random.Generator) -> float:
-    """Return the case's step η, or a random one.
+    """Return the step size η of the case, or a random one if it has none.
 
-    A random one is at most 1/β, or at most 1 where no θ changes the loss (β = 0).
+    A random η is at most 1/β, or at most 1 if the loss is constant (β = 0).
     """
     share, bound = float(np.exp(rng.uniform(np.log(SHORTEST), 0.0))), smoothness(limits.problem)
     return step or (share / bound if bound > np.finfo(np.float64).tiny else share)
@@ -88,7 +88,7 @@ def chosen_step(step: float, limits: Limits, rng: np.random.Generator) -> float:
 def starts(
     limits: Limits, start: Float64[np.ndarray, "D"] | None, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """Return three starts: θ_0 = 0; the case's start or one near 0; one behind the ray, with margins of about −3."""
+    """Return three starts: 0; the case's start, or a point near 0; a point near −3θ_mm, with margins of about −3."""
     split, r = limits.split, limits.split.dimension
     size = max(float(np.linalg.norm(split.outside, axis=2).max()), float(value_of(limits.span)), 1e-300)
     first = rng.normal(size=limits.problem.dimension) / size if start is None else start
@@ -108,12 +108,21 @@ def follow(
     *,
     normalized: bool = False,
 ) -> Generator[Claim, None, DescentRun]:
-    """Return the run under test once the claims that it is one of gradient descent have been made.
+    """Yield the claims that the run under test is gradient descent, and return the run.
 
     Use it as ``run = yield from follow(…)``.
 
+    Args:
+        limits: the limits of training.
+        under_test: the implementation under test.
+        x: the coordinates of P_F θ_0 − θ_⋆, (b, r).
+        y: the coordinates of P_⊥ θ_0, (b, s).
+        step: the step size η, or the step length if steps are normalized.
+        steps: the number of steps.
+        normalized: whether the gradient is divided by its norm.
+
     Raises:
-        Ended: the run has another start or length, or one of its steps is not a step of descent.
+        Ended: the start or the number of points is not the requested one, or a step is not one of gradient descent.
         NotANumber: an iterate is not finite.
     """
     run = under_test[next_token_descent](limits.minimum, x, y, step=step, steps=steps, normalized=normalized)
@@ -129,11 +138,11 @@ def follow(
     if normalized:
         gradient = gradient / at.gradient_norm[:-1, :, None]
     moves = exact(step) * gradient
-    off: Any = exact(points[1:]) - points[:-1] + moves
-    distances = np.sqrt(np.sum((np.abs(off.value) + np.asarray(off.error)) ** 2, axis=-1)) * (1 + 64 * EPS)
-    room = np.asarray(off.error) + EPS * (np.abs(points[1:]) + 4 * np.abs(value_of(moves)))
+    residual: Any = exact(points[1:]) - points[:-1] + moves
+    distances = np.sqrt(np.sum((np.abs(residual.value) + np.asarray(residual.error)) ** 2, axis=-1)) * (1 + 64 * EPS)
+    room = np.asarray(residual.error) + EPS * (np.abs(points[1:]) + 4 * np.abs(value_of(moves)))
     claim = at_least(
-        IS_A_STEP, Form.EXACT, 0.0, np.abs(off.widen(room)), why=STEP_ROUNDING, points="coordinate of a step"
+        IS_A_STEP, Form.EXACT, 0.0, np.abs(residual.widen(room)), why=STEP_ROUNDING, points="coordinate of a step"
     )
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

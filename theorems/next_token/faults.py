@@ -1,4 +1,4 @@
-"""Faults in next-token prediction: loss, extended supports, NTP-SVM, the finite part, runs, components, data."""
+"""Planted faults in next-token prediction: loss, extended supports, NTP-SVM, finite part, runs, components, data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _loss_of_equal_contexts(right: Callable[..., Any], problem: MasterProblem, t
 
 @RISK.plant("loss-of-most-frequent", "p is one-hot in the loss", ENTROPY, next_token_loss)
 def _loss_of_most_frequent(right: Callable[..., Any], problem: MasterProblem, theta: Any) -> Any:
-    """Compute the loss as if only its most frequent next token followed each context."""
+    """Compute the loss as if each context were always followed by its most frequent next token."""
     most = np.eye(problem.counts.shape[1], dtype=int)[np.argmax(problem.counts, axis=1)]
     return right(_change(problem, counts=most * problem.counts.sum(axis=1)[:, None]), theta)
 
@@ -88,7 +88,7 @@ def _gradient_at_the_limit(right: Callable[..., Any], minimum: FiniteMinimum, x:
 
 @SVM.change("ntp-svm-without-ties", "NTP-SVM without (6a)", PATH, next_token_svm, only=NextTokenSvm)
 def _svm_without_ties(svm: NextTokenSvm, problem: MasterProblem, sets: Any) -> NextTokenSvm:
-    """Solve NTP-SVM with z_j alone put above the tokens ruled out; other tokens of Ŝ need not be level with z_j."""
+    """Solve NTP-SVM with margins for one token z_j of Ŝ_j only; other tokens of Ŝ_j need not have its logit."""
     excluded = [pair for pair in problem.pairs if not sets[pair]]
     alone = np.zeros_like(sets)
     alone[np.arange(len(sets)), problem.first] = True
@@ -163,7 +163,7 @@ def _finite_part_frozen(run: SplitRun, minimum: FiniteMinimum, x: Any, y: Any, *
 
 @RUN.change("next-token-path-on-ray", "the ray of θ_mm for the path", PATH, next_token_path)
 def _path_on_ray(path: SplitRun, minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Any) -> SplitRun:
-    """Return points of the ray θ_⋆ + rθ_mm whose parts across F are as long as those of the path's points."""
+    """Return points of the ray θ_⋆ + rθ_mm whose parts orthogonal to F have the norms of those of the path's points."""
     along = minimum.split.coordinates_of(svm.floats)[minimum.split.dimension :]
     long = np.linalg.norm(path.y, axis=2, keepdims=True) / np.linalg.norm(along)
     return SplitRun(np.zeros_like(path.x), long * along)
@@ -171,7 +171,7 @@ def _path_on_ray(path: SplitRun, minimum: FiniteMinimum, svm: NextTokenSvm, mult
 
 @RUN.change("next-token-path-off", "turned by ε", PATH, next_token_path, size=1e-2, unit="ε")
 def _path_off(path: SplitRun, size: float, *arguments: Any) -> SplitRun:
-    """Turn every point towards the first coordinate of F^⊥."""
+    """Rotate every point towards the first coordinate of F^⊥."""
     off = np.zeros_like(path.y)
     off[..., 0] = size * np.linalg.norm(path.y, axis=2)
     return SplitRun(path.x, path.y + off)
@@ -194,7 +194,7 @@ def _path_of_other_multipliers(
 def _weak_components(
     components: Bool[np.ndarray, "n K"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n K"]:
-    """Return weakly connected components: edges count in both directions, so all tokens of a sequence are in one."""
+    """Return weakly connected components: edges count in both directions, so a sequence is within one component."""
     sizes = [len({x for x in row if x != ABSENT}) for row in samples.tolist()]
     return np.arange(components.shape[1]) < np.array(sizes)[:, None]
 
@@ -203,14 +203,14 @@ def _weak_components(
 def _one_graph(
     components: Bool[np.ndarray, "n K"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n K"]:
-    """Build a single graph of all sequences, whatever token they end in, by ending each in the same added token."""
+    """Build one graph of all sequences in place of one per last token, by appending the same new token to each."""
     last = np.full((len(samples), 1), samples.max() + 1)
     return component_sets(np.concatenate([samples, last], axis=1), labels)[:, : components.shape[1]]
 
 
 @DATA.spoil("contexts-merged", "the second context is read with the embedding of the first", OVER, about=NextTokens)
 def _merge_contexts(case: NextTokens) -> NextTokens:
-    """Give the second context, or token, the embedding of the first."""
+    """Give the second context (or token, for sequences) the embedding of the first."""
     h: Float64[np.ndarray, "m d"] = np.array(case.embeddings)
     h[1:2] = h[0]
     return case.replace(embeddings=h)
@@ -226,4 +226,4 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "conjecture-ntp-normalized": {"contexts-merged": ANY_DATA},
     "ntp-entropy": {"next-token-loss-off": "a loss that is larger is above the entropy, too"},
 }
-"""The reasons why statements of the paper stay true under a planted fault, by the id of the statement."""
+"""Statement id → fault id → the reason why the statement stays true under this fault."""

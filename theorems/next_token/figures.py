@@ -1,10 +1,10 @@
 """Figure next-tokens: training on next tokens turns to W^mm; its part in F converges to W⋆ or oscillates near it.
 
-A text of three letters, in windows of two. Left: the distance of the direction from W^mm under gradient descent
-with steps of 1/β and under normalized descent. Right: ‖P_FW − W⋆‖, and dashed the quantity that it follows under
-gradient descent, ‖H⁻¹Σc f‖ of `ntp-finite-part`.
+The data are windows of two letters of a text with three letters. Left: 1 − cos of the angle to W^mm, under gradient
+descent with η = 1/β and under normalized descent. Right: ‖P_FW − W⋆‖, and dashed its first-order value under gradient
+descent, ‖H⁻¹Σc f‖ of `ntp-finite-part`.
 
-Source: arXiv 2402.18551, Figures 3 to 5; own.
+Source: arXiv 2402.18551, Figures 3 to 5; our own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def limits_of() -> Limits:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, per rule at recorded steps from W = 0, 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and what the latter follows."""
+    """Return 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and the latter's first-order value, by rule, at recorded steps from 0."""
     limits = limits_of()
     minimum, split = limits.minimum, limits.split
     r, beta = split.dimension, smoothness(limits.problem)
@@ -65,7 +65,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def pursuit(limits: Limits, y: np.ndarray) -> np.ndarray:
-    """Return −H⁻¹Σc_jv f_jv with c_jv = π_jw⋆_jve^{−g_jv·θ_⊥}, (k, r)."""
+    """Return the first-order value −H⁻¹Σc_jv f_jv of P_Fθ − θ_⋆, c_jv = π_jw⋆_jve^{−g_jv·θ_⊥}, (k, r)."""
     loss = SplitLoss(limits.minimum)
     logs = loss.outer - np.einsum("jvs,ks->kjv", limits.split.outside, y)
     cost = loss.weights[:, None] * np.exp(logs)

@@ -1,4 +1,7 @@
-"""The limits of training, Ŝ, θ_mm and θ_⋆, once they are claimed to be right; and the constants of the bounds.
+"""Limits of training: Ŝ, θ_mm and θ_⋆, the claims that certify them, and the constants that the bounds need.
+
+Ŝ are the extended supports, θ_mm the limit direction, θ_⋆ the limit in the subspace F; definitions are in
+`ntp-extended-supports`.
 
 References: derived here; :mod:`reference_attention.next_token`.
 """
@@ -38,7 +41,8 @@ LIMIT_PREMISES = (SUPPORTS_ARE_PROVEN, SVM_IS_OPTIMAL, MINIMUM_IS_ENCLOSED)
 class Limits:
     """The limits Ŝ, F, θ_mm and θ_⋆ of training.
 
-    Numbers are in the coordinates of :class:`reference_attention.next_token.subspace_split.Split`.
+    Vectors are in the coordinates of F and F^⊥ of :class:`reference_attention.next_token.subspace_split.Split`: r
+    coordinates of F, s of F^⊥. There are m contexts with at most K alternatives.
 
     Attributes:
         supports: the extended supports Ŝ.
@@ -67,49 +71,49 @@ class Limits:
 
     @property
     def others(self) -> Bool[np.ndarray, "m K"]:
-        """The alternatives V_j∖Ŝ_j that training rules out."""
+        """Whether an alternative is in V_j∖Ŝ_j, that is, ruled out by training, (m, K)."""
         return self.split.others
 
     @cached_property
     def weights(self) -> Numbers:
-        """The weights π_j of the contexts."""
+        """The weights π_j of the contexts, (m,)."""
         return with_rounding(to_floats(self.problem.weights))
 
     @cached_property
     def targets(self) -> Numbers:
-        """The targets p_jv."""
+        """The targets p_jv, (m, K)."""
         return with_rounding(np.array([to_floats(row) for row in self.problem.targets]))
 
     @cached_property
     def inner(self) -> Numbers:
-        """The softmax q⋆_jv on Ŝ_j at θ_⋆, 0 off Ŝ_j."""
+        """The softmax q⋆_jv over Ŝ_j at θ_⋆, 0 off Ŝ_j, (m, K)."""
         return with_rounding(np.where(self.split.sets, self.minimum.shares, 0.0))
 
     @cached_property
     def log_outer(self) -> Numbers:
-        """The logarithms of w⋆_jv, −∞ on Ŝ_j."""
+        """The logarithms of w⋆_jv = w_jv(θ_⋆), −∞ on Ŝ_j, (m, K)."""
         return with_rounding(np.where(self.others, self.minimum.log_shares, -np.inf))
 
     @cached_property
     def inside(self) -> Numbers:
-        """The rows f_jv = P_F(a_jv − Σ q⋆_jz a_jz), 0 where there is no alternative."""
+        """The rows f_jv = P_F(a_jv − Σ q⋆_jz a_jz), 0 where there is no alternative, (m, K, r)."""
         rows = with_rounding(self.split.inside)
         mean = np.sum(self.inner[..., None] * rows, axis=1)
         return np.where(self.problem.alternatives[..., None], rows - mean[:, None], 0.0)
 
     @cached_property
     def outside(self) -> Numbers:
-        """The rows g_jv, 0 on Ŝ_j."""
+        """The rows g_jv = P_⊥(a_jz − a_jv), z ∈ Ŝ_j, 0 on Ŝ_j, (m, K, s)."""
         return with_rounding(self.split.outside)
 
     @cached_property
     def ray(self) -> Numbers:
-        """The point θ_mm in coordinates of F^⊥."""
+        """The point θ_mm in coordinates of F^⊥, (s,)."""
         return with_rounding(self.split.coordinates_of_exact(self.svm.point)[self.split.dimension :])
 
     @cached_property
     def origin(self) -> Numbers:
-        """The point θ_⋆ in coordinates of F."""
+        """The point θ_⋆ in coordinates of F, (r,)."""
         return with_rounding(self.split.coordinates_of_exact(self.minimum.point)[: self.split.dimension])
 
     @cached_property
@@ -124,7 +128,7 @@ class Limits:
 
     @cached_property
     def span(self) -> Numbers:
-        """An upper bound of D_F."""
+        """An upper bound of D_F, the largest diameter of {a_jv : v ∈ Ŝ_j}."""
         return exact(above(diameter(self.split)))
 
     @cached_property
@@ -141,7 +145,7 @@ class Limits:
 
     @cached_property
     def curvature(self) -> Numbers:
-        """A lower bound of λ_H; 1 where F = 0, since nothing depends on it there."""
+        """A lower bound of λ_H, the smallest eigenvalue of H = ∇²L_fin(θ_⋆) on F; 1 if F = 0, where it is not used."""
         return exact(self.minimum.curvature_below if self.split.dimension else 1.0)
 
     @cached_property
@@ -179,7 +183,7 @@ class Limits:
 
     @cached_property
     def exact_margins(self) -> Float64[np.ndarray, "m K"]:
-        """The margins (a_jz − a_jv)·θ_mm, rounded once; 0 on Ŝ_j."""
+        """The margins (a_jz − a_jv)·θ_mm, exact up to one rounding; 0 on Ŝ_j, (m, K)."""
         out = np.zeros(self.problem.counts.shape)
         for pair, margin in self.svm.margins(self.problem).items():
             out[pair] = to_floats([margin])[0]
@@ -187,16 +191,18 @@ class Limits:
 
 
 def certify_limits(problem: MasterProblem, under_test: Implementation) -> Generator[Claim, None, Limits]:
-    """Return Ŝ, θ_mm and θ_⋆ of the implementation under test once the claims that they are right have been made.
+    """Yield the claims that Ŝ, θ_mm and θ_⋆ of the implementation under test are right, and return them.
 
     Raises:
-        Ended: one of them is wrong.
-        Undecided: the search for θ_⋆ says that it did not find it.
+        Ended: one of the claims is false.
+        Undecided: the search for θ_⋆ reports that it failed.
     """
     supports = under_test[extended_supports](problem)
     yield from _require(SUPPORTS_ARE_PROVEN, supports.error(problem))
     svm = under_test[next_token_svm](problem, supports.sets)
-    wrong = "it is said to be infeasible" if not isinstance(svm, NextTokenSvm) else _svm_error(svm, supports, problem)
+    wrong = (
+        "NTP-SVM is reported as infeasible" if not isinstance(svm, NextTokenSvm) else _svm_error(svm, supports, problem)
+    )
     yield from _require(SVM_IS_OPTIMAL, wrong)
     assert isinstance(svm, NextTokenSvm)
     minimum = under_test[finite_minimum](Split.of(problem, supports.sets))
@@ -208,23 +214,23 @@ def certify_limits(problem: MasterProblem, under_test: Implementation) -> Genera
 
 def _svm_error(svm: NextTokenSvm, supports: ExtendedSupports, problem: MasterProblem) -> str:
     if not np.array_equal(svm.sets, supports.sets):
-        return "it is of other sets"
+        return "the solution is for other extended supports"
     return svm.error(problem)
 
 
 def _minimum_error(minimum: FiniteMinimum, problem: MasterProblem, supports: ExtendedSupports) -> str:
-    """Return what is wrong with the minimum, or an empty string.
+    """Return the error of the computed minimum θ̂, or an empty string.
 
-    It has to belong to this problem and these supports, θ̂ has to lie in F, and the distance of any minimiser from θ̂ has
+    It has to be for this problem and these supports, θ̂ has to lie in F, and the distance of any minimiser from θ̂ has
     to be below :data:`CLOSE`, relative to 1 + ‖θ̂‖.
     """
     split = minimum.split
     if split.problem is not problem or not np.array_equal(split.sets, supports.sets):
-        return "it is of another problem"
+        return "the minimum is for another problem or other supports"
     if any(x != 0 for x in products(split.orthogonal[split.dimension :], minimum.point)):
         return "θ̂ is not in F"
     if not minimum.radius < CLOSE * (1 + minimum.norm):
-        return f"the gradient at θ̂ leaves θ_⋆ within {float(minimum.radius.mid()):.3g} of it, not within {CLOSE:.3g}"
+        return f"‖θ̂ − θ_⋆‖ is only bounded by {float(minimum.radius.mid()):.3g}, above {CLOSE:.3g} (1 + ‖θ̂‖)"
     return ""
 
 

@@ -1,6 +1,7 @@
-"""The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, on numbers that carry their rounding.
+"""The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, with error bounds, in two parts.
 
-Nothing cancels: the loss is computed in the two parts of `ntp-extended-supports`, from u and θ_⊥ given separately.
+Without cancellation: the two parts of `ntp-extended-supports` are computed from u ∈ F and θ_⊥ ∈ F^⊥ separately.
+Shapes: b points, m contexts, K alternatives at most, r = dim F, s = dim F^⊥, D = r + s.
 
 Reference: derived here.
 """
@@ -19,7 +20,7 @@ from theorems.next_token.limits import Limits
 from theorems.rounding.attention_at import Numbers
 
 SMALL = 0.02
-"""The bound of |d| below which e^d − 1 − d is taken from its series."""
+"""The |d| below which e^d − 1 − d is computed from its series."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class LossParts:
 
     @cached_property
     def shift(self) -> Numbers:
-        """The changes d_jv = f_jv·u, (*b, m, K)."""
+        """The changes d_jv = f_jv·u of logits relative to their mean at θ_⋆, (*b, m, K)."""
         return np.einsum("...r,jvr->...jv", exact(self.x), self.limits.inside)
 
     @cached_property
@@ -84,14 +85,14 @@ class LossParts:
 
     @cached_property
     def away(self) -> Numbers:
-        """The softmax s_jv at θ off Ŝ_j; 0 on Ŝ_j, (*b, m, K)."""
+        """The softmax s_jv at θ of alternatives off Ŝ_j; 0 on Ŝ_j, (*b, m, K)."""
         masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.exp(logs - self.log_kept[..., None])
 
     @cached_property
     def share_off(self) -> Numbers:
-        """The mass off Ŝ, Ω = Σ π_j x_j/(1 + x_j), (*b,)."""
+        """The mass Ω = Σ π_j x_j/(1 + x_j) of the softmax off Ŝ, (*b,)."""
         return np.sum(self.limits.weights * np.sum(self.away, axis=-1), axis=-1)
 
     @cached_property
@@ -158,7 +159,7 @@ def rest_of_exp(d: Any) -> Numbers:
     small = np.abs(value_of(d)) < SMALL
     near: Any = np.where(small, d, 0.0)
     size = np.abs(value_of(near)) + np.asarray(near.error)
-    # The series d²/2 + d³/6 + … of which the rest is below |d|^7/4000 in this range.
+    # The series d²/2 + d³/6 + …; in this range its remainder is below |d|^7/4000.
     series = near * near / 2 * (1 + near / 3 * (1 + near / 4 * (1 + near / 5 * (1 + near / 6))))
     far = np.where(small, 0.0, d)
     return np.where(small, series.widen(size**7 / 4000), np.expm1(far) - far)

@@ -1,7 +1,7 @@
-"""Attention trained to predict a token ends on the strongly connected component of the label, in graph-SVM's direction.
+"""Attention trained to predict a token converges to graph-SVM's direction, and its mass to the label's component.
 
-Main result: the theorem of arXiv 2403.08081 for log-loss, from any start and with rates, as a case of the master
-problem: strongly connected components are extended supports.
+Main result: the theorem of arXiv 2403.08081 for log-loss, from any start and with rates, as a special case of the
+problem of ntp-extended-supports: strongly connected components are extended supports.
 
 References: arXiv 2403.08081 (its code: yixiao-huang/next-token-prediction); Ford, *Solution of a ranking problem from
 binary comparisons*, 1957.
@@ -52,7 +52,7 @@ POINTS = 10
     cases=independent_sequences,
     kernel=SVM_ONLY,
     needs={
-        "sequences-given": "it speaks of sequences",
+        "sequences-given": "the statement is about sequences of tokens",
     },
 )
 def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
@@ -65,9 +65,10 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     **Theorem.** For independent embeddings training has W/‖W‖ → W_svm, and its part in span{(e_v − e_w)e_kᵀ : v ≍ w}
     tends to the minimiser there of the loss restricted to the label's components.
 
-    Here: L is a master problem, with V_i the distinct tokens of X_i, m_iv how often each occurs, a_iv = vec(e_v e_kᵀ);
-    the label's component, of the tokens in X_i, is Ŝ_i; W_svm = θ_mm. So the theorem is what ntp-path, ntp-descent and
-    ntp-finite-part say with rates, from any start, and for any embeddings, with Ŝ for components.
+    Here: L has the form of ntp-extended-supports, with V_i the distinct tokens of X_i, m_iv their multiplicities and
+    a_iv = vec(e_v e_kᵀ); Ŝ_i are the tokens of X_i in the label's component; W_svm = θ_mm. So the theorem follows from
+    ntp-path, ntp-descent and ntp-finite-part, with rates, from any start, and for any embeddings, with Ŝ for
+    components.
 
     **Components ⊆ Ŝ** always: along a cycle the inequalities (e_v − e_w)ᵀW e_k ≥ 0 of C add up to 0. **Ŝ ⊆ components**
     for independent embeddings: there is a W with e_vᵀW e_k = −(length of the longest path of components to that of v).
@@ -94,7 +95,7 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
 
 
 def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Numbers:
-    """Return −(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_i W e_k)_t, computed token by token, (b,)."""
+    """Return L(W) = −(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_i W e_k)_t at b points, computed token by token, (b,)."""
     assert case.samples is not None
     assert case.labels is not None
     d, total = case.embeddings.shape[1], exact(np.zeros(len(W)))
@@ -108,7 +109,7 @@ def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Number
 
 
 def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list[fmpq]]:
-    """Return (e_v − e_w)ᵀW e_k over v ≍ w and over v ⇒ w, in the graphs of all last tokens k, over the rationals."""
+    """Return the values of (e_v − e_w)ᵀW e_k for v ≍ w and for v ⇒ w, over all graphs k, as rationals."""
     assert case.samples is not None
     assert case.labels is not None
     e = rational_matrix(case.embeddings).tolist()
@@ -128,7 +129,7 @@ def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list
 
 
 def paths_of(samples: list[tuple[list[int], int]], size: int) -> Bool[np.ndarray, "K K"]:
-    """Return whether a path leads from v to w ≠ v, by Warshall's algorithm."""
+    """Return whether a path leads from v to w ≠ v, (size, size), by Warshall's algorithm."""
     reached = np.zeros((size, size), dtype=bool)
     for tokens, label in samples:
         reached[label, tokens] = True

@@ -1,4 +1,4 @@
-"""Gradient descent on next tokens: the loss falls to its infimum, W turns to W^mm, P_FW comes to W⋆.
+"""Gradient descent on next tokens: the loss falls to its infimum, W turns to W^mm, P_FW converges to W⋆.
 
 Main result: Theorem 2 of arXiv 2402.18551 from any start, with rates, and without its two conditions on the data.
 
@@ -32,7 +32,7 @@ SEPARATES = stated_claim("margins-grow")
 TURNS = stated_claim("iterate-turns-to-theta-mm")
 STAYS = sharper("iterate-stays-near-the-ray")
 RAYS = np.concatenate([[0.0], np.exp(np.linspace(-1.0, 3.0, 12))])
-"""The r at which bounds over the ray are taken; each bound holds, and the least is claimed."""
+"""The r for which the bound of (G1) is evaluated; each bound holds, and the smallest is claimed."""
 
 
 @statement(
@@ -73,7 +73,7 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     bound = excess_bound(run)
     after: Any = run.at.excess[1:] - run.at.gradient_norm[1:] * run.drift
     yield at_least(FALLS, Form.EFFECTIVE, bound, after, points="iterate")
-    # What is claimed of the exact run, at the computed one: by convexity its loss is at most so much larger.
+    # The bound is for the exact run; by convexity the loss of the computed run is larger by at most this.
     bound = bound + run.at.gradient_norm[1:] * run.drift
     if limits.split.dimension:
         yield at_least(SETTLES, Form.EFFECTIVE, finite_bound(limits, bound), limits.span * run.at.inside_norm[1:])
@@ -84,7 +84,7 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
 
 def excess_bound(run: DescentRun) -> Numbers:
-    """Return ε_k, the least of the bounds at :data:`RAYS` and at r = log k, (k, b)."""
+    """Return ε_k, the smallest of the bounds at r in :data:`RAYS` and at r = log k, (k, b)."""
     k, limits = run.count, run.limits
     at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
     radius = np.log(k[:, 0])
@@ -93,7 +93,7 @@ def excess_bound(run: DescentRun) -> Numbers:
 
 
 def stays_claim(run: DescentRun) -> Claim:
-    """Claim (G3): the bound of ‖θ_k − ϑ_r‖, increased by what rounding adds, for every r of :data:`RAYS`."""
+    """Claim (G3) for every r in :data:`RAYS`, the bound of ‖θ_k − ϑ_r‖ increased by the rounding errors."""
     away: Any = exact(run.at.y[1:])[None] - exact(RAYS)[:, None, None, None] * run.limits.ray
     far = np.linalg.norm(
         np.concatenate([np.broadcast_to(run.at.x[1:], (*away.shape[:-1], run.at.x.shape[-1])), away], axis=-1), axis=-1
@@ -108,14 +108,14 @@ def turns_claim(run: DescentRun) -> Claim:
     size, along = run.at.outside_norm, run.at.along
     moved: Any = np.diff(exact(run.at.y), axis=0)
     length = np.linalg.norm(moved, axis=-1)
-    # At θ_⊥ = 0 nothing is said of the step but that it is not backwards.
+    # At θ_⊥ = 0 the claim is only that the step does not decrease ⟨θ, θ_mm⟩.
     nonzero = value_of(size[:-1]) > 0
     long: Any = np.where(nonzero, size[:-1], 1.0)
     ratio: Any = long / run.limits.ray_norm
     least = np.min(run.at.margins[:-1], axis=(-2, -1))
     more = np.maximum(run.at.soft_margin[:-1] - least, 0.0)
     gained: Any = (np.diff(size, axis=0) - length**2 / (2 * long)) / (1 + more / ratio)
-    rounding = exact(run.off) * (2 + (length + run.off) / long)
-    gained = np.where(nonzero, gained, 0.0) - np.where(nonzero, rounding, run.off)
+    rounding = exact(run.step_error) * (2 + (length + run.step_error) / long)
+    gained = np.where(nonzero, gained, 0.0) - np.where(nonzero, rounding, run.step_error)
     advance: Any = along[1:] - along[:1]
     return at_least(TURNS, Form.EFFECTIVE, advance, np.cumsum(gained, axis=0), points="iterate")

@@ -1,4 +1,4 @@
-"""The cross-entropy of next tokens approaches the entropy of the observed next tokens and never attains it.
+"""Cross-entropy of next tokens: it approaches the entropy of the observed next tokens and never attains it.
 
 Main result: Proposition 1 of arXiv 2402.18551, with the rate.
 
@@ -53,7 +53,7 @@ GAMMAS = np.arange(0.0, 41.0, 4.0)
     kernel=SVM_ONLY,
 )
 def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """**Proposition 1.** Let some W^p attain the log-odds of what followed.
+    """**Proposition 1.** Let some W^p attain the log-odds of the observed next tokens.
 
     That is, (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j; and let some W^d have (e_z − e_z')ᵀW^d h_j = 0 on S_j and
     (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j; and let not every token follow every context. Then CE(W) > H for every W, H the
@@ -72,7 +72,7 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     yield equal(ENTROPY, limits.loss_at_infinity, entropy)
     supports = problem.supports
     attained: Any = np.log(limits.targets[supports])
-    # Where one token follows, both are 0 for certain.
+    # Where a context is followed by a single token, both are exactly 0.
     yield equal(LOG_ODDS, exact(limits.minimum.log_shares[supports]).widen(4 * EPS * spread(attained)), attained)
     x, y = probe_points(limits, rng, POINTS)
     at = LossParts(limits, x, y)
@@ -102,7 +102,7 @@ def entropy_of(limits: Limits) -> Numbers:
 
 
 def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "m K"]]:
-    """Yield the margins of three W^d, rounded once: θ_mm, the linear program's separator, and a mean of both.
+    """Yield the margins, rounded once, of three W^d: θ_mm, the linear program's separator, and the mean of these two.
 
     Each W^d is divided by its least margin over the rationals: as floats, a long W^d would have margins below 1.
     """
@@ -131,5 +131,5 @@ def approached_claim(limits: Limits, inside: Float64[np.ndarray, "s"], apart: Fl
     scale = np.logaddexp.reduce(np.logaddexp.reduce(weighed, axis=-1), axis=-1)
     falling = logs - exact(GAMMAS)[:, None, None] * with_rounding(apart)
     excess = np.sum(limits.weights * np.logaddexp(0.0, np.logaddexp.reduce(falling, axis=-1)), axis=-1)
-    # In logarithms: what is approached from far above need be no float.
+    # In logarithms, because the bound may be too large for a float.
     return at_least(APPROACHED, Form.EFFECTIVE, scale - exact(GAMMAS), np.log(excess), points="γ")

@@ -1,6 +1,6 @@
-"""Extended supports, the alternatives that training on next tokens does not tell apart; and the loss in two parts.
+"""Extended supports, the sets of alternatives that training on next tokens does not separate; the loss in two parts.
 
-Main result: for any data, the sets that replace the supports of arXiv 2402.18551, decided by one linear program.
+Main result: for any data, extended supports replace the supports of arXiv 2402.18551; one linear program decides them.
 
 References: derived here; arXiv 2402.18551, Definitions 2 and 3; arXiv 2403.08081.
 """
@@ -48,14 +48,14 @@ NO_MORE = sharper("gradient-is-hardly-longer-along-theta", when=APART)
 
 LOSS_ROUNDING = tolerance(
     "next-token-loss-rounding",
-    "what both sides carry; of the loss or gradient under test as much as the same formula carries here",
-    "a right one is computed by these formulas in floats, in another order at most",
+    "the error bounds of both sides; for loss or gradient under test, the error bound of the same formula here",
+    "a correct implementation evaluates these formulas in floats, possibly in another order",
 )
 POINTS = 40
 ATTAINED = 2.0**-100
-"""The tolerance up to which log-odds count as met: differences below it cannot be told from 0."""
+"""The difference of log-odds below which they count as attained: rounding does not resolve it."""
 FARTHEST = 60.0
-"""The largest ‖θ‖ at which the loss is computed from logits: there it exceeds its rounding."""
+"""The largest ‖θ‖ at which the loss from logits is compared: there the loss exceeds its rounding error."""
 
 
 @statement(
@@ -112,17 +112,18 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
         return
     r = np.linspace(0.0, FARTHEST, 13)
     ray = LossParts(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
-    # The floats of the ray are within rounding of it: E is compared at margins, the loss at points.
+    # Points on the ray are rounded: E is evaluated from the exact margins, the loss at the rounded points.
     yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
     yield from correlation_claims(ray)
 
 
 def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Claim]:
-    """Claim the decision by integers, against log q⋆_jv − log p_jv on S_j, q⋆ of the minimiser of the loss among S_j.
+    """Claim that the exact decision on compatibility agrees with log q⋆_jv − log p_jv on S_j.
 
-    The minimiser is enclosed to 2^−200. A difference above :data:`ATTAINED` proves that no θ has the log-odds; a
-    smaller one proves nothing by itself, so that the answer "no" is then undecided.
+    q⋆ is the softmax at the minimiser of the loss over S_j, which is enclosed to 2^−200. A difference above
+    :data:`ATTAINED` proves that no θ has the log-odds. A smaller one proves nothing; the answer "incompatible" is then
+    undecided.
     """
     problem = limits.problem
     minimum = limits.minimum
@@ -138,16 +139,18 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
         ]
         largest = max(float(gap.lower()) for gap in gaps)
     if not answer and largest <= ATTAINED:
-        yield undecided_claim(COMPATIBLE, f"it is said to be incompatible, and log-odds are met to {largest:.3g}")
+        yield undecided_claim(COMPATIBLE, f"reported as incompatible, but log-odds are attained up to {largest:.3g}")
         return
     right = answer == (largest <= ATTAINED)
-    yield Claim(COMPATIBLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"log-odds are missed by {largest:.3g}")
+    yield Claim(
+        COMPATIBLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"log-odds are attained up to {largest:.3g}"
+    )
 
 
 def loss_claims(at: LossParts, under_test: Implementation) -> Iterator[Claim]:
     """Claim that the loss from logits is the sum of its two parts near 0, and that the gradient is right everywhere.
 
-    The loss is compared where ‖θ‖ is at most :data:`FARTHEST`: further out rounding leaves nothing of the excess.
+    The loss is compared where ‖θ‖ is at most :data:`FARTHEST`: further out its excess is below the rounding error.
     """
     near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
     point = theta_of(at, near)
@@ -165,7 +168,7 @@ def loss_claims(at: LossParts, under_test: Implementation) -> Iterator[Claim]:
 
 
 def theta_of(at: LossParts, index: Any) -> Numbers:
-    """Return θ itself, with the rounding of its coordinates, (k, D)."""
+    """Return θ in the original coordinates, with the rounding errors of the change of coordinates, (k, D)."""
     coordinates = exact(np.concatenate([at.x, at.y], axis=-1)[index])
     return coordinates @ with_rounding(at.limits.split.basis.T) + with_rounding(at.limits.minimum.floats)
 
@@ -175,7 +178,7 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
     problem = limits.problem
     possible = problem.alternatives
     log_times = np.where(possible, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
-    # Products of factors are rounded once.
+    # The products in vec(e_v h_jᵀ) are rounded once.
     vectors: Any = exact(problem.vectors) if problem.factors is None else with_rounding(problem.vectors)
     levels = np.einsum("kd,jvd->kjv", theta, vectors)
     logits: Any = levels + log_times
@@ -186,7 +189,7 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
 
 
 def correlation_claims(at: LossParts) -> Iterator[Claim]:
-    """Claim part 5 of the statement, divided by Ω."""
+    """Claim the two inequalities of part 5, divided by Ω."""
     down: Any = -np.vecdot(at.gradient_outside, at.limits.ray)
     yield at_least(CORRELATES, Form.EFFECTIVE, down, at.share_off)
     along: Any = -np.vecdot(at.gradient_outside, exact(at.y))

@@ -1,6 +1,6 @@
-"""The rate at which the part of W in F converges under gradient descent on next tokens, at every step.
+"""Rate of convergence, at every step, of the part P_FW of W in F under gradient descent on next tokens.
 
-Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and its value to first order.
+Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and the value of P_F W_k − W⋆ to first order.
 
 Reference: derived here; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
 """
@@ -28,7 +28,7 @@ from theorems.rounding.attention_at import Numbers
 CONTRACTS = sharper("part-in-f-contracts", when="where F ≠ 0")
 FOLLOWS = sharper("part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, something is ruled out, u is small")
 FAR = 30.0
-"""The D_F‖u‖ above which the second claim is not made: its bound there is above e^30 times what it bounds."""
+"""The largest D_F‖u‖ for the second claim: beyond it the bound is vacuous, above e^30 times the bounded quantity."""
 
 
 @statement(
@@ -57,11 +57,11 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 
     R of second order in u and c. (If margins become tight at rate ηk c_jv → λ_jv, then ηk u_k → −H⁻¹Σλf; not claimed.)
 
-    **First.** P_F∇L = H̃u + Σπ_j s_jv P_F(a_jv − Σ_z q_jz a_jz), v ∉ Ŝ_j, q the softmax on Ŝ_j, H̃ = ∫∇²L_fin(θ_⋆ + τu)dτ
-    ⪰ H(1 − e^{−t})/t by self-concordance (|φ'''| ≤ D_F‖u‖φ'' on the segment), 0 ⪯ I − ηH̃, and Σπ_j s_jv = Ω ≤ L − L_⋆.
-    **Second.** u⁺ − v⁺ = (I − ηH)(u − v) − η(P_F∇L − Hu − Σcf) + v − v⁺, since Hv = −Σcf. H̃ lies between
-    H(1 − e^{−t})/t and H(e^t − 1)/t. π_j s_jv = c_jv e^δ/(1 + x_j) with |δ| ≤ D_c‖u‖, ‖f‖ ≤ D_c, and Σ_z(q_jz −
-    q⋆_jz)P_F a_jz is at most D_F tanh(t/4) long: a log-ratio of oscillation t moves at most tanh(t/4) of the mass.
+    **First.** P_F∇L = H̃u + Σπ_j s_jv P_F(a_jv − Σ_z q_jz a_jz), v ∉ Ŝ_j, q the softmax on Ŝ_j, H̃ = ∫∇²L_fin(θ_⋆ +
+    τu)dτ ⪰ H(1 − e^{−t})/t by self-concordance (|φ'''| ≤ D_F‖u‖φ'' on the segment), 0 ⪯ I − ηH̃, and Σπ_j s_jv = Ω ≤ L
+    − L_⋆. **Second.** u⁺ − v⁺ = (I − ηH)(u − v) − η(P_F∇L − Hu − Σcf) + v − v⁺, since Hv = −Σcf. H̃ lies between H(1 −
+    e^{−t})/t and H(e^t − 1)/t. π_j s_jv = c_jv e^δ/(1 + x_j) with |δ| ≤ D_c‖u‖, ‖f‖ ≤ D_c, and Σ_z(q_jz − q⋆_jz)P_F
+    a_jz is at most D_F tanh(t/4) long: a log-ratio of oscillation t moves at most tanh(t/4) of the mass.
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)
@@ -75,10 +75,10 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 
 
 def contracts_claim(run: DescentRun) -> Claim:
-    """Claim the first inequality, with the error of the step added to the bound."""
+    """Claim the first inequality, the contraction of u, with the error of the step added to the bound."""
     limits, size, step = run.limits, run.at.inside_norm, exact(run.step)
     bound = size[:-1] - step * limits.curvature * share_kept(limits.span * size[:-1]) / limits.span
-    bound = np.maximum(bound, 0.0) + step * limits.reach * run.at.excess[:-1] + run.off
+    bound = np.maximum(bound, 0.0) + step * limits.reach * run.at.excess[:-1] + run.step_error
     return at_least(CONTRACTS, Form.EFFECTIVE, bound, size[1:], points="step")
 
 
@@ -88,7 +88,7 @@ def share_kept(t: Any) -> Numbers:
 
 
 def follows_claim(run: DescentRun) -> Iterator[Claim]:
-    """Yield the claim of the second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
+    """Yield the claim of the second inequality, for u − v, at steps from points with D_F‖u‖ ≤ :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)
@@ -108,7 +108,7 @@ def follows_claim(run: DescentRun) -> Iterator[Claim]:
     each = each + (np.exp(reached) * limits.span * np.tanh(t / 4))[..., None]
     rest: Any = bent + np.sum(np.sum(cost, axis=-1) * each, axis=-1)
     contraction = np.maximum(1 - step * limits.curvature, 0.0)
-    bound = contraction * gap[:-1] + shift + step * rest[:-1] + run.off
+    bound = contraction * gap[:-1] + shift + step * rest[:-1] + run.step_error
     near = (value_of(limits.span * size) < FAR) & (value_of(limits.reach * size) < FAR)
     near &= (value_of(at.log_lost) < FAR).all(axis=-1)
     if near[:-1].any():

@@ -1,4 +1,4 @@
-"""With as many dimensions as contexts, next tokens are compatible and separable, whatever followed.
+"""With at least as many dimensions as contexts, any observed next tokens are compatible and separable.
 
 Main result: Lemma 1 of arXiv 2402.18551, for d ≥ m in place of d > m.
 
@@ -58,7 +58,7 @@ def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Itera
     yield _decide(SEPARABLE, supports.separable(problem), "Ŝ is larger than S")
     yield _decide(COMPATIBLE, under_test[compatible](problem), "the log-odds are attained by no W")
     split = Split.of(problem, supports.sets)
-    yield _decide(MANY, split.dimension < problem.dimension, "the rows of (4) leave nothing free")
+    yield _decide(MANY, split.dimension < problem.dimension, "(4) has at most one solution")
     margins = dict(zip(problem.pairs, products(list(problem.differences.values()), separator_of(case)), strict=True))
     right = all(margin == (0 if problem.supports[pair] else 1) for pair, margin in margins.items())
     yield _decide(EXPLICIT, right, "Yᵀ(hhᵀ)⁻¹h does not solve (6)")

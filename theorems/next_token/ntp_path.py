@@ -1,4 +1,4 @@
-"""The regularization path of next tokens: W turns to W^mm and P_FW comes to W⋆ as the ball grows.
+"""Regularization path of next-token prediction: as the ball grows, W turns to W^mm and P_FW converges to W⋆.
 
 Main result: Theorem 1 of arXiv 2402.18551 with explicit bounds at every radius, and without its two conditions.
 
@@ -38,11 +38,11 @@ SUBLEVEL_M = sharper("sublevel-set-bounds-margins")
 SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where a point has margins that are bounded above 0")
 
 GAP = 1e-6
-"""The share of its excess by which a path point's loss may be above the least over its ball.
+"""The share of its excess loss by which a path point may exceed the minimum over its ball.
 
-Newton's method ends with 1e-11, and the bounds below leave more room than that."""
+Newton's method reaches 1e-11."""
 LOGS = np.arange(-4.0, 42.0, 3.0)
-"""−log μ of the points that are followed; up to 2 is added to each.
+"""The values of −log μ of the path points, μ the multiplier of the ball; a random number up to 2 is added to each.
 
 They reach from a ball in which the loss has hardly fallen to a ball in which its excess is below e^−41 of the first."""
 POINTS = 40
@@ -97,14 +97,15 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 def follow_path(
     limits: Limits, under_test: Implementation, multipliers: Float64[np.ndarray, "b"]
 ) -> Generator[Claim, None, LossParts]:
-    """Return the points of the path under test, without those it lost, once claims of their optimality have been made.
+    """Yield the claims that the points of the path under test are optimal, and return the points.
 
-    The claims are that each point minimises the loss over its ball and has the multiplier asked for.
+    Each point has to minimise the loss over its ball and to have the requested multiplier. Points that the
+    implementation reports as not found are left out.
 
     Raises:
         Refuted: the arrays have the wrong shape.
         NotANumber: a point is not finite.
-        Ended: a point is wrong, or no point was found.
+        Ended: a claim is false, or the implementation found no point.
     """
     run = under_test[next_token_path](limits.minimum, limits.svm, multipliers)
     split, points = limits.split, len(multipliers)
@@ -126,7 +127,7 @@ def follow_path(
 
 
 def multiplier_claim(at: LossParts, multipliers: Float64[np.ndarray, "b"]) -> Claim:
-    """Claim that −⟨∇L, θ⟩/‖θ‖² is the multiplier asked for, to :data:`GAP`; the radius follows from it.
+    """Claim that −⟨∇L, θ⟩/‖θ‖² is the requested multiplier, to :data:`GAP`; the multiplier determines the radius.
 
     L + (μ/2)‖θ‖² is strongly convex, so that no θ of another radius minimises it.
     """
@@ -152,10 +153,10 @@ def path_claims(at: LossParts) -> Iterator[Claim]:
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
     if not len(large):
-        yield undecided_claim(BELOW_RAY, "no ball that was followed contains θ_⋆", not_found=True)
+        yield undecided_claim(BELOW_RAY, "no ball of the path contains θ_⋆", not_found=True)
         return
     at = LossParts(limits, at.x[large], at.y[large])
-    # A smaller r is a weaker claim: the ray's point then lies within the ball.
+    # A smaller r is a weaker claim: θ_⋆ + rθ_mm then lies inside the ball.
     upper = np.sqrt(square[large]) / limits.ray_norm
     r = np.maximum(value_of(upper) - np.asarray(upper.error), 0.0) * (1 - 1e-15)
     on_ray = limits.excess_on_ray(r)
@@ -172,7 +173,7 @@ def path_claims(at: LossParts) -> Iterator[Claim]:
 
 
 def turn_claim(name: str, at: LossParts, excess: Any) -> Iterator[Claim]:
-    """Yield the claim (C) where the least bound of (M) is positive."""
+    """Yield the claim (C) at the points where the smallest bound of (M) is positive."""
     limits, least = at.limits, least_margin_bound(at.limits, excess)
     positive = np.flatnonzero(value_of(least) > np.asarray(least.error))
     if len(positive):

@@ -1,6 +1,6 @@
 """Consequences of L(θ) − L_⋆ ≤ E: bounds of ‖P_F θ − θ_⋆‖, of the margins and of the angle between θ and θ_mm.
 
-They are derived in `ntp-path`.
+The bounds (F), (M) and (C) are derived in `ntp-path`; ``excess`` is E.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def turn(s: Any) -> Numbers:
 
 
 def finite_bound(limits: Limits, excess: Any) -> Numbers:
-    """Return the right-hand side of (F): D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H)."""
+    """Return the right-hand side of (F): D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H), (*b,)."""
     return turn(excess * (limits.span**2 / limits.curvature))
 
 
 def shift_bound(limits: Limits, excess: Any) -> Numbers:
-    """Return (D_c/D_F) τ, a bound of how far log w_jv(P_F θ) may be below log w⋆_jv; 0 where F = 0."""
+    """Return (D_c/D_F) τ, a bound of log w⋆_jv − log w_jv(P_F θ), (*b,); 0 where F = 0."""
     if limits.split.dimension == 0:
         return excess * 0.0
     return finite_bound(limits, excess) * (limits.reach / limits.span)
@@ -43,7 +43,7 @@ def margin_bound(limits: Limits, excess: Any) -> Numbers:
 
 
 def least_margin_bound(limits: Limits, excess: Any) -> Numbers:
-    """Return the least of the bounds (M) over the alternatives off Ŝ, (*b,)."""
+    """Return the smallest of the bounds (M) over the alternatives off Ŝ, (*b,)."""
     bound = np.where(limits.others, margin_bound(limits, excess), np.inf)
     return np.min(bound, axis=(-2, -1))
 
@@ -68,7 +68,8 @@ def probe_points(
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
     """Return points of many scales, as coordinates of u and of θ_⊥.
 
-    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is near the ray, on it, far from it or behind it.
+    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is a positive or negative multiple of θ_mm, or near to or far from
+    one.
     """
     r, s = limits.split.dimension, limits.problem.dimension - limits.split.dimension
     u = rng.normal(size=(count, r)) * np.exp(rng.uniform(np.log(1e-9), np.log(10), (count, 1)))

@@ -1,6 +1,6 @@
-"""Proposition 1 on next tokens with contradicting contexts, log-odds that no W has, or nothing to rule out.
+"""Proposition 1 without an assumption: contradicting contexts, log-odds that no W attains, or no token to rule out.
 
-Reference: arXiv 2402.18551, Proposition 1; own.
+Reference: arXiv 2402.18551, Proposition 1; our own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ABOVE = "cross-entropy-is-above-the-entropy"
 
 @st.composite
 def _contradictions(draw: DrawFn) -> NextTokens:
-    """Draw few embeddings and one token after each context, so that only contexts can contradict each other."""
+    """Draw few distinct embeddings and one next token per context, so that contexts can contradict each other."""
     m, V = draw(st.integers(2, 3)), draw(st.integers(2, 3))
     h = draw(integers((m, 1), -1, 1)).astype(np.float64)
     counts = np.eye(V, dtype=np.int64)[draw(integers((m,), 0, V - 1))] * draw(integers((m, 1), 1, 3))
@@ -44,7 +44,7 @@ def _everything_follows(draw: DrawFn) -> NextTokens:
 
 
 def above_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Yield inf CE = H, the difference being a ball."""
+    """Claim inf CE = H; the difference is computed in ball arithmetic."""
     problem = case.problem
     sets = under_test[extended_supports](problem).sets
     minimum = under_test[finite_minimum](Split.of(problem, sets))

@@ -1,6 +1,6 @@
-"""Training on next tokens with nothing to rule out, steps that are too long, or dependent contexts or tokens.
+"""Training on next tokens with no token to rule out, too long steps, or dependent embeddings of contexts or tokens.
 
-References: arXiv 2402.18551, Lemma 1, Theorems 1 and 2; arXiv 2403.08081; own.
+References: arXiv 2402.18551, Lemma 1, Theorems 1 and 2; arXiv 2403.08081; our own.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from theorems.without.weakening import Weakening, weaken
 DIVERGES = "norm-diverges"
 FINITE = "loss-is-finite"
 LONG_STEPS = (6.0, 12.0, 16.0)
-"""Steps η above 2/β, which is 4 for β = ½."""
+"""Step sizes η above 2/β, which is 4 for β = ½."""
 
 
 @st.composite
 def _long_steps(draw: DrawFn) -> NextTokens:
-    """Draw one context, h = 1, and two or three tokens of which one does not follow."""
+    """Draw one context, h = 1, and two or three tokens, one of which never follows."""
     counts = np.append(draw(integers((2,), 1, 2)), 0)[None]
     return NextTokens(np.ones((1, 1)), counts, step=draw(st.sampled_from(LONG_STEPS)))
 
 
 @st.composite
 def _nothing_apart(draw: DrawFn) -> NextTokens:
-    """Draw h = ±1, each followed by a token: what one rules out the other asks for."""
+    """Draw contexts ±h, both followed by the first token: ruling out the second after h favours it after −h."""
     h = np.array([[1.0], [-1.0]]) * draw(st.integers(1, 2))
     first = draw(integers((2, 2), 0, 2))
     first[:, 0] += 1
@@ -57,14 +57,14 @@ def _nothing_apart(draw: DrawFn) -> NextTokens:
 
 @st.composite
 def _foreign_labels(draw: DrawFn) -> NextTokens:
-    """Draw sequences of three tokens, with any of these as labels."""
+    """Draw sequences over three tokens, and for each any of the three as its label."""
     n = draw(st.integers(1, 2))
     samples = draw(integers((n, 2), 0, 2))
     return NextTokens(np.eye(3), samples=samples, labels=draw(integers((n,), 0, 2)))
 
 
 def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that the norm diverges, refuted where the SVM has no constraints and so θ_mm = 0."""
+    """Claim that the norm diverges; this is false where the SVM has no constraints, so that θ_mm = 0."""
     problem = case.problem
     supports = under_test[extended_supports](problem)
     svm = under_test[next_token_svm](problem, supports.sets)
@@ -88,10 +88,10 @@ descent_at_rest = Weakening("ntp-descent", _at_rest, "‖W_k‖ → ∞").withou
 
 @weaken("ntp-descent", without=SHORT_STEPS.id, refutes="CE(W_k) → H and P_F(W_k) → W⋆", cases=_long_steps)
 def long_steps(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Take steps beyond 2/λ_max(H): the part in F then steps across its limit and back, for ever.
+    """Take steps beyond 2/λ_max(H): the part in F then oscillates about its limit for ever.
 
-    With one context h = 1, p = (½, ½, 0) and η = 6 it ends in a 2-cycle of amplitude 1.29; the loss stays above its
-    infimum.
+    With one context h = 1, p = (½, ½, 0) and η = 6, the part in F ends in a 2-cycle of amplitude 1.29, and the loss
+    stays above its infimum.
     """
     claims = ntp_descent.conclusion(case, under_test)
     yield from (claim for claim in claims if claim.name in (FALLS, SETTLES))
@@ -116,7 +116,7 @@ def long_steps_in_f(case: NextTokens, under_test: Implementation) -> Iterator[Cl
     cases=next_token_cases(("repeated", "random")),
 )
 def dependent_contexts(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let two contexts of one embedding be followed by different tokens: no W tells them apart."""
+    """Let two contexts of the same embedding be followed by different tokens: no W separates them."""
     claims = ntp_overparameterized.conclusion(case, under_test)
     yield from (claim for claim in claims if claim.name == SEPARABLE)
 
@@ -140,7 +140,7 @@ def dependent_tokens(case: NextTokens, under_test: Implementation) -> Iterator[C
 def foreign_labels(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Let a label not be in its sequence: attention has no mass on it, and the loss is −log 0 whatever W is.
 
-    (The official code drops the edges of such a sample from the graph, and keeps the sample.)
+    The official code drops the edges of such a sample from the graph, but keeps the sample in the loss.
     """
     loss = float(value_of(loss_by_attention(case, np.zeros((1, case.embeddings.shape[1] ** 2))))[0])
     yield Claim(FINITE, Form.EXACT, -1.0 if np.isinf(loss) else 0.0, 0.0, EXACT, f"L(0) = {loss:g}")
