@@ -464,7 +464,7 @@ TRUE = """$ theorems verify lemma-10 --examples 2
  statement   says                             verdict   examples   worst slack          seconds
  ──────────────────────────────────────────────────────────────────────────────────────────────
  lemma-10    At most d directional neighbours upheld           2   1 ≥ 0 (neighbours)  7.7
-lemma-10: made on only some of 2 examples: neighbour-rank on 1"""
+lemma-10: claims checked on only some of 2 examples: neighbour-rank on 1"""
 
 
 def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

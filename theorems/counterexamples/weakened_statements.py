@@ -44,7 +44,7 @@ def _add(by_pair: dict[tuple[str, str], Weakened], entry: Weakened, paper: Paper
     with paper.blame():
         pair = (entry.statement.id, entry.without)
         if by_pair.get(pair, entry) is not entry:
-            raise ValueError(f"{entry.name} is there twice; {module} has the second")
+            raise ValueError(f"{entry.name} is defined twice, the second time in {module}")
         by_pair[pair] = entry
 
 

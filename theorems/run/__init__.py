@@ -1,1 +1,1 @@
-"""Statements on many cases: units of work, processes, results, progress, tables."""
+"""Runs of statements on many cases: units of work, processes, results, progress, tables."""

@@ -1,4 +1,4 @@
-"""Description of a run before it begins, as plain data: whoever reads it need not load untrusted code."""
+"""Description of a run before it begins, as plain data, so that it can be read without loading untrusted code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Heading:
         id, title, source, assumptions, kernel, file, survives: as in :class:`theorems.core.statement.Statement`.
         own_assumptions: titles of the assumptions that are not the suite's, by id.
         tolerances: the tolerances that its file declares; only for a statement in a file.
-        about: the kind of its cases.
-        lost: why its file could not be read, where reading it ended the process.
+        about: a noun for the kind of its cases.
+        lost: the reason why its file could not be read, if reading it ended the process; else empty.
     """
 
     id: str
@@ -66,11 +66,11 @@ class Description:
     """Description of a run.
 
     Attributes:
-        statements: their headings, in the order asked for.
+        statements: the headings of the requested statements, in the order of the request.
         implementation: the name of the implementation under test.
         kernel: the attention kernel under test; None for the reference.
-        examples: generated cases of each statement; None on data.
-        findings: which assumptions hold on the data.
+        examples: the number of generated cases per statement; None if data are checked instead.
+        findings: whether each assumption holds on the data; empty without data.
     """
 
     statements: tuple[Heading, ...] = ()

@@ -1,8 +1,7 @@
-"""Lines that carry digests: each line begins with a digest of its content and of the line before it.
+"""Chain of digests through the lines of a file: each line begins with a digest of its content and the digest before it.
 
-A line that was changed, moved, repeated or taken from another file does not fit the digest of the line before it.
-This detects damage, not malice: whoever may write the file can compute the digests, too. Only the standard library is
-imported.
+The digest reveals a line that was changed, moved, repeated or taken from another file. This detects damage, not
+malice: whoever may write the file can compute the digests, too. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -13,28 +12,33 @@ import re
 from typing import Any
 
 BEGIN = ""
-"""The digest before the first line."""
+"""The digest that stands for the line before the first one."""
 _LINE = re.compile(rb'\{"digest": "([0-9a-f]{32})", (.*)\}', re.DOTALL)
 
 
 def seal(content: str, before: str) -> tuple[str, str]:
-    """Return a line with its digest, without an end of line, and the digest.
+    """Return the line of ``content`` with its digest in front and no end of line; and the digest alone.
 
     Args:
         content: a JSON object that is not empty.
-        before: the digest of the line before, :data:`BEGIN`, or a name of what the line belongs to.
+        before: the digest of the line before; :data:`BEGIN` for the first line, or for a line of no chain.
     """
     digest = _digest(content[1:-1].encode(), before)
     return f'{{"digest": "{digest}", {content[1:]}', digest
 
 
 def is_whole(line: bytes) -> bool:
-    """Return whether a line has a digest, right or wrong, and a JSON object after it; a torn line has none."""
+    """Return whether a line has a digest (right or wrong) and a complete JSON object, so that it was not cut off."""
     return _LINE.fullmatch(line) is not None and _object(line) is not None
 
 
 def unseal(line: bytes, before: str) -> tuple[dict[str, Any], str] | None:
-    """Return the content of a line and its digest, or None if the line was not written after ``before``."""
+    """Return the content of a line and its digest; None if the digest does not fit the line and ``before``.
+
+    Args:
+        line: the line, without its end.
+        before: the digest of the line before, as in :func:`seal`.
+    """
     match = _LINE.fullmatch(line)
     if match is None or match[1].decode() != _digest(match[2], before):
         return None

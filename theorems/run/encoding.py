@@ -12,7 +12,7 @@ from cattrs.preconf.json import make_converter
 
 from reference_attention.files import NOT_FINITE, to_json
 from theorems.run.findings import NamedFinding
-from theorems.run.pool import NoResult, Tell
+from theorems.run.pool import MessageHandler, NoResult
 from theorems.run.result import Failure, Result
 
 _CONVERTER = make_converter()
@@ -23,7 +23,7 @@ _CONVERTER.register_structure_hook_func(lambda kind: kind is object, lambda valu
 def _finding(value: Any, _: Any) -> NamedFinding:
     id, title, holds, evidence, exact = value
     if not (all(isinstance(text, str) for text in (id, title, evidence)) and holds in (True, False, None)):
-        raise ValueError("no finding")
+        raise ValueError("not a finding")
     return NamedFinding(id, title, holds, evidence, dict(exact))
 
 
@@ -35,16 +35,16 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _number(value: Any, kind: Any) -> Any:
-    """Return a number or another member of a union; numbers that are not finite are strings in JSON."""
+    """Read a value of a union type with float: a number, None or another member; inf and NaN are strings in JSON."""
     others = [member for member in get_args(kind) if member not in (int, float, type(None))]
     if isinstance(value, str) and value in NOT_FINITE:
         return NOT_FINITE[value]
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     if not others:
-        raise ValueError("no number")
-    several: Any = Union[tuple(others)]  # noqa: UP007 — of a tuple of members
-    return _CONVERTER.structure(value, several)
+        raise ValueError("not a number")
+    others_type: Any = Union[tuple(others)]  # noqa: UP007 — the members are known at run time only
+    return _CONVERTER.structure(value, others_type)
 
 
 _CONVERTER.register_structure_hook_func(_holds_numbers, _number)
@@ -53,7 +53,7 @@ _CONVERTER.register_structure_hook_func(_holds_numbers, _number)
 def _omit_defaults(kind: type, *names: str) -> None:
     """Omit fields of a class from its JSON while they have their defaults, so that older journals stay readable."""
     rules = {name: override(omit_if_default=True) for name in names}
-    # mypy takes the rules for the keywords beside them.
+    # mypy matches the rules with the other keywords of this function.
     _CONVERTER.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _CONVERTER, **rules))  # type: ignore[arg-type]
 
 
@@ -62,12 +62,12 @@ _omit_defaults(Result, "parts")
 
 
 def encode(result: Any) -> Any:
-    """Return a dataclass as dictionaries, lists, strings and numbers."""
+    """Convert a dataclass to dictionaries, lists, strings and numbers."""
     return _CONVERTER.unstructure(result)
 
 
 def plain(result: Any) -> Any:
-    """Return a dataclass as plain JSON values: numbers are Python's own, and those that are not finite are strings."""
+    """Convert a dataclass to plain JSON values: Python's own numbers; inf and NaN as strings."""
     return json.loads(to_json(encode(result)))
 
 
@@ -75,23 +75,23 @@ def decode(stored: Any, kind: Any) -> Any:
     """Return the value of type ``kind`` that was stored as JSON.
 
     Raises:
-        ValueError: the JSON is no value of that type.
+        ValueError: the JSON is not a value of that type.
     """
     try:
         structured = _CONVERTER.structure(stored, kind)
-        # The converter makes text of numbers, and fills in what is missing.
+        # The converter accepts numbers as text and missing fields; compare, so that neither passes.
         if plain(structured) == stored:
             return structured
     except Exception:
         pass
-    raise ValueError("holds a result that is none")
+    raise ValueError("holds a value that is not a result")
 
 
 def decode_result(unit: Any, stored: Any) -> Any:
     """Return the result of a unit from its JSON.
 
     Raises:
-        ValueError: it is no result, is the result of another unit, or its numbers do not fit each other.
+        ValueError: the JSON is not a result, is the result of another unit, or has numbers that contradict each other.
     """
     return _fitting(unit, decode(stored, get_type_hints(type(unit).run)["return"]))
 
@@ -108,20 +108,23 @@ def decode_so_far(unit: Any, stored: Any) -> Any:
 def _fitting(unit: Any, decoded: Any) -> Any:
     check = getattr(decoded, "misfit", None)
     if check is not None and (why := check(unit.id, unit.total)):
-        raise ValueError(f"holds a result whose numbers do not fit ({why})")
+        raise ValueError(f"holds a result with inconsistent numbers ({why})")
     return decoded
 
 
-def decoding(unit: Callable[[int], Any], tell: Tell) -> Tell:
-    """Wrap ``tell`` so that it is given results in place of their JSON.
+def decoding(unit: Callable[[int], Any], on_message: MessageHandler) -> MessageHandler:
+    """Wrap a handler of a pool's messages so that it receives results in place of their JSON.
 
-    The function that is returned is called with the words of a pool about units.
+    Args:
+        unit: returns the unit with a number.
+        on_message: the handler that receives results.
 
-    Raises:
-        NoResult: raised by the function that is returned, where a process sent no result.
+    Returns:
+        A handler for :meth:`theorems.run.pool.Pool.work`. It raises :class:`theorems.run.pool.NoResult` if the JSON is
+        not a result of the unit.
     """
 
-    def tell_decoded(number: int, word: str, value: Any) -> None:
+    def handle_decoded(number: int, word: str, value: Any) -> None:
         try:
             if word == "so far":
                 value = decode_so_far(unit(number), value)
@@ -129,6 +132,6 @@ def decoding(unit: Callable[[int], Any], tell: Tell) -> Tell:
                 value = decode_result(unit(number), value)
         except ValueError:
             raise NoResult from None
-        tell(number, word, value)
+        on_message(number, word, value)
 
-    return tell_decoded
+    return handle_decoded

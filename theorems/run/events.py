@@ -1,4 +1,4 @@
-"""Events of a run, as values: whoever prints, writes or decides something handles them."""
+"""Events of a run, as values. Output, files and the exit code are computed by handlers of these events."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from theorems.run.result import Result
 
 @dataclass(frozen=True)
 class Started:
-    """All that the run needs is loaded; nothing has been tried.
+    """Start of a run: everything that it needs is loaded, and no case has been checked.
 
     Attributes:
-        about: the statements, the kernel, and which assumptions hold on the data.
+        about: the description of the run: statements, kernel, which assumptions hold on the data.
     """
 
     about: Description
@@ -23,11 +23,11 @@ class Started:
 
 @dataclass(frozen=True)
 class CaseDone:
-    """One step of a unit of work is done; a step of a statement is a case.
+    """Progress of a unit of work by a step; a step of a statement is a case.
 
     Attributes:
         id: the id of the unit.
-        done: how many steps are done by now; zero once all that the unit needs is loaded.
+        done: the number of steps done; zero at the moment when all that the unit needs is loaded.
     """
 
     id: str
@@ -36,7 +36,7 @@ class CaseDone:
 
 @dataclass(frozen=True)
 class UnitDone:
-    """One unit of work is done or given up; the units of a session are statements.
+    """End of a unit of work, finished or given up; the units of a session are statements.
 
     Attributes:
         result: the result, which has the ``id`` of the unit and a ``summary``.
@@ -47,7 +47,7 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class Notice:
-    """Message for the user: a process died, and its unit begins again in another."""
+    """Message for the user, such as that a process died and its unit is restarted in another one."""
 
     sentence: str
 
@@ -57,8 +57,8 @@ class Finished:
     """End of a run.
 
     Attributes:
-        results: one per statement, in the order asked for.
-        hints: what may be wrong with a kernel that is falsified.
+        results: one per statement, in the order of the request.
+        hints: possible causes, if a kernel is falsified.
     """
 
     results: tuple[Result, ...]
@@ -67,7 +67,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Stopped:
-    """End of a run by a signal: statements that are not finished are marked as interrupted."""
+    """End of a run by a signal; the results of unfinished statements are marked as interrupted."""
 
     results: tuple[Result, ...]
 
@@ -88,4 +88,4 @@ Handler = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Handle no event: a handler for callers that need none."""
+    """Do nothing with an event: the handler for callers that need none."""

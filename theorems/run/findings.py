@@ -27,7 +27,8 @@ class NamedFinding(NamedTuple):
 def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
     """Return findings for a JSON file.
 
-    ``because`` is rounded, ``exact`` is not. Numbers that two findings share are written once; ``exact_of`` says where.
+    ``because`` has rounded numbers, ``exact`` the exact ones. Exact numbers that several findings share are written
+    with the first of them; the others name it in ``exact_of``.
     """
     entries: list[dict[str, Any]] = []
     first_ids: dict[str, str] = {}
@@ -41,18 +42,18 @@ def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
 
 
 def findings(data: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[NamedFinding]:
-    """Check every assumption of the statements that are about such data.
+    """Check on data every assumption of the statements that are about this kind of data.
 
     Args:
         data: the data.
-        chosen: the statements; those about another kind of data are passed over.
-        further: ids of further assumptions of the suite to check.
+        chosen: the statements; those about another kind of data are skipped.
+        further: ids of more assumptions of the suite to check.
     """
     chosen = [statement for statement in chosen if isinstance(data.case, statement.about)]
     ids = {id for statement in chosen for id in statement.assumptions} | {*further}
-    # Own assumptions of two files may have the same id, and so may those of a file and of a paper.
+    # Two files, or a file and a paper, may define different assumptions with the same id: keep them apart by file.
     assumptions: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in ids]
-    # Of an installed paper one assumption is that of several statements.
+    # Several statements of an installed paper share one assumption, which is listed once.
     own_assumptions = {
         (statement.file, a.id): (a, statement) for statement in chosen for a in statement.own_assumptions.values()
     }

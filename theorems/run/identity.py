@@ -1,6 +1,7 @@
 """Identities of runs, addresses of results, and differences between two machines.
 
-The identity of a run, for its journal, and the address of a unit's result contain all that results depend on.
+The identity of a run is stored in its journal; the address of a unit's result is a digest. Both contain everything that
+results depend on.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from theorems.run.description import Heading
 from theorems.run.journal import key_of
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
-"""Libraries whose versions count: another version may draw other cases, or compute other last digits."""
+"""Libraries whose version is part of an identity: another version may draw other cases, or round differently."""
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
-"""Entries of an identity about all units together; each unit has its own share of them among its fields."""
+"""Entries of a run's identity that concern all units together; each unit has its own values of them as fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")
-"""Fields of a unit that its result does not depend on."""
-_PLAIN = (str, int, float, bool, type(None), tuple)
+"""Fields of a unit on which its result does not depend."""
+_PLAIN_TYPES = (str, int, float, bool, type(None), tuple)
 SHARED = ("version", "source", "libraries", "papers", "files")
-"""Entries of a run's identity that must agree on each worker."""
+"""Entries of a run's identity that must be the same on every worker."""
 
 
 def identity(command: str, **options: Any) -> dict[str, Any]:
-    """Return the identity of a run of a command with those options; two runs of one identity have the same results."""
+    """Return the identity of a run: command, options, sources, libraries. Equal identities mean equal results."""
     return {"command": command, **options, **surroundings()}
 
 
 def surroundings() -> dict[str, Any]:
-    """Return what the results of every run here depend on: our version and sources, the libraries, papers of others."""
+    """Return what the results of every run here depend on: our version and sources, libraries, other papers."""
     values = {"version": version(), "source": _source(), "libraries": _libraries()}
     return values | ({"papers": _papers()} if _papers() else {})
 
 
 def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
-    """Return the ids of statements, and digests of the files of those that stand in somebody's own file."""
+    """Return the ids of statements, and digests of the user files that define some of them."""
     return {
         "statements": [heading.id for heading in chosen],
         **of_files(heading.file for heading in chosen if heading.file),
@@ -53,20 +54,20 @@ def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
 
 
 def of_files(paths: Iterable[str]) -> dict[str, Any]:
-    """Return the files that somebody's own code stands in, each with a digest of its content."""
+    """Return the digest of each file of the user's, by path; empty without files."""
     files = {path: digest_of_file(path) for path in paths}
     return {"files": files} if files else {}
 
 
 def of_data(data: Given | None) -> str | None:
-    """Return a digest of the data, which does not depend on their name; None without data."""
+    """Return a digest of the data, not of the name of their file; None without data."""
     if data is None:
         return None
     return hashlib.sha256(f"{data.failed} {as_text(data.case)}".encode()).hexdigest()[:16]
 
 
 def of_implementation(under_test: Implementation) -> str | None:
-    """Return what identifies an implementation; None for the reference, which is our own source."""
+    """Return what identifies an implementation; None for the reference, which the digest of our sources identifies."""
     return None if under_test is REFERENCE else under_test.identity()
 
 
@@ -79,36 +80,36 @@ def digest_of_file(file: str) -> str:
 
 
 def address(unit: Any, run: Mapping[str, Any]) -> str:
-    """Return the address of the result of a unit.
+    """Return the address of the result of a unit: a digest of all that the result depends on, 32 hexadecimal digits.
 
     Args:
-        unit: a dataclass; its plain fields count, its finished work (``so_far``) does not.
-        run: :func:`identity`, with sources, libraries, data and kernel.
+        unit: a dataclass; its numbers, strings and tuples count, except the fields :data:`BESIDE`.
+        run: the :func:`identity` of its run, with sources, libraries, data and kernel.
     """
     shared = {name: value for name, value in run.items() if name not in OF_THE_RUN}
     values = {field.name: getattr(unit, field.name) for field in fields(unit) if field.name not in BESIDE}
-    plain = {name: value for name, value in values.items() if isinstance(value, _PLAIN)}
+    plain = {name: value for name, value in values.items() if isinstance(value, _PLAIN_TYPES)}
     text = to_json({"run": shared, "unit": key_of(unit), "fields": plain})
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def difference(run: Mapping[str, Any]) -> str:
-    """Return how this machine differs from a run's identity, as the end of a sentence; empty if it does not."""
+    """Return how this machine differs from a run's identity, as the end of a sentence; empty if they agree."""
     current = surroundings()
     for name, value in run.items():
         if name == "files":
             for file, digest in value.items():
                 if digest_of_file(file) != digest:
-                    return f"has not the same {file}; put it on a file system that all workers see"
-        elif current.get(name) != value and (another := _mismatch(name, value, current.get(name))):
-            return f"has another {another}; install there what is installed here, and restart it"
+                    return f"has a different {file}; put it on a file system that all workers see"
+        elif current.get(name) != value and (mismatch := _mismatch(name, value, current.get(name))):
+            return f"has another {mismatch}; install there what is installed here, and restart it"
     return ""
 
 
 def _mismatch(name: str, current: Any, recorded: Any) -> str:
     if isinstance(current, Mapping):
         recorded = recorded or {}
-        key = next(each for each in current if recorded.get(each) != current[each])
+        key = next(name for name in current if recorded.get(name) != current[name])
         return f"{key} ({recorded.get(key)} there, {current[key]} here)"
     return f"{name} of max-margin-theorems ({recorded} there, {current} here)"
 
@@ -126,7 +127,7 @@ def _libraries() -> dict[str, str]:
 
 @cache
 def _papers() -> dict[str, str]:
-    """Return digests of the packages with papers, by name and version; our own is among our sources."""
+    """Return digests of other packages with papers, by name and version; our own papers are among our sources."""
     tops = {(paper.package, paper.top) for paper in papers() if paper.package}
     by_package = {package: files for package, top in sorted(tops) if (files := _files_of(top))}
     return {package: _digest(files) for package, files in by_package.items()}

@@ -1,8 +1,8 @@
-"""The journal of a long run: JSON lines, one for every unit of work as it finishes, on the disk before the next.
+"""The journal of a long run: one JSON line for each finished unit of work, written to disk at once.
 
-The first line identifies the run, and a journal of another run is refused. Each line has a digest of all before it
-(:mod:`theorems.run.digest_chain`): a damaged line is refused, and named; only a last line that was cut off is cut away.
-Numbers are exact; nothing is pickled.
+The first line identifies the run, and the journal of another run is refused. Each line has a digest of all lines before
+it (:mod:`theorems.run.digest_chain`), so that a damaged line is detected, named and refused; only an incomplete last
+line is removed. Numbers are exact; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from reference_attention.files import flush_directory, from_json, to_json
 from theorems.run.digest_chain import BEGIN, is_whole, seal, unseal
 from theorems.run.encoding import decode_result, encode
 
-ANOTHER = "give another file"
+GIVE_ANOTHER = "give another file"
 
 
 class Journal:
     """File to which finished results are appended.
 
     Attributes:
-        path: its path; the file is made with its first line, and stays locked until ``close()``.
-        records: what it held when it was opened, without the first line and the lines about units.
+        path: its path; the file is created with its first line, and locked until ``close()``.
+        records: the lines that it had when it was opened, other than the first line and results of units.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
-        """Begin a journal, or go on with one.
+        """Create the file, or open the journal of an earlier run of the same identity.
 
         Args:
             path: the path of the file.
-            run: what the results depend on, by name.
+            run: the identity of the run, see :func:`theorems.run.identity.identity`.
 
         Raises:
-            InvalidInput: the file cannot be written, is no journal, is damaged, in use, or of another run.
+            InvalidInput: the file cannot be written, is not a journal, is damaged, is in use, or is of another run.
         """
         self.path = path
         self.records: list[dict[str, Any]] = []
@@ -62,9 +62,9 @@ class Journal:
             raise InvalidInput(f"--resume: {path} cannot be written ({error.strerror or error}).") from None
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append a line, which is on the disk when this returns.
+        """Append a line and wait until it is on the disk.
 
-        Where the disk is full the journal stays as it is, and a message says so once.
+        If that fails, as on a full disk, the journal stays as it is, and a message on standard error says so once.
         """
         if self._size < 0:
             return
@@ -79,7 +79,11 @@ class Journal:
                 print(f"theorems: {self.path} cannot be written any more ({why}); the run goes on.", file=sys.stderr)
 
     def result_of(self, unit: Any) -> Any:
-        """Return the result of a unit that is finished; None if it is not."""
+        """Return the stored result of a unit; None if there is none.
+
+        Raises:
+            InvalidInput: the stored result is damaged.
+        """
         line, stored = self._results.get(key_of(unit), (0, None))
         if stored is None:
             return None
@@ -89,14 +93,14 @@ class Journal:
             raise self._damage_error(f"{error} in line {line}", line) from None
 
     def keep_result(self, unit: Any, result: Any) -> None:
-        """Keep the result of a unit."""
+        """Append the result of a unit."""
         self.append({"unit": key_of(unit), "result": encode(result)})
 
     def _write(self, content: str) -> None:
         line, digest = seal(content, self._digest)
-        left = encoded = f"{line}\n".encode()
-        while left:
-            left = left[os.write(self._file, left) :]
+        unwritten = encoded = f"{line}\n".encode()
+        while unwritten:
+            unwritten = unwritten[os.write(self._file, unwritten) :]
         os.fsync(self._file)
         self._size += len(encoded)
         self._digest = digest
@@ -111,21 +115,21 @@ class Journal:
                 raise InvalidInput(f"--resume: {self.path} is in use by another run; give another file.") from None
 
     def _read(self, first: str) -> int:
-        """Read the lines and return the length of the intact ones; 0 where not even the first line is intact."""
+        """Read the lines and return the length in bytes of the intact ones; 0 if the first line is incomplete."""
         with os.fdopen(os.dup(self._file), "rb") as file:
             content = file.read()
-        *lines, rest = content.split(b"\n")
+        *lines, incomplete = content.split(b"\n")
         if not lines:
-            # Killed within its first line, or somebody's file without an end of line.
-            if not seal(first, BEGIN)[0].encode().startswith(rest):
-                raise self._damage_error("is no journal")
+            # A run that was killed while it wrote its first line, or any other file without an end of line.
+            if not seal(first, BEGIN)[0].encode().startswith(incomplete):
+                raise self._damage_error("is not a journal")
             return 0
         length = 0
         for number, line in enumerate(lines, start=1):
             read = unseal(line, self._digest)
             if read is None:
                 if number == len(lines) > 1 and not is_whole(line):
-                    break  # a machine that lost its power may leave anything at the end
+                    break  # after a power failure the last line may be anything
                 raise self._damage_error(_damage(line, number), number)
             record, self._digest = read
             if number == 1:
@@ -144,7 +148,7 @@ class Journal:
 
     def _compare(self, there: dict[str, Any], first: str) -> None:
         if not isinstance(there.get("journal"), dict):
-            raise self._damage_error("is no journal")
+            raise self._damage_error("is not a journal")
         stored, run = there["journal"], from_json(first)["journal"]
         for name in (*run, *stored):
             if stored.get(name) != run.get(name):
@@ -154,7 +158,9 @@ class Journal:
                 )
 
     def _damage_error(self, what: str, line: int = 0) -> InvalidInput:
-        remedy = f"delete that line and all after it to go on from there, or {ANOTHER}" if line > 1 else ANOTHER
+        remedy = (
+            f"delete that line and all after it to go on from there, or {GIVE_ANOTHER}" if line > 1 else GIVE_ANOTHER
+        )
         return InvalidInput(f"--resume: {self.path} {what}; {remedy}.")
 
 
@@ -170,7 +176,7 @@ def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal 
 
 
 def key_of(unit: Any) -> str:
-    """Return a name of a unit, or of a part of one, that is unique within a command."""
+    """Return the key of a unit, or of a part of one, which is unique within a command."""
     part = getattr(unit, "part", 0)
     return f"{type(unit).__name__} {unit.id}" + (f", part {part}" if part else "")
 
@@ -180,8 +186,8 @@ def _damage(line: bytes, number: int) -> str:
     begins = line.startswith(b'{"journal":')
     if number == 1:
         if begins:
-            return "was written by an earlier version, whose lines do not prove what they say"
-        return "is damaged in line 1" if is_whole(line) else "is no journal"
+            return "was written by an earlier version, without digests"
+        return "is damaged in line 1" if is_whole(line) else "is not a journal"
     if begins or b'", "journal": {' in line[:60]:
         return f"has the first line of another journal as line {number}"
     return f"is damaged in line {number}"

@@ -1,4 +1,4 @@
-"""The conformance suite for attention kernels, which an extension brings, as a protocol that the engine knows."""
+"""Protocol of the conformance suite for attention kernels, which an installed extension implements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from theorems.run.result import Result
 
 @runtime_checkable
 class Profile(Protocol):
-    """Selection of what is tried on a kernel, as ``--profile`` names it."""
+    """Selection of the checks of a kernel, named by ``--profile``."""
 
     @property
     def examples(self) -> int:
@@ -31,23 +31,23 @@ class Profile(Protocol):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Ids of the statements that are not tried."""
+        """Ids of the statements that are not checked."""
 
     @property
     def deep(self) -> bool:
-        """True if checks that take long are included."""
+        """Whether checks that take long are included."""
 
     @property
     def patience(self) -> float:
-        """Seconds that a case is given at least."""
+        """Least time limit of a case, in seconds."""
 
     def says(self, ids: Sequence[str] = ()) -> str:
-        """Describe for a reader what the profile leaves out, or adds, if these statements or all are tried."""
+        """Describe what the profile leaves out or adds, when the statements ``ids`` are checked; empty ``ids``: all."""
 
 
 @runtime_checkable
 class KernelSuite(Protocol):
-    """Functions of a module that offers ``--attention``."""
+    """Functions of a module that implements ``--attention``."""
 
     def under_test_of(
         self,
@@ -58,10 +58,10 @@ class KernelSuite(Protocol):
         *,
         deep: bool = False,
     ) -> UnderTest:
-        """Return the object under test for a kernel, which is given as an object or as ``MODULE:CALLABLE``.
+        """Return the object under test for a kernel, given as an object or as ``MODULE:CALLABLE``.
 
         Raises:
-            InvalidInput: the object is no kernel.
+            InvalidInput: the object is not a kernel.
         """
 
     def profile_named(self, name: str) -> Profile:
@@ -72,19 +72,19 @@ class KernelSuite(Protocol):
         """
 
     def kernel_table(self, results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
-        """Return a table of each statement's verdict on the kernel."""
+        """Return a table with each statement's verdict on the kernel."""
 
     def closing_lines(self, results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-        """Return the last lines of a report."""
+        """Return the lines that end a report on a kernel."""
 
     def report_json(self, results: Sequence[Result]) -> dict[str, Any]:
-        """Return the entries of ``--json`` about the kernel, beside its description."""
+        """Return the entries about the kernel for ``--json``, besides its description."""
 
     def reproducer_file(self, source: str | None, results: Sequence[Result], file: Path | None) -> str:
-        """Return the source of a test file whose tests fail on the kernel; empty where there are none."""
+        """Return the source of a test file whose tests fail on the kernel; empty if there are none."""
 
     def describe_tests(self, results: Sequence[Result], file: Path) -> str:
-        """Describe which tests were written, and which were not."""
+        """Describe which tests were written to the file, and which failures have none."""
 
 
 @cache
@@ -92,7 +92,7 @@ def kernel_suite() -> KernelSuite:
     """Return the conformance suite for attention kernels.
 
     Raises:
-        InvalidInput: no installed package has one.
+        InvalidInput: no installed package has such a suite.
     """
     places = [extension.kernels for extension in extensions() if extension.kernels]
     if not places:

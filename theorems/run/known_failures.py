@@ -1,5 +1,6 @@
-"""Known failures: a file that lists them, strict in both directions, and remembers how much was checked.
+"""Known failures: a file that lists statements expected to be falsified, and how many claims were checked.
 
+It is strict in both directions: a listed statement that is upheld is a failure, too, and so are fewer checked claims.
 A line is an id and the reason, ``lemma-6 the backward pass is an approximation``; a line ``checked lemma-3 9`` says
 that nine claims of it were checked. ``#`` begins a comment.
 """
@@ -27,8 +28,8 @@ class KnownFailures:
 
     Attributes:
         path: the path of the file.
-        reasons: why a statement is known to fail, by id.
-        claims: how many claims were checked when the file was written, by id.
+        reasons: the reason why each statement is known to fail, by id.
+        claims: the number of claims checked when the file was written, by id.
     """
 
     path: Path
@@ -36,7 +37,7 @@ class KnownFailures:
     claims: Mapping[str, int] = field(default_factory=dict)
 
     def expected_failures(self, results: Iterable[Result]) -> dict[str, str]:
-        """Return the reasons of the statements that are falsified, as the file expects, by id."""
+        """Return the reasons for the statements that are falsified as the file expects, by id."""
         return {
             result.id: self.reasons[result.id]
             for result in results
@@ -46,7 +47,7 @@ class KnownFailures:
     def complaints(self, results: Iterable[Result]) -> list[str]:
         """Return a sentence for each difference between the results and the file.
 
-        Inconclusive results are reported elsewhere, and do not count as passed.
+        Inconclusive results are reported elsewhere, and count as neither upheld nor falsified.
         """
         by_id = {result.id: result for result in results}
         sentences, missing = [], []
@@ -68,7 +69,7 @@ class KnownFailures:
 
 
 def known_ids() -> list[str]:
-    """Return every id that a file may list, besides those of the run's own statements."""
+    """Return every id of the suite that a file may list."""
     return [*statements(), *capabilities()]
 
 
@@ -80,7 +81,7 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
         ids: the ids that it may list.
 
     Raises:
-        InvalidInput: it cannot be read; a line with an unknown id, one without a reason, two of the same id.
+        InvalidInput: the file cannot be read; a line has an unknown id or no reason; two lines have the same id.
     """
     try:
         text = read_text(path, "a text file")
@@ -112,7 +113,7 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
 
 
 def _id_and_rest(line: str, known_ids: Iterable[str]) -> tuple[str, str]:
-    """Split a line into the longest known id that it begins with and the rest; an id, as a path, may contain blanks."""
+    """Split a line into the longest known id at its beginning, and the rest; ids contain paths, so blanks may occur."""
     matches = [id for id in known_ids if line == id or line.startswith(f"{id} ")]
     id = max(matches, key=len, default=line.partition(" ")[0])
     return id, line.removeprefix(id).strip()
@@ -124,12 +125,12 @@ def _nearest(id: str, known_ids: Iterable[str]) -> str:
 
 
 def file_text(results: Sequence[Result], about: str, before: Mapping[str, str]) -> str:
-    """Return the text of a file that a run with these results agrees with.
+    """Return the text of the file of known failures that agrees with these results.
 
     Args:
         results: the results.
-        about: what was run, for a reader.
-        before: reasons that somebody has given already, by id.
+        about: a description of what was run.
+        before: reasons of an earlier file, by id, which are kept.
     """
     lines = [f"# Known failures of {about}, for --known-failures: an id and the reason."]
     for result in results:

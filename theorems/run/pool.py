@@ -2,10 +2,10 @@
 
 A process that dies is replaced; one that takes too long is killed with all that it started.
 
-Neither pebble nor loky will do. Both answer with the result of a task and with nothing on the way: no heartbeat, and
-nothing is left of a unit whose process dies. loky gives up all tasks when one process dies, and does not say whose it
-was; pebble ends a process, but not those that it started, and its workers share a pipe, which a process that is killed
-within a message leaves in pieces for the others. The pool needs little: a ``subprocess`` with pipes of its own.
+Neither pebble nor loky suffices. Both send the result of a task and nothing before: no heartbeat, and the work of a
+unit whose process dies is lost. loky abandons all tasks when one process dies, and does not say which task killed it.
+pebble ends a process, but not the processes that it started; its workers share a pipe, which a process that is killed
+in the middle of a message corrupts for the others. This pool needs only ``subprocess``, with a pipe for each process.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import Any, NoReturn
 from max_margin_theorems import signals
 
 LOOK = 0.1
-"""Seconds between two looks at signals and clocks."""
+"""Seconds between two checks of signals and time limits."""
 TRIES = 3
 """The largest number of attempts at a unit whose processes die.
 
-Untrusted code that ends its process is begun only once. Signal 9 comes from outside, and may have hit the wrong
-process.
+Untrusted code that ends its process gets one attempt, unless signal 9 killed it: that comes from outside, perhaps from
+a system that is out of memory because of other processes.
 """
 PATIENCE = 60.0
 """Seconds that untrusted code may take for one case: a thousand times what a case takes on a kernel, and long enough
@@ -41,50 +41,50 @@ for a first call that compiles.
 """
 STARTING = 60.0
 """Seconds that a process may take to import what it needs, on a busy machine."""
-NO_RESULT = "sent something that is no result"
-"""The reason given where a process sends anything but the messages of :func:`theorems.run.worker.serve`."""
+NO_RESULT = "sent something that is not a result"
+"""The reason given if a process sends anything but the messages of :func:`theorems.run.worker.serve`."""
 CLOSING = 1.0
-"""Seconds after the end of a process within which all that it has sent is read."""
+"""Seconds after the end of a process during which its last messages are read."""
 ENDING = 5.0
-"""Seconds that a process has to end the processes that it has started, before it is killed itself."""
+"""Seconds that a process is given to end the processes that it has started, before it is killed itself."""
 LARGEST_MESSAGE = 1 << 25
-"""Largest message, in bytes, of a process with untrusted code: JSON takes up to thirty times its length in memory."""
+"""Largest message, in bytes, of a process with untrusted code: parsed JSON takes up to thirty times that memory."""
 MOST_MESSAGES = 50_000
-"""Most messages of a unit of untrusted code without a step forward: making a case smaller takes some hundreds."""
+"""Most messages of untrusted code between two steps of progress: shrinking a case sends some hundreds."""
 PER_SECOND = 10_000
-"""Most messages for every second of such a unit: the steps of our own units take longer."""
+"""Most messages of untrusted code per second: a step of a real unit takes longer than 0.1 ms."""
 AT_A_LOOK = 1000
-"""Messages that are taken between two looks at signals and clocks."""
+"""Most messages handled between two checks of signals and time limits."""
 WAITING = 16
-"""Most messages that wait to be taken; a process that sends more waits, too."""
+"""Most messages in the inbox; a process that sends more has to wait."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve, watch; watch(); serve()"
-"""The program of a process, which is given the id of this one: it imports what this one would."""
+"""The program of a worker process; its arguments are the id of this process and ``sys.path``."""
 
-Tell = Callable[[int, str, Any], None]
+MessageHandler = Callable[[int, str, Any], None]
 _Message = tuple[int, str, Any] | str
-"""A number, a word and its value; or a reason why nothing more comes, empty at the end of the process."""
+"""Number of a unit, kind of message, value; or the reason why no more messages come, empty if the process ended."""
 
 
 class NoResult(Exception):
-    """A message of a process is no result of its unit."""
+    """A process sent a message that is not a result of its unit."""
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One process.
+    """One worker process; times are in seconds, of :func:`time.monotonic`.
 
     Attributes:
-        unit: what it works on; None while it has nothing to do.
-        holds: groups of units that share what it computes for them.
-        number: the number of the latest unit sent to it; messages carry it, so that late ones can be ignored.
-        messages: how many messages about that unit have come by now.
-        steps, stepped: the most steps of it that were done, and how many messages there were then.
-        untrusted: whether that unit is untrusted code.
-        tainted: whether it ever ran untrusted code, which may have changed anything there.
-        began: when it began with the unit; None while it still imports what the unit needs.
-        active: when it last sent something.
-        ended: when its end was noticed, while what it sent is still being read.
-        is_removed: whether nobody takes what it sends.
+        unit: the number of the unit that it works on; None while it is idle.
+        holds: groups of units that stay with this process, because they share intermediate results.
+        number: how many units were sent to it; its messages repeat the number, so that late ones are recognised.
+        messages: the number of messages about the current unit.
+        steps, stepped: the largest number of steps of the current unit, and ``messages`` when it was reached.
+        untrusted: whether the current unit is untrusted code.
+        tainted: whether it ever ran untrusted code, which may have changed the state of the process.
+        began: when it began the unit; None while it imports the unit's modules.
+        active: when it last sent a message.
+        ended: when its end was noticed; its last messages are still read then.
+        is_removed: whether it belongs to the pool no longer, so that its messages are dropped.
     """
 
     process: subprocess.Popen[bytes]
@@ -102,7 +102,7 @@ class _Worker:
     is_removed: bool = False
 
     def kill(self) -> None:
-        """Kill the process with all that it started, which may hold our output open; on Linux it ends those itself."""
+        """Kill the process and all that it started; on Linux :func:`theorems.run.worker.watch` ends the latter."""
         if sys.platform == "linux":
             self.process.terminate()
             return
@@ -113,10 +113,10 @@ class _Worker:
 
 
 class Pool:
-    """Up to ``size`` processes; they are started when there is work for them, and end with ``close()``."""
+    """Pool of up to ``size`` processes, which are started when there is work for them and end with ``close()``."""
 
     def __init__(self, size: int) -> None:
-        """Take the largest number of processes, and start none yet."""
+        """Take the largest number of processes; start none yet."""
         self._size = size
         self._workers: list[_Worker] = []
         self._deaths: Counter[int] = Counter()
@@ -126,21 +126,21 @@ class Pool:
         self,
         order: Sequence[int],
         unit: Callable[[int], Any],
-        tell: Tell,
+        on_message: MessageHandler,
         *,
         timeout: float | None = None,
         patience: float = PATIENCE,
     ) -> Iterator[None]:
-        """Work on units until all are finished, failed or out of time; yield after every look at the processes.
+        """Work on units until all are finished, failed or out of time; yield after every check of the processes.
 
         Args:
             order: the numbers of the units.
-            unit: returns the unit of a number as it is now; None if it need not be done.
-            tell: called with the number, a word and a value: those of :func:`theorems.run.worker.serve`,
-                ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how). It raises
-                :class:`NoResult` for an object that is no result.
+            unit: returns the unit with a number in its current state; None if it need not be done.
+            on_message: called with the number of a unit, a kind of message and its value. The kinds are those of
+                :func:`theorems.run.worker.serve`, and ``out of time`` (None), ``out of patience`` (None), ``again`` or
+                ``died`` (how the process ended). It raises :class:`NoResult` for a value that is not a result.
             timeout: seconds after which a unit is ended.
-            patience: seconds without a message after which a unit that is ``foreign`` is ended.
+            patience: seconds without a message after which a unit of untrusted code (``foreign``) is ended.
 
         Raises:
             KeyboardInterrupt: a signal came.
@@ -152,30 +152,30 @@ class Pool:
                 if signals.signal_received():
                     raise KeyboardInterrupt
                 while (assignment := self._next(waiting, unit)) is not None:
-                    self._send(*assignment, unit, tell)
+                    self._send(*assignment, unit, on_message)
                 for worker, message in self._receive():
-                    number = self._take(worker, message, tell)
+                    number = self._take(worker, message, on_message)
                     if number is not None:
                         waiting.appendleft(number)
-                waiting.extendleft(self._look_at_processes(tell))
-                self._end_late_ones(tell, timeout, patience)
+                waiting.extendleft(self._look_at_processes(on_message))
+                self._end_overdue(on_message, timeout, patience)
                 yield
         except KeyboardInterrupt:
             raise
         except BaseException:
-            self.close()  # what they work on is of no use to anybody
+            self.close()  # nobody will read the results of what they work on
             raise
 
-    def interrupt(self, tell: Tell, seconds: float) -> None:
-        """Pass a signal on to the units that are worked on, and take what they send for so many seconds."""
+    def interrupt(self, on_message: MessageHandler, seconds: float) -> None:
+        """Interrupt the units being worked on, and handle their messages for so many seconds."""
         for worker in self._workers:
             if worker.unit is not None:
                 worker.process.send_signal(signal.SIGINT)
         until = time.monotonic() + seconds
         while any(worker.unit is not None for worker in self._workers) and time.monotonic() < until:
             for worker, message in self._receive():
-                self._take(worker, message, tell)
-            self._look_at_processes(tell)
+                self._take(worker, message, on_message)
+            self._look_at_processes(on_message)
 
     def close(self) -> None:
         """End all processes."""
@@ -189,7 +189,7 @@ class Pool:
     def _next(self, waiting: deque[int], unit: Callable[[int], Any]) -> tuple[_Worker, int] | None:
         """Return an idle process and the number of the next unit for it; drop units that need not be done.
 
-        A group of units stays with the process that began it: another one would compute again what they share.
+        A group of units stays with the process that began it, which has the intermediate results that they share.
         """
         free = [worker for worker in self._workers if worker.unit is None and worker.ended is None]
         if not free and len(self._workers) >= self._size:
@@ -202,7 +202,7 @@ class Pool:
                 continue
             waiting.remove(number)
             if candidate is not None:
-                # What is trusted does not run where untrusted code ran before, which may have changed anything.
+                # A trusted unit never runs in a process that ran untrusted code, which may have changed its state.
                 fit = [worker for worker in free if getattr(candidate, "foreign", False) or not worker.tainted]
                 if not fit and len(self._workers) >= self._size:
                     self._end(free[0])
@@ -218,7 +218,7 @@ class Pool:
         return _reap(worker)
 
     def _spawn(self) -> _Worker:
-        # A signal that the terminal sends to all is for this process to handle, not for them.
+        # In a group of their own, workers do not receive the terminal's signals; this process handles those.
         group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
         command = [sys.executable, "-c", PROGRAM, str(os.getpid()), *map(str, sys.path)]
         with signals.hold_signals_back():
@@ -228,7 +228,7 @@ class Pool:
         self._workers.append(worker)
         return worker
 
-    def _send(self, worker: _Worker, number: int, unit: Callable[[int], Any], tell: Tell) -> None:
+    def _send(self, worker: _Worker, number: int, unit: Callable[[int], Any], on_message: MessageHandler) -> None:
         worker.unit, worker.began, worker.active = number, None, time.monotonic()
         worker.number += 1
         worker.messages, worker.stepped, worker.steps = 0, 0, -1
@@ -239,15 +239,15 @@ class Pool:
             content = pickle.dumps((worker.number, pickle.dumps(sent), worker.untrusted))
         except Exception as error:
             worker.unit = None
-            tell(number, "failed", f"{type(error).__name__}: {error}")
+            on_message(number, "failed", f"{type(error).__name__}: {error}")
             return
         assert worker.process.stdin is not None
-        with suppress(OSError):  # it is dead, and will be found to be
+        with suppress(OSError):  # the process is dead, which _look_at_processes notices
             worker.process.stdin.write(content)
             worker.process.stdin.flush()
 
     def _receive(self) -> Iterator[tuple[_Worker, _Message]]:
-        """Yield the messages that have come by now from processes that still belong to this pool."""
+        """Yield the messages in the inbox, up to :data:`AT_A_LOOK`, from processes that still belong to this pool."""
         with suppress(Empty):
             delivery = self._inbox.get(timeout=LOOK)
             for _ in range(AT_A_LOOK):
@@ -257,89 +257,89 @@ class Pool:
             if delivery[0] in self._workers:
                 yield delivery
 
-    def _take(self, worker: _Worker, message: _Message, tell: Tell) -> int | None:
-        """Take one message; return the number of the unit if the process died and the unit has to begin again."""
+    def _take(self, worker: _Worker, message: _Message, on_message: MessageHandler) -> int | None:
+        """Handle one message; return the number of the unit if its process died and it must be restarted."""
         if isinstance(message, str):
-            return self._remove(worker, tell, message)
-        about, word, value = message
+            return self._remove(worker, on_message, message)
+        about, kind, value = message
         number = worker.unit
         if number is None or about < worker.number:
-            return None  # late: perhaps of a copy of the process
+            return None  # a late message, perhaps from a forked copy of the process
         now = time.monotonic()
         worker.active, worker.messages = now, worker.messages + 1
-        if word == "progressed" and value > worker.steps:
+        if kind == "progressed" and value > worker.steps:
             worker.steps, worker.stepped = value, worker.messages
         seconds = 1.0 + now - (worker.began or now)
-        many = worker.messages - worker.stepped > MOST_MESSAGES or worker.messages > PER_SECOND * seconds
-        if about > worker.number or (worker.untrusted and many):
-            return self._remove(worker, tell, NO_RESULT)
-        if word == "begun":
+        is_flood = worker.messages - worker.stepped > MOST_MESSAGES or worker.messages > PER_SECOND * seconds
+        if about > worker.number or (worker.untrusted and is_flood):
+            return self._remove(worker, on_message, NO_RESULT)
+        if kind == "begun":
             worker.began = now
             return None
         try:
-            if word in ("finished", "failed"):
+            if kind in ("finished", "failed"):
                 worker.unit = None
-            tell(number, word, value)
+            on_message(number, kind, value)
         except NoResult:
             worker.unit = number
-            return self._remove(worker, tell, NO_RESULT)
+            return self._remove(worker, on_message, NO_RESULT)
         return None
 
-    def _remove(self, worker: _Worker, tell: Tell, why: str) -> int | None:
-        """Remove a process that has ended or is of no use any more; return its unit if that begins again."""
+    def _remove(self, worker: _Worker, on_message: MessageHandler, why: str) -> int | None:
+        """Remove a process that has ended or misbehaved; return the number of its unit if that is restarted."""
         if why != NO_RESULT:
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(LOOK)
-            # One that is killed within a message leaves it in pieces: what ended it is to be said, not that.
+            # An incomplete message may come from a process that was killed: then report the signal instead.
             why = (why or "closed its connection") if worker.process.poll() is None else ""
         code = self._end(worker)
         number = worker.unit
         if number is None:
             return None
         if worker.untrusted and (why or not _from_outside(code)):
-            tell(number, "died", why or _how(code))
+            on_message(number, "died", why or _describe_exit(code))
             return None
         self._deaths[number] += 1
         if self._deaths[number] < TRIES:
-            tell(number, "again", why or _how(code))
+            on_message(number, "again", why or _describe_exit(code))
             return number
-        tell(number, "died", f"{why or _how(code)}, {TRIES} times")
+        on_message(number, "died", f"{why or _describe_exit(code)}, {TRIES} times")
         return None
 
-    def _look_at_processes(self, tell: Tell) -> list[int]:
-        """Note which processes have ended, and read to the end what they sent.
+    def _look_at_processes(self, on_message: MessageHandler) -> list[int]:
+        """Note which processes have ended, and remove them once their last messages have been read.
 
-        Processes that an ended one started may hold its pipe open.
+        They are removed after :data:`CLOSING` seconds, since processes that they started may hold their pipes open.
 
         Returns:
-            The units that begin again.
+            The numbers of the units that are restarted.
         """
         now = time.monotonic()
         for worker in self._workers:
             if worker.ended is None and worker.process.poll() is not None:
                 worker.ended = now
                 worker.kill()
-        late = [worker for worker in self._workers if worker.ended is not None and now - worker.ended > CLOSING]
-        again = [self._remove(worker, tell, "") for worker in late]
+        overdue = [worker for worker in self._workers if worker.ended is not None and now - worker.ended > CLOSING]
+        again = [self._remove(worker, on_message, "") for worker in overdue]
         return [number for number in again if number is not None]
 
-    def _end_late_ones(self, tell: Tell, timeout: float | None, patience: float) -> None:
+    def _end_overdue(self, on_message: MessageHandler, timeout: float | None, patience: float) -> None:
         for worker in list(self._workers):
             if worker.unit is None or worker.ended is not None:
                 continue
             now = time.monotonic()
-            late = timeout is not None and worker.began is not None and now - worker.began > timeout
+            overdue = timeout is not None and worker.began is not None and now - worker.began > timeout
             limit = patience if worker.began is not None else max(patience, STARTING)
-            if late or (worker.untrusted and now - worker.active > limit):
+            if overdue or (worker.untrusted and now - worker.active > limit):
                 self._end(worker)
-                tell(worker.unit, "out of time" if late else "out of patience", None)
+                on_message(worker.unit, "out of time" if overdue else "out of patience", None)
 
 
 def _read(worker: _Worker, inbox: Queue[tuple[_Worker, _Message]]) -> None:
     """Read the messages of a process, in a thread of its own.
 
-    Untrusted code may send half a message, and nobody waits for the other half. Nothing that comes is unpickled or
-    evaluated: a message is a line of JSON, and a line that is no message ends the process.
+    Untrusted code may send half a message; only this thread waits for the other half. Nothing is unpickled or
+    evaluated: a message is a line of JSON, and a line that is not a message ends the process.
     """
     assert worker.process.stdout is not None
     why = ""
@@ -355,7 +355,7 @@ def _read(worker: _Worker, inbox: Queue[tuple[_Worker, _Message]]) -> None:
 
 
 def _put(inbox: Queue[tuple[_Worker, _Message]], worker: _Worker, message: _Message) -> None:
-    """Put a message into the inbox; wait until there is room, or nobody takes anything of that process any more."""
+    """Put a message into the inbox; wait until there is room, or the process has been removed."""
     while not worker.is_removed:
         with suppress(Full):
             inbox.put((worker, message), timeout=1.0)
@@ -366,24 +366,24 @@ def _parse(content: bytes) -> _Message:
     """Parse a line as a message.
 
     Raises:
-        ValueError, RecursionError: it is no message.
+        ValueError, RecursionError: the line is not a message.
     """
     message = json.loads(content, parse_constant=_refuse)
     if not (isinstance(message, list) and len(message) == 3 and type(message[0]) is int and type(message[1]) is str):
-        raise ValueError("no message")
-    number, word, value = message
-    kinds = {"begun": type(None), "progressed": int, "so far": dict, "finished": dict, "failed": str}
-    if type(value) is not kinds.get(word) or (type(value) is int and not 0 <= value < 1 << 53):
-        raise ValueError("no message")
-    return number, word, value
+        raise ValueError("not a message")
+    number, kind, value = message
+    types = {"begun": type(None), "progressed": int, "so far": dict, "finished": dict, "failed": str}
+    if type(value) is not types.get(kind) or (type(value) is int and not 0 <= value < 1 << 53):
+        raise ValueError("not a message")
+    return number, kind, value
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _reap(worker: _Worker) -> int:
-    """Wait for a process that was killed or has ended, and return its exit code; it leaves the table of processes."""
+    """Wait for a process that was killed or has ended, so that no zombie remains, and return its exit code."""
     worker.is_removed = True
     try:
         code = worker.process.wait(ENDING)
@@ -400,11 +400,11 @@ def _from_outside(code: int) -> bool:
     return code < 0 and -code == getattr(signal, "SIGKILL", 0)
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = str(-code)
-    return f"was killed by {name}{', for memory perhaps' if _from_outside(code) else ''}"
+    return f"was killed by {name}{', perhaps for lack of memory' if _from_outside(code) else ''}"

@@ -13,14 +13,14 @@ from reference_attention.errors import printable
 from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
 
 PATIENCE = 30.0
-"""Seconds between two lines about a statement that takes long."""
+"""Seconds between two lines about the same statement, when it takes long."""
 
 
 class Lines:
-    """Lines of progress: one per finished unit, and one now and then about a unit that takes long."""
+    """Lines of progress: one per finished unit, and one every :data:`PATIENCE` seconds about a unit that takes long."""
 
     def __init__(self, out: Console, total: int, steps: str) -> None:
-        """Take where to print, the number of units, and what their steps are called."""
+        """Take the console, the number of units, and the plural noun for their steps."""
         self._out = out
         self._steps = steps
         self._total = total
@@ -29,7 +29,7 @@ class Lines:
         self._printed = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Print the lines that an event gives rise to."""
+        """Print the lines for an event, if any."""
         match event:
             case Started(about):
                 self._total, self._on_kernel = len(about.statements), about.kernel is not None
@@ -37,7 +37,7 @@ class Lines:
                 self._line(f"{id}: {done} {self._steps} so far")
             case UnitDone(result):
                 self._done += 1
-                # What says nothing of a kernel is not done; the report lists it, with reasons.
+                # Statements that do not concern the kernel are not run; the report lists them, with reasons.
                 if not self._on_kernel or result.was_tried:
                     self._line(f"[{self._done}/{self._total}] {result.id}: {result.summary}")
             case Notice(sentence):
@@ -49,10 +49,10 @@ class Lines:
 
 
 class Bars:
-    """Bars of progress: one for the whole run and one for each unit under way."""
+    """Bars of progress: one for the run and one for each unit being worked on."""
 
     def __init__(self, bars: Progress, totals: Mapping[str, int | None], title: str) -> None:
-        """Take the steps of each unit, and add the bar of the whole run."""
+        """Take the number of steps of each unit, and add the bar of the run."""
         self._bars = bars
         self._of = totals
         self._tasks: dict[str, TaskID] = {}
@@ -84,11 +84,11 @@ class Bars:
 def show_progress(
     out: Console, totals: Mapping[str, int | None] | None = None, *, title: str = "statements", steps: str = "examples"
 ) -> Iterator[Handler]:
-    """Yield a handler of events that shows progress, fit for the console.
+    """Yield a handler of events that shows progress: bars on a terminal, lines elsewhere.
 
     Args:
         out: the console.
-        totals: how many steps each unit has, by id, where that is known; the start of a session says so.
+        totals: the number of steps of each unit, by id, if known; a session fills it in when it starts.
         title: the plural noun for the units.
         steps: the plural noun for their steps.
     """

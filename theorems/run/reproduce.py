@@ -10,7 +10,7 @@ from theorems.run.result import Failure
 
 
 def save(id: str, failure: Failure, directory: Path) -> Path:
-    """Write the case; its file's name follows from its content, so that the same failure is the same file.
+    """Write the failing case to a file named by its content, so that the same failure is written only once.
 
     Args:
         id: the id of the statement.
@@ -24,7 +24,7 @@ def save(id: str, failure: Failure, directory: Path) -> Path:
 
 
 def file_stem(id: str) -> str:
-    """Return a statement's id as part of a file name: ``dir/mine.py:rate`` becomes ``mine-rate``."""
+    """Return the part of a file name that stands for a statement's id: ``mine-rate`` for ``dir/mine.py:rate``."""
     file, _, name = id.rpartition(":")
     stem = f"{Path(file).stem}-{name}" if file else name
     return re.sub(r"[^\w.-]+", "-", stem)

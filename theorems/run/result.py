@@ -1,4 +1,4 @@
-"""Results of trying statements on many cases: they can be stored, pickled and merged."""
+"""Results of checking statements on many cases, which can be stored, pickled and merged."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from theorems.core.statement import Statement
 
 
 def format_value(value: float) -> str:
-    """Format a slack or a tolerance for a reader, to three digits; NaN is undecided."""
+    """Format a slack or a tolerance to three digits; NaN as "undecided"."""
     return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
 
 
 @dataclass(frozen=True)
 class ClaimSummary:
-    """Summary of a claim at the case where it was closest to failing (or failed worst).
+    """Summary of a claim over many cases: its numbers at the worst case, closest to failing or most violated.
 
     Attributes:
-        name, form, why, tolerance: as in :class:`theorems.core.claim.Claim`, at that case.
-        worst_slack: the slack there; NaN when the claim was never decided.
-        verdict: falsified if it ever was, else inconclusive if it ever was, else upheld.
-        branches: which of the possibilities that the statement leaves open occurred, and in how many cases.
-        cases: on how many cases it was made.
+        name, form, why, tolerance: as in :class:`theorems.core.claim.Claim`, at the worst case.
+        worst_slack: the slack at the worst case; NaN if the claim was never decided.
+        verdict: falsified if it was on any case, else inconclusive if it was on any, else upheld.
+        branches: which alternatives of the claim occurred, each with the number of cases.
+        cases: the number of cases on which it was checked.
     """
 
     name: str
@@ -49,22 +49,21 @@ class ClaimSummary:
 
     @property
     def room(self) -> float:
-        """Return how much further the slack may fall, slack + tolerance; −∞ when a number is missing."""
+        """Return how much further the slack may fall: slack + tolerance; −∞ if one of them is NaN."""
         room = self.worst_slack + self.tolerance
         return -math.inf if math.isnan(room) else room
 
     @property
     def degenerate(self) -> bool:
-        """Return whether both sides were the same number, so that the case tells nothing about nearness to failing.
+        """Return whether both sides were equal, so that the case says nothing about nearness to failing.
 
-        Such a case holds whatever is allowed. Where d = 1 or T = 2 many an inequality is an identity, and 0 ≥ 0 is all
-        that it says.
+        For d = 1 or T = 2 many inequalities are identities, 0 ≥ 0, which hold with any tolerance.
         """
         return self.worst_slack == 0
 
     @property
     def nearness(self) -> str:
-        """Return how near to failing it was, ``slack ≥ −tolerance`` and the name; empty when it was never decided."""
+        """Return ``slack ≥ −tolerance (name)`` at the worst case; empty if the claim was never decided."""
         if math.isnan(self.worst_slack):
             return ""
         bound = -self.tolerance if self.tolerance else 0
@@ -73,8 +72,7 @@ class ClaimSummary:
     def worse(self, other: ClaimSummary) -> ClaimSummary:
         """Merge two summaries of the same claim on disjoint cases: the worse summary, with the worse verdict."""
 
-        # A number counts before none: where the claim was undecided there is no slack. And a case that tells something
-        # before one on which both sides are the same.
+        # Prefer a case with a slack to an undecided one, and an informative case to a degenerate one.
         def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:
             flags = math.isnan(summary.worst_slack), summary.degenerate
             return summary.verdict is not Verdict.FALSIFIED, *flags, summary.room
@@ -88,11 +86,11 @@ class ClaimSummary:
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
     """Return the claim closest to failing, in units of its tolerance; a falsified one if there is any.
 
-    Claims on degenerate cases come last.
+    Degenerate claims are chosen last. None without claims.
     """
 
     def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, bool, float]:
-        exact = claim.tolerance == 0  # decided, not close to anything
+        exact = claim.tolerance == 0  # no tolerance to measure nearness in
         room = claim.room if exact else claim.room / claim.tolerance
         flags = math.isnan(claim.worst_slack), exact, claim.degenerate
         return claim.verdict is not Verdict.FALSIFIED, *flags, room
@@ -113,13 +111,13 @@ class Failure:
 
     Attributes:
         verdict: falsified or inconclusive.
-        sentence: the claim with its numbers, or what broke.
-        case: JSON text.
-        shrunk: whether a smaller failing case was looked for.
-        line: for a capability of an attention kernel: where it is wrong, by how much, perhaps why.
-        test: the source of a test function that fails for it.
-        no_test: why there is no such test.
-        parts: which parts' claims failed on it, and which did not.
+        sentence: the claim with its numbers, or the error.
+        case: the case as JSON text.
+        shrunk: whether the case was shrunk.
+        line: for a capability of an attention kernel: where the kernel is wrong, by how much, and perhaps why.
+        test: the source of a test function that fails on the kernel.
+        no_test: the reason why there is no such test.
+        parts: the verdict on this case of each part of the statement.
     """
 
     verdict: Verdict
@@ -133,7 +131,7 @@ class Failure:
 
     @property
     def order(self) -> tuple[int, bool, int, str]:
-        """Return the key by which failures are sorted: falsified first, then shrunk ones, then the smaller case."""
+        """Return the sorting key of failures: falsified first, then shrunk, then by size."""
         return WORST_FIRST.index(self.verdict), not self.shrunk, len(self.case), self.case
 
 
@@ -142,20 +140,20 @@ class Result:
     """Result of a statement on a number of cases.
 
     Attributes:
-        id, title: of the statement.
-        counts: number of cases by verdict.
-        claims: in the order in which they were first made.
+        id, title: those of the statement.
+        counts: the number of cases by verdict.
+        claims: summaries of the claims, in the order in which they were first checked.
         reasons: the first reason for each verdict other than upheld.
-        failure: a case to look at, when there is one.
+        failure: a failing case; None if there is none.
         seconds: wall-clock time.
         generated: whether the cases came from the statement's own strategy.
-        bad_input: the sentence of an InvalidInput that the data caused.
-        interrupted: whether a signal stopped it before the end.
-        stopped: what stopped it before the end, a signal or something else; empty if nothing did.
-        touched: which functions of the attention kernel under test were called; only for a kernel.
-        not_found: how many of the inconclusive cases are so only because a search of the suite had no success.
-        listed: the claims that the statement may make, where missing claims are reported.
-        parts: which parts' claims failed, and which did not, on the cases on which it was falsified.
+        bad_input: the message of an InvalidInput that the user's data caused; else empty.
+        interrupted: whether a signal stopped the run before the statement was finished.
+        stopped: the reason why the run stopped before the statement was finished; empty if it was finished.
+        touched: the functions of the attention kernel under test that were called.
+        not_found: the number of inconclusive cases whose only reason is that a search of the suite found nothing.
+        listed: the claims that the statement may make; empty if missing claims are not reported.
+        parts: the verdict of each part of the statement, on the cases on which the statement was falsified.
     """
 
     id: str
@@ -175,56 +173,56 @@ class Result:
     parts: Parts | None = None
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return why this cannot be the result of the unit with that id and so many cases; empty if it can.
+        """Return why this cannot be the result of a unit with that id and ``total`` cases; empty if it can.
 
-        One case more than the unit has is allowed: a strategy that broke down counts as a case.
+        The result may have one case more, since an error of the strategy counts as a case.
         """
         if self.id != id:
-            return f"it is of {self.id!r}"
+            return f"it is the result of {self.id!r}"
         examples = self.examples
         if min(self.counts.values(), default=0) < 0 or not 0 <= self.not_found <= examples:
-            return "a number of cases is negative, or larger than all of them"
+            return "a number of cases is negative, or larger than the number of all cases"
         if total is not None and examples > total + 1:
             return f"{examples} cases of {total}"
         names = [claim.name for claim in self.claims]
         if len(names) > len({*names}) or not all(1 <= claim.cases <= examples for claim in self.claims):
-            return "a claim is there twice, or was made on more cases than were tried"
+            return "a claim occurs twice, or was checked on more cases than there are"
         if not 0 <= self.seconds < math.inf:
             return f"it took {self.seconds} s"
         falsified = any(claim.verdict is Verdict.FALSIFIED for claim in self.claims)
-        return "a claim is falsified, and no case" if falsified and not self.counts.get(Verdict.FALSIFIED) else ""
+        return "a claim is falsified, but no case is" if falsified and not self.counts.get(Verdict.FALSIFIED) else ""
 
     @property
     def conclusion(self) -> Parts | None:
-        """Return which parts' claims failed and which did not; None where the statement was not falsified.
+        """Return the verdict of each part of the statement; None if the statement was not falsified.
 
-        The cases that count are those on which it was falsified and the smallest case made of them.
+        The verdicts are those on falsified cases, including the shrunk one.
         """
         return merge_parts([self.parts, self.failure.parts if self.failure else None])
 
     @property
     def never_made(self) -> tuple[str, ...]:
-        """Return the claims that the statement may make and never made, where its conclusion was checked at all."""
+        """Return the claims that the statement may make but never made; empty if its conclusion was never checked."""
         names = {claim.name for claim in self.claims}
         return tuple(name for name in self.listed if name not in names) if self.counts.get(Verdict.UPHELD) else ()
 
     @property
     def examples(self) -> int:
-        """Return the number of cases tried."""
+        """Return the number of cases."""
         return sum(self.counts.values())
 
     @property
     def was_tried(self) -> bool:
-        """Return whether the kernel under test was called, or the verdict is anything but not-applicable."""
+        """Return whether the kernel under test was called, or the verdict is other than not-applicable."""
         return bool(self.touched) or self.verdict is not Verdict.NOT_APPLICABLE
 
     @property
     def verdict(self) -> Verdict:
         """Return the verdict: falsified, inconclusive, upheld or not-applicable, in this order of precedence.
 
-        A strategy builds cases that satisfy the assumptions; if fewer than half of them did, next to nothing was tried,
+        A strategy builds cases that satisfy the assumptions. If fewer than half of them did, too little was checked,
         and the verdict is inconclusive rather than upheld or not-applicable. Generated cases on which a search of the
-        suite's own had no success are counted as cases that do not apply; on somebody's data they are inconclusive.
+        suite found nothing count as cases that do not apply; on users' data they are inconclusive.
         """
         if self.counts.get(Verdict.FALSIFIED):
             return Verdict.FALSIFIED
@@ -237,18 +235,18 @@ class Result:
 
     @property
     def verdict_in_words(self) -> str:
-        """Return the verdict, with the part that failed if it was not the conclusion as its source states it."""
-        # Of an attention kernel nobody blames the paper.
+        """Return the verdict, with a note if the part that failed is not the conclusion as the source states it."""
+        # A failure of a kernel under test is never blamed on the paper, so that it needs no note.
         note = self.conclusion.note if self.conclusion and not self.touched else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def too_few(self) -> str:
-        """Return a sentence if the conclusion was checked on fewer than half of the generated cases; else empty."""
+        """Return a message if the conclusion was checked on fewer than half of the generated cases; else empty."""
         checked = self.counts.get(Verdict.UPHELD, 0)
         if not self.generated or not checked or 2 * checked >= self.examples:
             return ""
-        return f"the conclusion was checked on {checked} of {self.examples} examples only"
+        return f"the conclusion was checked on only {checked} of {self.examples} examples"
 
     @property
     def summary(self) -> str:
@@ -271,7 +269,7 @@ class Result:
                 share = f"{count} of {self.examples} examples {verdict}: " if self.examples > 1 else ""
                 parts.append(share + self.reasons[verdict])
         if not self.examples and not self.stopped:
-            parts.append("no case to try it on")
+            parts.append("there was no case to check")
         if self.too_few:
             parts.append(self.too_few)
         if self.stopped:
@@ -286,10 +284,10 @@ class Result:
 
     @property
     def relations(self) -> dict[str, dict[str, int]]:
-        """Return counts of cases by relation: cases checked again, cases that differed, and searches without success.
+        """Return three counts for each relation between a case and a changed one, by its name.
 
-        ``cases`` counts the cases on which the statement was checked again, ``differing`` those on which it said
-        something else, and ``not_found`` those on which a search of the suite's own had success on only one of the two.
+        ``cases`` counts the cases on which the statement was checked again, ``differing`` those with another verdict
+        after the change, and ``not_found`` those where a search of the suite succeeded on only one of the two.
         """
         counts: dict[str, dict[str, int]] = {}
         for claim in self.claims:
@@ -303,7 +301,7 @@ class Result:
 
     @property
     def decided_claims(self) -> int:
-        """Return how many claims were checked and decided."""
+        """Return the number of claims that were decided: upheld or falsified."""
         return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
 
     def as_json(self) -> dict[str, Any]:
@@ -339,7 +337,7 @@ class Result:
 
 
 def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Result:
-    """Return the result of one case."""
+    """Return the result of a statement on one case, from the outcome of its check."""
     claims: dict[str, ClaimSummary] = {}
     for claim in map(summarise, outcome.claims):
         claims[claim.name] = replace(claim.worse(claims[claim.name]), cases=1) if claim.name in claims else claim
@@ -351,7 +349,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         tuple(claims.values()),
         reasons,
         generated=generated,
-        # Generated cases and what a kernel makes of its arguments are nobody's bad input.
+        # Neither a generated case nor an error that a kernel raises is bad input of the user's.
         bad_input=outcome.reason if outcome.error == "InvalidInput" and not (generated or outcome.touched) else "",
         touched=outcome.touched,
         not_found=int(outcome.not_found),

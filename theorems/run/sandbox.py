@@ -1,7 +1,8 @@
-"""Calls in another process: whatever untrusted code does there, this process goes on and says how it ended.
+"""Sandbox: calls of untrusted code in another process. If it ends there, this process goes on and reports how.
 
-An object that the caller of a Python function passes stays in the caller's process: a child that is forked has neither
-CUDA nor autograd's threads, one that is spawned would import something else under its name, and no debugger follows.
+An object that a caller passes to a Python function is not sandboxed but stays in the caller's process: a forked child
+has neither CUDA nor autograd's threads, a spawned one would have to import the object by a name, and a debugger follows
+neither.
 """
 
 from __future__ import annotations
@@ -20,36 +21,36 @@ from theorems.run.registry.suite import statements
 from theorems.run.verify import Progress
 
 SETTLING = 10.0
-"""Seconds that a call has to end with what is finished, once a signal came."""
+"""Seconds that a long call is given, after a signal, to return its unfinished result."""
 NOTHING = "; nothing is concluded."
 
 T = TypeVar("T")
 
 
 class ProcessDied(InvalidInput):
-    """Untrusted code ended the process that it ran in, or had to be ended, before anything could be concluded.
+    """The process of untrusted code ended, or had to be ended, before there was a verdict.
 
-    The command prints the sentence and exits with code 3.
+    The command prints the message and exits with code 3.
     """
 
     @property
     def why(self) -> str:
-        """Return the sentence without its ending that nothing is concluded."""
+        """Return the message without its ending :data:`NOTHING`."""
         return str(self).removesuffix(NOTHING)
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """Answer of a call: the value that it returned, as JSON, or the sentence of the InvalidInput that it raised."""
+    """Answer of a call: its return value as JSON, or the message of the InvalidInput that it raised."""
 
     value: Any = None
     refused: str = ""
 
     def of(self, function: Callable[..., Any]) -> Any:
-        """Return the value as the type that the function's annotation gives.
+        """Return the value, converted to the return type in the function's annotation.
 
         Raises:
-            ValueError: the answer is no such value.
+            ValueError: the value is not of that type.
         """
         return decode(self.value, get_type_hints(function)["return"])
 
@@ -64,14 +65,14 @@ class _Call:
     foreign: bool = True
 
     def prepare(self) -> None:
-        """Import our own modules before the time of the untrusted code runs."""
+        """Import our own modules, before the time limit of the untrusted code begins."""
         statements()
         for argument in self.arguments:
             if isinstance(argument, UnderTest):
                 argument.prepare()
 
     def run(self, progress: Progress) -> _Answer:
-        """Make the call and return its answer."""
+        """Call the function and return its answer."""
         try:
             return _Answer(plain(self.function(*self.arguments, **({"progress": progress} if self.long else {}))))
         except InvalidInput as error:
@@ -79,16 +80,16 @@ class _Call:
 
 
 class Sandbox:
-    """Processes for untrusted code; they are started when there is something to run.
+    """Processes for untrusted code, started when there is something to run.
 
     Attributes:
         pool: the processes.
         patience: seconds without a message after which a call is given up.
-        isolates: whether calls are made in those processes; otherwise they are made in this process.
+        isolates: whether calls are made in the pool's processes, rather than in this one.
     """
 
     def __init__(self, pool: Pool, patience: float, isolates: bool = True) -> None:
-        """Take the processes, the patience with them, and whether they are used at all."""
+        """Take the pool, the time limit between messages in seconds, and whether to use the pool at all."""
         self.pool = pool
         self.patience = patience
         self.isolates = isolates
@@ -106,59 +107,63 @@ class Sandbox:
         gives its type.
 
         Args:
-            where: how a sentence names the call; or a function of the number of steps done that names the next step.
+            where: the name of the call for error messages; or a function that returns the name of the next step, given
+                the number of steps done.
             function: the function to call.
             *arguments: its arguments.
-            long: whether it is given ``progress``, listens to signals, and is waited for after one.
+            long: whether the function takes a keyword ``progress``, and after a signal gets :data:`SETTLING` seconds to
+                return.
 
         Raises:
-            InvalidInput: the function raised one.
-            ProcessDied: there is no value; the message says where the process ended.
+            InvalidInput: the function raised it.
+            ProcessDied: the process ended without a value; the message says where and how.
         """
         if not self.isolates:
             return function(*arguments)
-        steps, word, refused = 0, "", False
+        steps, last_kind, refused = 0, "", False
         value: Any = None
 
-        def tell(_: int, kind: str, content: Any) -> None:
-            nonlocal steps, word, value, refused
+        def on_message(_: int, kind: str, content: Any) -> None:
+            nonlocal steps, last_kind, value, refused
             if kind == "progressed":
                 steps = content
             elif kind == "finished":
                 try:
                     answer = decode(content, _Answer)
-                    word, value = kind, answer.refused or answer.of(function)
+                    last_kind, value = kind, answer.refused or answer.of(function)
                     refused = bool(answer.refused)
                 except ValueError:
                     raise NoResult from None
             else:
-                word, value = kind, content
+                last_kind, value = kind, content
 
         if long:
             signals.keep()
         try:
-            for _ in self.pool.work([0], lambda _: _Call(function, arguments, long), tell, patience=self.patience):
+            for _ in self.pool.work(
+                [0], lambda _: _Call(function, arguments, long), on_message, patience=self.patience
+            ):
                 pass
         except KeyboardInterrupt:
             if not long:
                 raise
-            self.pool.interrupt(tell, SETTLING)
-            if not word:
+            self.pool.interrupt(on_message, SETTLING)
+            if not last_kind:
                 raise
-        if word == "finished":
+        if last_kind == "finished":
             if refused:
                 raise InvalidInput(value)
             result: T = value
             return result
         place = where if isinstance(where, str) else where(steps)
-        if word == "out of patience":
+        if last_kind == "out of patience":
             raise ProcessDied(f"{place}: out of time after {self.patience:g} s{NOTHING}")
-        ending = f"failed: {value}" if word == "failed" else value
+        ending = f"failed: {value}" if last_kind == "failed" else value
         raise ProcessDied(f"{place}: the process that worked on it {ending}{NOTHING}")
 
 
 @contextmanager
 def open_sandbox(jobs: int, patience: float = PATIENCE, isolates: bool = True) -> Iterator[Sandbox]:
-    """Yield a sandbox of up to ``jobs`` processes, which end with the block."""
+    """Yield a sandbox of up to ``jobs`` processes, which end at the end of the ``with`` block."""
     with closing(Pool(jobs)) as pool:
         yield Sandbox(pool, patience, isolates)

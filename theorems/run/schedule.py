@@ -1,4 +1,4 @@
-"""Scheduling of many units of work, in this process or in others; the results do not depend on how many."""
+"""Scheduling of units of work in this process or in others; the results do not depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from theorems.run.encoding import decoding
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
-from theorems.run.pool import PATIENCE, Pool, Tell
+from theorems.run.pool import PATIENCE, MessageHandler, Pool
 from theorems.run.unit_parts import Parts
 from theorems.run.unit_protocols import R, StopRun, Work
 
-WHY = {
+REASONS = {
     "out of time": "out of time after {timeout:g} s{where}",
     "out of patience": "out of time after {patience:g} s{where}",
     "died": "the process that worked on it {value}{where}",
     "failed": "the process that worked on it failed{where}: {value}",
 }
-"""Sentences that say what ended a unit, by the last word of its process."""
+"""Reason why a unit has no complete result, by the kind of the last message about it."""
 
 
 class Interrupted(Exception):
     """A run was interrupted by Ctrl-C, SIGTERM or SIGHUP.
 
     Attributes:
-        results: the results so far, one per unit; those not finished are marked as interrupted.
+        results: one per unit; the results of unfinished units are marked as interrupted.
     """
 
     def __init__(self, results: list[Any]) -> None:
@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 
 def run(units: Sequence[Work[R]], jobs: int, handle: Handler, **how: Any) -> list[R]:
-    """Run the units to the end, as :func:`run_stepwise` does, and return their results."""
+    """Run the units and return their results; the arguments are those of :func:`run_stepwise`."""
     steps = run_stepwise(units, jobs, handle, **how)
     while True:
         try:
@@ -62,37 +62,38 @@ def run_stepwise(
     pool: Pool | None = None,
     engine: Coordinator | None = None,
 ) -> Generator[None, None, list[R]]:
-    """Run the units and return their results, in their order; whoever iterates sees events between the steps.
+    """Run the units, yield between steps, so that the caller can handle events, and return the results in order.
 
     Args:
-        units: the work; a :class:`theorems.run.unit_protocols.Divisible` is done part by part.
-        jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or untrusted code.
-        handle: is given an event for every step and every result.
-        journal: what it holds is not done again; it keeps what is finished.
-        timeout: seconds after which a unit, or a part of one, is ended; what it had finished by then is its result.
-        enough: says why to stop after a result, also of a part; empty to go on.
-        patience: seconds after which a step of a unit of untrusted code is ended.
-        pool: processes that are there already, in place of others that end with the run.
-        engine: what does all of the work in place of processes here.
+        units: the units; a :class:`theorems.run.unit_protocols.Divisible` is run part by part.
+        jobs: the number of processes; with 1 the units run in this process, unless there is a ``timeout`` or untrusted
+            code.
+        handle: called with an event for every step and every result.
+        journal: the journal; results that it has are not computed again, and new results are appended.
+        timeout: seconds after which a unit, or a part of one, is ended; its result is then that of the finished cases.
+        enough: returns the reason to stop after the result of a unit or part; empty to go on.
+        patience: seconds without a message after which a unit of untrusted code is ended.
+        pool: a running pool to use; by default one is started, which ends with the run.
+        engine: workers elsewhere, which run all units in place of processes of this machine.
 
     Raises:
-        Interrupted: on a signal, with the results so far.
+        Interrupted: a signal came; it has the results so far.
     """
     signals.keep()
     parts = Parts(units, handle, journal, enough)
     foreign = any(getattr(unit, "foreign", False) for unit in units)
-    # The later statements of the paper follow limits and take longest: they go first. A run that stops at the first
-    # result of a kind is after the quick ones.
+    # The later statements of a paper follow limits and take longest, so they run first; but a run that may stop early
+    # begins with the quick ones.
     order = parts.order(backwards=enough is None)
     try:
         parts.check()
         if engine is None and (jobs == 1 or len(order) <= 1) and timeout is None and not foreign:
             yield from _one_after_another(parts, order)
         elif order:
-            given: Any = engine or pool
-            with nullcontext(given) if given else closing(Pool(min(jobs, len(order)))) as workers:
-                tell = decoding(parts.left.__getitem__, _message_handler(parts, timeout, patience))
-                yield from workers.work(order, parts.part_to_do, tell, timeout=timeout, patience=patience)
+            open_workers: Any = engine or pool
+            with nullcontext(open_workers) if open_workers else closing(Pool(min(jobs, len(order)))) as workers:
+                on_message = decoding(parts.by_number.__getitem__, _message_handler(parts, timeout, patience))
+                yield from workers.work(order, parts.part_to_do, on_message, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(parts.results("")) from None
     except StopRun as error:
@@ -112,34 +113,34 @@ def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, Non
                 if so_far is not None:
                     parts.so_far(k, so_far)
 
-        # More threads add up in another order, and get in each other's way.
+        # One thread: more would sum in another order (other rounding), and be slower.
         with threadpool_limits(1, "blas"), signals.interruptible():
             result = unit.run(progress)
         parts.finish(k, result)
         yield
 
 
-def _message_handler(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
-    """Return the function that handles the messages of the processes, for :meth:`theorems.run.pool.Pool.work`."""
+def _message_handler(parts: Parts[R], timeout: float | None, patience: float) -> MessageHandler:
+    """Return the handler of messages for :meth:`theorems.run.pool.Pool.work`, which records progress and results."""
     steps: dict[int, int] = {}
 
-    def why(k: int, word: str, value: Any) -> str:
-        unit: Any = parts.left[k]
+    def why(k: int, kind: str, value: Any) -> str:
+        unit: Any = parts.by_number[k]
         where = f" {unit.where(steps.get(k))}" if getattr(unit, "foreign", False) else ""
-        return WHY[word].format(where=where, value=value, timeout=timeout, patience=patience)
+        return REASONS[kind].format(where=where, value=value, timeout=timeout, patience=patience)
 
-    def tell(k: int, word: str, value: Any) -> None:
-        if word == "progressed":
+    def on_message(k: int, kind: str, value: Any) -> None:
+        if kind == "progressed":
             steps[k] = value
             parts.count_steps(k, value)
-        elif word == "so far":
+        elif kind == "so far":
             parts.so_far(k, value)
-        elif word == "again":
-            id = parts.left[k].id
-            parts.handle(Notice(f"{id}: the process that worked on it {value}; it begins again in another."))
-        elif word == "finished":
+        elif kind == "again":
+            id = parts.by_number[k].id
+            parts.handle(Notice(f"{id}: the process that worked on it {value}; it is restarted in another one."))
+        elif kind == "finished":
             parts.finish(k, value)
         else:
-            parts.give_up(k, parts.left[k].unfinished_result(why(k, word, value)))
+            parts.give_up(k, parts.by_number[k].unfinished_result(why(k, kind, value)))
 
-    return tell
+    return on_message

@@ -1,10 +1,10 @@
-"""A session: it takes a request and produces events.
+"""Session: one run of a request, which produces events.
 
 The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
 :class:`Session`; tables, JSON, JUnit, progress and known failures are handlers.
 
-Untrusted code (a kernel given by its name, a statement in somebody's file) crosses one boundary, the sandbox: its
-processes load it and run the units, this process supervises them and sees plain data.
+Untrusted code (a kernel given by its name, a statement in a user's file) runs in the sandbox only: processes of the
+sandbox load it and run the units; this process supervises them and receives plain data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run_stepwise
 from theorems.run.statement_unit import Unit
-from theorems.run.untrusted_calls import findings_on, headings, hints_on, kernel_opened
+from theorems.run.untrusted_calls import describe_in_sandbox, findings_on, headings, hints_on
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,23 @@ class Request:
     """Request to verify statements.
 
     Attributes:
-        ids: statements; by default the statement that failed on ``given``, or all.
-        examples: generated cases per statement.
-        cases: generated cases of statements that are no capabilities of a kernel, if these have fewer.
-        seed: seed of the generated cases; equal seeds give equal cases.
+        ids: ids of statements; by default the statement that failed on ``given`` (a failing case), otherwise all.
+        examples: the number of generated cases per statement.
+        seed: the seed of the generated cases; equal seeds give equal cases.
         given: data to check instead of generated cases.
         under_test: the reference, another implementation, or an attention kernel by its name.
-        capabilities: whether "all statements" includes what attention kernels may be able to do.
-        left_out: ids that are not among all statements.
-        jobs: how many processes.
-        timeout: seconds for a statement, or a part of its cases.
-        patience: seconds for a case of untrusted code.
+        capabilities: whether all statements, when ``ids`` is empty, include the capabilities of attention kernels.
+        left_out: ids to leave out when ``ids`` is empty.
+        jobs: the number of processes.
+        timeout: the time limit in seconds for a statement, or for a part of its cases.
+        patience: the time limit in seconds for a case of untrusted code.
         isolate: whether untrusted code runs in other processes.
-        engine: ``local``, or the address of an engine that does the work.
-        journal: the file of finished results, to go on from.
-        enough: says why to stop after a result; empty to go on.
-        realistic: whether only cases as users have them are generated.
-        relations: whether each case is checked again, changed by a relation.
+        engine: ``local``, or the address of the engine that runs the units.
+        journal: the file to which finished results are appended, and from which an earlier run continues.
+        enough: returns the reason to stop after a result; empty to go on.
+        realistic: whether only cases that resemble users' data are generated.
+        relations: whether each case is checked again after a change that must not change the verdict.
+        cases: the number of generated cases for statements other than capabilities of a kernel; None for ``examples``.
     """
 
     ids: tuple[str, ...] = ()
@@ -81,20 +81,20 @@ class Session:
     """One run of a request.
 
     Attributes:
-        about: the description of the run, once it has started.
+        about: the description of the run; empty until the run has started.
     """
 
     def __init__(self, request: Request) -> None:
-        """Take the request; the description is empty until the run starts."""
+        """Take the request."""
         self.request = request
         self.about = Description()
 
     def events(self) -> Iterator[Event]:
         """Yield the events of the run as they happen.
 
-        The first is :class:`Started`; then come ``CaseDone``, ``UnitDone`` and ``Notice``, at last ``Finished`` or
-        ``Stopped``. Or ``Died`` comes alone. With one process, cases come when their unit is done; :meth:`run` passes
-        them on at once.
+        They are :class:`Started`, then any number of ``CaseDone``, ``UnitDone`` and ``Notice``, and last ``Finished``
+        or ``Stopped``; or ``Died`` alone. With one process, the ``CaseDone`` of a unit come only when the unit is done;
+        :meth:`run` passes them to its handlers at once.
 
         Raises:
             InvalidInput: the request cannot be used; before anything runs.
@@ -106,10 +106,10 @@ class Session:
         yield from events
 
     def run(self, *handlers: Handler) -> Finished | Stopped:
-        """Run to the end; each handler is given each event as it happens.
+        """Run to the end and return the last event; call each handler with each event as it happens.
 
         Args:
-            *handlers: functions that are called with each event.
+            *handlers: functions of one event.
 
         Raises:
             InvalidInput: the request cannot be used; before anything runs.
@@ -131,7 +131,7 @@ class Session:
         return last
 
     def finish(self) -> Finished:
-        """Run to the end and return the last event, for callers from Python.
+        """Run to the end without handlers and return the last event, for callers from Python.
 
         Raises:
             InvalidInput, ProcessDied: as :meth:`run`.
@@ -146,12 +146,12 @@ class Session:
         request = self.request
         with open_sandbox(request.jobs, request.patience, request.isolate) as sandbox:
             try:
-                name, kernel, depends_on = kernel_opened(request.under_test, sandbox)
+                name, kernel, kernel_identity = describe_in_sandbox(request.under_test, sandbox)
             except ProcessDied as error:
                 handle(Died(str(error)))
                 return
             chosen = self._select_headings(sandbox)
-            run = self._identity(chosen, depends_on)
+            run = self._identity(chosen, kernel_identity)
             try:
                 with (
                     open_journal(request.journal, run) as journal,
@@ -173,8 +173,8 @@ class Session:
                         pool=sandbox.pool,
                         engine=engine,
                     )
-            except Interrupted as stopped:
-                handle(Stopped(tuple(stopped.results)))
+            except Interrupted as error:
+                handle(Stopped(tuple(error.results)))
                 return
             handle(Finished(tuple(results), self._hints(results, sandbox)))
 
@@ -196,7 +196,7 @@ class Session:
         return chosen
 
     def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:
-        """Return what the results depend on."""
+        """Return the identity of the run: everything that its results depend on."""
         return identity(
             "verify",
             **of_headings(chosen),
@@ -234,9 +234,9 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """Return how early a statement is checked: capabilities of a kernel first, and of these output, then gradients.
+    """Return the urgency of a statement: capabilities of a kernel first, and among them output, then gradients.
 
-    Where an output is wrong the gradients are, too, and say less about the cause.
+    If the output is wrong, so are the gradients, which say less about the cause.
     """
     return _is_capability(heading) + {"kernel-output": 2, "kernel-gradients": 1}.get(heading.id, 0)
 

@@ -1,4 +1,4 @@
-"""Verification of one statement as a unit of work."""
+"""The unit of work that verifies one statement."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, 
 
 @dataclass(frozen=True)
 class Unit:
-    """One statement to verify, with everything that its result depends on.
+    """One statement to verify, with everything on which its result depends.
 
     Attributes:
         id: the id of the statement.
-        examples: how many generated cases.
+        examples: the number of generated cases.
         seed: the seed of the generated cases.
         data: user data to check instead; ``None`` for generated cases.
-        under_test: its functions must live in modules to be sent to other processes; a kernel by its name is loaded in
-            the process that runs it.
-        so_far: what is finished of it, for a result if it never ends; the result of :meth:`run` does not depend on it.
-        lost: why its statement could not be read; it is not tried then.
-        isolated: whether untrusted code, if it is some, must run in another process.
-        title: of the statement, for a result without a case.
-        realistic: whether only cases as users have them are generated.
-        relations: whether each case is checked again, changed by a relation.
-        urgency: the larger, the sooner it is done; 0 for statements that follow from a kernel's capabilities.
-        part: which :data:`PART` cases of a statement these are; a unit that is not cut has all of them.
+        under_test: the implementation under test. Its functions must be importable by name in other processes; a
+            kernel given by its name is loaded in the process that runs the unit.
+        so_far: the result of the finished cases, in case the unit is stopped; :meth:`run` does not depend on it.
+        lost: the reason why the statement could not be read, so that it is not run; else empty.
+        isolated: whether untrusted code must run in another process.
+        part: the number of the part: part k has cases k * PART to (k + 1) * PART; 0 for a unit that is not cut.
+        title: the title of the statement, for a result without a case.
+        realistic: whether only cases that resemble users' data are generated.
+        relations: whether each case is checked again after a change that must not change the verdict.
+        urgency: the larger, the sooner the unit is run; 0 for statements that are not capabilities of a kernel.
     """
 
     id: str
@@ -54,16 +54,16 @@ class Unit:
 
     @property
     def foreign(self) -> bool:
-        """Return whether it runs untrusted code, in a process that may die of it."""
+        """Return whether the unit runs untrusted code, which may end its process."""
         return self.isolated and (is_in_a_file(self.id) or self.under_test.by_name)
 
     @property
     def together(self) -> str:
-        """Return the group of a capability: capabilities of a kernel share calls, each examined once in a process."""
+        """Return the group of a capability of a kernel: its units share calls, each examined once per process."""
         return f"calls {self.part}" if self.urgency else ""
 
     def where(self, done: int | None) -> str:
-        """Return where in its work the unit is when so many cases are done."""
+        """Return in words what the unit does after so many cases; None: before it began."""
         if done is None:
             return "while it was loaded"
         shrinking = self.so_far is not None and self.so_far.falsified is not None
@@ -72,16 +72,16 @@ class Unit:
 
     @property
     def total(self) -> int | None:
-        """Return how many cases are tried, if that is known; of a capability it is the size of a cover."""
+        """Return the number of cases; None if it is unknown: for data, and for capabilities of a kernel."""
         return None if self.data or self.together else self.examples
 
     def unfinished_result(self, why: str) -> Result:
-        """Return the result of the finished cases, for a unit that was interrupted or whose process failed."""
+        """Return the result of the finished cases, marked as interrupted or, with ``why``, as stopped."""
         begun = self.so_far.result if self.so_far else Result(self.id, self.title)
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
     def run(self, progress: Progress) -> Result:
-        """Verify the statement and return the result; a unit with more cases is cut into :meth:`parts` first."""
+        """Verify the statement and return the result; a unit with more than :data:`PART` cases must be cut first."""
         statement_named(self.id)
         under_test = self.under_test.load()
         progress(0)
@@ -99,7 +99,7 @@ class Unit:
         )
 
     def prepare(self) -> None:
-        """Import our own modules before the unit's time runs."""
+        """Import our own modules, before the time limit of the unit begins."""
         statements()
         self.under_test.prepare()
 
@@ -114,14 +114,14 @@ class Unit:
         return merge_results([first, then])
 
     def last(self, result: Result) -> bool:
-        """Return whether the later parts are not needed after this result.
+        """Return whether the parts after the one with this result are not needed.
 
-        The first falsified case ends the unit; and where a statement never calls the kernel, more cases say no more.
+        The first falsified case ends the unit, and so does a part that never called the kernel under test.
         """
         return result.counts.get(Verdict.FALSIFIED, 0) > 0 or not result.generated
 
     def conclude(self, result: Result) -> Result:
-        """Return the result of the unit: the statement is not about the kernel under test if no part is."""
+        """Return the result of the unit; if no part called the kernel under test, the statement is not about it."""
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
         return result

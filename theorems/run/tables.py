@@ -1,4 +1,4 @@
-"""Tables that the command prints: results, assumptions, failing cases. Numbers and names, nothing decorative."""
+"""Tables that the command prints: results, assumptions, failing cases."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not 
 LONGEST_ID = 48
 """Longest id, in characters, that stays on one line of a table; longer ids (paths of files) are folded."""
 OFTEN = 5
-"""Number of calls from which a claim about a kernel is made often enough not to be mentioned."""
+"""A claim about a kernel that was checked on fewer calls than this is listed as checked on only some of them."""
 LISTED = 5
-"""Number of statements whose seldom made claims are listed; of more, the claims are counted."""
+"""Most statements whose claims checked on only some cases are listed; with more statements they are counted."""
 SHOWN_ROWS = 40
-"""Number of a failing case's tokens that are printed; its file holds all."""
+"""Most tokens of a failing case that are printed; its file has all."""
 
 
 class _Forgiving:
-    """Wrapper of standard error that ignores write errors: its reader may be gone, with its terminal."""
+    """Wrapper of standard error that ignores write errors, such as those after its terminal was closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -59,7 +59,7 @@ class _Forgiving:
 
 
 class PlainConsole(Console):
-    """Console on which foreign names are seen and do nothing, whoever prints them."""
+    """Console that shows control characters, which names in users' files may contain, instead of sending them."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as rich does, without control characters in texts."""
@@ -79,20 +79,20 @@ def console(*, stderr: bool = False) -> Console:
     stream: Any = _Forgiving(sys.stderr) if stderr else sys.stdout
     plain: dict[str, Any] = {"file": stream, "markup": False, "emoji": False, "highlight": False}
     standard = PlainConsole(**plain)
-    # Nobody's window is 80 columns wide in a log file.
+    # In a file or pipe the default width of 80 columns would break lines for no reason.
     return standard if standard.is_terminal else PlainConsole(**plain, width=160, no_color=True, force_terminal=False)
 
 
 def column_table(
     *columns: str, rows: Iterable[Iterable[str | Text]] = (), right: Iterable[str] = (), whole: Iterable[str] = ()
 ) -> Table:
-    """Return a table for a terminal, with the rows that there are by now.
+    """Return a table for a terminal.
 
     Args:
         *columns: the titles of the columns.
         rows: the rows.
-        right: columns of numbers.
-        whole: columns whose texts are not broken.
+        right: titles of the columns that are aligned to the right.
+        whole: titles of the columns whose text is never wrapped.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:
@@ -133,23 +133,23 @@ def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
 
 
 def print_reasons(out: Console, results: Iterable[Result]) -> None:
-    """Print why a verdict is not a plain upheld, one paragraph per statement."""
+    """Print the reason of each verdict that is not a plain upheld, one paragraph per statement."""
     _print_lines(out, (f"{result.id}: {result.verdict}: {result.reason}" for result in results if result.reason))
 
 
 def print_branches(out: Console, results: Iterable[Result]) -> None:
-    """Print which of the possibilities that a statement leaves open occurred, a line per claim."""
+    """Print which of the alternatives that a claim allows occurred and how often, one line per claim."""
     for result in results:
-        total = f" of {result.examples}" if result.examples > 1 else ""
+        total = f" of {result.examples} examples" if result.examples > 1 else ""
         branching = (claim for claim in result.claims if claim.branches)
         _print_lines(out, (f"{result.id}: {claim.name}: {claim.branches_in_words}{total}" for claim in branching))
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
-    """Print which claims were not made on every case, and which on none: they have hypotheses of their own.
+    """Print which claims were checked on only some cases, and which on none, because they have further hypotheses.
 
-    A call of a kernel asks for some gradients, rarely for all: for a capability only seldom made claims are mentioned.
-    Where there are many statements, their claims are counted instead.
+    Few calls of a kernel compute every gradient, so for a capability only claims checked on fewer than :data:`OFTEN`
+    calls are listed. With more than :data:`LISTED` statements, their claims are counted instead.
     """
     seldom, never = [], []
     for result in results:
@@ -159,18 +159,20 @@ def print_counts(out: Console, results: Iterable[Result]) -> None:
         if rare:
             seldom.append((result.id, checked, rare))
         if result.never_made:
-            never.append(f"{result.id}: never made in {result.examples} examples: {', '.join(result.never_made)}")
-    many = [rare for id, _, rare in seldom if not id.startswith("kernel-")]
+            never.append(
+                f"{result.id}: claims checked on none of {result.examples} examples: {', '.join(result.never_made)}"
+            )
+    others = [rare for id, _, rare in seldom if not id.startswith("kernel-")]
     for id, checked, rare in seldom:
-        if len(many) <= LISTED or id.startswith("kernel-"):
-            _print_lines(out, [f"{id}: made on only some of {checked} examples: {', '.join(rare)}"])
-    if len(many) > LISTED:
-        count = sum(map(len, many))
+        if len(others) <= LISTED or id.startswith("kernel-"):
+            _print_lines(out, [f"{id}: claims checked on only some of {checked} examples: {', '.join(rare)}"])
+    if len(others) > LISTED:
+        count = sum(map(len, others))
         _print_lines(
             out,
             [
-                f"{count} claims of {len(many)} statements have hypotheses of their own and were made on only"
-                " some examples; verify one statement to see on how many"
+                f"{count} claims of {len(others)} statements have further hypotheses and were checked on only some"
+                " examples; verify one statement to see on how many"
             ],
         )
     _print_lines(out, never)
@@ -182,9 +184,9 @@ def _print_lines(out: Console, lines: Iterable[str]) -> None:
 
 
 def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[[Result], str]) -> None:
-    """Print the failing cases as tables, each with the claim, its numbers, and how to see it again.
+    """Print the failing cases as tables, each with the claim, its numbers, and how to reproduce it.
 
-    A call on which several capabilities fail is printed once.
+    A case on which several statements fail is printed once.
     """
     printed: dict[str, str] = {}
     for result in results:
@@ -201,10 +203,10 @@ def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[
 
 
 def _print_failing_case(out: Console, id: str, failure: Failure, printed: dict[str, str]) -> None:
-    """Print the case, unless ``printed`` has it already, with the id of the statement that failed on it first."""
+    """Print a failing case, or the id of the statement with which it was printed, if ``printed`` has the case."""
     try:
         case = subject_of(from_json(failure.case))
-    except InvalidInput:  # of a kind that only the file of the statement knows, which is not loaded here
+    except InvalidInput:  # a kind of case defined in the file of the statement, which is not loaded here
         _print_lines(out, (f"  {line.strip().rstrip(',')}" for line in failure.case.splitlines()[1:-1]))
         return
     if (first := printed.setdefault(repr((table_of(case), lines_of(case))), id)) != id:
@@ -214,7 +216,7 @@ def _print_failing_case(out: Console, id: str, failure: Failure, printed: dict[s
 
 
 def print_case(out: Console, case: Subject) -> None:
-    """Print all that there is of a case, or of a call."""
+    """Print a case in full: its table, then the other lines."""
     columns, rows = table_of(case)
     if rows:
         out.print(column_table(*columns, rows=rows, right=("input", "token", "score")))
@@ -222,15 +224,16 @@ def print_case(out: Console, case: Subject) -> None:
 
 
 def table_of(case: Subject) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and rows of a case.
+    """Return the titles of the columns and the rows of a case.
 
-    The rows are keys and scores, one token per row; for another paper's data their own rows; for a call none.
+    For data of the first paper a row is a token with its score and key; other kinds of cases bring their own table,
+    and calls of a kernel have none.
     """
     return (CASE_COLUMNS, case_rows(case)) if isinstance(case, Case) else case.rows()
 
 
 def lines_of(case: Subject) -> list[str]:
-    """Return everything else of a case, one line each."""
+    """Return what the table of a case leaves out, one line for each item."""
     return case_lines(case) if isinstance(case, Case) else case.lines()
 
 
@@ -256,7 +259,7 @@ def case_rows(case: Case) -> list[tuple[str, ...]]:
 
 
 def case_lines(case: Case) -> list[str]:
-    """Return everything else of a case of the first paper, one line each."""
+    """Return loss, seed and arrays of a case of the first paper, one line for each."""
     lines = [f"loss {case.problem.loss.name}", f"seed {case.seed}"]
     if case.alpha is not None:
         lines.append(f"alpha {case.alpha.tolist()}")

@@ -1,4 +1,4 @@
-"""The report of the command as text: for an AssertionError, a notebook, a log."""
+"""The report of a run as plain text, for an AssertionError, a notebook or a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 120
 
 
 def plain_text(write: Callable[[Console], object]) -> str:
-    """Return what a function prints, without colours and without blanks at the ends of lines."""
+    """Return what ``write`` prints to the console that it is called with, without colours and trailing blanks."""
     buffer = io.StringIO()
     write(Console(file=buffer, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
@@ -32,8 +32,8 @@ def text_report(
 
     Args:
         results: the results to report.
-        again: returns a line that says how to see a failing case again.
-        results_in_table: the results that the table lists, by default all.
+        again: returns a line that says how to reproduce the failing case of a result.
+        results_in_table: the results for the table; by default all.
         before: a paragraph before the table.
         after: paragraphs after the failing cases.
     """

@@ -1,4 +1,4 @@
-"""State of a run: finished and remaining units, cut into parts where they can be."""
+"""State of a run: the parts into which its units are cut, and their results so far."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from theorems.run.unit_protocols import Divisible, R, StopRun, Work
 
 
 class Parts(Generic[R]):
-    """Units that are worked on, and their parts by number.
+    """Parts of all units of a run, by number.
 
     Attributes:
-        handle: is given events of units, not of their parts.
-        left: the parts, with their finished work.
+        handle: the handler of events about units; parts cause none.
+        by_number: the parts by number, each with its finished work.
     """
 
     def __init__(
@@ -28,20 +28,20 @@ class Parts(Generic[R]):
         journal: Journal | None,
         enough: Callable[[R], str] | None,
     ) -> None:
-        """Divide the units, and conclude what is finished there or lost."""
+        """Cut the units into parts, and take the results that the journal has."""
         self.handle = handle
         self.journal = journal
-        self.left: dict[int, Work[R]] = {}
+        self.by_number: dict[int, Work[R]] = {}
         self._enough = enough
         self._why = ""
         self._joining: list[_Joining[R]] = []
         for unit in units:
             parts = list(unit.parts()) if isinstance(unit, Divisible) else [unit]
-            self._joining.append(_Joining(unit, len(self.left), len(parts)))
+            self._joining.append(_Joining(unit, len(self.by_number), len(parts)))
             for part in parts:
-                self.left[len(self.left)] = part
+                self.by_number[len(self.by_number)] = part
         self._starts = [joining.next for joining in self._joining]
-        for k, part in self.left.items():
+        for k, part in self.by_number.items():
             result = None if journal is None else journal.result_of(part)
             if result is not None:
                 self._take(k, result)
@@ -51,9 +51,9 @@ class Parts(Generic[R]):
                 handle(UnitDone(joining.result))
 
     def order(self, *, backwards: bool) -> list[int]:
-        """Return the parts to be done, in order: unit after unit, the most urgent ones first.
+        """Return the numbers of the unfinished parts in order: the most urgent units first, then the others.
 
-        Among the other units the last goes first if ``backwards``.
+        The units that are not urgent come in reverse order if ``backwards``.
         """
         urgent = sorted((joining for joining in self._joining if _urgency(joining)), key=_urgency, reverse=True)
         others = [joining for joining in self._joining if not _urgency(joining)]
@@ -61,11 +61,11 @@ class Parts(Generic[R]):
         return [k for joining in units for k in range(joining.next, joining.end) if not self.needless(k)]
 
     def part_to_do(self, k: int) -> Work[R] | None:
-        """Return a part as it is now; None if it need not be done."""
-        return None if self.needless(k) else self.left[k]
+        """Return a part in its current state; None if it need not be done."""
+        return None if self.needless(k) else self.by_number[k]
 
     def needless(self, k: int) -> bool:
-        """Return whether a part is done, or comes after the end of its unit."""
+        """Return whether a part is done, or is not needed because an earlier part ended its unit."""
         joining = self._of(k)
         return joining.result is not None or not joining.next <= k < joining.end or k in joining.waiting
 
@@ -77,32 +77,32 @@ class Parts(Generic[R]):
             self.handle(CaseDone(joining.unit.id, joining.steps.total()))
 
     def so_far(self, k: int, so_far: Any) -> None:
-        """Record the finished work of a part, which is its result if it never ends."""
-        self.left[k] = replace(self.left[k], so_far=so_far)  # type: ignore[type-var]
+        """Record the finished work of a part, from which its result is made if it does not end."""
+        self.by_number[k] = replace(self.by_number[k], so_far=so_far)  # type: ignore[type-var]
 
     def finish(self, k: int, result: R) -> None:
-        """Record the result of a part, in the journal too."""
+        """Record the result of a part, also in the journal."""
         if self.journal is not None:
-            self.journal.keep_result(self.left[k], result)
+            self.journal.keep_result(self.by_number[k], result)
         self.give_up(k, result)
 
     def give_up(self, k: int, result: R) -> None:
-        """Record a result that another run would not have: it does not go into the journal."""
+        """Record a result that another run might not have, such as a timeout; it is not written to the journal."""
         if self.needless(k):
             return
-        if self.left[k].total is not None and self._of(k).count > 1:
-            self.count_steps(k, self.left[k].total or 0)
+        if self.by_number[k].total is not None and self._of(k).count > 1:
+            self.count_steps(k, self.by_number[k].total or 0)
         self._take(k, result)
         self.check()
 
     def check(self) -> None:
-        """Raise :class:`StopRun` if there is a result after which the run is to stop."""
+        """Raise :class:`theorems.run.unit_protocols.StopRun` if ``enough`` gave a reason to stop the run."""
         if self._why:
             raise StopRun(self._why)
 
     def results(self, why: str) -> list[R]:
-        """Return one result per unit, also of units that are not finished."""
-        return [joining.result or joining.unfinished_result(self.left, why) for joining in self._joining]
+        """Return one result per unit; results of unfinished units give ``why`` as the reason."""
+        return [joining.result or joining.unfinished_result(self.by_number, why) for joining in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:
         return self._joining[bisect_right(self._starts, k) - 1]
@@ -117,15 +117,15 @@ class Parts(Generic[R]):
 
 
 class _Joining(Generic[R]):
-    """Parts of a unit, joined in their order as they come in.
+    """A unit and the results of its parts, which are joined in order.
 
     Attributes:
-        count: how many parts it was cut into.
-        next: number of the first part whose result is not joined yet.
-        end: number after the last part that is needed.
-        waiting: results of later parts.
-        steps: done, by part.
-        result: the result of the unit, once it is finished.
+        count: the number of parts.
+        next: the number of the first part whose result is not joined yet.
+        end: one more than the number of the last part that is needed.
+        waiting: results of parts after ``next``, by number.
+        steps: the number of steps done, by part.
+        result: the result of the unit; None until it is finished.
     """
 
     def __init__(self, unit: Work[R], first: int, count: int) -> None:
@@ -140,7 +140,7 @@ class _Joining(Generic[R]):
         self._joined: R | None = None
 
     def take(self, k: int, result: R) -> None:
-        """Take the result of a part, and join what can be joined."""
+        """Take the result of a part, and join the results whose earlier parts are complete."""
         if k >= self.end:
             return
         self.waiting[k] = result
@@ -153,7 +153,7 @@ class _Joining(Generic[R]):
             self.result = self._conclude(self._joined)
 
     def unfinished_result(self, parts: dict[int, Work[R]], why: str) -> R:
-        """Return the result of the parts that are done, with ``why`` for the others."""
+        """Return the result joined from all parts, with ``why`` as the reason of the unfinished ones."""
         for k in range(self.next, self.end):
             self._joined = self._with(self.waiting[k] if k in self.waiting else parts[k].unfinished_result(why))
         assert self._joined is not None
@@ -167,5 +167,5 @@ class _Joining(Generic[R]):
 
 
 def _urgency(joining: _Joining[Any]) -> int:
-    """Return how urgent a unit is: how much its results are waited for."""
+    """Return the urgency of a unit: the larger, the sooner it is run; 0 by default."""
     return int(getattr(joining.unit, "urgency", 0))

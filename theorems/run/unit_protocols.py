@@ -1,4 +1,4 @@
-"""Units of work: the protocols that they satisfy."""
+"""Protocols of units of work and of their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class UnitResult(Protocol):
 
     @property
     def summary(self) -> str:
-        """Return what came of the unit, in a few words."""
+        """Return the outcome of the unit in a few words."""
 
 
 R = TypeVar("R", bound=UnitResult)
@@ -29,10 +29,10 @@ R_co = TypeVar("R_co", bound=UnitResult, covariant=True)
 class Work(Protocol[R_co]):
     """Unit of work: a pure function of its fields, which can be sent to another process.
 
-    It may have ``foreign``, whether it runs untrusted code, with ``where(done)``, which says where that is; ``lost``,
-    why it cannot be tried; ``prepare()``, which imports what it needs before its time runs; ``urgency``, the larger the
-    sooner it is done; and ``together``, a group of units that share what one of them computes first, so that they are
-    done in one process.
+    Optional attributes: ``foreign``, whether it runs untrusted code, and ``where(done)``, the step after ``done`` steps
+    in words; ``lost``, the reason why it cannot be run; ``prepare()``, which imports its modules before its time limit
+    begins; ``urgency``, the larger, the sooner it is run; ``together``, the name of a group of units that run in one
+    process because they share intermediate results.
     """
 
     @property
@@ -41,31 +41,31 @@ class Work(Protocol[R_co]):
 
     @property
     def total(self) -> int | None:
-        """Return how many steps it takes; None if that is not known."""
+        """Return the number of steps; None if it is unknown."""
 
     def run(self, progress: Progress) -> R_co:
-        """Do the work and return the result; ``progress`` is called with the number of steps done."""
+        """Run the unit and return the result; ``progress`` is called with the number of steps done."""
 
     def unfinished_result(self, why: str) -> R_co:
-        """Return a result marked as interrupted or, if ``why`` is not empty, as that of a process that failed."""
+        """Return the result of the finished steps, marked as interrupted or, with ``why``, as stopped."""
 
 
 @runtime_checkable
 class Divisible(Protocol[R]):
-    """Unit that may be cut into parts; its result is their results joined in order, whoever did them and when."""
+    """Unit that may be cut into parts, whose results are joined in order, whatever the order in which they were run."""
 
     def parts(self) -> Sequence[Work[R]]:
-        """Return units with ``part``, their number, counted from zero; the unit alone if it is not cut."""
+        """Return the parts: units with an attribute ``part``, counted from zero; or the unit alone if it is not cut."""
 
     def join(self, first: R, then: R) -> R:
-        """Join the result of some parts and the result of the next one."""
+        """Join the result of the first parts with the result of the next one."""
 
     def last(self, result: R) -> bool:
-        """Return whether the parts after the part with this result are not needed."""
+        """Return whether the parts after the one with this result are not needed."""
 
     def conclude(self, result: R) -> R:
-        """Return the result of the unit, given the joined result of its parts."""
+        """Return the result of the unit, computed from the joined result of its parts."""
 
 
 class StopRun(Exception):
-    """The rest of the units need not be run, or cannot be; the message is the reason that unfinished ones give."""
+    """The unfinished units need not or cannot be run; the message is the reason in their results."""

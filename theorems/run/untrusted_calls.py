@@ -1,4 +1,4 @@
-"""Calls of untrusted code before and after a run: they are made in a sandbox, and their answers are plain data."""
+"""Calls of untrusted code before and after a run, made in a sandbox, which returns plain data."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.sandbox import ProcessDied, Sandbox
 
-Opened = tuple[str, KernelDescription | None, str | None]
-"""The name of what is under test, the description of a kernel, and what the results depend on."""
+ImplementationSummary = tuple[str, KernelDescription | None, str | None]
+"""The name of the implementation under test, the description of a kernel (or None), and what identifies it."""
 
 
-def describe_implementation(under_test: UnderTest) -> Opened:
-    """Load the implementation under test and describe it; a kernel that is given by its name is called once."""
+def describe_implementation(under_test: UnderTest) -> ImplementationSummary:
+    """Load the implementation under test and describe it; a kernel given by its name is called once for that."""
     implementation = under_test.load()
     return implementation.name, implementation.describe(), of_implementation(implementation)
 
 
-def kernel_opened(under_test: UnderTest, sandbox: Sandbox) -> Opened:
-    """Describe what is under test as :func:`describe_implementation` does; a kernel's name is resolved in the sandbox.
+def describe_in_sandbox(under_test: UnderTest, sandbox: Sandbox) -> ImplementationSummary:
+    """Describe the implementation under test; a kernel given by its name is loaded in the sandbox.
 
     Raises:
-        InvalidInput: it cannot be loaded, or is no kernel.
-        ProcessDied: importing it or trying it once ended the process.
+        InvalidInput: it cannot be loaded, or is not a kernel.
+        ProcessDied: importing it or calling it once ended the process.
     """
     if not under_test.by_name:
         return describe_implementation(under_test)
@@ -42,15 +42,15 @@ def _import_kernel(kernel: UnderTest) -> None:
 
 
 def load_heading(id: str) -> Heading:
-    """Return the heading of a statement, whose file is read."""
+    """Return the heading of a statement; a user file that defines it is run."""
     return heading_of(statement_named(id))
 
 
 def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
-    """Return the headings of statements, each once; where a file ends the process that reads it, the heading says why.
+    """Return the headings of statements, each once; if a file ends the process that runs it, ``lost`` says how.
 
     Raises:
-        InvalidInput: an unknown id, a file that cannot be used.
+        InvalidInput: an id is unknown, or a file cannot be used.
     """
     by_id: dict[str, Heading] = {}
     lost: dict[str, str] = {}
@@ -71,13 +71,13 @@ def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
 
 
 def findings_on(data: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
-    """Return which assumptions of the statements hold on data.
+    """Return findings on data for every assumption of the statements.
 
-    Where an assumption's predicate ends its process, the finding says how.
+    If the predicate of an assumption ends its process, the finding says how.
     """
     chosen = [heading for heading in chosen if heading.about == data.case.noun]
     all_findings = findings(data, (), {id for heading in chosen for id in heading.assumptions})
-    checked: set[tuple[str, str]] = set()  # of an installed paper one assumption is that of several statements
+    checked: set[tuple[str, str]] = set()  # several statements of one paper may share an assumption
     for heading in chosen:
         own_ids = {id for id in heading.own_assumptions if (heading.file, id) not in checked}
         checked |= {(heading.file, id) for id in own_ids}
@@ -93,13 +93,13 @@ def findings_on(data: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> lis
 
 
 def _own_findings(id: str, data: Given) -> list[NamedFinding]:
-    """Check the assumptions that stand in the file of a statement."""
+    """Check the assumptions that the file of a statement defines."""
     own_findings = findings(data, [replace(statement_named(id), assumptions=())])
     return [finding._replace(exact=dict(finding.exact)) for finding in own_findings]
 
 
 def hints_on(under_test: UnderTest, sandbox: Sandbox) -> tuple[str, ...]:
-    """Return what may be wrong with a kernel that is falsified; nothing where asking ends the process."""
+    """Return possible causes why a kernel is falsified; nothing if the kernel ends the process that looks for them."""
     if not under_test.by_name:
         return _hints(under_test)
     try:

@@ -1,4 +1,4 @@
-"""Verification of one statement: on cases from its own strategy, or on the cases that user data give.
+"""Verification of one statement, on cases drawn from its strategy or made from user data.
 
 :func:`verify_generated` and :func:`verify_data` are pure functions of their arguments (but for the seconds
 they report): the unit of work of the command, of a sweep, of a cluster.
@@ -30,27 +30,27 @@ from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
 PART = 250
-"""Number of cases that are drawn from one seed.
+"""Largest number of cases drawn from one seed.
 
-Draws of Hypothesis depend on earlier draws, so more cases are drawn in parts, each from a seed of its own; that way a
-part can be drawn anywhere without the parts before it.
+Hypothesis's draws depend on earlier draws. More cases are therefore drawn in parts, each from a seed of its own, so
+that another process can draw a part without the parts before it.
 """
 SHRINKING_CALLS, FEWER_CALLS = 300, 40
-"""Number of cases tried while a failing case is made smaller: a count, because a time limit would not be repeatable.
+"""Largest numbers of cases checked while a failing case is shrunk; a time limit would not be reproducible.
 
-The smaller number is for kernels, whose calls are made smaller, too, and for cases that a relation checks again.
+The smaller number is for kernels, which are slow, and for cases that are checked again after a change.
 """
 
 
 @dataclass(frozen=True)
 class SoFar:
-    """The result of a statement on its first cases.
+    """The result of a statement on the cases checked so far.
 
     Attributes:
-        tried: their result, without the falsified case.
-        falsified: the result of the falsified case, if there is one.
-        error: the first error that broke the statement down.
-        at_error: at which case, counted from one.
+        tried: the result on all cases but the falsified one.
+        falsified: the result on the falsified case; None if there is none.
+        error: the first exception that a check raised; empty if there was none.
+        at_error: the number of the case that raised it, counted from one.
     """
 
     tried: Result
@@ -59,12 +59,12 @@ class SoFar:
     at_error: int = 0
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return why it cannot belong to the unit, as :meth:`theorems.run.result.Result.misfit`."""
+        """Return why this cannot be the result of a unit, as :meth:`theorems.run.result.Result.misfit` does."""
         return self.tried.misfit(id, total) or (self.falsified.misfit(id, total) if self.falsified else "")
 
     @property
     def result(self) -> Result:
-        """Return the result of all of them."""
+        """Return the result on all cases checked so far."""
         return self.tried if self.falsified is None else merge_results([self.tried, self.falsified])
 
 
@@ -73,7 +73,7 @@ class Progress(Protocol):
     """Callback for the progress of a unit."""
 
     def __call__(self, done: int, so_far: Any = None, /) -> None:
-        """Note that so many steps are done; ``so_far`` is what is finished, reported if the unit never ends."""
+        """Record the number of steps done; ``so_far`` is the finished work, reported if the unit is stopped."""
 
 
 def nothing(done: int, so_far: Any = None, /) -> None:
@@ -81,34 +81,34 @@ def nothing(done: int, so_far: Any = None, /) -> None:
 
 
 CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
-"""Function that checks a statement on a case: :func:`theorems.core.check.check`, or with a relation beside it."""
+"""Function that checks a statement on a case, such as :func:`theorems.core.check.check`."""
 
 
 class _Reproduced(Exception):
-    """The case at hand fails in the way that is being shrunk."""
+    """The case fails like the one that is being shrunk; Hypothesis shrinks towards this exception."""
 
 
 class _ShrinkLimit(BaseException):
-    """Shrinking has had its number of calls; this is not an Exception, so that Hypothesis passes it on."""
+    """Shrinking used up its number of checks; this is not an Exception, so that Hypothesis does not catch it."""
 
 
 def seed_of(id: str, seed: int, part: int = 0) -> int:
-    """Return the seed of one statement, or of a later part of its cases; it depends on no other statement or order."""
+    """Return the seed for a part of a statement's cases; it depends on these arguments alone."""
     return seed_from(f"{id} {seed} {part}" if part else f"{id} {seed}")
 
 
 def part_sizes(examples: int) -> list[int]:
-    """Return how many cases each part has."""
+    """Return the number of cases of each part."""
     return [min(PART, examples - begun) for begun in range(0, examples, PART)]
 
 
 def _drive(
     statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None = None
 ) -> None:
-    """Call ``fails`` on generated cases; once it returns True, on smaller and smaller ones."""
+    """Call ``fails`` on generated cases; once it returns True, call it on smaller and smaller cases."""
 
     def visit(case: Subject) -> None:
-        # Raised at one place only: to Hypothesis, an exception from another line is another bug.
+        # Raised here only: Hypothesis takes an exception from another line for another bug.
         if fails(case):
             raise _Reproduced
 
@@ -119,18 +119,18 @@ def _drive(
             examples=examples,
             seed=seed,
             phases=(Phase.generate, Phase.shrink),
-            # These two look at the clock or at the caller; the others find defects of a strategy and stay.
+            # These two depend on the clock and the caller; the others find defects of a strategy.
             unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
             near_copies=False,
         )
 
 
 def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
-    """Return the cases on which so many examples of a statement are tried, part after part.
+    """Return the generated cases on which a statement is checked, part after part.
 
     Args:
         statement: the statement.
-        examples: how many cases.
+        examples: the number of cases.
         seed: the seed of the run.
         every: as in :func:`generators.realistic_numbers.realistic`.
     """
@@ -146,7 +146,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
 
 
 class _Trial:
-    """Trial of a statement on case after case; it keeps the smallest case on which the same claim is falsified."""
+    """Checks of a statement on case after case; it keeps the smallest case that falsifies the claim falsified first."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Trial:
 
     @property
     def result(self) -> Result:
-        """Return the result of all cases tried."""
+        """Return the result on the cases checked so far."""
         return self.so_far.result
 
     @property
@@ -176,7 +176,7 @@ class _Trial:
         return time.perf_counter() - self._began
 
     def generating(self, case: Subject) -> bool:
-        """Check one example and return whether it is falsified; afterwards, whether a smaller one still is."""
+        """Check a case and return whether it is falsified; after that, whether a smaller case is, in the same claim."""
         if self._claim:
             return self._shrinking(case, self._same_claim)
         outcome = self.check_case(self.statement, case, self.under_test)
@@ -194,7 +194,7 @@ class _Trial:
         return outcome.verdict is Verdict.FALSIFIED
 
     def repeating(self, case: Subject) -> bool:
-        """Repeat the same examples: pass over those before the error, then shrink the error's case."""
+        """Visit the same cases again: skip those before the error, then shrink the case that raised it."""
         self.at_error += 1
         self.progress(self.result.examples)
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
@@ -211,8 +211,8 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        few = self.under_test.slow or self._claim == SAME_VERDICT
-        if self._calls > (FEWER_CALLS if few else SHRINKING_CALLS):
+        is_slow = self.under_test.slow or self._claim == SAME_VERDICT
+        if self._calls > (FEWER_CALLS if is_slow else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
         outcome = self.check_case(self.statement, case, self.under_test)
@@ -233,7 +233,7 @@ class _Trial:
 
 
 def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
-    """Return the failing case as a record; ``claim`` names the falsified claim to report, by default the first."""
+    """Return the record of a failing case; ``claim`` names the falsified claim to report, by default the first one."""
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
     named = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
     text = as_text(case, case_of=statement.id, claim=named.name if named else "")
@@ -251,19 +251,20 @@ def verify_generated(
     only_realistic: bool = False,
     relations: bool = False,
 ) -> Result:
-    """Try a statement on cases from its strategy; the first falsified case is made small and ends the trial.
+    """Check a statement on cases from its strategy; the first falsified case is shrunk and ends the run.
 
-    Equal arguments give equal results, whatever else runs, in whatever order, in whichever process.
+    Equal arguments give equal results (but for the seconds), in any process and in any order.
 
     Args:
         id: the id of the statement.
-        examples: how many cases at most (a strategy may have fewer).
+        examples: the largest number of cases; a strategy may have fewer.
         seed: the seed of the cases.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        part: which part of the cases, if there are more than :data:`PART` in all.
-        only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic_numbers`.
-        relations: whether each case is checked again, changed by one of :mod:`generators.metamorphic_relations`.
+        part: the number of the part, if the run has more than :data:`PART` cases.
+        only_realistic: whether only cases that resemble users' data are drawn, see :mod:`generators.realistic_numbers`.
+        relations: whether each case is checked again after a change that must not change the verdict, see
+            :mod:`generators.metamorphic_relations`.
     """
     statement = statement_named(id)
     if why := under_test.out_of_reach(statement.kernel):
@@ -282,9 +283,9 @@ def verify_generated(
     elif not result.examples:
         nothing_drawn = Outcome(Verdict.INCONCLUSIVE, reason="the strategy produced no case")
         result = of_outcome(statement, nothing_drawn, generated=True)
-    # A statement that never called the kernel under test was not inconclusive about it.
+    # A statement that never called the kernel under test is not applicable to it, rather than inconclusive.
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
-    # Where calls are recorded, only claims that may depend on them are kept.
+    # For a kernel, claims that do not depend on its calls are dropped, so that missing claims mean nothing.
     listed = () if under_test.recorded else tuple(statement.claims)
     result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
     return _explain(statement, result, under_test)
@@ -293,7 +294,7 @@ def verify_generated(
 def _verify_outcomes(
     statement: Statement, outcomes: Iterator[tuple[Outcome, Subject]], under_test: Implementation, progress: Progress
 ) -> Result:
-    """Gather outcomes on cases that are not drawn from the strategy; the first falsified case ends it."""
+    """Merge outcomes that the implementation under test provides itself, up to the first falsified case."""
     began = time.perf_counter()
     result = Result(statement.id, statement.title)
     for outcome, case in outcomes:
@@ -310,14 +311,14 @@ def _verify_outcomes(
 
 
 def _not_about(statement: Statement, why: str) -> Result:
-    """Return the result of a statement that says nothing about the kernel under test, so that nothing was tried."""
+    """Return the result "not applicable, because ``why``" of a statement that was not checked."""
     return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
 def _run_to_end(
     statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None
 ) -> Outcome | None:
-    """Drive to the end; return an outcome only if the strategy itself broke down."""
+    """Run :func:`_drive`; return None, or an outcome if the strategy itself raised an error."""
     try:
         _drive(statement, examples, seed, fails, every)
     except (_Reproduced, _ShrinkLimit):
@@ -340,11 +341,11 @@ def verify_data(
     progress: Progress = nothing,
     relations: bool = False,
 ) -> Result:
-    """Check a statement on user data: on every case that it makes of them, where its assumptions hold.
+    """Check a statement on user data: on every case that it makes of them.
 
     Args:
         id: the id of the statement.
-        given: the data; a failing case that was written down is run exactly as it is.
+        given: the data; a stored failing case is checked exactly as it is.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
         relations: as in :func:`verify_generated`.
@@ -372,15 +373,15 @@ def verify_data(
 
 
 def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """Add a line and a test for a maintainer of the implementation under test."""
+    """Add to a failure of a kernel the diagnosis and the test for the kernel's maintainer."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not under_test.recorded:
         return result
     case = subject_of(from_json(failure.case))
     try:
         explanation = under_test.explain(statement, case)
-    except Exception as error:  # an untrusted kernel is called once more
-        raised = f"called again on its failing case it raised {type(error).__name__}"
+    except Exception as error:  # explaining calls the untrusted kernel once more
+        raised = f"on a second call with the failing case it raised {type(error).__name__}"
         explanation = Explanation(f"{statement.id}: {raised}", no_test=raised)
     line, test, no_test = explanation
     return replace(result, failure=replace(failure, line=line, test=test, no_test=no_test))

@@ -1,9 +1,9 @@
 """Worker process: it works on units one after another, and does not outlive the process that sends them.
 
-Units come on standard input, pickled by a process that is trusted. Plain data go back on standard output, a line of
-JSON each, because a unit may run untrusted code. On Linux a second process, which never runs a unit, waits for the
-process that does, and ends whatever that leaves behind. Only the standard library is imported here: imports with a unit
-take a second or more, and a process whose parent is killed meanwhile must end, too.
+Units arrive on standard input, pickled by a trusted process. Plain data go back on standard output, one line of JSON
+each, because a unit may run untrusted code. On Linux a second process, which never runs a unit, waits for the process
+that does, and ends everything that it leaves behind. Only the standard library is imported here: importing what a unit
+needs takes a second or more, and this process must end even if its parent is killed during that time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn
 
 OFTEN = 0.1
-"""Seconds between two messages about the progress of a unit: nobody looks more often."""
+"""Seconds between two messages about the progress of a unit; the pool checks no more often."""
 KEPT = 0.5
-"""Seconds between two messages about the finished work; with untrusted code there is one for every step."""
+"""Seconds between two messages with the finished work; with untrusted code there is one after every step."""
 LONGEST_REASON = 10_000
 """Most characters of the reason why a unit failed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -35,15 +35,18 @@ _serves = False
 
 
 def is_worker() -> bool:
-    """Return whether this process is one of a pool, so that untrusted code is not to run beside its judge."""
+    """Return whether this is a worker process of a pool, where untrusted code may not run beside its judge."""
     return _serves
 
 
 class Heartbeat:
-    """Progress of a unit, sent no more often than it is looked at; ``always`` where any step may be the last."""
+    """Callback that sends the progress of a unit, at most every :data:`OFTEN` seconds unless ``always``.
+
+    ``always`` is for untrusted code, which may end the process at any step.
+    """
 
     def __init__(self, send: Send, *, always: bool = False) -> None:
-        """Take how messages are sent, and measure the time between them from now on."""
+        """Take the function that sends a message, and whether to send one at every step."""
         self._send = send
         self._always = always
         self._sent = self._kept = time.monotonic()
@@ -60,11 +63,11 @@ class Heartbeat:
 
 
 def serve() -> None:
-    """Receive units until standard input is closed, each pickled, with its number and whether it is untrusted code.
+    """Receive and run units, each pickled with its number and whether it is untrusted, until the input is closed.
 
-    The progress of a unit is sent as [number, word, value], a line of JSON. The words are ``begun`` (what it needs is
-    imported, null), ``progressed`` (steps done), ``so far`` (the finished work, an object), and at last
-    ``finished`` (the result, an object) or ``failed`` (why, a text).
+    Each message about a unit is a line of JSON, [number, kind, value]. The kinds are ``begun`` (its modules are
+    imported; null), ``progressed`` (the number of steps done), ``so far`` (the finished work, an object), and at the
+    end ``finished`` (the result, an object) or ``failed`` (the reason, a string).
     """
     global _serves
     _serves = True
@@ -73,10 +76,10 @@ def serve() -> None:
     threading.Thread(target=_receive, args=(incoming, received), daemon=True).start()
     this_process, number = os.getpid(), 0
 
-    def send(word: str, value: Any) -> None:
-        if os.getpid() != this_process:  # a copy of this process that untrusted code made, and let return
+    def send(kind: str, value: Any) -> None:
+        if os.getpid() != this_process:  # a copy of this process, which untrusted code forked and let return
             os._exit(0)
-        content = _line(number, word, value)
+        content = _line(number, kind, value)
         try:
             outgoing.write(content)
             outgoing.flush()
@@ -91,7 +94,7 @@ def serve() -> None:
             unit = pickle.loads(content)
             if hasattr(unit, "prepare"):
                 unit.prepare()
-            import theorems.run.encoding  # noqa: F401 - before its time runs
+            import theorems.run.encoding  # noqa: F401 - before the time limit of the unit begins
 
             single_threaded()
             send("begun", None)
@@ -100,16 +103,16 @@ def serve() -> None:
             send("failed", f"{type(error).__name__}: {error}".removesuffix(": ")[:LONGEST_REASON])
 
 
-def _line(number: int, word: str, value: Any) -> bytes:
+def _line(number: int, kind: str, value: Any) -> bytes:
     if hasattr(type(value), "__dataclass_fields__"):
         from theorems.run.encoding import plain
 
         value = plain(value)
-    return json.dumps([number, word, value], allow_nan=False).encode() + b"\n"
+    return json.dumps([number, kind, value], allow_nan=False).encode() + b"\n"
 
 
 def channel() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output, out of the way of the code that is run: it prints to standard error instead."""
+    """Return the original standard input and output, and redirect the process: no input, prints to standard error."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -121,7 +124,7 @@ def channel() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]]) -> None:
-    """Receive what is sent; at its end the parent is gone, or wants this process to be."""
+    """Queue the units that arrive; exit at the end of the input, when the parent is gone or has closed the pipe."""
     try:
         while True:
             received.put(pickle.load(incoming))
@@ -130,11 +133,11 @@ def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]])
 
 
 class _Environment:
-    """State that a unit may have changed for the next one: the working directory and the standard streams."""
+    """State that is restored between units, since a unit may change it: working directory and standard streams."""
 
     def __init__(self) -> None:
         self._folder = ""
-        with suppress(OSError):  # it is deleted
+        with suppress(OSError):  # the directory was deleted
             self._folder = os.getcwd()
         self._stderr = os.dup(1)
 
@@ -150,7 +153,7 @@ class _Environment:
 
 
 def single_threaded() -> None:
-    """Limit a process to one thread: on small tensors more of them only get in each other's way."""
+    """Limit this process to one thread: on small tensors more threads are slower."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -158,13 +161,13 @@ def single_threaded() -> None:
 
 
 def watch() -> None:
-    """End with the parent, whatever is done here, and with it all processes that were started here.
+    """Fork into a watcher and a worker, which end with their parent process, with all processes that they started.
 
-    This works on Linux only: this process becomes two, and the caller is the process that works. The other adopts
-    whatever outlives its parent there, also in a session of its own, and ends as the working process ends. Elsewhere
-    the end of its input ends the process, and the parent ends its group.
+    This needs Linux. The function returns in the worker. The watcher adopts every process that the worker leaves
+    behind, even in a session of its own, and ends as the worker ends. On other systems this does nothing: the worker
+    ends at the end of its input, and the parent ends its process group.
 
-    The first argument of the process is the id of its parent, which may be gone already.
+    The first command-line argument is the id of the parent process, which may have ended already.
     """
     if sys.platform != "linux":
         return
@@ -184,7 +187,7 @@ _WATCHED = {getattr(signal, name) for name in ("SIGCHLD", "SIGINT", "SIGTERM") i
 
 
 def _watch(child: int) -> NoReturn:
-    """Wait for the process that works: pass on an interrupt, end it when asked to, and end as it does."""
+    """Wait for the worker process ``child``: pass SIGINT on to it, kill it on SIGTERM, and end as it ends."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -202,18 +205,18 @@ def _watch(child: int) -> NoReturn:
             for pid in _children():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            os.waitpid(-1, 0)  # what an ended one leaves is a child of this process now
+            os.waitpid(-1, 0)  # children of the ended process are children of this process now
     end_as(code)
 
 
 def end_as(code: int) -> NoReturn:
-    """End this process as another one ended: with its exit code, or by the signal whose negative number is given."""
+    """End this process as another one ended: with its exit code, or, if ``code`` is negative, by signal ``-code``."""
     if code < 0:
         with suppress(ImportError):
             import resource
 
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # of SIGKILL there is no other action
+        with suppress(OSError):  # the action of SIGKILL cannot be set
             signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
         os.kill(os.getpid(), -code)
@@ -221,7 +224,7 @@ def end_as(code: int) -> NoReturn:
 
 
 def _children() -> list[int]:
-    """Return the processes whose parent is this one, running or not."""
+    """Return the ids of the processes whose parent is this one, zombies included."""
     children = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

@@ -93,7 +93,7 @@ def test_a_claim_that_was_never_made_is_said(
     path = tmp_path / "results.json"
     assert main(["verify", "complete", "rarely", "--examples", "5", "--jobs", "1", "--json", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "rarely: never made in 5 examples: rare" in out
+    assert "rarely: claims checked on none of 5 examples: rare" in out
     assert "complete: never made" not in out
     assert [statement["never_made"] for statement in json.loads(path.read_text())["statements"]] == [[], ["rare"]]
     assert main(["show", "rarely"]) == 0

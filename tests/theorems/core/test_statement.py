@@ -153,7 +153,7 @@ def test_two_statements_of_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -
     known = list(papers.modules_of("theorems.token_selection"))
     monkeypatch.setattr(papers, "modules_of", lambda room, apart: [*known, module])
     suite.statements.cache_clear()
-    with pytest.raises(ValueError, match=r"statement lemma-3 is there twice; theorems\.twin has the second"):
+    with pytest.raises(ValueError, match=r"statement lemma-3 is defined twice, the second time in theorems\.twin"):
         statements()
     monkeypatch.undo()
     assert statements()["lemma-3"] is not twin

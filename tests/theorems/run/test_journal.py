@@ -83,10 +83,10 @@ def test_what_a_lost_power_supply_leaves_at_the_end_is_cut_away(path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"notes\n", "is no journal"),
-        (b"no end of line", "is no journal"),
-        (b"[]\n", "is no journal"),
-        (sealed('{"journal": 3}'), "is no journal"),
+        (b"notes\n", "is not a journal"),
+        (b"no end of line", "is not a journal"),
+        (b"[]\n", "is not a journal"),
+        (sealed('{"journal": 3}'), "is not a journal"),
         (sealed('{"journal": {"command": "add", "seed": 2}}'), "another run (seed: 2 there, 1 here)"),
         (sealed('{"journal": {"seed": 1}}'), "another run (command: nothing there, add here)"),
         (sealed('{"journal": {"command": "add", "seed": 1, "more": 1}}'), "another run (more: 1 there, nothing here)"),
@@ -115,7 +115,9 @@ def test_a_result_that_is_none_is_damage(path: Path) -> None:
     journal.append({"unit": "Adding 1", "result": {"id": []}})
     journal.close()
     journal = Journal(path, RUN)
-    with pytest.raises(InvalidInput, match="holds a result that is none in line 5; delete that line and all after it"):
+    with pytest.raises(
+        InvalidInput, match="holds a value that is not a result in line 5; delete that line and all after it"
+    ):
         journal.result_of(Adding("1"))
     journal.close()
 
@@ -291,7 +293,7 @@ def test_of_damaged_journals_none_is_believed(path: Path) -> None:
             sentence = str(error)
             refused += 1
         if sentence:
-            assert re.search(r"is no journal; |another run|line \d+; ", sentence), sentence
+            assert re.search(r"is not a journal; |another run|line \d+; ", sentence), sentence
             assert path.read_bytes() == content
         else:
             # What is left is the beginning, and true.
@@ -342,5 +344,5 @@ def test_numbers_that_do_not_fit_are_refused(path: Path, result: Result) -> None
             if fits:
                 assert journal.result_of(unit) == kept
             else:
-                with pytest.raises(InvalidInput, match=r"numbers do not fit \(.*\) in line 2; delete that line"):
+                with pytest.raises(InvalidInput, match=r"inconsistent numbers \(.*\) in line 2; delete that line"):
                     journal.result_of(unit)

@@ -68,7 +68,7 @@ def test_a_group_stays_with_one_process_and_the_other_does_the_rest() -> None:
     [
         ("raises", "failed: ZeroDivisionError: by nothing"),
         ("exits", "worked on it ended with code 7, 3 times"),
-        ("is killed", "worked on it was killed by SIGKILL, for memory perhaps, 3 times"),
+        ("is killed", "worked on it was killed by SIGKILL, perhaps for lack of memory, 3 times"),
     ],
 )
 def test_a_unit_that_cannot_be_finished_says_why_and_takes_no_other_with_it(manner: str, why: str) -> None:
@@ -85,7 +85,8 @@ def test_a_unit_whose_process_is_killed_begins_again(tmp_path: Path) -> None:
     killed, _ = run(units, 2, listening)
     assert killed == Sum("killed", 21, 6)
     assert listening.sentences == [
-        "killed: the process that worked on it was killed by SIGKILL, for memory perhaps; it begins again in another."
+        "killed: the process that worked on it was killed by SIGKILL, perhaps for lack of memory;"
+        " it is restarted in another one."
     ]
     steps = (tmp_path / "killed").read_text().split()
     assert steps.count("1") == 2

@@ -122,14 +122,14 @@ def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
         ("exits", "the process that worked on it ended with code 7 at step 3"),
         (
             "is killed",
-            "the process that worked on it was killed by SIGKILL, for memory perhaps, 3 times",
+            "the process that worked on it was killed by SIGKILL, perhaps for lack of memory, 3 times",
         ),
         ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
         ("leaves a child", "the process that worked on it ended with code 0 at step 3"),
         ("hangs", "out of time after 0.5 s at step 3"),
         # Its own heartbeat may notice before it is waited for, and end it.
         ("closes everything", "the process that worked on it (closed its connection|ended with code 1) at step 3"),
-        ("sends rubbish", "the process that worked on it sent something that is no result at step 3"),
+        ("sends rubbish", "the process that worked on it sent something that is not a result at step 3"),
     ],
 )
 def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
@@ -156,10 +156,10 @@ class Answering:
         self.messages = messages
 
     def work(
-        self, order: list[int], unit: Callable[[int], Any], tell: Callable[..., None], *, patience: float
+        self, order: list[int], unit: Callable[[int], Any], on_message: Callable[..., None], *, patience: float
     ) -> Iterator[None]:
         for word, value in self.messages:
-            tell(order[0], word, value)
+            on_message(order[0], word, value)
             yield
 
 
@@ -199,5 +199,5 @@ def test_whatever_untrusted_code_does_it_is_not_run_here_and_nothing_is_left(tmp
     forged = ("pickles as lines", "results of other units", "a result that is none", "words of its own", "deep")
     said = {result.id: result.failed for result in results}
     for name in (*forged, "a flood of messages", "a flood without an end of line", "patched JSON"):
-        assert "sent something that is no result" in said[name], (name, said[name])
+        assert "sent something that is not a result" in said[name], (name, said[name])
     assert said["forks and returns twice"] == said["an old message"] == said["leaves a session"] == ""

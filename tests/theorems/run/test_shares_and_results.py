@@ -271,8 +271,8 @@ def test_seldom_made_claims_are_listed_for_few_statements_and_counted_for_many()
         print_counts(out, results[:LISTED] if few else results)
         assert isinstance(out.file, StringIO)
         lines = out.file.getvalue().splitlines()
-        assert lines.count("s-1: never made in 3 examples: c") == 1
-        assert lines.count("s-1: made on only some of 3 examples: a on 2, b on 2") == few
+        assert lines.count("s-1: claims checked on none of 3 examples: c") == 1
+        assert lines.count("s-1: claims checked on only some of 3 examples: a on 2, b on 2") == few
         assert sum(line.startswith("12 claims of 6 statements") for line in lines) == (not few)
 
 
@@ -295,5 +295,5 @@ def test_numbers_that_are_not_finite_come_back(norm: Norm) -> None:
     """Strict JSON has texts for them, also where a field may hold something else."""
     gap = Gap(norm, "steepest-one-input", 0.5, 0.25)
     assert decode(plain(gap), Gap) == gap
-    with pytest.raises(ValueError, match="holds a result that is none"):
+    with pytest.raises(ValueError, match="holds a value that is not a result"):
         decode(plain(gap) | {"norm": "Endless"}, Gap)

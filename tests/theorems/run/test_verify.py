@@ -127,7 +127,7 @@ def test_a_generator_that_misses_its_assumption_is_shown() -> None:
     assert f"{missed} of 40 examples not-applicable: single-input" in result.reason
     assert 2 * missed > 40
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert f"the conclusion was checked on {40 - missed} of 40 examples only" in result.reason
+    assert f"the conclusion was checked on only {40 - missed} of 40 examples" in result.reason
     half = replace(result, counts={Verdict.NOT_APPLICABLE: 20, Verdict.UPHELD: 20})
     assert half.verdict is Verdict.UPHELD
 
@@ -305,7 +305,7 @@ def test_no_case_from_data_is_not_applicable(monkeypatch: pytest.MonkeyPatch) ->
     name = one_statement(monkeypatch, made("none", weights_sum_to_one, from_data=lambda case: iter(())))
     result = verify_data(name, Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
-    assert result.reason == "no case to try it on"
+    assert result.reason == "there was no case to check"
 
 
 def test_bad_input_within_a_conclusion_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

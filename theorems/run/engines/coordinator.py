@@ -1,6 +1,6 @@
-"""Coordinator that gives units to an engine and takes their results: no unit is done twice that a journal has.
+"""Coordinator of a run on an engine: it submits units and collects their results.
 
-A coordinator or a worker that dies loses no result that is in a journal.
+A unit whose result is in a journal is not run again, also after the coordinator or a worker has died.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from theorems.run.engines.dask_task import Answer
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.identity import SHARED, address
-from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, NoResult, Tell
+from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, MessageHandler, NoResult
 from theorems.run.unit_protocols import StopRun
 
 OVER = "out of time"
-"""The reason of a stop that ``until`` asked for."""
+"""The reason of a stop because ``until`` returned true."""
 LOCAL = "local"
-"""The name for processes of this machine in place of an engine."""
+"""The value of ``--engine`` for processes of this machine."""
 WINDOW = 1000
-"""Tasks that are submitted at a time: more than the cores of most clusters, and few enough to be taken back."""
+"""Most tasks submitted at a time: more than the cores of most clusters, and few enough to cancel quickly."""
 
 
 class Coordinator:
-    """Workers for :func:`theorems.run.schedule.run`, wherever the engine has them.
+    """Counterpart of :class:`theorems.run.pool.Pool` whose workers are those of an engine.
 
     Attributes:
-        until: asked often; whether to stop although there is more to do.
+        until: called often; returns whether to stop although units are unfinished.
     """
 
     def __init__(self, engine: OnDask, run: Mapping[str, Any], journal: Path | None = None) -> None:
-        """Begin.
+        """Take the engine and the run.
 
         Args:
-            engine: the engine that does the work.
-            run: the identity of the run.
-            journal: the journal of the run; each worker has its own in a folder beside it, if the worker sees that.
+            engine: the engine that runs the units.
+            run: the identity of the run, see :func:`theorems.run.identity.identity`.
+            journal: the path of the run's journal; each worker that sees the folder beside it keeps its own there.
         """
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine
@@ -62,7 +62,7 @@ class Coordinator:
         self,
         order: Sequence[int],
         unit: Callable[[int], Any],
-        tell: Tell,
+        on_message: MessageHandler,
         *,
         timeout: float | None = None,
         patience: float = PATIENCE,
@@ -71,7 +71,7 @@ class Coordinator:
 
         Raises:
             KeyboardInterrupt: a signal came.
-            StopRun: ``until`` says so, or the engine is gone.
+            StopRun: ``until`` returned true, or the scheduler cannot be reached any more.
             InvalidInput: a worker has other sources or libraries.
         """
         waiting, out = deque(order), dict[Answer, int]()
@@ -82,7 +82,7 @@ class Coordinator:
             while True:
                 while waiting and len(out) < WINDOW:
                     k = waiting.popleft()
-                    if (task := self._task(k, unit(k), tell, timeout, patience)) is not None:
+                    if (task := self._task(k, unit(k), on_message, timeout, patience)) is not None:
                         out[self._engine.submit(task)] = k
                 if not out and not waiting:
                     return
@@ -100,9 +100,9 @@ class Coordinator:
                     except (Exception, CancelledError) as error:
                         lost[k] = f"was lost ({type(error).__name__}{f': {error}' if str(error) else ''})"
                     else:
-                        self._take(k, message, unit(k), tell)
+                        self._take(k, message, unit(k), on_message)
                 if lost:
-                    waiting.extendleft(reversed(self._again(lost, tell)))
+                    waiting.extendleft(reversed(self._again(lost, on_message)))
                 yield
         finally:
             for answer in out:
@@ -114,39 +114,41 @@ class Coordinator:
                 self._folder.mkdir(exist_ok=True)
             self._known = union(self._folder)
 
-    def _task(self, k: int, unit: Any, tell: Tell, timeout: float | None, patience: float) -> Task | None:
-        """Return the task to send for a unit; None where the unit need not be done, or a journal has its result."""
+    def _task(
+        self, k: int, unit: Any, on_message: MessageHandler, timeout: float | None, patience: float
+    ) -> Task | None:
+        """Return the task to submit for a unit; None if it need not be done or a journal has its result."""
         if unit is None:
             return None
         its_address = self._addresses.setdefault(k, address(unit, self._run))
         if (stored := self._known.get(its_address)) is not None:
-            with suppress(NoResult):  # it is none, and is done again
-                tell(k, "finished", stored)
+            with suppress(NoResult):  # the stored value is not a result: run the unit again
+                on_message(k, "finished", stored)
                 return None
         foreign = getattr(unit, "foreign", False)
         journals = str(self._folder or "")
         content = pickle.dumps(unit), its_address, foreign
         return Task(*content, timeout, patience, self._surroundings, os.getcwd(), journals)
 
-    def _take(self, k: int, message: Message, unit: Any, tell: Tell) -> None:
-        word, value, done, so_far = message
+    def _take(self, k: int, message: Message, unit: Any, on_message: MessageHandler) -> None:
+        kind, value, done, so_far = message
         if unit is None:
             return
         if done >= 0:
-            tell(k, "progressed", done)
-        if word == "finished" and "refused" in value:
+            on_message(k, "progressed", done)
+        if kind == "finished" and "refused" in value:
             raise InvalidInput(f"--engine: {value['refused']}.")
         try:
             if so_far is not None:
-                tell(k, "so far", so_far)
-            tell(k, word, value["result"] if word == "finished" else value)
+                on_message(k, "so far", so_far)
+            on_message(k, kind, value["result"] if kind == "finished" else value)
         except NoResult:
-            tell(k, "died", NO_RESULT)
+            on_message(k, "died", NO_RESULT)
 
-    def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:
-        """Return the unanswered units that must be restarted.
+    def _again(self, lost: Mapping[int, str], on_message: MessageHandler) -> list[int]:
+        """Return the lost units that must be submitted again.
 
-        A worker that died has perhaps finished some, as its journal says: their results are taken from there.
+        A worker may have finished some of them before it died; their results are then read from its journal.
         """
         if reason := self._engine.back():
             raise StopRun(f"{reason}; go on with --resume")
@@ -155,10 +157,10 @@ class Coordinator:
         for k, why in lost.items():
             self._tries[k] += 1
             if self._tries[k] < TRIES or self._addresses[k] in self._known:
-                tell(k, "again", why)
+                on_message(k, "again", why)
                 again.append(k)
             else:
-                tell(k, "died", f"{why}, {TRIES} times")
+                on_message(k, "died", f"{why}, {TRIES} times")
         return again
 
 
@@ -166,7 +168,7 @@ def engine_named(name: str) -> OnDask | None:
     """Return the engine ``dask://HOST:PORT``; None for :data:`LOCAL`.
 
     Raises:
-        InvalidInput: no such engine, its library is not installed, or it cannot be reached.
+        InvalidInput: there is no such engine, its library is not installed, or it cannot be reached.
     """
     if name == LOCAL:
         return None
@@ -177,7 +179,7 @@ def engine_named(name: str) -> OnDask | None:
 
 @contextmanager
 def coordinator(name: str, run: Mapping[str, Any], journal: Path | None) -> Iterator[Coordinator | None]:
-    """Yield the coordinator of a run with that identity; None for processes of this machine.
+    """Yield the coordinator of a run on the engine ``name``; None for processes of this machine.
 
     Raises:
         InvalidInput: as :func:`engine_named`.

@@ -1,4 +1,4 @@
-"""Dask as an engine: workers of a cluster that is there already, found by the address of its scheduler."""
+"""Dask as an engine: the workers of a running cluster, found by the address of its scheduler."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from theorems.run.engines.dask_task import Answer, SubmittedTask, submit
 from theorems.run.engines.task import Task
 
 CONNECTING = 10.0
-"""Seconds for the scheduler to answer at the beginning."""
+"""Seconds that the scheduler has to answer at the beginning."""
 AWAY = 60.0
-"""Seconds that a scheduler may be away in a run, until it is started again."""
+"""Seconds that the scheduler may be unreachable during a run, for instance while it is restarted."""
 LONELY = 5.0
 """Seconds without workers after which a message says so."""
 OFTEN = 1.0
-"""Seconds between two looks at the scheduler."""
+"""Seconds between two checks of the scheduler."""
 ASKING = 2.0
-"""Seconds that the scheduler has for an answer; a missing answer means nothing until it has been away."""
+"""Seconds that the scheduler has to answer a question; it counts as unreachable only after :data:`AWAY`."""
 
 
 class OnDask:
     """Workers of a Dask cluster, which take tasks and answer with futures.
 
-    A client belongs to the scheduler that it was made for. Dask's own reports of lost tasks are not relied on: the
-    scheduler is asked who it is and which of the tasks it has, and a client whose scheduler is another by now, or that
-    is deaf, is let go with all its tasks.
+    Dask does not report every lost task. Therefore the scheduler is asked regularly for its id and for the states of
+    the tasks. If it was restarted (another id) or does not answer, the client is closed, and its tasks count as lost.
     """
 
     def __init__(self, scheduler: str, away: float = AWAY) -> None:
         """Connect to the scheduler.
 
         Args:
-            scheduler: HOST:PORT.
-            away: seconds that it may be away.
+            scheduler: the address HOST:PORT.
+            away: seconds that the scheduler may be unreachable.
 
         Raises:
-            InvalidInput: no Dask here, or no scheduler there.
+            InvalidInput: Dask is not installed, or no scheduler answers at the address.
         """
         if not re.fullmatch(r"[^\s/]+:\d{1,5}", scheduler):
             raise InvalidInput(f"--engine dask://{scheduler}: give the scheduler's address, dask://HOST:PORT.")
@@ -49,7 +48,7 @@ class OnDask:
             import distributed
         except ImportError:
             raise InvalidInput('--engine dask://: needs Dask: pip install "max-margin-theorems[dask]"') from None
-        # What it says of lost connections is said by us, in a sentence.
+        # Silence Dask's log of lost connections, about which we print one sentence.
         for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._distributed: Any = distributed
@@ -77,9 +76,9 @@ class OnDask:
         return submission.answer
 
     def look(self) -> str:
-        """End answers that will not come, and return a sentence if there are no workers for a while.
+        """End the futures of lost tasks; return a message if there have been no workers for :data:`LONELY` seconds.
 
-        It is called often.
+        It is called often; the scheduler is asked every :data:`OFTEN` seconds.
         """
         now = time.monotonic()
         if now - self._looked < OFTEN:
@@ -98,9 +97,9 @@ class OnDask:
         return ""
 
     def back(self) -> str:
-        """Connect again if the scheduler was away, and return why that cannot be, if it cannot.
+        """Reconnect if the scheduler was unreachable; return the reason if that fails, else an empty string.
 
-        It is called when an answer was lost.
+        It is called after a task was lost.
         """
         identity = self._identity()
         if identity is not None and identity["id"] == self._id and self._client.status == "running":
@@ -117,13 +116,13 @@ class OnDask:
         return f"the scheduler at {self._scheduler} was away for {self._away:g} s"
 
     def close(self) -> None:
-        """Take back what is not done, and let go; the cluster stays."""
+        """Cancel the unfinished tasks and disconnect; the cluster goes on running."""
         self._let_go("the run is over")
 
     def _why_unusable(self, identity: dict[str, Any] | None) -> str:
-        """Return why this client is of no use any more; empty if it still is."""
+        """Return why this client cannot be used any more; empty if it can."""
         if identity is not None and identity["id"] != self._id:
-            return "the scheduler was started again"
+            return "the scheduler was restarted"
         self._out = [submission for submission in self._out if not submission.answer.done()]
         states = identity and self._ask_scheduler(
             "get_task_status", keys=[submission.future.key for submission in self._out]
@@ -136,7 +135,7 @@ class OnDask:
             return "the scheduler does not answer" if silent else ""
         self._heard = time.monotonic()
         forgotten = [submission for submission in self._out if submission.is_lost(states.get(submission.future.key))]
-        return "nothing was heard of it" if forgotten else ""
+        return "the scheduler lost the task" if forgotten else ""
 
     def _connect(self, timeout: float) -> None:
         self._client = self._distributed.Client(
@@ -145,12 +144,12 @@ class OnDask:
         identity = self._identity()
         if identity is None:
             self._let_go("the scheduler does not answer")
-            raise OSError("it does not say who it is")
+            raise OSError("it does not send its id")
         self._id = identity["id"]
         self._heard = time.monotonic()
 
     def _identity(self) -> dict[str, Any] | None:
-        """Return who answers at that address now, with one of its workers; None if nobody does."""
+        """Return the id of the scheduler at the address, with one of its workers; None if none answers."""
         return self._ask_scheduler("identity", n_workers=1)
 
     def _ask_scheduler(self, question: str, **about: Any) -> Any:

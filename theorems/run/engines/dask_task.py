@@ -1,4 +1,4 @@
-"""A task submitted to Dask, with an answer that ends whatever becomes of the task."""
+"""A task submitted to Dask, with a future that ends also if Dask loses the task."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from theorems.run.engines.task import Message, Task, work
 Answer = Future[Message]
 
 OVER = ("memory", "erred")
-"""States of a task that is done, as a scheduler names them."""
+"""Names that the scheduler gives to the states of a finished task."""
 
 
 @dataclass(eq=False)
 class SubmittedTask:
-    """A task on its way.
+    """A submitted task.
 
     Attributes:
         future: Dask's future.
-        answer: our future; the first result that it is given counts.
-        known: whether the scheduler has said that it has the task.
-        unconfirmed: whether it said at the last look that the task is done, and the client had not heard of that.
+        answer: our future; it keeps the first result or error that it is given.
+        known: whether the scheduler has reported that it has the task.
+        unconfirmed: whether the scheduler reported the task as finished at the last check, but not to the client.
     """
 
     future: Any
@@ -33,11 +33,10 @@ class SubmittedTask:
     unconfirmed: bool = False
 
     def is_lost(self, status: str | None) -> bool:
-        """Return whether no answer will come, by what the scheduler says of the task at this look.
+        """Return whether the task is lost, judged by its state at the scheduler; None: the scheduler does not know it.
 
-        A task that it does not know yet may be on its way to it, and a task that is done since the last look may be on
-        its way back. A task that it knew and knows no more is lost, and so is a task of which nothing is heard for two
-        looks.
+        A task is lost if the scheduler knew it and does not any more, or if it was finished at two checks while the
+        client still waits. A task unknown so far, or finished since the last check, may have a message on its way.
         """
         if status is None:
             return self.known and not self.answer.done()
@@ -46,14 +45,14 @@ class SubmittedTask:
         return before and self.unconfirmed
 
     def abandon(self, why: str) -> None:
-        """End the answer with an error, as no result will come."""
+        """End the future with an error, since no result will come."""
         with suppress(InvalidStateError):
             self.answer.set_exception(ConnectionError(why))
 
     async def deliver(self) -> None:
-        """Wait for the result and fetch it.
+        """Wait for the result, fetch it, and end the future with it.
 
-        Dask's own executor says nothing of a result that it fails to fetch: whoever waits for it waits forever.
+        Dask's own executor does not report a result that it fails to fetch, so that its caller would wait forever.
         """
         try:
             result = await self.future.client.gather(self.future, asynchronous=True)
@@ -69,18 +68,18 @@ class SubmittedTask:
                 self.answer.set_result(result)
 
     def release(self, _: Answer) -> None:
-        """Release the task: the scheduler need not keep it, and takes back what is not done of it."""
-        with suppress(RuntimeError):  # the client is closed
+        """Release the task: the scheduler forgets it, and cancels it if it is unfinished."""
+        with suppress(RuntimeError):  # the client is closed already
             self.future.release()
 
 
 def submit(client: Any, task: Task) -> SubmittedTask:
-    """Submit a task.
+    """Submit a task to a Dask client.
 
     Raises:
-        Exception: an error of Dask, where the client has given up.
+        Exception: an error of Dask's, after the client has lost its scheduler.
     """
-    # The same task on another worker is the same work: nothing of it is to be looked up.
+    # Not pure: Dask must not reuse an earlier task with equal arguments, such as a lost one.
     submission = SubmittedTask(client.submit(work, task, pure=False))
     submission.answer.add_done_callback(submission.release)
     client.loop.add_callback(submission.deliver)

@@ -1,8 +1,8 @@
-"""Tasks: units as they are sent to a worker, and the function with which it works on them.
+"""Tasks: units as they are sent to a worker, and the function that runs them there.
 
-A worker runs each unit in a process of its own, which it keeps: whatever a unit does there (untrusted code, a limit
-of time, memory that runs out), the worker goes on and says so. Only the standard library is imported here, so that
-nothing but that process needs to import the statements.
+A worker runs units in a child process, which it keeps for the next unit. If the child fails (untrusted code, time
+limit, lack of memory), the worker goes on and reports it. Only the standard library is imported here, so that only the
+child imports the statements.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from theorems.run.engines.union import append
 from theorems.run.pool import NoResult, Pool
 
 Message = tuple[str, Any, int, Any]
-"""The last message about a unit: its word, its value, how many steps were done, and the finished work as JSON."""
+"""The last message about a unit: its kind, its value, the number of steps done, and the finished work as JSON."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A unit on its way to a worker.
+    """A unit as it is sent to a worker.
 
     Attributes:
-        content: the unit, pickled; opened only where the sources are known to be the same.
-        address: the address of its result.
-        foreign: whether it is untrusted code.
+        content: the unit, pickled; unpickled only by a worker with the same sources.
+        address: the address of its result, see :func:`theorems.run.identity.address`.
+        foreign: whether it runs untrusted code.
         timeout, patience: as in :func:`theorems.run.schedule.run`.
         surroundings: JSON of the sources and libraries that the result depends on.
-        folder: the working directory of the coordinator, used where it exists.
+        folder: the working directory of the coordinator, entered if it exists on the worker.
         journals: the folder of the workers' journals; empty for none.
     """
 
@@ -49,18 +49,18 @@ class Task:
 
 
 @dataclass(frozen=True)
-class _Opened:
-    """A unit in the process that runs it."""
+class _TaskUnit:
+    """Task as a unit for the pool of a worker."""
 
     task: Task
 
     @property
     def foreign(self) -> bool:
-        """Return whether it is untrusted code."""
+        """Return whether the unit runs untrusted code."""
         return self.task.foreign
 
     def run(self, progress: Any) -> dict[str, Any]:
-        """Run the unit and return its result as JSON has it, or why it is refused."""
+        """Run the unit and return its result as plain JSON values, or the reason why this worker refuses it."""
         from theorems.run.encoding import plain
         from theorems.run.identity import difference
 
@@ -74,7 +74,7 @@ class _Opened:
         return {"result": plain(unit.run(send))}
 
     def prepare(self) -> None:
-        """Enter the working directory, and import before the unit's time runs what takes long to import."""
+        """Enter the working directory, and import our modules before the time limit of the unit begins."""
         with suppress(OSError):
             os.chdir(self.task.folder)
         if self.task.folder not in sys.path:
@@ -83,28 +83,30 @@ class _Opened:
 
 
 def work(task: Task) -> Message:
-    """Run the unit and return its final result."""
+    """Run the unit of a task in a child process and return the last message about it."""
     steps, so_far, last = -1, None, ("died", "", -1, None)
 
-    def tell(_: int, word: str, value: Any) -> None:
+    def on_message(_: int, kind: str, value: Any) -> None:
         nonlocal steps, so_far, last
-        if word == "progressed":
+        if kind == "progressed":
             steps = value
-        elif word == "so far":
+        elif kind == "so far":
             so_far = value
-        elif word != "again":
-            if word == "finished" and value.keys() not in ({"result"}, {"refused"}):
+        elif kind != "again":
+            if kind == "finished" and value.keys() not in ({"result"}, {"refused"}):
                 raise NoResult
-            last = (word, value, steps, None if word == "finished" else so_far)
-            if word == "finished" and "result" in value and task.journals:
+            last = (kind, value, steps, None if kind == "finished" else so_far)
+            if kind == "finished" and "result" in value and task.journals:
                 append(task.journals, task.address, value["result"])
 
-    if not hasattr(_OWN, "pool"):
-        _OWN.pool = Pool(1)
-    for _ in _OWN.pool.work([0], lambda _: _Opened(task), tell, timeout=task.timeout, patience=task.patience):
+    if not hasattr(_THREAD, "pool"):
+        _THREAD.pool = Pool(1)
+    for _ in _THREAD.pool.work(
+        [0], lambda _: _TaskUnit(task), on_message, timeout=task.timeout, patience=task.patience
+    ):
         pass
     return last
 
 
-_OWN = threading.local()
-"""The pool of a thread of this worker: its process is kept for the next task, and ends with the worker."""
+_THREAD = threading.local()
+"""The pool of each thread of this worker; its process is kept for the next task, and ends with the worker."""

@@ -1,7 +1,7 @@
-"""The journals of workers: each appends to its own, and the known results are the union of all of them.
+"""The journals of workers: each worker appends to its own, and the known results are the union of all.
 
-A line is a result, its address and a digest of both. Lines of other runs do no harm, nobody asks for their address;
-damaged lines are left out, and their units done again.
+A line has a result, its address and a digest of both. Lines of other runs are ignored, since their addresses differ;
+damaged lines are skipped, and their units run again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ _LOCK = threading.Lock()
 
 
 def folder_of(journal: Path) -> Path:
-    """Return the folder in which the workers of a run with that journal have theirs."""
+    """Return the folder for the journals of the workers, beside the journal of the run."""
     return journal.with_name(f"{journal.name}.workers")
 
 
 def append(folder: str, address: str, result: Any) -> None:
-    """Append a line to the journal of this worker; it is on the disk when this returns.
+    """Append a line to the journal of this worker and wait until it is on the disk.
 
-    Nothing is written where the folder does not exist: a worker that does not see the coordinator's disk only sends its
-    results.
+    If the folder does not exist, because the worker does not share the coordinator's file system, nothing is written.
     """
     path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}.jsonl"
     line, _ = seal(json.dumps({"address": address, "result": result}), BEGIN)
@@ -37,19 +36,19 @@ def append(folder: str, address: str, result: Any) -> None:
             return
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            # Its own end of line first: what an earlier writer left may have none.
-            rest = f"\n{line}\n".encode()
-            while rest:
-                rest = rest[os.write(file, rest) :]
+            # An end of line first: the last line of an interrupted writer may have none.
+            unwritten = f"\n{line}\n".encode()
+            while unwritten:
+                unwritten = unwritten[os.write(file, unwritten) :]
             os.fsync(file)
         finally:
             os.close(file)
 
 
 def union(folder: Path | None) -> dict[str, Any]:
-    """Return the results of all journals in a folder, by address; where several have one, the first file's is taken.
+    """Return the results in all journals of a folder, by address.
 
-    Results of one address differ in seconds only.
+    If several journals have a result for an address, the first one is taken; they differ in their seconds only.
     """
     results: dict[str, Any] = {}
     for path in sorted(folder.glob("*.jsonl")) if folder and folder.is_dir() else ():

@@ -1,4 +1,4 @@
-"""Look-up of a statement by its id, in the suite or in somebody's own file."""
+"""Look-up of a statement by its id, in the suite or in a file of the user's."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ KINDS = ("queries-given", "sequence-given")
 
 
 def statement_named(id: str) -> Statement:
-    """Return the statement of that id or alias, or of somebody's own file: ``path.py:name``.
+    """Return the statement with an id or alias, or a statement in a file of the user's: ``path.py:name``.
 
     Raises:
-        InvalidInput: for an unknown id; a file that cannot be loaded.
+        InvalidInput: the id is unknown, or the file cannot be loaded.
     """
     if is_in_a_file(id):
         return statement_in_file(id)
@@ -36,16 +36,16 @@ def statement_named(id: str) -> Statement:
 def select_statements(
     ids: Sequence[str], *, of_kernels: bool = False, subject: Subject | None = None
 ) -> list[Statement]:
-    """Return the statements of those ids, each once; without ids all of the papers, and for kernels their capabilities.
+    """Return the statements with these ids, each once; without ids all statements of the papers.
 
     Args:
         ids: ids or aliases.
-        of_kernels: whether capabilities of kernels are among all statements.
-        subject: data; without ids only statements about data of its kind are returned: a paper's own; with queries
-            where W is trained (several per input or one), without elsewhere.
+        of_kernels: whether "all statements" includes the capabilities of attention kernels.
+        subject: data, or None. Without ids, only statements about this kind of data are returned: a kind that a paper
+            defines, data with queries (one or several per input), or data without queries.
 
     Raises:
-        InvalidInput: an unknown id.
+        InvalidInput: an id is unknown.
     """
     if not ids:
         candidates = [*(capabilities().values() if of_kernels or subject is not None else ()), *statements().values()]
@@ -60,5 +60,5 @@ def select_statements(
             for statement in candidates
             if next((kind for kind in KINDS if kind in statement.assumptions), None) == kind_of_data
         ]
-    # An alias names the same statement: it is verified once.
+    # An id and its alias name the same statement, which is verified once.
     return list({statement.id: statement for statement in map(statement_named, ids)}.values())

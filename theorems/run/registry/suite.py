@@ -25,7 +25,7 @@ Kind = TypeVar("Kind")
 
 
 def definitions_in(modules: Iterable[ModuleType], kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
-    """Yield (module, object) for everything of a kind whose conclusion stands in one of the modules."""
+    """Yield (module, object) for every object of type ``kind`` whose conclusion is defined in one of the modules."""
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, kind) and cast(Any, value).conclusion.__module__ == module.__name__:
@@ -33,7 +33,7 @@ def definitions_in(modules: Iterable[ModuleType], kind: type[Kind]) -> Iterator[
 
 
 def modules_without() -> Iterator[tuple[Paper, ModuleType]]:
-    """Return (paper, module) for every module with statements that lack one of their assumptions, each once."""
+    """Return (paper, module) for every module with weakened statements (without an assumption), each once."""
     rooms: dict[str, Paper] = {}
     for paper in papers():
         rooms.setdefault(paper.without, paper)
@@ -45,7 +45,7 @@ def statements() -> dict[str, Statement]:
     """Return every statement by id: paper by paper, lemmas, then theorems, each in the paper's order.
 
     Raises:
-        ValueError: two of them have the same id.
+        ValueError: two statements of one package have the same id.
         InvalidInput: two packages have the same id, or a package cannot be used.
     """
     by_id: dict[str, Statement] = {}
@@ -65,26 +65,26 @@ def _statements_of(paper: Paper, by: dict[str, Paper]) -> dict[str, Statement]:
             owner = by.get(id)
             if owner is not None and owner.package == paper.package:
                 with paper.blame():
-                    raise ValueError(f"statement {id} is there twice; {module} has the second")
+                    raise ValueError(f"statement {id} is defined twice, the second time in {module}")
             check_only(id, "statements", by, paper)
         by_id[statement.id] = statement
     return by_id
 
 
 def paper_of(statement: Statement) -> Paper | None:
-    """Return the paper whose room a statement stands in; None for one in somebody's own file, and for a capability."""
+    """Return the paper whose package defines a statement; None for a user's file, and for a capability of kernels."""
     return None if statement.file else paper_at(statement.conclusion.__module__)
 
 
 def folder_of(statement: Statement, ours: Path = COUNTEREXAMPLES) -> Path:
-    """Return the folder of the records about a statement without its assumptions."""
+    """Return the folder of recorded counterexamples to a statement without one of its assumptions."""
     paper = paper_of(statement)
     return ours if paper is None or paper.recorded is None else paper.recorded
 
 
 @cache
 def assumptions() -> dict[str, Assumption]:
-    """Return every assumption by id: the suite's, then those that statements of other packages have of their own.
+    """Return every assumption by id: the suite's, then those that statements of other packages define.
 
     Raises:
         InvalidInput: two packages have the same id.
@@ -100,7 +100,7 @@ def assumptions() -> dict[str, Assumption]:
 
 
 def _predicate(assumption: Assumption) -> object:
-    """Return the predicate as it was written: two papers may use the same assumption."""
+    """Return the undecorated predicate, by which an assumption shared by two papers is recognised."""
     return inspect.unwrap(assumption.check)
 
 
@@ -120,7 +120,7 @@ def definitions() -> dict[str, Definition]:
 
 
 def module_order(room: str) -> dict[str, int]:
-    """Return the modules that the docstring of a room names, by their place in it."""
+    """Return the position of each module that the docstring of a package names."""
     package = importlib.import_module(room)
     return {f"{room}.{name}": k for k, name in enumerate(re.findall(r"`(\w+)`", package.__doc__ or ""))}
 
@@ -133,26 +133,26 @@ def capabilities() -> dict[str, Statement]:
 
 
 def in_order(id: str) -> tuple[int, int, str]:
-    """Return the key by which the ids of a paper are sorted: lemmas, theorems, the rest."""
+    """Return the sorting key of an id within its paper: lemmas, then theorems, then the others."""
     kind, _, number = id.partition("-")
     kinds = ("lemma", "theorem")
     return (kinds.index(kind) if kind in kinds else len(kinds), int(number) if number.isdigit() else 0, id)
 
 
 def on_a_kernel() -> list[str]:
-    """Return the ids of the statements of the papers that call an attention kernel, in the order of the suite."""
+    """Return the ids of the papers' statements whose check calls an attention kernel, in the order of the suite."""
     return [
         statement.id for statement in statements().values() if statement.kernel is not None and statement.kernel.called
     ]
 
 
 def kernel_statement_ids() -> list[str]:
-    """Return the ids of all that is claimed of an attention kernel: capabilities, and the statements that call it."""
+    """Return the ids of everything checked on an attention kernel: capabilities, and statements that call it."""
     return [*capabilities(), *on_a_kernel()]
 
 
 def tolerances() -> dict[str, Tolerance]:
-    """Return every tolerance that a module of the suite declares, by key: exact, rounding, then by name."""
+    """Return every declared tolerance of the suite, by key: exact and rounding first, then by name."""
     statements()
     for _ in modules_without():
         pass
@@ -160,7 +160,7 @@ def tolerances() -> dict[str, Tolerance]:
 
 
 def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
-    """Return the tolerances that a statement's module, or one that it takes its claims from, declares or names."""
+    """Return the tolerances that a statement's module, or a module whose claims it uses, declares or names."""
     by_key: dict[str, Tolerance] = {}
     visited: set[str] = set()
     waiting = [statement.conclusion.__module__]
@@ -171,7 +171,7 @@ def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
             continue
         visited.add(module)
         if module == "theorems.bounded":
-            # A claim on numbers that carry their rounding names no tolerance.
+            # Claims on arrays with rounding bounds use the tolerance "rounding" without naming it.
             by_key[str(ROUNDING)] = ROUNDING.tolerance
             continue
         loaded = importlib.import_module(module)

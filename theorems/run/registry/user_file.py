@@ -1,7 +1,7 @@
-"""Statements in somebody's own Python file, by ``path.py:name``: the file is run, its statements are collected.
+"""Statements in a user's Python file, by ``path.py:name``: the file is run, and its statements are collected.
 
-The id carries the path, so that a worker process (which knows the id only) reads the file again. Such a file cannot
-add, hide or replace a statement of the suite.
+The id contains the path, so that a worker process, which receives only the id, can read the file, too. Such a file
+cannot add, hide or replace a statement of the suite.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from theorems.run.registry.suite import statements
 
 
 def is_in_a_file(id: str) -> bool:
-    """Return whether an id names a statement in a file, ``path.py:name``; also when the name is still missing."""
+    """Return whether an id is that of a statement in a file: ``path.py:name``, or ``path.py`` with the name missing."""
     return id.endswith(".py") or ".py:" in id
 
 
@@ -33,7 +33,8 @@ def statement_in_file(id: str) -> Statement:
     """Return the statement ``path.py:name``; name is its variable or its id.
 
     Raises:
-        InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
+        InvalidInput: there is no such file, it cannot be run (the message names the line), it has no such name, or
+            the name is not that of a statement.
     """
     path, name = parts_of(id)
     text = _text(Path(path), "a statement")
@@ -43,20 +44,20 @@ def statement_in_file(id: str) -> Statement:
 
 
 def parts_of(id: str) -> tuple[str, str]:
-    """Return path and name of ``path.py:name``; the name is empty while it is missing."""
+    """Return path and name of ``path.py:name``; the name is empty if it is missing."""
     path, _, name = id.rpartition(":") if ".py:" in id else (id, "", "")
     return os.path.normpath(path), name
 
 
 def names_in_file(path: str, kind: str) -> dict[str, Any]:
-    """Return what a file defines, by name; the file is run, and again only when its text has changed.
+    """Run a file, unless it has run with this text before, and return its global variables by name.
 
     Args:
-        path: its path, as sentences have it.
-        kind: the object that the file should have, such as "a statement".
+        path: its path, as error messages name it.
+        kind: what the file should define, such as "a statement", for error messages.
 
     Raises:
-        InvalidInput: no such file, or it cannot be run (with the line).
+        InvalidInput: there is no such file, or it cannot be run (the message names the line).
     """
     text = _text(Path(path), kind)
     return vars(_module(path, str(Path(path).resolve()), text))
@@ -119,7 +120,7 @@ def _what(value: object) -> str:
 @lru_cache(maxsize=32)
 def _module(path: str, resolved: str, text: bytes) -> ModuleType:
     """Run the file, again only when its text has changed."""
-    # Compiled here and not by importlib: no bytecode file that may be stale, and frames named as the user named it.
+    # Not importlib: that may use a stale bytecode file, and tracebacks would name another path than the user's.
     try:
         code = compile(text, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -131,10 +132,10 @@ def _module(path: str, resolved: str, text: bytes) -> ModuleType:
     module.__file__ = resolved
     folder = str(Path(resolved).parent)
     if folder not in sys.path:
-        # Its neighbours can be imported, but hide nothing.
+        # Files beside it can be imported; they come last in sys.path, so that they hide no installed module.
         sys.path.append(folder)
     sys.modules[module.__name__] = module
-    statements()  # whose tolerances a file may name, but not declare again
+    statements()  # loads the suite's tolerances, which the file may name but not declare again
     try:
         exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
@@ -144,11 +145,11 @@ def _module(path: str, resolved: str, text: bytes) -> ModuleType:
 
 
 LONGEST = 500
-"""Most characters of somebody else's message in a sentence."""
+"""The largest number of characters of a user's exception that a message quotes."""
 
 
 def sentence_of(path: str, error: BaseException) -> str:
-    """Return the sentence about what the code of a file raised, with the line."""
+    """Return the error message about an exception that the code of a file raised, with the line."""
     line = line_in(path, error)
     where = f"{path}, line {line}" if line else path
     message = " ".join(str(error).split())

@@ -93,7 +93,7 @@ def test_what_is_lost_begins_again(tmp_path: Path) -> None:
             [Letters("a", "x", folder=str(tmp_path))], 1, listening, engine=Coordinator(Losing(executor, 2), RUN)
         )
     assert results == Text("a", "x")
-    message = "a: the process that worked on it was lost (RuntimeError: no answer); it begins again in another."
+    message = "a: the process that worked on it was lost (RuntimeError: no answer); it is restarted in another one."
     assert listening.sentences == [message, message]
     assert (tmp_path / "a").read_text().split() == ["x"] * 3
 
@@ -150,7 +150,7 @@ def test_the_address_is_of_all_that_a_result_depends_on() -> None:
 @pytest.mark.parametrize("name", ["source", "version", "libraries", "files"])
 def test_a_worker_with_other_sources_is_refused(name: str, engine: OnExecutor) -> None:
     other = {"libraries": RUN["libraries"] | {"numpy": "0.1"}, "files": {"no/such.py": "00"}}.get(name, "another")
-    with pytest.raises(InvalidInput, match=r"^--engine: the worker .* has (another|not the same) .*\.$") as refused:
+    with pytest.raises(InvalidInput, match=r"^--engine: the worker .* has (another|a different) .*\.$") as refused:
         run([Adding("a")], 1, Listening(), engine=Coordinator(engine, {**RUN, name: other}))
     assert {"files": "no/such.py", "libraries": "numpy"}.get(name, name) in str(refused.value)
 

@@ -134,7 +134,7 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path
 
 @pytest.mark.parametrize(
     ("break_it", "message"),
-    [(cut_off, "the connection to the scheduler was lost"), (deafen, "nothing was heard of it")],
+    [(cut_off, "the connection to the scheduler was lost"), (deafen, "the scheduler lost the task")],
 )
 def test_a_client_that_hears_nothing_more_is_replaced(
     cluster: Cluster, tmp_path: Path, break_it: Callable[[OnDask], None], message: str
@@ -169,7 +169,7 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
     assert results == run([Letters("one", "x")], 1, Listening())
     assert lines(tmp_path, "one") == ["x"]
     message = "one: the process that worked on it was lost (ConnectionError: its result could not be fetched)"
-    assert listening.sentences == [f"{message}; it begins again in another."]
+    assert listening.sentences == [f"{message}; it is restarted in another one."]
 
 
 @pytest.mark.parametrize(
