@@ -23,11 +23,11 @@ from theorems.core.tolerances import EXACT
 
 OUTPUT = "output-is-attention"
 MERGED = "merged-parts"
-"""Declared by a function that is no attention kernel, but merges the results of several calls of one."""
+"""The capability of functions that merge the results of an attention kernel on parts of the keys."""
 SLIGHT = 2.0**-60
 """The allowed error of exact weights.
 
-With 2¹² keys of up to 2¹², and scores of up to 2⁷, gradients are off by less than half of the smallest number of
+With 2¹² keys of up to 2¹², and scores of up to 2⁷, gradients change by less than half of the smallest number of
 float16.
 """
 NOTHING: Mapping[str, Bool[np.ndarray, "..."]] = MappingProxyType({})
@@ -38,14 +38,14 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     """Return the correct results of a call, in the kernel's numbers.
 
     An exact call is compared with float32's rounding of the formula and one rounding of the returned result, also in
-    coarser formats: there nothing else is rounded but a stored log-sum-exp, from which weights are recomputed.
+    coarser formats: nothing else is rounded there except a stored log-sum-exp, from which weights are recomputed.
     """
     kernel = under_test.kernel
     rounded_call = kernel.in_own_numbers(call)
     parts = max(2, rounded_call.parts) if MERGED in kernel.declares else 0
     rows = FurtherRows(rounded_call, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
     if rounded_call.descales is not None:
-        # Products of 8 bits are added up in float32; what is returned is stored in 16.
+        # Products of 8-bit numbers are added in float32; results are stored in 16 bits.
         return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)
     if rounded_call.exact and kernel.numbers.name in HALF:
         in_float32 = replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
@@ -60,11 +60,11 @@ def _has_exact_weights(rows: FurtherRows) -> bool:
     largest weight when it stores it.
     """
     s = rows.weights.value
-    return bool((np.abs(s - s.astype(np.float16)) <= SLIGHT + 2.0**-40 * s).all())  # float64 loses less
+    return bool((np.abs(s - s.astype(np.float16)) <= SLIGHT + 2.0**-40 * s).all())  # float64 rounds less
 
 
 def with_factors(call: AttentionCall) -> AttentionCall:
-    """Return the call with query, key and value multiplied by their factors: products of few bits are exact."""
+    """Return the call with query, key and value multiplied by their factors; the products are exact, of few bits."""
     if call.descales is None:
         return call
     sizes = call.sizes
@@ -90,7 +90,7 @@ def same_gradients(
     ):
         if gradient is not None:
             number: Any = getattr(rows, quantity)
-            # A gradient beyond the range of what is returned is infinite.
+            # A gradient beyond the range of the returned format is infinite.
             fits = np.abs(number.value) < (rows.stored or rows.numbers).largest / 2
             fits = fits & claimed.get(quantity, True)
             if fits.any():
@@ -116,7 +116,7 @@ def same(
     if where is not None:
         theirs, expected = theirs[where], expected[where]
     if not np.isfinite(theirs).all():
-        # Infinitely far from the numbers that are due.
+        # NaN counts as infinitely far from a number.
         detail = f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite"
         return Claim(name, Form.EFFECTIVE, -np.inf, 0.0, EXACT, detail=detail)
     widened: Any = expected.widen(np.where(np.isfinite(expected.error), expected.error, np.inf))
@@ -126,7 +126,7 @@ def same(
 def same_bits(
     name: str, theirs: Float64[np.ndarray, "..."], before: Float64[np.ndarray, "..."], unit: str = "entry"
 ) -> Claim:
-    """Claim that two results of the kernel are equal numbers, bit for bit except for the sign of zero."""
+    """Claim that two results of the kernel have equal bits, except for the sign of zero."""
     with np.errstate(invalid="ignore"):
         apart = np.where((theirs == before) | (np.isnan(theirs) & np.isnan(before)), 0.0, np.abs(theirs - before))
     apart = np.where(np.isfinite(apart), apart, LARGEST)

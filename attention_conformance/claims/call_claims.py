@@ -51,9 +51,9 @@ NAN_OF_SCALE = "NaN where the formula has numbers"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
-"""A capability and a claim about it, whatever other options are on.
+"""The name of a capability, and a claim about it.
 
-The capability is empty for agreement with the formula, which is about all of them.
+The capability is empty for agreement with the formula, which concerns all options of the call.
 """
 
 
@@ -99,7 +99,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
 
 
 def _without_keys(answer: Answer) -> Claim:
-    """Claim that a call without keys returns zeros or NaN, a sum of nothing or its mean, and no gradient but these."""
+    """Claim that output and gradients of a call without keys are zeros (empty sums) or NaN (0/0)."""
     gradient = np.zeros(0) if answer.query_gradient is None else answer.query_gradient.ravel()
     is_nan = bool(np.isnan(answer.output).all())
     theirs = np.concatenate([answer.output.ravel(), gradient])
@@ -110,7 +110,7 @@ def _without_keys(answer: Answer) -> Claim:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield the claims about a call in a state that takes long; without this state the call is right."""
+    """Yield the claims about a call in a state that takes long; the call is known to be right without the state."""
     rows = rows_of(call, under_test)
     answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
@@ -123,36 +123,35 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """Yield the claims about all rows, or about some that form a call of their own."""
-    if rows.call.scale is not None or rows.call.dtype:  # the scale of a captured call is known
-        yield from _of_weights_that_are_left(rows, answer, of_nan)
+    """Yield the claims about all rows of a call; `rows` may be a part of a larger call."""
+    if rows.call.scale is not None or rows.call.dtype:  # captured calls give their scale
+        yield from _with_known_scale(rows, answer, of_nan)
         return
-    usual = list(_of_weights_that_are_left(rows, answer, of_nan))
+    usual = list(_with_known_scale(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         claims, scale = usual, "1/√E"
     else:
-        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
+        papers = list(_with_known_scale(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         claims, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in claims:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
 
 
-def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
-    """Yield the claims about rows with a given scale; under dropout, first read the dropped weights from the output."""
+def _with_known_scale(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
+    """Yield the claims about rows with a known scale; under dropout, first read the dropped weights from the output."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
     yield from _comparisons(rows, answer, of_nan)
 
 
 def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """Yield the comparisons with the formula; rows that see nothing follow one convention, forward and backward.
+    """Yield the comparisons with the formula; rows that see no key must follow one convention, forward and backward.
 
     Args:
         rows: the correct results.
         answer: the kernel's results.
-        of_nan: groups with rows of NaN that see nothing, which need not be among these rows; by default those among
-            them.
+        of_nan: groups that have a row without keys whose result is NaN; computed from these rows by default.
     """
     empty = rows.empty & ~rows.call.absent
     of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
@@ -186,13 +185,13 @@ def _is_scaled_while_hidden(call: AttentionCall) -> bool:
 
 
 def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[About, None, Bool[np.ndarray, "B H L"]]:
-    """Claim that rows from which causality hides a key, under a scale of zero or below, are right, or all NaN.
+    """Claim that causal rows with a hidden key, under a scale of zero or below, are correct or all NaN.
 
-    A kernel that multiplies hidden logits of −∞ by the scale returns NaN there, as PyTorch's own does on a CPU. That is
-    not the formula, and the report says so; other capabilities are not falsified by it.
+    A kernel that multiplies hidden logits of −∞ by the scale returns NaN there, as PyTorch's own does on a CPU. The
+    report names this deviation from the formula; it falsifies no other capability.
 
     Returns:
-        The rows that are NaN. If there are any, the others are claimed here.
+        The rows that are NaN. If there are any, this function makes the claims about the other rows.
     """
     hidden = ~rows.visibility.all(axis=-1) & ~rows.empty
     of_scale = hidden & np.isnan(answer.output).all(axis=-1)
@@ -208,7 +207,7 @@ def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[Abo
 
 
 def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
-    """Claim that returned weights are correct; under dropout, kernels return all of them or those that are left."""
+    """Claim that returned weights are correct; under dropout, kernels return the weights from before or after it."""
     whole = same(WEIGHTS, theirs, rows.returned_weights, where)
     if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
         return whole
@@ -225,7 +224,7 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Yield the claims about the rows of a large call that have an upstream gradient; no others enter the gradients."""
+    """Yield the claims about the rows of a large call with an upstream gradient: only these enter the gradients."""
     batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
@@ -236,7 +235,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     numbers = {name: getattr(answer, name) for name in names}
     part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in numbers.items()}
     part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
-    part["bias_gradient"] = None  # of the shape of a bias that is cut
+    part["bias_gradient"] = None  # the shape of a bias that is cut, too
     part_of_rows = replace(
         rows,
         call=rows.call.part(rows.alignment, batch, groups, places),
@@ -245,7 +244,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     )
     of_nan = groups_of_nan(rows, answer.output)[of_keys]
     yield from _of_rows(part_of_rows, replace(answer, **part), of_nan)
-    if part_of_rows.empty.any():  # NaN of theirs may be in all gradients
+    if part_of_rows.empty.any():  # NaN of the other rows may be in all gradients
         return
     rest = []
     for name in ("query_gradient", "key_gradient", "value_gradient"):
@@ -271,7 +270,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     s: Any = rows.weights
     nonzero = s.value > LEAST_WEIGHT
     is_kept = answer.output != 0
-    rows = with_what_was_dropped(rows, answer)
+    rows = with_dropped_weights(rows, answer)
     if not rows.empty.all():
         yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
@@ -283,8 +282,8 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     return rows
 
 
-def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """Return the formula in which the weights are dropped that are 0 in an output whose values are the identity."""
+def with_dropped_weights(rows: FurtherRows, answer: Answer) -> FurtherRows:
+    """Return the formula with dropped weights: those that are 0 in the output, since values are the identity."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 

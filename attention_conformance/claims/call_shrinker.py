@@ -1,4 +1,4 @@
-"""Find a smaller call that still fails: without the options that do not matter, then with less of everything."""
+"""Find a smaller call that still fails: first without the options that do not matter, then with smaller sizes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from attention_conformance.calls.attention_call import AXES as FURTHER
 from attention_conformance.calls.attention_call import LONG_STATES, PLAIN, AttentionCall, State
 
 TRIALS, WORK = 400, 1 << 25
-"""The largest number of calls that are tried, and of multiplications in their matrix products.
+"""Limits of a search: the number of calls, and of multiplications in their matrix products.
 
 A time limit would make the result depend on the machine.
 """
 WORK_OF_LONG_STATE = 1 << 20
 """Added to the work of a call in one of the states that take long: 32 such calls are tried."""
 FEW_PLACES = 4
-"""The largest number of places of an axis of which each is left out by itself."""
+"""The largest size of an axis whose entries are left out one by one."""
 FEW = 1 << 16
 """The largest work of a call whose options are reduced before its sizes."""
 NEUTRAL = {
@@ -74,7 +74,7 @@ class _Search:
         return fails
 
     def _repeat(self, candidates: Callable[[AttentionCall], Iterator[AttentionCall]]) -> bool:
-        """Keep the first candidate that fails, as often as there is one; return whether there was one."""
+        """Replace the call by the first failing candidate until none fails; return whether it was replaced."""
         changed = False
         while any(self._accept(candidate) for candidate in candidates(self.call)):
             changed = True
@@ -90,7 +90,7 @@ class _Search:
         return self._repeat(_rounder)
 
     def _reduce_sizes(self) -> bool:
-        """Reduce all axes by halves, then each as far as possible; return whether one was reduced.
+        """Halve all axes, then reduce each as far as possible; return whether one was reduced.
 
         Axes of equal sizes are reduced together first.
         """
@@ -105,12 +105,12 @@ class _Search:
         return changed
 
     def _halve(self, axes: str) -> bool:
-        """Try to keep half of some axes, and return whether it fails."""
+        """Keep half of the entries of some axes if that call fails, and return whether it does."""
         size = self.call.sizes[axes[0]]
         return size > 1 and _may_cut(self.call, axes) and self._cut(axes, size // 2)
 
     def _reduce(self, axes: str) -> bool:
-        """Reduce a size to the smallest of :data:`SIZES` that fails, and from there by bisection."""
+        """Reduce a size to the smallest of :data:`SIZES` that fails, then further by bisection."""
         size = self.call.sizes[axes[0]]
         if size == 1 or not _may_cut(self.call, axes):
             return False
@@ -129,15 +129,15 @@ class _Search:
         return failing < size
 
     def _cut(self, axes: str, keep: int) -> bool:
-        """Try to keep the first places of some axes, or the last ones; return whether one of both fails."""
+        """Keep only the first or last `keep` entries of some axes if that call fails, and return whether it does."""
         return any(self._accept(candidate) for candidate in _cuts(self.call, axes, keep))
 
 
 def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> AttentionCall:
-    """Return a small call for which ``fails`` is true, as it is for the given one.
+    """Return a small call for which ``fails`` is true.
 
-    No option of it can be left out, and each of its sizes is the smallest at which it fails, among :data:`SIZES` and
-    those next to its own, as long as there are trials left.
+    Unless the trials run out, it passes without any of its options, and with any size replaced by a smaller one of
+    :data:`SIZES` or by the next smaller one.
 
     Args:
         call: the failing call.
@@ -158,7 +158,7 @@ def work_of(call: AttentionCall) -> int:
 def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
     """Yield the call without all options, then without each of them."""
     on = [name for name, value in NEUTRAL.items() if np.ndim(getattr(call, name)) or getattr(call, name) != value]
-    # An exact call without its options is as exact; and dropout needs the values that it has.
+    # An exact call stays exact without its options; under dropout the values must stay the identity.
     without = [name for name in on if name != "exact"]
     if len(without) > 1:
         yield call.replace(**{name: NEUTRAL[name] for name in without})
@@ -169,10 +169,10 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _may_cut(call: AttentionCall, axes: str) -> bool:
-    """Return whether there may be fewer places of some axes, whose sizes are equal if there are several.
+    """Return whether some axes may be cut; several axes have equal sizes.
 
-    With causality or a window, as many queries as keys stay as many: where the diagonal is with L ≠ T is another
-    question. Under dropout values are the identity.
+    With causality or a window, L = T is kept, since kernels differ in where the diagonal is for L ≠ T. Under dropout
+    values are the identity.
     """
     sizes = call.sizes
     square = sizes["L"] == sizes["T"] and (call.causal or call.window is not None)
@@ -182,7 +182,7 @@ def _may_cut(call: AttentionCall, axes: str) -> bool:
 
 
 def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
-    """Yield the call with so many of the first places of some axes, and with so many of the last ones."""
+    """Yield the call with the first `keep` entries of some axes, and with the last ones."""
     size = call.sizes[axes[0]]
     if ("T" in axes and not _may_have(call, keep)) or (call.exact and axes == "E" and keep != EXACT_WIDTH):
         return
@@ -194,7 +194,7 @@ def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
 
 
 EXACT_WIDTH = 2
-"""The width to which queries and keys of an exact call can be reduced: the products that cancel go together."""
+"""The width to which queries and keys of an exact call can be reduced: products that cancel stay together."""
 
 
 def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
@@ -207,7 +207,7 @@ def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _parts_of(size: int) -> Iterator[np.ndarray]:
-    """Yield the first and the second half of the places of an axis, then all but one place if they are few."""
+    """Yield the indices of the first and second half of an axis; of a short axis then all but each one."""
     places = np.arange(size)
     if size > 1:
         yield from (places[: size // 2], places[size // 2 :])
@@ -235,7 +235,7 @@ MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
 
 
 def cut_call(call: AttentionCall, axis: str, chosen_places: slice | np.ndarray) -> AttentionCall:
-    """Return the call with some places of an axis; on axis G with the heads of these groups."""
+    """Return the call with some entries of an axis; on axis G with the heads of these groups."""
     sizes = call.sizes
     tensors = {name: _take(getattr(call, name), AXES[axis], chosen_places) for name in HAVE[axis]}
     on_masks, given_places = axis, chosen_places
@@ -265,7 +265,7 @@ def _take(x: np.ndarray, axis: int, places: slice | np.ndarray) -> np.ndarray:
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield calls whose mask has no effect on some places of an axis: on all, on half, or on all but one of a few."""
+    """Yield calls whose mask hides nothing in some entries of an axis: all of them, half, or each one of a few."""
     for name, nothing in (("visible", True), ("bias", 0.0)):
         mask = getattr(call, name)
         if mask is None:

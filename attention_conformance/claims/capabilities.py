@@ -32,7 +32,7 @@ COARSER = tuple(FORMATS)[1:]
 """The formats in which a kernel is tried besides its finest."""
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
-    {OUTPUT: "on every call but those whose rows all see nothing", WEIGHTS: "where the kernel returns weights"}
+    {OUTPUT: "on every call in which a row sees a key", WEIGHTS: "where the kernel returns weights"}
     | dict.fromkeys(GRADIENTS, f"{BACKWARD}, and is asked for them")
     | {NO_GRADIENT: "on large calls, where some rows alone have an upstream gradient"}
 )
@@ -50,15 +50,16 @@ class Capability:
     Attributes:
         name: the name that a kernel declares; the statement is ``kernel-NAME``.
         title: a few words on the content.
-        says: the property of the kernel that is checked, for a reader of the report.
+        says: the property that is checked, as the report prints it.
         text: the statement in full.
-        is_on: whether a call makes use of it.
+        is_on: whether a call uses it.
         own: claims that are about it alone, and when they are made.
-        agrees: the claims of agreement with the formula that it makes where it is on.
-        is_base: whether it is about calls that make use of no other capability; all calls are checked for it.
-        everywhere: whether its own claims are also made on calls that make no use of it.
-        differentiates: whether nothing is left of it without a backward pass.
-        format: the format of the tensors, if it is about one; then it makes all claims of all calls.
+        agrees: the claims of agreement with the formula, made on calls that use it, and when.
+        is_base: whether it concerns calls that use no other capability; all calls are checked for it.
+        everywhere: whether its own claims are also made on calls that do not use it.
+        differentiates: whether it can be checked only with a backward pass.
+        format: the format of the tensors for a capability of one format, which makes all claims of all calls; otherwise
+            empty.
     """
 
     name: str
@@ -75,15 +76,15 @@ class Capability:
 
     @property
     def claims(self) -> dict[str, str]:
-        """All claims that it may make, and when."""
+        """The claims of the capability by name, and when each is made."""
         return {**self.own, **self.agrees}
 
     def is_about(self, call: AttentionCall, few: bool = False) -> bool:
-        """Return whether a call is checked for it; among few calls, a call that makes no use of it does not count."""
+        """Return whether a call is checked for it; with `few` calls, those that do not use it do not count."""
         return self.is_base or bool(self.format) or self.is_on(call) or (self.everywhere and not (few and self.agrees))
 
     def has(self, call: AttentionCall, about: str, claim: str) -> bool:
-        """Return whether a claim about the capability ``about``, made on a call, belongs to this one."""
+        """Return whether a claim that was made on a call about the capability ``about`` belongs to this capability."""
         if self.format:
             return True
         if about:
@@ -110,8 +111,8 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "its output, with several queries, heads and batch entries, lengths around those of blocks",
         """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
         in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
-        logits. Weights that are returned beside it are s; under dropout they may be those that are left. Without any
-        key a kernel refuses the call, or returns zeros or NaN.""",
+        logits. Weights that are returned beside it are s; under dropout they may be the weights after it. A
+        kernel refuses a call without keys, or returns zeros or NaN.""",
         own=MappingProxyType({WITHOUT_KEYS: "of a kernel that takes calls without keys"}),
         agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
         is_base=True,
@@ -119,10 +120,10 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "gradients",
         "dQ, dK and dV of every row",
-        "dQ, dK and dV, all or those that are asked for",
+        "dQ, dK and dV, all of them or those that the call asks for",
         """With u the upstream gradient of a row, o its output and dz_t = s_t (u·v_t − u·o), Lemma 3's covariance of an
         indicator and the scores u·v_t under s: dQ = Σ_t dz_t k_t, dK_t = Σ dz_t q and dV_t = Σ s_t u over the rows.
-        Each is the same whichever others are asked for.""",
+        Each is the same whichever other gradients the call asks for.""",
         agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENT_CLAIMS}),
         is_base=True,
         differentiates=True,
@@ -131,14 +132,13 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "scale",
         "Factor of the logits",
         "output and gradients under scales other than 1",
-        """With scale c the logits are c · q·k_t: the theorem on the prompt c q. Then dQ and dK have the factor c, dV
-        has not.""",
+        """With scale c the logits are c · q·k_t, as for the prompt c q. dQ and dK have the factor c; dV does not.""",
         lambda call: call.scale not in (None, 1.0),
     ),
     Capability(
         "default-scale",
-        "The scale without one given",
-        "left to itself its scale is 1/√E, or 1",
+        "The default scale",
+        "without a scale given, its scale is 1/√E, or 1",
         """Without a scale given the logits are q·k_t/√E, as in all libraries, or q·k_t as in the paper; the report
         says which.""",
         lambda call: call.scale is None,
@@ -155,15 +155,15 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "log-sum-exp",
         "log Σ e^logit",
         "the log-sum-exp that it returns, to the base e",
-        """The kernel returns beside the output log Σ_t e^{z_t} of the scaled logits of the keys that a row sees, the
-        natural logarithm, by which results on two parts of the keys are merged.""",
+        """Beside the output the kernel returns log Σ_t e^{z_t}, the natural logarithm, over the scaled logits of the
+        keys that a row sees. Results on two parts of the keys are merged by it.""",
         lambda call: call.log_sum_exp,
         own=MappingProxyType({"log-sum-exp": "on every call that asks for it"}),
     ),
     Capability(
         "causal",
         "Causal masking, L = T",
-        "each query sees itself and what is before it, forward and backward",
+        "each query sees its own key and the keys before it, forward and backward",
         """Query i of L = T sees the keys t ≤ i: a row is softmax attention on them, and dK_t, dV_t are sums over the
         queries i ≥ t alone.""",
         lambda call: call.causal and _is_square(call),
@@ -174,9 +174,9 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "Causal masking, L ≠ T",
         "the same with fewer or more queries than keys, aligned at the top left or the bottom right",
         """With L ≠ T query i sees the keys t ≤ i (top-left, as PyTorch's ``is_causal``), or t ≤ i + T − L
-        (bottom-right, as flash attention: the last query is the last token). Which of the two a kernel means is found
-        once, at its first call; then all calls have to follow it. With L > T, aligned at the bottom right, the first
-        L − T queries see nothing, and follow one convention.""",
+        (bottom-right, as flash attention: the last query is the last token). The first call of a
+        kernel decides which of the two it means, and all calls have to follow it. With L > T, aligned at the bottom
+        right, the first L − T queries see nothing, and follow one convention.""",
         lambda call: call.causal and not _is_square(call),
         own=MappingProxyType(
             {EMPTY: "with L > T, aligned at the bottom right", NOT_POSITIVE: "with a scale of zero or below"}
@@ -187,7 +187,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "Boolean mask",
         "each query sees the keys that the mask shows it",
         """A boolean mask, (B, H, L, T) or of a shape that broadcasts to it, hides keys: a row is softmax attention on
-        those where it is true, and which causality and a window show it as well.""",
+        those where it is true and which causality and a window show it, too.""",
         lambda call: call.visible is not None,
     ),
     Capability(
@@ -200,16 +200,16 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "longer-masks",
         "Masks that are longer than the keys",
-        "of a mask with more columns than keys, the first count",
-        """A kernel for caches of a fixed length takes masks that are as long: column t of a mask is about key t, and
-        what its columns behind the last key hold, however large, changes nothing. Kernels that refuse such masks do
-        not declare it.""",
+        "of a mask with more columns than keys, only the first T columns count",
+        """A kernel for caches of a fixed length takes masks of the length of the cache: column t of a mask is for key
+        t, and the columns after the last key change nothing, however large their entries. Kernels that refuse such
+        masks do not declare it.""",
         lambda call: call.beyond > 0 and (call.visible is not None or call.bias is not None),
     ),
     Capability(
         "window",
         "Sliding window",
-        "each query sees so many keys to the left and to the right",
+        "each query sees only the given numbers of keys to the left and to the right",
         """With window (l, r) query i of L = T sees the keys i − l ≤ t ≤ i + r; −1 is no limit, and causal masking hides
         t > i as well. With L ≠ T the diagonal is where causality has it.""",
         lambda call: call.window is not None,
@@ -217,15 +217,14 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     ),
     Capability(
         "hidden-keys",
-        "What is not seen does not matter",
+        "Hidden keys do not matter",
         "±1e30 in hidden keys and values changes no bit of other rows, forward and backward; NaN is reported",
-        """Some keys that are hidden, by masks, causality or a window, are poisoned: ±1e30 in key and value. Weights of
-        hidden keys are exactly 0, so the rows that do not see a poisoned one have the outputs and dQ that they had, bit
-        for bit. Where no row sees one, as under a mask, all other keys have their dK and dV, and the poisoned ones
+        """Some keys that masks, causality or a window hide are poisoned: their keys and values become ±1e30. Weights of
+        hidden keys are exactly 0, so rows that do not see a poisoned key keep their outputs and dQ, bit for bit. If no
+        row sees a poisoned key, as under a mask, all other keys keep their dK and dV, and the poisoned ones have
         dK = dV = 0.
 
-        NaN in place of ±1e30 is more than anybody promises (0 · NaN is NaN): whether a kernel is immune is reported,
-        not claimed.""",
+        No kernel promises to ignore NaN in hidden keys (0 · NaN is NaN): whether it does is reported, not claimed.""",
         lambda call: call.poison,
         own=MappingProxyType(
             {"hidden-keys-change-no-output": "where a key is hidden", GRADIENTS[0]: BACKWARD}
@@ -237,18 +236,18 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "empty-rows",
         "Rows that see no key",
         "they are all zeros, all means, or all NaN; other rows are right",
-        """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, then
-        dQ is 0 there and the rows add nothing to dK and dV; the mean of all values, with a gradient to logits that are
-        equal or without one; NaN, forward and backward; or NaN without a gradient, as of ``masked_fill`` and softmax,
-        where dQ is 0 and dK finite. NaN may be in dK and dV of the groups of such rows. Other rows, and other groups,
-        are right either way.""",
+        """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, where
+        dQ is 0 and the rows add nothing to dK and dV; the mean of all values, with or without a gradient to the equal
+        logits; NaN, forward and backward; or NaN without a gradient, as from ``masked_fill`` and softmax, where dQ is 0
+        and dK finite. NaN may be in dK and dV of the groups of such rows. Other rows and other groups are correct under
+        every convention.""",
         _sees_nothing,
         own=MappingProxyType({EMPTY: "on every call"}),
     ),
     Capability(
         "grouped-heads",
         "Grouped heads (GQA)",
-        "each head attends to the keys of its group; dK and dV are sums over it",
+        "each head attends to the keys of its group; dK and dV are sums over the group's heads",
         """Head h of H attends to group h // (H/G) of G groups of keys and values. dK and dV of a group are the sums
         over its heads.""",
         lambda call: call.query.shape[1] != call.key.shape[1],
@@ -256,11 +255,11 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "bias-gradient",
         "Gradient of an additive mask",
-        "db, summed over what the bias is broadcast along",
+        "db, summed over the axes along which the bias is broadcast",
         """Where the kernel differentiates the bias b that it adds to its logits, db = Σ dz over the axes along which
         it is broadcast: heads, batch entries, rows. Where b is −∞ nothing is claimed.""",
         lambda call: call.bias is not None and bool(call.wants),
-        own=MappingProxyType({BIAS_GRADIENT: "on calls whose rows are all looked at"}),
+        own=MappingProxyType({BIAS_GRADIENT: "on calls whose rows are all checked"}),
         agrees=MappingProxyType({}),
         differentiates=True,
     ),
@@ -269,17 +268,17 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "Linear biases (ALiBi)",
         "slope · distance is subtracted from each logit, distances counted from the diagonal",
         """With the slope a of a head, or of a head and batch entry, the logits are z_t = scale · q·k_t − a |t − i|,
-        row i counted so that it lies on the diagonal: with L ≠ T where causality has it. Of two ways to write that
-        down one moves all logits of a row, so the log-sum-exp is not claimed.""",
+        where i is the key on the diagonal of the row; with L ≠ T this diagonal is that of causal masks. Some libraries
+        add a constant to all logits of a row, so nothing is claimed of the log-sum-exp.""",
         lambda call: call.slopes is not None,
     ),
     Capability(
         "sinks",
         "Attention sinks",
-        "one more key of a given logit and of value 0, and its gradient",
-        """A sink of logit σ takes the weight s_σ = e^σ / (e^σ + Σ_t e^{z_t}) from the keys of a row: that is
-        attention on one key more, whose value is 0. σ lies among the logits, or above all of them; of zero among
-        large ones nothing would be seen. dσ = −Σ s_σ (u·o) over the rows of a head, where the kernel
+        "one more key with a given logit and the value 0, and its gradient",
+        """A sink of logit σ takes the weight s_σ = e^σ / (e^σ + Σ_t e^{z_t}) from the keys of a row: this is
+        attention with one more key, whose value is 0. σ lies among the logits or above them, since a sink far below
+        the logits has no effect. dσ = −Σ s_σ (u·o) over the rows of a head, where the kernel
         differentiates it.""",
         lambda call: call.sinks is not None,
         own=MappingProxyType({SINK_GRADIENT: "where the kernel differentiates its sinks"}),
@@ -289,7 +288,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "Gradient through the log-sum-exp",
         "dQ and dK of a loss that depends on the log-sum-exp, too",
         """Where the log-sum-exp l that a kernel returns can be differentiated, a loss that depends on it with the
-        upstream gradient u_l has dz_t = s_t (u·v_t − u·o + u_l), since ∂l/∂z_t = s_t; dV is what it was.""",
+        upstream gradient u_l has dz_t = s_t (u·v_t − u·o + u_l), since ∂l/∂z_t = s_t; dV does not change.""",
         lambda call: call.lse_upstream is not None,
         agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENTS}),
         differentiates=True,
@@ -297,47 +296,47 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "ragged-batch",
         "Sequences of different lengths",
-        "each batch entry with a number of queries and of keys of its own, 0 among them",
-        """Batch entry b has L_b queries and T_b keys, one sequence behind another or in a cache that is longer: rows
-        are attention on the keys of their own entry, the diagonal is where it would be if the entry were alone.
-        Entries without keys have rows that see nothing; what lies between and behind is neither read nor written.""",
+        "each batch entry has its own numbers of queries and keys, which may be 0",
+        """Batch entry b has L_b queries and T_b keys, packed one sequence after another or in a longer cache: rows are
+        attention on the keys of their own entry, and the diagonal is where it would be if the entry were alone. Rows of
+        entries without keys see nothing; padding is neither read nor written.""",
         lambda call: call.lengths is not None,
         own=MappingProxyType({EMPTY: "where an entry has queries that see no key"}),
     ),
     Capability(
         "shared-keys-values",
         "Values that are columns of the keys (MLA)",
-        "the first columns of the keys are the values; their gradient is the sum of both",
+        "the first columns of the keys are the values; the gradient there is dK + dV",
         """Keys of width E hold values of width M in their first M columns, as the latent cache of multi-head latent
-        attention does: logits are of all E columns, o of the first M. What is called dK is dK of the logits, with dV
-        added to its first M columns.""",
+        attention does: logits are of all E columns, o of the first M. The gradient of the keys is dK of the logits,
+        with dV added to its first M columns.""",
         lambda call: call.shared,
     ),
     Capability(
         "score-mod",
         "Functions of scores",
-        "affine functions of a score and its place, drawn for each head, and their derivative",
-        """The logit is a function of (score, entry, head, query, key): here a · score + b (j − i) + c, with numbers of
-        the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK; with a = 0 these are
+        "affine functions of score, query and key position, drawn for each head, and their derivative",
+        """The logit is a function of (score, entry, head, query, key): here a · score + b (j − i) + c, with a, b and c
+        of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK; with a = 0 these are
         zero.""",
         lambda call: call.score_mod is not None,
     ),
     Capability(
         "mask-mod",
         "Functions that hide keys",
-        "half-planes of places, drawn for each head and batch entry",
-        """A key is seen where a function of (entry, head, query, key) says so: here where a j + b i ≤ c with whole
-        numbers of the entry and the query's head, alone or with what else hides keys, forward and backward.""",
+        "half-planes of (query, key) positions, drawn for each head and batch entry",
+        """A key is seen where a function of (entry, head, query, key) is true: here where a j + b i ≤ c with integers
+        a, b, c of the entry and the query's head, alone or with other options that hide keys, forward and backward.""",
         lambda call: call.mask_mod is not None,
     ),
     Capability(
         "fp8-descale",
         "Factors of tensors of 8 bits",
-        "a factor for each group of heads and entry; half the data and double the factor give the same bits",
+        "a factor for each group of heads and batch entry; half the data with double the factor give the same bits",
         """Query, key and value are of 8 bits (e4m3), and each group of heads of an entry has a factor by which they are
-        multiplied. Rows are attention on the products, but for weights that are rounded to 8 bits before they are
-        multiplied with values, and a result of 16 bits. Half the data with double the factor are the same numbers: no
-        bit of what is returned changes. The query's factor is that of the group of its head.""",
+        multiplied. Rows are attention on the products, except that weights are rounded to 8 bits before they are
+        multiplied with values, and results have 16 bits. Half the data with double the factor are the same numbers: no
+        bit of the results changes. The query's factor is that of the group of its head.""",
         lambda call: call.descales is not None,
         own=MappingProxyType({RESCALED: "on every call with factors"}),
         agrees=MappingProxyType({OUTPUT: AGREEMENT[OUTPUT]}),
@@ -345,48 +344,48 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "batch-invariance",
         "An entry alone, and in a batch",
-        "an entry of a batch has the same bits as alone, where the kernel declares it",
+        "a batch entry has the same bits as alone, where the kernel declares it",
         """A kernel that declares ``batch_invariant``, by a parameter or an attribute, returns the same bits for an
-        entry of a batch, forward and backward, whichever others are with it: here all that were drawn, and none.""",
+        entry of a batch, forward and backward, whichever other entries are in the batch: here those that were drawn, or
+        none.""",
         lambda call: call.alone,
         own=MappingProxyType({ALONE: "on every call of more than one entry"}),
     ),
     Capability(
         "splits",
         "Keys cut into splits",
-        "the same for every number of splits that is asked for",
-        """Into how many splits a kernel cuts the keys changes nothing but rounding: 1, 2, 3 or more than there are
-        blocks of keys.""",
+        "the same result for every number of splits",
+        """The number of splits into which a kernel cuts the keys changes nothing but rounding: 1, 2, 3, or more than
+        there are blocks of keys.""",
         lambda call: call.splits > 0,
     ),
     Capability(
         "paged-keys",
         "Keys in pages",
-        "a cache that lies in pages, in any order, with pages in between that are nobody's",
-        """A table names the pages in which keys and values lie. Rows are what they are of a cache in one piece: in
-        whichever order the pages lie, whatever others hold, and whatever lies behind the last key in the last
-        page.""",
+        "a cache that lies in pages, in any order, with unused pages between them",
+        """A table names the pages in which keys and values lie. Rows are the same as with a cache in one piece,
+        whatever the order of the pages and the contents of other pages and of the places after the last key.""",
         lambda call: call.page > 0,
     ),
     Capability(
         "merged-parts",
         "Parts merged by log-sum-exp",
-        "any partition of the keys gives the whole; (0, −∞) is neutral",
-        """Keys are cut into parts, in any way, and some have none. Of each part there are the mean o_p of its values
-        and l_p = log Σ e^{z_t} over it; merged they give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p of all
-        keys, and the gradients of these. A part that sees nothing is (0, −∞) and changes nothing; of such parts
-        alone the whole is (0, −∞), and not NaN.""",
+        "any partition of the keys gives the result on all keys; (0, −∞) is neutral",
+        """Keys are cut into parts, in any way, and some have none. Each part has its output o_p and
+        l_p = log Σ e^{z_t} over its keys; merged they give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p of all
+        keys, and the gradients of these. A part that sees nothing is (0, −∞) and changes nothing; merged with only such
+        parts the result is (0, −∞), and not NaN.""",
         lambda call: call.parts > 0,
         own=MappingProxyType({NEUTRAL: "where no part sees a key"}),
     ),
     Capability(
         "dropout",
         "Dropout of weights",
-        "each weight is dropped, or divided by 1 − p; output and gradients are those of the weights that are left",
+        "each weight is dropped or divided by 1 − p; output and gradients follow from the weights after that",
         """With dropout p each weight is 0 with probability p, and s_t/(1 − p) otherwise. Values are the identity, so
-        the output shows which: the share of those that are dropped is p within what chance allows (Hoeffding's
-        inequality, 10⁻¹²), and gradients follow with exactly these weights dropped. Under another seed, in another head
-        and in another entry others are dropped.""",
+        the output shows which weights are dropped: their share is p within what chance allows (Hoeffding's inequality,
+        10⁻¹²), and the gradients are those with exactly these weights dropped. Under another seed, in another head and
+        in another entry, other weights are dropped.""",
         lambda call: call.dropout > 0,
         own=MappingProxyType(
             {
@@ -399,12 +398,12 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     ),
     Capability(
         "memory",
-        "How tensors lie in memory",
+        "Memory layout of the tensors",
         "tensors that are not contiguous give the same numbers; nothing is written to them, or read or written beside",
-        """Tensors made as (B, L, H, E) and seen as (B, H, L, E), every other row or column of larger ones, ones with
-        stride 0 along the batch or the heads, ones that begin in the middle of their storage are attended to like
-        contiguous ones; so are masks and upstream gradients. All tensors, those between NaN, and the NaN hold
-        afterwards what they held before, bit for bit. Grad mode, default dtype, seed, threads, the working folder,
+        """Results do not depend on the layout of tensors, masks and upstream gradients: allocated as (B, L, H, E) and
+        viewed as (B, H, L, E), every other row or column of a larger tensor, stride 0 along the batch or the heads, or
+        a start in the middle of their storage. All tensors, and the NaN around and between their numbers, are
+        unchanged after the call, bit for bit. Grad mode, default dtype, seed, threads, the working folder,
         environment variables and the functions of torch and NumPy are as before, too.""",
         _lie_otherwise,
         own=MappingProxyType({UNCHANGED: "on every call", SETTINGS_UNCHANGED: "on every call"}),
@@ -413,11 +412,11 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "repeated-calls",
         "Calls one after another",
-        "what went before, or comes between, changes nothing; the same bits, where it has a parameter `deterministic`",
-        """Nothing of a call is left over for the next one: the same call again, other numbers in the same place of
-        memory before it, another call between its forward and its backward pass (which leaves its output as it was),
-        two backward passes through one graph. A kernel that may add up in another order every time is as right as one
-        that does not; one that declares to be deterministic returns the same bits, forward and backward. With
+        "calls before or in between change nothing; the same bits, where it has a parameter `deterministic`",
+        """A call does not depend on other calls: the same call before it, a call with other numbers in the same memory
+        before it, another call between its forward and its backward pass (which leaves its output unchanged), two
+        backward passes through one graph. Sums may have another order each time; only a kernel that declares to be
+        deterministic has to return the same bits, forward and backward. With
         ``--profile deep`` a small call is made 3000 times, with other tensors in memory in between and on 1, 2 and 4
         threads of PyTorch: each time its numbers are within the bounds.""",
         lambda call: call.state not in (State.ONCE, *COMPILED),
@@ -431,12 +430,12 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "compiled",
         "Through torch.compile",
-        "what torch.compile makes of it, with sizes that change from call to call, gives the same numbers",
+        "compiled by torch.compile, with sizes that change from call to call, it gives the same numbers",
         """A call has the same results through ``torch.compile``, forward and backward, after calls of other sizes with
-        the same options: the first makes a graph of its sizes, the second one of any sizes, which the call itself
-        meets. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs them
-        (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there is a
-        C++ compiler. What PyTorch cannot compile is refused.""",
+        the same options: the first is compiled for its sizes, the second for any sizes, and the call itself runs the
+        latter graph. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs
+        them (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there is
+        a C++ compiler. Kernels that PyTorch cannot compile are reported as refused.""",
         lambda call: call.state in COMPILED,
         own=MappingProxyType(
             {RETURNS: "on every call", UNCHANGED: "on every call"}
@@ -448,10 +447,11 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "parameters",
         "No parameter is ignored",
-        "parameters that it takes and that no capability tests change the output",
-        """A parameter whose name says what it does to the numbers (a mask, a bias, slopes, a window, a cap) and
-        that no other capability tests changes the output, for one of some values at least, or refuses them. Whether
-        the output is right then is not looked at: the report names it as not tested.""",
+        "parameters that no capability tests change the output",
+        """Some parameters have a name that says what they do to the numbers (a mask, a bias, slopes, a window, a cap)
+        but are tested by no other capability. At least one of several values of such a parameter changes the output, or
+        the kernel refuses the values. Whether that output is right is not checked: the report lists the parameter as
+        not tested.""",
         lambda call: False,
         own=MappingProxyType({IGNORED: "on every call of a kernel with such parameters"}),
         agrees=MappingProxyType({}),
@@ -460,8 +460,8 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "exact-weights",
         "Weights of exactly 1, 1/n and 0",
-        "calls on which nothing is rounded in any precision, to float32's noise",
-        """In each row one key has the largest logit, or two share it, and the others lie 4096 and more below: weights
+        "calls on which no precision rounds anything, up to float32's rounding",
+        """In each row one key has the largest logit, or two share it, and the others are at least 4096 lower: weights
         are exactly 1, or 1/2 twice, and 0. Or all T = 2^k keys share one logit, and values have a mean of few bits. All
         numbers of the call are small integers, so every product and partial sum of output, dQ, dK and dV is a number of
         few bits, 24 at most: float16 and bfloat16 have to return what float32 returns, rounded once.""",
@@ -471,14 +471,14 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
 
 
 def _in_format(name: str) -> Capability:
-    """Return the capability of being right on tensors of a format that is coarser than the kernel's finest."""
+    """Return the capability of a format coarser than the kernel's finest: to be right on tensors of this format."""
     claims = {claim: "as in the finest format" for capability in _IN_EVERY_FORMAT for claim in capability.claims}
     return Capability(
         name,
         f"All of it on {name} tensors",
         f"the same on {name} tensors, within the rounding of {name}",
-        f"""A kernel that takes {name} tensors as well satisfies all capabilities on them: on calls of which every pair
-        of options occurs in one, within the rounding of the textbook formula in {name}, and exactly where nothing is
+        f"""A kernel that takes {name} tensors as well satisfies all capabilities on them: on calls in which every pair
+        of options occurs, within the rounding of the textbook formula in {name}, and exactly where nothing is
         rounded. Kernels have code of their own for a format, and can be right in one and wrong in another.""",
         lambda call: False,
         own=MappingProxyType(claims),
@@ -493,10 +493,9 @@ CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COAR
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:
-    """Return the capabilities that a call makes use of.
+    """Return the capabilities that a call uses as options.
 
-    Capabilities that every call uses are left out, and so are those that only add claims about a call and are no
-    options.
+    Capabilities of every call are left out, and so are those that only add claims about a call.
     """
     return (
         capability.name

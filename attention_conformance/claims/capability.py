@@ -42,12 +42,12 @@ def capability_statement(
             :attr:`attention_conformance.interfaces.interface.Interface.options`.
         title: a few words on the content.
         text: the statement in full.
-        calls: a strategy of calls.
+        calls: a Hypothesis strategy of calls.
         conclusion: (call, kernel) → claims.
-        claims: the claims that it may make, and when.
-        says: the property of the kernel that is checked, for a reader of the report.
-        differentiates: whether nothing is left of the statement without a backward pass.
-        from_data: yields a user's call if the capability is about it; every call if left out.
+        claims: the claims by name, and when each is made.
+        says: the property that is checked, as the report prints it.
+        differentiates: whether the statement can be checked only with a backward pass.
+        from_data: yields a user's call if the capability concerns it; by default yields every call.
     """
     return Statement(
         f"kernel-{name}",

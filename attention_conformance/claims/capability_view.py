@@ -17,19 +17,19 @@ from theorems.core.statement import Statement
 
 TOUCHED = ("attend",)
 ENOUGH = 5
-"""The number of failures of other capabilities after which all further ones are attributed to others, too."""
+"""After this number of failures that belong to other capabilities, all further ones are attributed to these, too."""
 CHEAP = 1 << 20
-"""The largest work of a call that is tried again without the options that are not to blame."""
+"""The largest work of a call that is run again without the options that are not to blame."""
 
 
 @dataclass
 class View:
-    """The calls of a kernel from the view of one capability.
+    """The outcomes of one capability on the calls of a kernel.
 
     Attributes:
         statement: the capability as a statement.
         trials: the calls.
-        elsewhere: failures that belong to another capability: what the claim is about, its name, the smallest call.
+        elsewhere: failures that belong to another capability: the claim's capability and name, and the smallest call.
     """
 
     statement: Statement
@@ -42,9 +42,9 @@ class View:
         return capability_of(self.statement)
 
     def outcomes(self, examples: int) -> Iterator[tuple[Outcome, AttentionCall]]:
-        """Yield the outcome of call after call, with the call; if it is falsified, with the smallest such call.
+        """Yield each call with its outcome; for a falsified one, the smallest failing call.
 
-        A call that also fails without the capability tells nothing about it, and is left out.
+        A call that also fails without the option of this capability is left out.
         """
         has_outcome = False
         for number, trial in self.trials.about(self.capability, examples):
@@ -73,7 +73,7 @@ class View:
         ]
         if not claims_of_capability or self._follows_from_another(number, trial):
             return None
-        # Which scale is its own is said once.
+        # The kernel's own scale is reported once.
         scale = self.capability.name == "default-scale"
         claims_of_capability = [
             (about, claim if about or scale else replace(claim, branch="")) for about, claim in claims_of_capability
@@ -93,9 +93,9 @@ class View:
         return Outcome(Verdict.UPHELD, claims, touched=TOUCHED), call
 
     def _follows_from_another(self, number: int, trial: Trial) -> bool:
-        """Return whether the call disagrees with the formula, of which the capability claims nothing.
+        """Return whether the call disagrees with the formula, about which this capability claims nothing.
 
-        Then the failure belongs to other capabilities, and claims about masks or gradients are wrong already.
+        Then the failure belongs to other capabilities, whose claims it falsifies.
         """
         if self.capability.agrees or self.capability.everywhere:
             return False
@@ -105,14 +105,14 @@ class View:
         return wrong is not None
 
     def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
-        """Return the outcome in the words of the smallest call, if it still fails: a kernel may remember calls."""
+        """Return the outcome with the claim of the smallest call, unless it passes now: a kernel may remember calls."""
         again = check(self.statement, smallest, self.trials.under_test)
         reported = next((repeated for repeated in again.claims if repeated.name == claim.name), claim)
         reported = reported if reported.verdict is Verdict.FALSIFIED else claim
         return Outcome(Verdict.FALSIFIED, claims, sentence(reported), touched=TOUCHED)
 
     def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
-        """Return the smallest call if it shows that this capability is wrong, else None."""
+        """Return the smallest failing call if it falsifies this capability, else None."""
         for subject, name, other in self.elsewhere:
             reduced = reduce_to(call, other)
             without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
@@ -141,7 +141,7 @@ class View:
 
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
-    """Return the view of a capability on the calls of a kernel; in a further format they cover pairs, not triples."""
+    """Return the view of a capability on the calls of a kernel; in a coarser format they cover pairs, not triples."""
     capability = capability_of(statement)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))

@@ -3,9 +3,10 @@
 Softmax over no keys is not defined. The result is a convention, which is detected and reported: zeros, forward and
 backward; the mean of all values; or NaN. The mean and NaN have two variants each.
 
-- A number is added to hidden logits: a gradient goes to them. With the mean it goes to all logits, which that
-  number has made equal; with −∞, dQ of the row is NaN, and so are dK and dV of its group, which are sums over its rows.
-- Hidden logits are exchanged for a number, as by ``masked_fill``: no gradient goes to them. dQ is 0 and dK is that of
+- A number is added to hidden logits: a gradient goes to them. If the result is the mean, it goes to all logits, which
+  are equal after the addition; with −∞, dQ of the row is NaN, and so are dK and dV of its group, which are sums over
+  its rows.
+- Hidden logits are replaced by a number, as by ``masked_fill``: no gradient goes to them. dQ is 0 and dK is that of
   the other rows; with −∞, only dV is NaN, a sum with weights that are NaN.
 """
 
@@ -33,7 +34,7 @@ class Convention:
     """The convention that a kernel follows in the rows of a call that see nothing.
 
     Attributes:
-        claim: the claim that all of these rows follow it, with its name.
+        claim: the claim that all of these rows follow the convention; its name includes the convention.
         rows: the formula with this convention.
     """
 
@@ -42,7 +43,7 @@ class Convention:
 
 
 def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
-    """Return the convention that is nearest to a kernel's results for a call with rows that see nothing."""
+    """Return the convention nearest to a kernel's results, for a call with rows that see no key."""
     empty = rows.empty & ~rows.call.absent
     output = answer.output[empty]
     rows = _with_means(rows, empty, output)
@@ -74,7 +75,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether a gradient goes through the weights of means: dQ there is not 0, or dK is wrong without it."""
+    """Return whether a gradient goes through the mean's weights: dQ of these rows is not 0, or dK needs it."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True
@@ -99,7 +100,7 @@ def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> 
 def claimed_gradients(
     rows: FurtherRows, answer: Answer, of_nan: Bool[np.ndarray, "B G"]
 ) -> Mapping[str, Bool[np.ndarray, "..."]]:
-    """Return the entries of gradients that are claimed in calls with rows of NaN, by their name in an answer.
+    """Return masks of the gradient entries to compare in calls with rows of NaN, by their name in an answer.
 
     In the groups of such rows each entry of dK and dV is either NaN or the correct number. If dQ of these rows is 0, no
     gradient goes to dK, so that all of dK is claimed. No NaN goes to dQ of other rows.

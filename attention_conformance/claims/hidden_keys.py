@@ -1,7 +1,7 @@
-"""Exchange hidden keys for others: no other result may change, not by a bit.
+"""Exchange hidden keys for others: no bit of any other result may change.
 
-A kernel that adds up in no fixed order, as many do on a GPU, returns other bits for the very same call. Its results are
-compared with the formula, within rounding.
+A kernel that adds up in no fixed order, as many do on a GPU, returns other bits when a call is repeated. Its results
+are compared with the formula instead, within rounding.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from theorems.core.under_test import Refused
 
 OUTPUT_UNCHANGED = "hidden-keys-change-no-output"
 POISON = 1e30
-"""Replaces hidden numbers, unless its products with queries exceed the range of the kernel's numbers."""
+"""The number that replaces hidden ones; smaller if its products with queries would leave the kernel's range."""
 REPEATS = 8
-"""Number of times that a call is made again to see whether its bits are always the same."""
+"""The number of repetitions of a call that decide whether its bits are always the same."""
 
 
 def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[Claim]:
@@ -65,7 +65,7 @@ def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generato
 
 
 def _with(call: AttentionCall, at: Bool[np.ndarray, "T"], size: float, rng: np.random.Generator) -> AttentionCall:
-    """Return the call with ±size in these keys and values, the same in all heads and batch entries."""
+    """Return the call with ±size in the keys and values at these indices, the same in all heads and batch entries."""
     tensors = {name: getattr(call, name).copy() for name in ("key", "value")}
     for x in tensors.values():
         x[:, :, at] = size * rng.choice((-1.0, 1.0), x[:1, :1, at].shape)
@@ -89,7 +89,7 @@ def _unchanged(
     poisoned: Bool[np.ndarray, "T"],
     visible: Bool[np.ndarray, "B H L T"],
 ) -> Iterator[Claim]:
-    """Yield the claims that the results of rows and keys that see nothing of the poison are as before."""
+    """Yield the claims that rows that see no poisoned key, and other keys, have the same results as before."""
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]
     whole = not (visible & poisoned).any() and visible.any(axis=-1).all()
@@ -111,7 +111,7 @@ def _unchanged(
 
 
 def _repeats_bits(call: AttentionCall, before: Answer, under_test: OnKernel) -> bool:
-    """Return whether the kernel returns the same bits each time that this call is made again."""
+    """Return whether the kernel returns the same bits each time that the call is repeated."""
     results = ("output", "query_gradient", "key_gradient", "value_gradient")
     returned = {name: x for name in results if (x := getattr(before, name)) is not None}
     again = (under_test[attend](call) for _ in range(REPEATS))
@@ -128,9 +128,9 @@ def _within_rounding(
     result: str,
     where: Bool[np.ndarray, "..."],
 ) -> Claim:
-    """Claim that the results are those of the formula, whose hidden keys have no part in them."""
+    """Claim that the results are those of the formula, on which hidden keys have no effect."""
     rows = rows_of(call, under_test)
-    scales = (None, 1.0) if rows.call.scale is None else (rows.call.scale,)  # the kernel's own is 1/√E, or 1
+    scales = (None, 1.0) if rows.call.scale is None else (rows.call.scale,)  # the kernel's own scale is 1/√E or 1
     claims = [
         same(name, theirs, getattr(replace(rows, call=rows.call.replace(scale=s)), result), where) for s in scales
     ]

@@ -1,6 +1,6 @@
 """The claims about a call in the states that take long: compiled, and repeated thousands of times.
 
-The claims are made only if the call is right without its state, so that the state is to blame for every failure.
+The claims are made only if the call is right without its state, so that every failure is due to the state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESULTS = [
     field.name for field in fields(Answer) if field.name not in ("changed", "changed_settings", "failed", "others")
 ]
 Claims = Callable[[Answer], Iterator[tuple[str, Claim]]]
-"""A function that makes all claims about the numbers of an answer, each with the capability that it is about."""
+"""A function from an answer to all claims about its numbers, each with the capability that it concerns."""
 
 
 def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[Claim]:
@@ -56,7 +56,7 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
 
     first = {name: x for name in RESULTS if (x := getattr(answer, name)) is not None}
     later = {name: np.stack([getattr(other, name) for other, _ in answer.others] or [x]) for name, x in first.items()}
-    # What lies between two numbers that are within the bounds is, too.
+    # Numbers between two numbers that are within the bounds are within them, too.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
     suspect = any(map(falsified_claims, ends)) or any(
         (np.isnan(later[name]) != np.isnan(first[name])).any() for name in first

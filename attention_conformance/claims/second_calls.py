@@ -22,17 +22,17 @@ from theorems.core.tolerances import EXACT
 
 ALONE, RESCALED, REDRAWN = "same-bits-alone", "same-bits-of-other-factors", "another-seed-drops-others"
 UNLIKE = {"heads-drop-other-weights": 1, "entries-drop-other-weights": 0}
-"""Claims that no two places of an axis drop the same weights, with the axis."""
+"""Claims that no two entries of an axis drop the same weights; each with its axis."""
 CHANCE = 1e-12
-"""The probability with which a right kernel is blamed for its random numbers."""
+"""The largest probability that a correct kernel fails by chance."""
 LEAST_WEIGHT = 1e-4
-"""Above float16's smallest normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
+"""A number above float16's smallest normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
 OF_ENTRIES = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
-"""The results that each batch entry has of its own."""
+"""The results with a batch axis."""
 
 
 def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that a batch entry has the same bits when it is attended to alone.
+    """Yield the claims that a batch entry has the same bits when it is called alone.
 
     Args:
         call: the call in the kernel's numbers.
@@ -53,7 +53,7 @@ def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Ite
 def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
     """Yield the claims that results keep their bits with half the data and double the factor.
 
-    The groups of query, key and value, and the batch entries, in which this is done are drawn.
+    This is done in some groups of query, key and value and in some batch entries, drawn at random.
     """
     if call.descales is None:
         return
@@ -63,7 +63,7 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
     factors = dict(zip(("query", "key", "value"), power[..., None, None], strict=True))
     factors["query"] = np.repeat(factors["query"], size, axis=1)
     data = {name: getattr(call, name) / by for name, by in factors.items()}
-    # Heads and entries are no copies of one any more.
+    # Heads and entries are no longer copies of each other.
     other = call.replace(**data, descales=call.descales * power, state=State.ONCE, memory=Memory.CONTIGUOUS)
     after = under_test[attend](other)
     for name in ("output", "log_sum_exp"):
@@ -73,7 +73,7 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
 
 
 def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claim that another seed drops other weights; none if chance may drop the same, among so few.
+    """Yield the claim that another seed drops other weights; none if so few may agree by chance.
 
     A weight that at least one of the calls keeps is kept by both with probability (1 − p)/(1 + p).
     """
@@ -87,7 +87,7 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
         apart = float(((before.output == 0) != (after.output == 0))[felt].sum())
         yield "dropout", at_least(REDRAWN, Form.EXACT, apart, 1.0, rounding=0.0, why=EXACT)
     if any("broadcast" in name for name in under_test.kernel.parameters):
-        return  # as of flax: one mask for all heads and entries, on purpose
+        return  # one mask for all heads and entries, on purpose, as in flax
     weights: Any = rows_of(call, under_test).weights
     yield from _drop_unlike(before.output == 0, weights.value > LEAST_WEIGHT, call.dropout)
 
@@ -95,7 +95,7 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
 def _drop_unlike(
     dropped: Bool[np.ndarray, "B H L T"], felt: Bool[np.ndarray, "B H L T"], p: float
 ) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that no two heads, and no two entries, drop the same weights; none if chance may.
+    """Yield the claims that no two heads, and no two entries, drop the same weights; none if they may by chance.
 
     Two independent draws agree in a weight with probability p² + (1 − p)².
     """

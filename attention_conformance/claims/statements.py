@@ -23,7 +23,7 @@ from theorems.core.statement import Statement
 from theorems.core.under_test import Refused
 
 SCALED_DOWN = 1.5
-"""A factor that queries shrink by if they are scaled down, which is by 2 at least, and not if they are rounded."""
+"""Queries that shrink by this factor were scaled down (by at least 2), not rounded."""
 EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 """All capabilities that a kernel may declare."""
 
@@ -60,12 +60,12 @@ def _conclusion(capability: Capability) -> Conclusion:
         implementation = under_test.in_format(capability.format)
         return (claim for about, claim in examine(call, implementation) if capability.has(call, about, claim.name))
 
-    conclusion.__module__ = examine.__module__  # whose tolerances it has
+    conclusion.__module__ = examine.__module__  # the statement whose tolerances apply
     return conclusion
 
 
 def _from_data(capability: Capability, call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield a user's call if the capability claims something of it."""
+    """Yield a user's call if the capability makes a claim about it."""
     if capability.differentiates and not call.wants:
         return
     if capability.is_base or capability.is_on(call) or (capability.everywhere and capability.agrees):
@@ -73,10 +73,10 @@ def _from_data(capability: Capability, call: AttentionCall) -> Iterator[Attentio
 
 
 def _check_captured(call: AttentionCall, kernel: Any) -> None:
-    """Refuse a captured call that the kernel would be given in another form, as drawn calls are.
+    """Refuse a captured call that would have to be adapted to the kernel, as generated calls are.
 
     Raises:
-        Refused: naming the option that the kernel lacks, or that sizes or numbers would be others.
+        Refused: the kernel lacks an option of the call, or does not take its sizes or numbers.
     """
     lacking = next((name for name in options_on(call) if name not in kernel.declares), None)
     if lacking == "default-scale":
@@ -94,7 +94,7 @@ def _check_captured(call: AttentionCall, kernel: Any) -> None:
 def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
     """Return a strategy of calls of a kernel that declares everything, restricted to those that use the capability.
 
-    A kernel's own calls are built for its own space, :mod:`attention_conformance.claims.trials`.
+    The calls of a given kernel are those of :mod:`attention_conformance.claims.trials`.
     """
 
     def is_about(call: AttentionCall) -> bool:

@@ -1,6 +1,6 @@
-"""The calls of one kernel with the claims about them; capabilities are views of them.
+"""The calls of one kernel with the claims about them, which all capabilities share.
 
-Each call is examined once in a process.
+A process makes the claims about each call only once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from theorems.core.claim import Verdict
 from theorems.core.under_test import Refused
 
 PAIRS, TRIPLES = 25, 50
-"""Numbers of examples from which on every pair of options, and every triple, occurs."""
+"""Numbers of examples from which on every pair of options occurs, and every triple."""
 
 
 SMALL_CALLS = 4
 OTHERS = 8
-"""The number of calls of the same plan that are tried to find out whether they fail without its state."""
+"""The number of calls of the same plan that are tried to see whether they fail without its state."""
 MANY = 400
-"""The number of calls that are searched when only few are wanted."""
+"""The number of calls that are searched when only a few are needed."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class Trials:
     _smallest: dict[tuple[int, str, str], AttentionCall] = field(default_factory=dict)
 
     def about(self, capability: Capability, examples: int) -> Iterator[tuple[int, Trial]]:
-        """Yield calls that are about a capability, with their numbers: as many as asked for, or a whole cover.
+        """Yield calls that concern a capability, with their numbers: `examples` of them, or a whole cover.
 
-        The whole cover is taken from :data:`PAIRS` examples on. Each call is built and examined when it is its turn.
+        The whole cover is taken from :data:`PAIRS` examples on. Calls are built and examined one by one.
         """
         if examples < PAIRS:
-            # A capability that hardly any call is about is not looked for without end.
+            # The search for calls of a rare capability is limited.
             trials = ((number, self._trial(number, capability, few=True)) for number in range(MANY))
             yield from islice(((number, trial) for number, trial in trials if trial is not None), examples)
             return
@@ -90,18 +90,18 @@ class Trials:
     def cover(self) -> range:
         """Return the numbers of the calls of a whole cover.
 
-        The calls that every cover begins with have negative numbers: those of the array do not depend on them.
+        The calls with which every cover begins have negative numbers: the other numbers do not depend on them.
         """
         return range(-len(self._fixed), size_of_array(self.under_test.kernel.declares, self.seed, self.strength))
 
     def at(self, number: int) -> Trial:
-        """Return the trial of a number, whatever capabilities its call is about."""
+        """Return the trial with this number, whatever capabilities its call concerns."""
         if number not in self._made:
             self._made[number] = self._examine(number, self._build(self._plan(number), number))
         return self._made[number]
 
     def smallest(self, number: int, about: str, claim: str) -> AttentionCall:
-        """Return the smallest call like the call of this number on which the claim is falsified, and remember it."""
+        """Return the smallest call that falsifies the claim, reduced from the call with this number; cache it."""
         at = (number, about, claim)
         if at not in self._smallest:
             trial = self._made[number]
@@ -119,20 +119,20 @@ class Trials:
                 return self.falsifies(call, about, claim)
 
             first = next((reduced for call in small if fails(reduced := reduce_to(call, original))), original)
-            # What the signature says of every call is no option that may be left out.
+            # Options that the signature fixes for every call cannot be left out.
             self._smallest[at] = self.under_test.kernel.suit(smallest_failing(first, fails))
         return self._smallest[at]
 
     def _fails_in_its_state_alone(self, number: int, small: list[AttentionCall], about: str, claim: str) -> bool:
         """Return whether a call fails because of its state; also True if none of the calls that are tried fails.
 
-        A kernel that remembers its calls fails also without the state once it has seen the numbers of the call. So
-        calls of other numbers are tried, each first without the state, until one fails.
+        A kernel that remembers its calls may fail without the state, too, once it has been called on these numbers.
+        Therefore calls on other numbers are tried, each first without the state, until one fails.
         """
         trial = self._made[number]
         original = trial.call
         others = (self._build_another(trial.plan, f"{number} {k}") for k in range(OTHERS))
-        # The same logits of other numbers.
+        # Other numbers with the same logits.
         mirrored = [] if original.shared else [original.replace(query=-original.query, key=-original.key)]
         for other in (*mirrored, *small, *others):
             reduced = reduce_to(other, original)
@@ -151,7 +151,7 @@ class Trials:
         return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in examined)
 
     def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
-        """Return the trial of a number; None if it is not about the capability."""
+        """Return the trial with this number; None if it does not concern the capability."""
         if number in self._made:
             trial = self._made[number]
             return trial if capability.is_about(trial.call, few) else None
@@ -211,7 +211,7 @@ class Trials:
         return Trial(call, plan, refused="one option after the other")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
-        """Return the plan without one of the options that the kernel refuses together; None if they are not known."""
+        """Return the plan without one of the options that the kernel refuses together; None if these are unknown."""
         small = self._small(plan)
         if not self._is_refused(small):
             return None
@@ -232,7 +232,7 @@ class Trials:
         }
 
     def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:
-        """Return several small calls of the plan: a call with a single key or query may be taken in any case."""
+        """Return several small calls of the plan: a call with a single key or query may be accepted by chance."""
         return (build_call(plan, self.under_test.kernel.declares, seed) for seed in range(SMALL_CALLS))
 
     def _is_refused(self, plan: Plan) -> bool:
@@ -260,10 +260,10 @@ def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
 
 
 def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str, fixed_scale: bool) -> bool:
-    """Return whether the smallest failing call shows that a capability is wrong.
+    """Return whether the smallest failing call falsifies a capability.
 
-    It does if the call makes use of the capability, or of none while the claim is one of the basic ones. A scale that
-    the kernel has fixed is no option.
+    It does if the call uses the capability, or if it uses none and the claim is a basic one. A scale that the kernel
+    has fixed is no option.
     """
     if not capability.has(smallest, about, claim):
         return False
@@ -274,7 +274,7 @@ def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str
 
 
 def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:
-    """Return the call, in its own sizes, with only the options of the smallest one."""
+    """Return the call in its own sizes, with only the options of the smallest call."""
     options = {
         name for name, value in NEUTRAL.items() if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
     }

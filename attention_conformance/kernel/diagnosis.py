@@ -17,7 +17,7 @@ from attention_conformance.claims.call_claims import (
     NOT_POSITIVE,
     WEIGHTS,
     WITHOUT_KEYS,
-    with_what_was_dropped,
+    with_dropped_weights,
 )
 from attention_conformance.claims.empty_rows import convention_of
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
@@ -94,7 +94,7 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
     if answer is None:
         return rows
     if call.dropout:
-        return with_what_was_dropped(rows, answer)
+        return with_dropped_weights(rows, answer)
     return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
 
 
