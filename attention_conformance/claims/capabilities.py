@@ -434,7 +434,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         """A call has the same results through ``torch.compile``, forward and backward, after calls of other sizes with
         the same options: the first is compiled for its sizes, the second for any sizes, and the call itself runs the
         latter graph. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs
-        them (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there is
+        them (``aot_eager``); with ``--profile deep`` they are also compiled to machine code (``inductor``), if there is
         a C++ compiler. Kernels that PyTorch cannot compile are reported as refused.""",
         lambda call: call.state in COMPILED,
         own=MappingProxyType(
