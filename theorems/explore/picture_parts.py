@@ -118,7 +118,14 @@ def say_selected(state: State, solved: Solved, run: Run) -> str:
         return "Now: p = 0, so every token has the same weight."
     selected = problem.selection_at(p)
     weights = np.asarray(softmax_weights(problem.keys, p))
-    least = float(weights[np.arange(problem.n), selected].min())
+    of_selected = weights[np.arange(problem.n), selected]
+    least = float(of_selected.min())
+    if least <= 0.5:
+        i = int(of_selected.argmin())
+        return (
+            f"Now: the {say_name(run)} from start {run.start} selects no token of input {i}: none has a softmax weight"
+            f" above 1/2, the largest is {least:.3g}."
+        )
     choice = next((choice for choice in solved.choices if np.array_equal(choice.alpha, selected)), None)
     if np.array_equal(selected, problem.optimal):
         kind = "the optimal ones"

@@ -150,6 +150,7 @@ class Plane:
 
     def _trained(self) -> None:
         look = {"size": 17, "marker": "diamond", "fill_color": RULE_COLORS["flow"], "line_color": "#ffffff"}
+        self.figure.line("x", "y", source=self.sources["trained"], line_color=RULE_COLORS["flow"], line_dash="dashed")
         glyphs = self.figure.scatter("x", "y", source=self.sources["trained"], **look)
         tips = [("trained", "@name of norm @norm"), ("selects", "tokens @selects")]
         self.figure.add_tools(HoverTool(renderers=[glyphs], tooltips=tips, visible=False))

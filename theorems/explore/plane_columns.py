@@ -8,7 +8,7 @@ import numpy as np
 from contourpy import contour_generator
 from jaxtyping import Float64
 
-from generators.layer_weights import layer_weights_of
+from generators.layer_weights import checkpoints_of
 from reference_attention.risk import risk
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.explore.exact_solutions import Solved
@@ -98,22 +98,23 @@ def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str
 
 
 def trained(state: State, view: View) -> Columns:
-    """Return the trained weights among the data, drawn at the edge where they are longer than what it shows."""
-    weights = None if state.case.sequence is not None else layer_weights_of(state.case)
-    if weights is None:
-        return {"x": [], "y": [], "name": [], "norm": [], "selects": []}
-    p = weights.prompt
-    place = view.place_prompts(p)
-    place = place * min(1.0, view.extent / (float(np.abs(place).max()) or 1.0))
-    selects = ", ".join(map(str, state.case.problem.selection_at(p)[:MOST_SELECTED].tolist()))
-    more = ", …" if state.case.problem.n > MOST_SELECTED else ""
-    return {
-        "x": [float(place[0])],
-        "y": [float(place[1])],
-        "name": [weights.name],
-        "norm": [float(np.linalg.norm(p))],
-        "selects": [selects + more],
-    }
+    """Return a row per checkpoint of the trained weights among the data, at the edge where they reach beyond it."""
+    checkpoints = None if state.case.sequence is not None else checkpoints_of(state.case)
+    columns: Columns = {"x": [], "y": [], "name": [], "norm": [], "selects": []}
+    if checkpoints is None:
+        return columns
+    several = len(checkpoints.weights) > 1
+    for step, weights in zip(checkpoints.steps, checkpoints.weights, strict=True):
+        p = weights.prompt
+        place = view.place_prompts(p)
+        place = place * min(1.0, view.extent / (float(np.abs(place).max()) or 1.0))
+        selects = ", ".join(map(str, state.case.problem.selection_at(p)[:MOST_SELECTED].tolist()))
+        columns["x"].append(float(place[0]))
+        columns["y"].append(float(place[1]))
+        columns["name"].append(f"{weights.name} at step {step:g}" if several else weights.name)
+        columns["norm"].append(float(np.linalg.norm(p)))
+        columns["selects"].append(selects + (", …" if state.case.problem.n > MOST_SELECTED else ""))
+    return columns
 
 
 def starts(state: State, view: View) -> Columns:

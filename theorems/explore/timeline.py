@@ -130,6 +130,7 @@ def _curves(source: ColumnDataSource, title: str) -> tuple[Any, Span]:
         height=240,
         min_width=300,
         sizing_mode="stretch_width",
+        styles={"flex": "1 1 18rem"},
         tools="save",
         toolbar_location=None,
         x_axis_label="‖p‖",

@@ -66,12 +66,13 @@ def summary_text(units: Sequence[StatementOnData], verdicts: Mapping[int, Said])
     wrong = [units[k].id for k in sorted(verdicts) if verdicts[k].verdict.startswith(str(Verdict.FALSIFIED))]
     names_of_kind = {str(Verdict.FALSIFIED): f" ({', '.join(wrong)})"}
     parts = [f"{count} {word}{names_of_kind.get(word, '')}" for word, count in counts.items()]
-    fails = [f"{units[k].id} without {units[k].without}" for k in sorted(verdicts) if verdicts[k].verdict == "fails"]
+    stated = sum(not unit.without for unit in units)
+    progress = progress_text(sum(not verdict.without for verdict in verdicts.values()), stated)
+    fails = [f"{units[k].id} (without {units[k].without})" for k in sorted(verdicts) if verdicts[k].verdict == "fails"]
     rest = len(fails) - MOST_NAMED
     listed = ", ".join(fails) if rest <= 1 else f"{', '.join(fails[:MOST_NAMED])} and {rest} more"
-    parts += [f"fails: {listed}"] if fails else []
-    progress = progress_text(len(verdicts), len(units))
-    return f"{progress}: {'; '.join(parts)} (tables below)" if parts else progress
+    needed = f". Not true without an assumption that fails here: {listed}" if fails else ""
+    return f"{progress}: {'; '.join(parts)}{needed} (tables below)" if parts else progress
 
 
 def progress_text(done: int, total: int) -> str:

@@ -311,8 +311,12 @@ def test_a_sentence_says_what_is_selected_now() -> None:
         assert ("locally optimal, not" in sentence) == (alpha == [0, 1])
     still = Run("flow", 0, np.zeros((1, 2)), np.zeros(1, dtype=np.int64), "")
     assert say_selected(state, solved, still) == "Now: p = 0, so every token has the same weight."
-    short = replace(still, points=np.full((1, 2), 1e-3))
+    short = replace(still, points=np.array([[0.5, 1.5]]))
     assert "so other tokens still count" in say_selected(state, solved, short)
+    between = replace(still, points=np.array([[0.0, 1e-3]]))
+    assert say_selected(state, solved, between).endswith(
+        "selects no token of input 0: none has a softmax weight above 1/2, the largest is 0.5."
+    )
     far = replace(still, points=np.array([[20.0, 60.0]]))
     assert say_selected(state, solved, far).endswith("with softmax weights of at least 0.999.")
 
@@ -331,3 +335,12 @@ def test_trained_weights_are_drawn_where_they_are_or_at_the_edge(p: list[float])
     assert trained(state_of(dataset_named("figure-8")), view)["x"] == []
     with pytest.raises(InvalidInput, match="p: "):
         state_of(case.replace(arrays={"p": np.zeros(3)}))
+
+
+def test_checkpoints_are_drawn_in_order() -> None:
+    run = np.array([[0.0, 0.1], [0.2, 0.3], [0.5, 0.25]])
+    state = state_of(dataset_named("figure-8").replace(arrays={"p": run, "steps": np.array([0.0, 10.0, 25.0])}))
+    view = solve(state).view
+    drawn = trained(state, view)
+    np.testing.assert_allclose(np.column_stack([drawn["x"], drawn["y"]]), view.place_prompts(run))
+    assert drawn["name"] == ["p at step 0", "p at step 10", "p at step 25"]
