@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from reference_attention.loss import Array
-from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.faults.fault import Faults, Kind
+from theorems.faults.path_faults import SCALED, on_other_problem, with_another_loss, with_scaled_scores
 
 FAULTS = Faults(Kind.RUN)
 FLOW = ("theorem-2", gradient_flow)
@@ -83,21 +83,19 @@ def _interpolate(flow: Flow, *arguments: Any, **options: Any) -> Flow:
     return _with_points(flow, points)
 
 
-@FAULTS.plant("flow-of-another-loss", "the flow of another loss", *FLOW)
-def _take_another_loss(right: RightFlow, problem: Problem, *arguments: Any, **options: Any) -> Flow:
-    name = "correlation" if problem.loss.name != "correlation" else "exponential"
-    return right(Problem(problem.keys, problem.scores, loss_named(name)), *arguments, **options)
+FAULTS.plant("flow-of-another-loss", "the flow of another loss", *FLOW, through=on_other_problem)(with_another_loss)
+FAULTS.plant("flow-of-other-scores", SCALED, *FLOW, size=1.0, unit="ε", through=on_other_problem)(with_scaled_scores)
 
 
-@FAULTS.plant("flow-of-other-scores", "the first input's scores are (1 + ε) times as large", *FLOW, size=1.0, unit="ε")
-def _scale_scores(right: RightFlow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
-    scores = np.array(problem.scores)
-    scores[0] *= 1 + size
-    return right(Problem(problem.keys, scores, problem.loss), *arguments, **options)
-
-
-@FAULTS.plant("flow-of-other-keys", "the keys' first coordinate is (1 + ε) times as large", *FLOW, size=1e-2, unit="ε")
-def _scale_keys(right: RightFlow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
+@FAULTS.plant(
+    "flow-of-other-keys",
+    "the keys' first coordinate is (1 + ε) times as large",
+    *FLOW,
+    size=1e-2,
+    unit="ε",
+    through=on_other_problem,
+)
+def _scale_keys(problem: Problem, size: float) -> Problem:
     keys = np.array(problem.keys)
     keys[..., 0] *= 1 + size
-    return right(Problem(keys, problem.scores, problem.loss), *arguments, **options)
+    return Problem(keys, problem.scores, problem.loss)

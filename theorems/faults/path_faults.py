@@ -63,17 +63,28 @@ def _give_up(path: Path, *arguments: Any, **options: Any) -> Path:
     return replace(path, converged=path.converged & last, reasons=reasons)
 
 
-@FAULTS.plant("path-of-another-loss", "the path of another loss", *PATH)
-def _take_another_loss(right: RightPath, problem: Problem, *arguments: Any, **options: Any) -> Path:
+def on_other_problem(change: Callable[..., Problem], right: Any, *arguments: Any, **options: Any) -> Any:
+    """Call the right function on a changed problem: (problem, size if there is one) → problem."""
+    *size, problem = arguments[: 1 + isinstance(arguments[0], float)]
+    return right(change(problem, *size), *arguments[1 + len(size) :], **options)
+
+
+@FAULTS.plant("path-of-another-loss", "the path of another loss", *PATH, through=on_other_problem)
+def with_another_loss(problem: Problem) -> Problem:
+    """Return the problem with the correlation loss, or with the exponential one where it has that already."""
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
-    return right(Problem(problem.keys, problem.scores, loss_named(name)), *arguments, **options)
+    return Problem(problem.keys, problem.scores, loss_named(name))
 
 
-@FAULTS.plant("path-of-other-scores", "the first input's scores are (1 + ε) times as large", *PATH, size=1e-2, unit="ε")
-def _scale_scores(right: RightPath, size: float, problem: Problem, *arguments: Any, **options: Any) -> Path:
+SCALED = "the first input's scores are (1 + ε) times as large"
+
+
+@FAULTS.plant("path-of-other-scores", SCALED, *PATH, size=1e-2, unit="ε", through=on_other_problem)
+def with_scaled_scores(problem: Problem, size: float) -> Problem:
+    """Return the problem with the scores of its first input 1 + ε times as large."""
     scores = np.array(problem.scores)
     scores[0] *= 1 + size
-    return right(Problem(problem.keys, scores, problem.loss), *arguments, **options)
+    return Problem(problem.keys, scores, problem.loss)
 
 
 @FAULTS.change("path-is-its-limit", "the direction found at the largest radius is returned at all", *PATH)

@@ -17,15 +17,25 @@ SAME_FLOW_END = (
     "its flow has the same limit, within the same bound; that it is no flow of this risk is seen by Theorem 2"
 )
 
+IN_A_CONE = {
+    **dict.fromkeys(("one-coordinate-off", "key-off", "score-off"), ROOM),
+    **dict.fromkeys(("flow-of-another-loss", "flow-of-other-scores"), SAME_FLOW_END),
+    "step": ANY_STEP,
+    "gradient-too-long": "another step size, still short in the cone",
+    "descent-stops-far-out": "where no step changes a coordinate any more, nor does stopping",
+    "descent-clips-steps": "where no step changes a coordinate any more, nor does a clipped one",
+    "flow-interpolates": "the bound is on the distance from the ray, which a chord keeps; Theorem 2 sees the chord",
+    "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
+}
+"""Reasons of the theorems on descents that start in a cone around p_mm or W^mm, by name or kind of the fault."""
+
 SURVIVORS: dict[str, dict[str, str]] = {
     "lemma-1": {
+        **dict.fromkeys(("keys-of-transposed-weights", "keys-are-tokens", "scores-of-keys"), NO_SQUARE),
         "no-maximum-subtracted": "its logits stay below 710",
         "descent-stops-far-out": "its run stays nearer",
         "descent-skips-a-step": "ten steps are asked for at a time; the eleventh is the first of another run",
         "cancelling-gradient": "the other of its two paths is textbook back-propagation, which is known no better",
-        "keys-of-transposed-weights": NO_SQUARE,
-        "keys-are-tokens": NO_SQUARE,
-        "scores-of-keys": NO_SQUARE,
     },
     "lemma-4": {
         "gradient-too-long": "twice the gradient descends twice as much",
@@ -33,26 +43,19 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "svm-scaled": "a longer p_mm descends all the more",
     },
     "lemma-5": {
-        "sparsemax": ROOM,
-        "tokens-after-the-eighth-forgotten": ROOM,
-        "running-maximum-never-rescaled": ROOM,
-        "temperature": "a colder softmax obeys the same bound, with a smaller R_π",
-        "scaled-by-root-d": ROOM,
-        "gradient-too-long": "only the direction of the gradient enters",
         "wrong-loss-derivative": "with one input ℓ' is a positive factor, and only the direction enters",
         "loss-derivative-dropped": "with one input ℓ' is a positive factor, and only the direction enters",
         "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
+        **dict.fromkeys(("sparsemax", "tokens-after-the-eighth-forgotten", "running-maximum-never-rescaled"), ROOM),
+        **dict.fromkeys(("scaled-by-root-d", "svm-of-float32-keys", "float32-gradient", "score-off"), ROOM),
+        "temperature": "a colder softmax obeys the same bound, with a smaller R_π",
+        "gradient-too-long": "only the direction of the gradient enters",
         "svm-scaled": "a longer p_mm makes R_π larger, where the bound holds as well",
-        "svm-of-float32-keys": ROOM,
-        "float32-gradient": ROOM,
-        "score-off": ROOM,
     },
     "lemma-6": {
+        **dict.fromkeys(("keys-of-transposed-weights", "keys-are-tokens", "scores-of-keys"), NO_SQUARE),
         "risk": ROOM,
         "descent-stops-far-out": "its run stays nearer",
-        "keys-of-transposed-weights": NO_SQUARE,
-        "keys-are-tokens": NO_SQUARE,
-        "scores-of-keys": NO_SQUARE,
     },
     "lemma-7": {
         "key-off": ROOM,
@@ -75,10 +78,8 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "top-2": ROOM,
     },
     "lemma-14": {
+        **dict.fromkeys(("score-off", "ragged-tail-forgotten", "ragged-tail-padded"), ROOM),
         "risk": VALUES,
-        "score-off": ROOM,
-        "ragged-tail-forgotten": ROOM,
-        "ragged-tail-padded": ROOM,
         "svm": POINTS_ONLY,
         "sets": POINTS_ONLY,
     },
@@ -92,24 +93,12 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "theorem-3": {
         "svm-of-rounded-products": RIGHT_HERE,
-        "step": ANY_STEP,
-        "gradient-too-long": "another step size, still short in the cone",
-        "one-coordinate-off": ROOM,
-        "key-off": ROOM,
-        "score-off": ROOM,
-        "descent-stops-far-out": "where no step changes a coordinate any more, nor does stopping",
-        "descent-clips-steps": "where no step changes a coordinate any more, nor does a clipped one",
-        "flow-of-another-loss": SAME_FLOW_END,
-        "flow-of-other-scores": SAME_FLOW_END,
-        "flow-interpolates": "the bound is on the distance from the ray, which a chord keeps; Theorem 2 sees the chord",
-        "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
+        **IN_A_CONE,
     },
     "theorem-4": {
-        "risk": VALUES,
-        "score-off": ROOM,
-        "tokens-after-the-eighth-forgotten": ROOM,
-        "ragged-tail-forgotten": ROOM,
+        **dict.fromkeys(("score-off", "tokens-after-the-eighth-forgotten", "ragged-tail-forgotten"), ROOM),
         "ragged-tail-padded": ROOM,
+        "risk": VALUES,
         "direction-saturates": "an inequality with room around q, in which a rounded q stays",
         "svm-with-bias": "p_mm is only a better direction to tilt to, and on these cases the wrong one is better, too",
         "svm-of-float32-keys": (
@@ -136,19 +125,14 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "never-complementary": CLAIMS_LOST,
     },
     "conjecture-joint-descent": {
-        "softmax": RATE,
-        "gradient": RATE,
-        "data": RATE,
+        **dict.fromkeys(("softmax", "gradient", "data", "labels"), RATE),
         "svm": "the limit is p(c), which is found without p_mm; p_mm sets the unit of the steps",
-        "labels": RATE,
         "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
     },
     "descent-from-a-margin": {
-        "svm-of-rounded-products": RIGHT_HERE,
-        "called-complementary": RIGHT_HERE,
+        **dict.fromkeys(("svm-of-rounded-products", "called-complementary", "always-complementary"), RIGHT_HERE),
         "step": ANY_STEP,
         "score-off": ROOM,
-        "always-complementary": RIGHT_HERE,
     },
 }
 """Reasons by the id of the statement, of the first paper; others bring theirs in a module of their faults."""

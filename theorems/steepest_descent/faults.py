@@ -19,7 +19,7 @@ from reference_attention.norms import Blocks, Norm, Schatten, conjugate
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.norm_max_margin import NormMaxMargin, norm_max_margin
 from reference_attention.training.steepest_descent import mirror_descent, steepest_descent, steepest_direction
-from theorems.faults.fault import Faults, Kind
+from theorems.faults.fault import Faults, Function, Kind
 from theorems.faults.survivors import RIGHT_HERE, ROOM
 
 RUN, SVM = Faults(Kind.RUN), Faults(Kind.SVM)
@@ -54,11 +54,17 @@ def _euclidean(options: Options) -> Options:
     return {"norm": 2.0}
 
 
-@_options("orthogonal-factor-approximate", "Newton and Schulz's five steps", ONE_INPUT, *DESCENTS)
-def _approximate(options: Options) -> Options:
-    return {"direction": _newton_schulz}
+def _run_along(direction: Callable[..., Array], right: Callable[..., Array], *arguments: Any, **options: Any) -> Array:
+    *size, problem, start = arguments
+    return right(problem, start, **options | {"direction": partial(direction, *size)})
 
 
+def _direction(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Function], Function]:
+    """Return a decorator that plants both descents along the decorated direction: (size if any, x, norm) → step."""
+    return RUN.plant(name, says, caught_by, *DESCENTS, through=_run_along, **further)
+
+
+@_direction("orthogonal-factor-approximate", "Newton and Schulz's five steps", ONE_INPUT)
 def _newton_schulz(x: Array, norm: Norm) -> Array:
     """Take five Newton–Schulz steps with Muon's coefficients, which bring singular values to about 0.7 to 1.2."""
     if not isinstance(norm, Schatten) or norm.power == 1:
@@ -72,11 +78,7 @@ def _newton_schulz(x: Array, norm: Norm) -> Array:
     return np.asarray(X.reshape(x.shape))
 
 
-@_options("orthogonal-factor-bent", "U S^ε Vᵀ for U Vᵀ", MARGIN, *DESCENTS, size=0.1, unit="ε", smallest=1e-6)
-def _bent(options: Options, size: float) -> Options:
-    return {"direction": partial(_bent_factor, size)}
-
-
+@_direction("orthogonal-factor-bent", "U S^ε Vᵀ for U Vᵀ", MARGIN, size=0.1, unit="ε", smallest=1e-6)
 def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
     """Return U S^ε Vᵀ in place of U Vᵀ, S in units of the largest singular value."""
     if not isinstance(norm, Schatten) or norm.power == 1:
@@ -86,11 +88,7 @@ def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
     return np.asarray(((u * bent[..., None, :]) @ vt).reshape(x.shape))
 
 
-@_options("blocks-transposed", "columns normalised where rows are to be, and rows for columns", LABELS, *DESCENTS)
-def _transposed(options: Options) -> Options:
-    return {"direction": _transposed_blocks}
-
-
+@_direction("blocks-transposed", "columns normalised where rows are to be, and rows for columns", LABELS)
 def _transposed_blocks(x: Array, norm: Norm) -> Array:
     other = {"rows": "columns", "columns": "rows"}
     if isinstance(norm, Blocks):
@@ -98,11 +96,7 @@ def _transposed_blocks(x: Array, norm: Norm) -> Array:
     return steepest_direction(x, norm)
 
 
-@_options("blocks-by-mean-square", "blocks divided by the root of the mean of squares", LABELS, *DESCENTS)
-def _mean_square(options: Options) -> Options:
-    return {"direction": _longer_blocks}
-
-
+@_direction("blocks-by-mean-square", "blocks divided by the root of the mean of squares", LABELS)
 def _longer_blocks(x: Array, norm: Norm) -> Array:
     step = steepest_direction(x, norm)
     if not isinstance(norm, Blocks):
@@ -221,44 +215,29 @@ NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
 
 SURVIVORS: dict[str, dict[str, str]] = {
     "steepest-one-input": {
-        "score-off": ROOM,
+        **dict.fromkeys(("score-off", "clipped-logits", "one-coordinate-off", "rolled-coordinates"), ROOM),
+        "loss-derivative-dropped": ROOM,
         "orthogonal-factor-bent": "of one query gradients have one singular value, which the fault leaves at 1",
         "momentum-forgotten": NO_MEMORY,
         "momentum-too-short": NO_MEMORY,
         "norm-margin-with-euclidean-duals": "of one query they are those of every norm of matrices",
-        "clipped-logits": ROOM,
         "gradient-too-long": "of a gradient only its direction moves a step, and its length is bounded from below",
-        "one-coordinate-off": ROOM,
-        "rolled-coordinates": ROOM,
-        "loss-derivative-dropped": ROOM,
         "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
     },
     "steepest-from-a-margin": {
-        "temperature": ROOM,
-        "epsilon-in-denominator": ROOM,
+        **dict.fromkeys(("svm-of-rounded-products", "always-complementary", "called-complementary"), RIGHT_HERE),
+        **dict.fromkeys(("temperature", "epsilon-in-denominator", "cancelling-gradient", "score-off"), ROOM),
+        **dict.fromkeys(("logits-of-few-bits", "one-coordinate-off", "float32-gradient", "key-off"), ROOM),
         "no-maximum-subtracted": "its logits stay below 710",
-        "cancelling-gradient": ROOM,
-        "score-off": ROOM,
-        "svm-of-rounded-products": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
-        "called-complementary": RIGHT_HERE,
-        "logits-of-few-bits": ROOM,
         "gradient-too-long": "only the direction of the gradient enters",
-        "one-coordinate-off": ROOM,
-        "float32-gradient": ROOM,
-        "key-off": ROOM,
     },
     "mirror-one-input": {
         "one-coordinate-off": ROOM,
         "score-off": ROOM,
     },
     "mirror-from-a-margin": {
+        **dict.fromkeys(("top-2", "one-coordinate-off", "float32-gradient", "cancelling-gradient", "score-off"), ROOM),
         "no-maximum-subtracted": "where margins are large its logits stay within the range of exp",
-        "top-2": ROOM,
-        "one-coordinate-off": ROOM,
-        "float32-gradient": ROOM,
-        "cancelling-gradient": ROOM,
-        "score-off": ROOM,
     },
 }
 """Statement id → fault id → the reason why the statement stays true under this fault."""

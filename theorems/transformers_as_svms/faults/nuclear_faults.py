@@ -10,7 +10,6 @@ import numpy as np
 from flint import arb
 
 from reference_attention.loss import Array
-from reference_attention.losses import loss_named
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.paths.nuclear_path import NuclearPath, nuclear_path
 from reference_attention.problem import Problem
@@ -19,6 +18,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.svm.nuclear_enclosure import NuclearEnclosure
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from theorems.faults.fault import Faults, Function, Kind
+from theorems.faults.path_faults import with_another_loss
 
 SVM, RUN = Faults(Kind.SVM), Faults(Kind.RUN)
 PATH = "tsvm-nuclear-path"
@@ -175,8 +175,7 @@ def _leaves_radii_out(path: NuclearPath, *arguments: Any) -> NuclearPath:
 
 @RUN.change("nuclear-path-of-another-loss", "the path of another loss", PATH, nuclear_path)
 def _another_loss(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
-    name = "correlation" if problem.loss.name != "correlation" else "exponential"
-    return nuclear_path(Problem(problem.keys, problem.scores, loss_named(name)), svm, path.rho)
+    return nuclear_path(with_another_loss(problem), svm, path.rho)
 
 
 @RUN.change("nuclear-path-of-other-scores", "a gap is 1 + ε times as large", PATH, nuclear_path, size=1e-1, unit="ε")

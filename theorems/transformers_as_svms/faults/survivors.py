@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theorems.faults.survivors import ANY_STEP, RATE, RIGHT_HERE, ROOM, SAME_FLOW_END, SEARCH_ONLY, VALUES
+from theorems.faults.survivors import ANY_STEP, IN_A_CONE, RATE, RIGHT_HERE, ROOM, SEARCH_ONLY, VALUES
 
 START_ONLY = "p_mm only says where a run with enough margin starts; its margin is claimed"
 SAME_END = "another curve with the same end; that it is no flow of this risk is seen by Theorem 2"
@@ -25,23 +25,18 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "gradient-too-long": "twice as long it has the same direction, and bounds of its length are from below",
     },
     "tsvm-factored-descent": {
+        **dict.fromkeys(("called-complementary", "neighbours-by-tolerance", "always-independent"), START_ONLY),
+        "always-complementary": START_ONLY,
         "svm-of-rounded-products": RIGHT_HERE,
-        "called-complementary": START_ONLY,
         "queries-of-the-next-input": "the fifth case is the first that tells",
         "clipped-gradient": "the nineteenth case is the first whose gradients are long enough",
         "svm-of-float32-keys": RIGHT_HERE,
-        "neighbours-by-tolerance": START_ONLY,
-        "always-independent": START_ONLY,
-        "always-complementary": START_ONLY,
     },
     "tsvm-first-step": {
-        "svm-of-rounded-products": RIGHT_HERE,
+        **dict.fromkeys(("svm-of-rounded-products", "always-complementary", "svm-of-float32-keys"), RIGHT_HERE),
+        **dict.fromkeys(("neighbours-by-tolerance", "always-independent"), RIGHT_HERE),
         "step": ANY_STEP,
         "score-off": ROOM,
-        "always-complementary": RIGHT_HERE,
-        "svm-of-float32-keys": RIGHT_HERE,
-        "neighbours-by-tolerance": RIGHT_HERE,
-        "always-independent": RIGHT_HERE,
     },
     "tsvm-no-stationary-point": {
         "svm-of-rounded-products": RIGHT_HERE,
@@ -52,29 +47,14 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "svm-coordinate-off": LONGER,
     },
     "tsvm-local-descent": {
-        "called-complementary": RIGHT_HERE,
-        "step": ANY_STEP,
-        "gradient-too-long": "another step size, still short in the cone",
-        "one-coordinate-off": ROOM,
-        "key-off": ROOM,
-        "score-off": ROOM,
-        "descent-stops-far-out": "where no step changes a coordinate any more, nor does stopping",
-        "descent-clips-steps": "where no step changes a coordinate any more, nor does a clipped one",
-        "flow-of-another-loss": SAME_FLOW_END,
-        "flow-of-other-scores": SAME_FLOW_END,
-        "flow-interpolates": "the bound is on the distance from the ray, which a chord keeps; Theorem 2 sees the chord",
-        "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
+        **IN_A_CONE,
+        **dict.fromkeys(("called-complementary", "always-independent", "always-complementary"), RIGHT_HERE),
         "flow-on-the-ray": ROOM,
-        "always-independent": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
     },
     "tsvm-local-path": {
-        "nuclear-gap-of-one": ROOM,
+        **dict.fromkeys(("nuclear-gap-of-one", "float32-softmax", "sparsemax", "score-off"), ROOM),
         "risk": VALUES,
         "gradient": SEARCH_ONLY,
-        "float32-softmax": ROOM,
-        "sparsemax": ROOM,
-        "score-off": ROOM,
     },
     "tsvm-sequence": {
         "risk": VALUES,
@@ -85,20 +65,11 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "top-2": "no weight on masked tokens: the bound on it holds all the more",
     },
     "conjecture-independent-rows": {
-        "called-complementary": RIGHT_HERE,
+        **dict.fromkeys(("flow-jumps-sideways", "flow-on-the-ray", "flow-interpolates"), SAME_END),
+        **dict.fromkeys(("flow-of-another-loss", "flow-of-other-scores", "flow-of-other-keys"), SAME_END),
+        **dict.fromkeys(("softmax", "gradient", "key-off", "score-off"), RATE),
+        **dict.fromkeys(("called-complementary", "always-independent", "always-complementary"), RIGHT_HERE),
         "risk": VALUES,
-        "softmax": RATE,
-        "gradient": RATE,
-        "key-off": RATE,
-        "score-off": RATE,
-        "flow-jumps-sideways": SAME_END,
-        "flow-on-the-ray": SAME_END,
-        "flow-interpolates": SAME_END,
-        "flow-of-another-loss": SAME_END,
-        "flow-of-other-scores": SAME_END,
-        "flow-of-other-keys": SAME_END,
-        "always-independent": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
     },
 }
 """Reasons by the id of the statement."""
