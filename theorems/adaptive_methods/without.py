@@ -33,7 +33,7 @@ from theorems.steepest_descent.steepest_run import StepSchedule
 from theorems.without.flow_claims import start_of
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.theorem_2 import too_good_scores
-from theorems.without.weakening import weaken
+from theorems.without.weakening import Weakening, weaken
 
 
 @st.composite
@@ -44,19 +44,16 @@ def unequal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
     return case.replace(features=case.features * np.where(np.arange(case.features.shape[1]) == 0, factor, 1.0))
 
 
-@weaken(
-    "incremental-adam-equal-moduli",
-    without=EQUAL_MODULI.id,
-    refutes="steps are multiples of Σω_i x_i, and every step turns to the ℓ2 solution as the inequality says",
+unequal_moduli = Weakening.of_claims(
+    incremental_adam_equal_moduli,
+    "steps are multiples of Σω_i x_i, and every step turns to the ℓ2 solution as the inequality says",
+).without(
+    EQUAL_MODULI.id,
+    "Let one coordinate be larger than the others: √V is larger there by the same factor, which makes steps equal. The"
+    " steps are those for data in which all coordinates have one size, since Adam does not depend on the units of"
+    " coordinates. The solution of least ‖w‖_2 does.",
     cases=unequal_modulus_cases,
 )
-def unequal_moduli(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let one coordinate be larger than the others: √V is larger there by the same factor, which makes steps equal.
-
-    The steps are those for data in which all coordinates have one size, since Adam does not depend on the units of
-    coordinates. The solution of least ‖w‖_2 does.
-    """
-    yield from incremental_adam_equal_moduli.conclusion(case, under_test)
 
 
 @st.composite

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from generators.case import Case
 from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
 from theorems.without.noisy_excess import EXCESS_RISK, Excess
-from theorems.without.risks import Risk, difference
+from theorems.without.risks import Risk, difference, linear_risk
 from theorems.without.slopes import lasting
 
 Points = Float64[np.ndarray, "m d"]
@@ -84,6 +86,12 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
         )
     slack, error = (np.concatenate(x) for x in zip(*differences, strict=True))
     yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, reason)
+
+
+def path_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Yield that p̄(R) moves out with R, as it does to p̄_mm where that exists."""
+    problem = case.problem
+    yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)
 
 
 def _grid(d: int, R: float) -> Points:

@@ -105,12 +105,12 @@ selects_others = Weakening(
     violation=_goes_elsewhere,
 )
 
-
-free_token = Weakening(
+SELECTING = Weakening(
     "conjecture-joint-descent",
     _limit_claims,
     "if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
-).without(
+)
+free_token = SELECTING.without(
     "optimal-support-tokens",
     "Let a token of a support have α's label margin: mixing it costs nothing, so its row exerts no pull. Descent"
     " selects α by the other rows, and where these happen to select it at that support, too, no margin of its own is"
@@ -120,12 +120,7 @@ free_token = Weakening(
     violation=_selects_elsewhere,
 )
 
-
-implied_separability = Weakening(
-    "conjecture-joint-descent",
-    _limit_claims,
-    "if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
-).without(
+implied_separability = SELECTING.without(
     "separable",
     "Drop the assumption: it is superfluous, as it follows from the others. If descent selects α, some prompt has 1"
     " − s_iα < ½ for all i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is"

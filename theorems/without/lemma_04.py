@@ -24,8 +24,6 @@ from theorems.without.two_valued import tied_cases, tied_optimum
 from theorems.without.weakening import Weakening, weaken
 
 LOSS, STRICT, EQUAL, SEPARABLE = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable"
-REFUTED = "⟨∇L(p), p_mm⟩ < 0 for every p"
-OUTWARD = "some direction q has ⟨∇L(p), q⟩ < 0 for every p, as p_mm has"
 
 
 def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -44,7 +42,7 @@ def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
     return cases(assumptions=keeps, n=(1, 1), tokens=(2, 3), d=(1, 2), losses=names, start=starts, plain=True)
 
 
-LEMMA_4 = Weakening("lemma-4", descends, REFUTED)
+LEMMA_4 = Weakening("lemma-4", descends, "⟨∇L(p), p_mm⟩ < 0 for every p")
 increasing_loss = LEMMA_4.without(
     LOSS,
     "Let the loss increase: a higher score is then worse, and p_mm raises the score and with it the risk. The"
@@ -71,7 +69,7 @@ unequal_scores = LEMMA_4.without(
 @weaken(
     "lemma-4",
     without=SEPARABLE,
-    refutes=OUTWARD,
+    refutes="some direction q has ⟨∇L(p), q⟩ < 0 for every p, as p_mm has",
     cases=with_directions(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)), "p_1", "p_2"),
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:

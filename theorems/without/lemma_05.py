@@ -18,7 +18,7 @@ from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
-from theorems.without.slopes import descent, lasting
+from theorems.without.slopes import RADII, descent, lasting
 from theorems.without.small_cases import plain_cases, with_directions
 from theorems.without.two_valued import tied_cases, tied_optimum
 from theorems.without.weakening import Weakening, weaken
@@ -29,8 +29,6 @@ REFUTED = "for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies ⟨
 SOME = "with some unit q in place of p̄_mm: " + REFUTED.replace("p̄_mm", "q")
 PI = 0.5
 """Value of π for which the claims show that no R_π exists."""
-RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
-"""Norms along q, in units of 1/(size of the keys)."""
 
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -27,7 +27,6 @@ from theorems.without.slopes import gradient, lasting
 from theorems.without.small_cases import plain_cases, starts
 from theorems.without.weakening import weaken
 
-LOSS, STEP = "well-behaved-loss", "step-size"
 APART = 2.0**-40
 """Distance of two points on either side of the kink, in units of 1/(size of the keys)."""
 LARGEST_M0 = 1e6
@@ -44,7 +43,7 @@ def _with_steps(draw: DrawFn) -> Case:
 
 @weaken(
     "lemma-6",
-    without=STEP,
+    without="step-size",
     refutes="L(p − η∇L(p)) ≤ L(p) − (η/2)‖∇L(p)‖²",
     cases=_with_steps,
 )
@@ -80,7 +79,7 @@ def _kinked_cases(draw: DrawFn) -> Case:
 
 @weaken(
     "lemma-6",
-    without=LOSS,
+    without="well-behaved-loss",
     refutes="∇L is L_p-Lipschitz, with the Lipschitz constant M0 of ℓ' in L_p",
     cases=_kinked_cases,
 )

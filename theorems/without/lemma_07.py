@@ -19,15 +19,12 @@ from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
-from theorems.without.slopes import descent, lasting
+from theorems.without.slopes import RADII, descent, lasting
 from theorems.without.small_cases import plain_cases
 from theorems.without.weakening import Weakening, weaken
 
 LOSS, SEPARABLE, LOCAL = "well-behaved-loss", "separable", "locally-optimal"
-REFUTED = "in some C_{μ,R}(p_mm), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 for all q of the cone"
 SOME = "in some cone C_{μ,R}(q), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0, as in that of p_mm"
-RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
-"""Norms along the axis of the cone, in units of 1/(size of the keys)."""
 
 
 def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
@@ -47,7 +44,9 @@ def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield pushes_outward(case.problem, solution.direction, "lower-bound")
 
 
-LEMMA_7 = Weakening("lemma-7", _axis, REFUTED)
+LEMMA_7 = Weakening(
+    "lemma-7", _axis, "in some C_{μ,R}(p_mm), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 for all q of the cone"
+)
 higher_neighbour = LEMMA_7.without(
     LOCAL,
     "Let neighbours score higher than α: far out along p_mm(α) the gradient then pushes back, inward. The weight"

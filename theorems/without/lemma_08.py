@@ -17,9 +17,6 @@ from theorems.without.risks import lower_far_out
 from theorems.without.small_cases import plain_cases, with_directions
 from theorems.without.weakening import Weakening
 
-LOSS, WIDER, DECIDED = "well-behaved-loss", "wider-direction", "decided-neighbours"
-EITHER = "L(R q2) < L(R q1) if q1 is neighbour-optimal, L(R q1) < L(R q2) if it is not, for all R > R0"
-
 
 def dominance(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield the conclusion of the case that applies: (a) if q1 is neighbour-optimal, else (b)."""
@@ -36,19 +33,23 @@ def _pairs(*losses: str) -> SearchStrategy[Case]:
     return with_directions(plain_cases(n=(1, 1), d=(2, 2), losses=names), "q1", "q2")
 
 
-LEMMA_8 = Weakening("lemma-8", dominance, EITHER)
+LEMMA_8 = Weakening(
+    "lemma-8",
+    dominance,
+    "L(R q2) < L(R q1) if q1 is neighbour-optimal, L(R q1) < L(R q2) if it is not, for all R > R0",
+)
 increasing_loss = LEMMA_8.without(
-    LOSS,
+    "well-behaved-loss",
     "Let the loss increase: selecting the better token faster is then worse, and the order of risks is reversed.",
     cases=_pairs("squared"),
 )
 not_wider = LEMMA_8.without(
-    WIDER,
+    "wider-direction",
     "Let q2 have the smaller directional margin, which decides, or select other tokens: it can then lose.",
     cases=_pairs,
 )
 undecided_neighbours = LEMMA_8.without(
-    DECIDED,
+    "decided-neighbours",
     "Let only some directional neighbours of q1 score higher than α: q1 then need not have the lower risk."
     " Neighbours that score lower can weigh more; if a neighbour scores the same, the next token decides"
     " (FINDINGS.md). Case (a) does not need its half of the assumption: q2 may have neighbours of any score.",

@@ -19,9 +19,6 @@ from theorems.without.risks import below_selection
 from theorems.without.small_cases import plain_cases, with_directions
 from theorems.without.weakening import Weakening
 
-LOSS, HIGHER = "well-behaved-loss", "higher-neighbours"
-REFUTED = "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0"
-
 
 def _directions(*losses: str) -> SearchStrategy[Case]:
     return with_directions(plain_cases(losses=losses or ("correlation", "logistic")), "q")
@@ -40,15 +37,15 @@ def _lower(case: Case) -> Finding:
     return finding
 
 
-LEMMA_9 = Weakening("lemma-9", gains, REFUTED)
+LEMMA_9 = Weakening("lemma-9", gains, "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0")
 lower_neighbour = LEMMA_9.without(
-    HIGHER,
+    "higher-neighbours",
     "Let directional neighbours score lower: weight that is not on the selected token is on them, and costs risk.",
     cases=_directions,
     fails=_lower,
 )
 increasing_loss = LEMMA_9.without(
-    LOSS,
+    "well-behaved-loss",
     "Let the loss increase: weight on a neighbour of higher score then raises the risk.",
     cases=_directions("squared"),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from generators.case import Case
 from generators.finding import Finding
@@ -21,9 +21,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.without.small_cases import small_vectors
 from theorems.without.weakening import Weakening
-
-LABELS, STRICT, RANGE = "positive-labels", "strict-optimum", "head-in-key-range"
-REFUTED = "ATT-SVM(opt) is feasible, so GMM exists"
 
 
 @st.composite
@@ -37,10 +34,6 @@ def _tokens(draw: DrawFn, *, positive: bool = True, identity: bool = True) -> Ca
     return Case(data.problem, dataset=data)
 
 
-def _with(*, positive: bool = True, identity: bool = True) -> SearchStrategy[Case]:
-    return _tokens(positive=positive, identity=identity)
-
-
 def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Claim that ATT-SVM(opt) has a solution; if not, the Farkas multipliers over the rationals prove it."""
     solution = under_test[max_margin](case.problem.keys, case.problem.optimal)
@@ -52,13 +45,13 @@ def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("gmm-exists", Form.EXACT, 0.0, 0.0, EXACT, f"‖p_mm‖ = {solution.norm:.6g}")
 
 
-LEMMA_11 = Weakening("lemma-11", feasible, REFUTED)
+LEMMA_11 = Weakening("lemma-11", feasible, "ATT-SVM(opt) is feasible, so GMM exists")
 mixed_labels = LEMMA_11.without(
-    LABELS,
+    "positive-labels",
     "Let a label be −1: the best token then has the lowest v·x, while (Wᵀ)⁺v prefers the highest. (Wᵀ)⁺v orders"
     " tokens by v·x, which is the score only for label +1. Two inputs with the same tokens and opposite labels need"
     " opposite prompts.",
-    cases=_with(positive=False),
+    cases=_tokens(positive=False),
 )
 
 
@@ -70,15 +63,15 @@ def _only_ties_fail(case: Case) -> Finding:
 
 
 tied_scores = LEMMA_11.without(
-    STRICT,
+    "strict-optimum",
     "Let the best score be attained twice: the lemma's p separates by score, and there is nothing to separate. Two"
     " tokens with the same key can attain it, for example.",
-    cases=_with,
+    cases=_tokens,
     fails=_only_ties_fail,
 )
 unseen_head = LEMMA_11.without(
-    RANGE,
+    "head-in-key-range",
     "Let the scores depend on what W drops, which cannot be attended to. Tokens with the same key can then have"
     " different scores, or keys can be ordered against the scores in one input and with them in another.",
-    cases=_with(identity=False),
+    cases=_tokens(identity=False),
 )

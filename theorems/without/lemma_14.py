@@ -18,26 +18,26 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.without.heads import headed_cases, headed_risk
 from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.risks import difference, linear_risk
-from theorems.without.slopes import lasting
+from theorems.without.slopes import RADII, lasting
 from theorems.without.small_cases import flat_pairs, with_directions
 from theorems.without.weakening import weaken
 
-LOSS, MIXING = "well-behaved-loss", "mixing-hurts"
 REFUTED = "for every Δ > 0 there is ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies L(p) < L(p')"
 DELTA = 0.5
 """Value of Δ for which the claims show that no ρ exists."""
-SCALES = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
-"""p = R q and p' = R q' at these R: log q_max(p) falls below every ρ."""
 
 
 def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
-    """Yield L(p) < L(p'), by more than rounding, where q_max(p) and q_max(p') are as the assumption has them."""
-    log_q, log_other = (worst_mixing(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
+    """Yield L(p) < L(p'), by more than rounding, where q_max(p) and q_max(p') are as the assumption has them.
+
+    Here p = R q and p' = R q' at the radii, so that log q_max(p) falls below every ρ.
+    """
+    log_q, log_other = (worst_mixing(case, RADII[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     if not (log_q <= (1 + DELTA) * log_other).all() or not (np.diff(log_q) < 0).all():
         return
     at_q, at_other = log_q.value[-1], log_other.value[-1]
     detail = (
-        f"at R = {SCALES[-1]:g}, log q_max(p) = {at_q:.6g} and log q_max(p') = {at_other:.6g}, Δ = {DELTA:g};"
+        f"at R = {RADII[-1]:g}, log q_max(p) = {at_q:.6g} and log q_max(p') = {at_other:.6g}, Δ = {DELTA:g};"
         " of the risks that of p is the larger"
     )
     yield lasting("mixing-hurts", Form.LIMIT, difference(other, risk), EXCESS_RISK, detail)
@@ -49,7 +49,7 @@ def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:
     return np.max(np.logaddexp.reduce(hidden, axis=-1), axis=-1)
 
 
-@weaken("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)
+@weaken("lemma-14", without="well-behaved-loss", refutes=REFUTED, cases=flat_pairs)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ℓ' vanish at a point: strictly decreasing is not enough, ℓ' < 0 is needed.
 
@@ -58,15 +58,15 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     risk = linear_risk(case.problem, under_test)
     yield from mixing_hurts(
-        case, risk(SCALES[:, None] * case.arrays["q"]), risk(SCALES[:, None] * case.arrays["q_other"])
+        case, risk(RADII[:, None] * case.arrays["q"]), risk(RADII[:, None] * case.arrays["q_other"])
     )
 
 
-@weaken("lemma-14", without=MIXING, refutes=REFUTED, cases=with_directions(headed_cases(), "q", "q_other"))
+@weaken("lemma-14", without="mixing-hurts", refutes=REFUTED, cases=with_directions(headed_cases(), "q", "q_other"))
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ψ be larger at a token outside O_i: selecting that one has the lower risk and the larger q_max.
 
     The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be.
     """
-    risk, other = (headed_risk(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
+    risk, other = (headed_risk(case, RADII[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     yield from mixing_hurts(case, risk, other)

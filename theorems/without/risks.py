@@ -20,12 +20,10 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.directions.directional_risk import Costs
 from theorems.without.noisy_excess import EXCESS_RISK, Excess
-from theorems.without.slopes import Pair, lasting
+from theorems.without.slopes import RADII, Pair, lasting
 
 Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]
 """Function from points to L − L_α, by sign and logarithm."""
-RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
-"""Norms along a ray, in units of 1/(size of the keys)."""
 
 
 def linear_risk(problem: Problem, under_test: Implementation) -> Risk:

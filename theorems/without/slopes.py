@@ -17,6 +17,8 @@ from theorems.bounded import Bounded, exact
 from theorems.core.claim import Claim, Form
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
+RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
+"""Norms along a ray, in units of 1/(size of the keys)."""
 Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
 """Numbers and their errors."""
 

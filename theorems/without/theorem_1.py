@@ -12,14 +12,11 @@ from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.ball_minimum import far_out, near, path_claim
+from theorems.without.ball_minimum import near, path_claim, path_diverges
 from theorems.without.risks import linear_risk
 from theorems.without.small_cases import plain_cases
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakening import Weakening, weaken
-
-LOSS, STRICT, SEPARABLE = "well-behaved-loss", "strict-optimum", "separable"
-REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"
+from theorems.without.weakening import Weakening
 
 
 def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -32,9 +29,9 @@ def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Clai
         )
 
 
-THEOREM_1 = Weakening("theorem-1", turns_to_max_margin, REFUTED)
+THEOREM_1 = Weakening("theorem-1", turns_to_max_margin, "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm")
 tied_scores = THEOREM_1.without(
-    STRICT,
+    "strict-optimum",
     "Let two tokens tie for the highest score: either will do for the risk, and p_mm may be that of the wrong one."
     " The path goes to the one that can be selected with the larger margin over the others. (Theorem 8 says where"
     " the path goes.)",
@@ -42,24 +39,18 @@ tied_scores = THEOREM_1.without(
     fails=tied_optimum,
 )
 increasing_loss = THEOREM_1.without(
-    LOSS,
+    "well-behaved-loss",
     "Let the loss increase: the path then leaves the best token. Strictly decreasing is not enough either, ℓ' must"
     " be negative: see ``theorem-8`` and FINDINGS.md.",
-    cases=cases(assumptions=(STRICT, SEPARABLE), n=1, tokens=2, d=1, losses=("squared",), plain=True),
+    cases=cases(assumptions=("strict-optimum", "separable"), n=1, tokens=2, d=1, losses=("squared",), plain=True),
 )
 
 
-@weaken(
-    "theorem-1",
-    without=SEPARABLE,
-    refutes="p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists",
+not_separable = Weakening(
+    "theorem-1", path_diverges, "p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists"
+).without(
+    "separable",
+    "Let the best key lie between the others: no direction selects it, and the risk has a finite minimiser. The path"
+    " stays there, and p̄(R)/R → 0.",
     cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)),
 )
-def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the best key lie between the others: no direction selects it, and the risk has a finite minimiser.
-
-    The path stays there, and p̄(R)/R → 0.
-    """
-    problem = case.problem
-    unit = 1 / problem.key_scale
-    yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, unit, far_out)

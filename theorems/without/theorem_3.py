@@ -38,21 +38,22 @@ def wrong_end(case: Case) -> float:
 
 
 @st.composite
-def on_the_ray(draw: DrawFn, base: SearchStrategy[Case]) -> Case:
-    """Draw a case with a separable α and a start on the ray of p_mm(α) up to rounding, at one of several distances."""
+def on_the_ray(
+    draw: DrawFn, base: SearchStrategy[Case], *, distances: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
+) -> Case:
+    """Draw a case with a separable α and a start on the ray of p_mm(α) up to rounding, at one of the distances."""
     case = draw(base)
     solution = max_margin(case.problem.keys, case.chosen_tokens)
     assume(isinstance(solution, MaxMargin))
     assert isinstance(solution, MaxMargin)
-    size = draw(st.sampled_from((1.0, 2.0, 4.0, 8.0)))
+    size = draw(st.sampled_from(distances))
     cone = {"cone_mu": np.array(0.5), "cone_radius": np.array(size * solution.norm * (1 - 2.0**-20))}
     return case.replace(start=size * solution.p, arrays=MappingProxyType(cone))
 
 
 def distance_in_a_cone(case: Case) -> float:
     """Return :func:`wrong_end` in a cone that has an opening and a radius, −1 in others."""
-    proper = 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0
-    return wrong_end(case) if proper else -1.0
+    return wrong_end(case) if proper_cone(case) > 0 else -1.0
 
 
 not_locally_optimal = Weakening(
@@ -161,20 +162,12 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @st.composite
 def _too_good(draw: DrawFn) -> Case:
-    """Draw one input under ℓ(u) = (1 − u)²/2 whose chosen token scores more than 1; the start is on the ray of p_mm."""
+    """Draw one input under ℓ(u) = (1 − u)²/2 whose optimal token scores more than 1, the others at most 0."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=(2, 3), d=(1, 2), plain=True))
     problem = case.problem
     best = np.arange(problem.T) == problem.optimal[:, None]
     scores = np.where(best, float(draw(st.integers(2, 3))), float(draw(st.integers(-2, 0))))
-    solution = max_margin(problem.keys, problem.optimal)
-    assert isinstance(solution, MaxMargin)
-    size = draw(st.sampled_from((1.0, 2.0, 4.0)))
-    arrays = {"cone_mu": np.array(0.5), "cone_radius": np.array(size * solution.norm * (1 - 2.0**-20))}
-    return case.replace(
-        problem=Problem(problem.keys, scores, loss_named("squared")),
-        start=size * solution.p,
-        arrays=MappingProxyType(arrays),
-    )
+    return case.replace(problem=Problem(problem.keys, scores, loss_named("squared")))
 
 
 def proper_cone(case: Case) -> float:
@@ -188,6 +181,6 @@ squared_loss = Weakening(
     "well-behaved-loss",
     "Let the loss increase again, like (1 − u)²/2: a token can then score too high. Near its selection the risk"
     " rises along p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.",
-    cases=_too_good,
+    cases=on_the_ray(_too_good(), distances=(1.0, 2.0, 4.0)),
     violation=proper_cone,
 )

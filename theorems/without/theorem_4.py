@@ -19,6 +19,7 @@ from generators.case import Case
 from generators.numbers import Style, entries
 from generators.problems import cases
 from reference_attention.directions import direction
+from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.paths.local_path import local_path
 from reference_attention.problem import Problem
@@ -92,27 +93,17 @@ def _towards_q(case: Case) -> float:
 
 
 @st.composite
-def _directed_cases(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case:
+def _directed_cases(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3, loss: Loss | None = None) -> Case:
     """Draw the base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
     case = draw(base)
     problem = case.problem
-    scores = (
-        np.array(
-            draw(
-                st.lists(
-                    st.permutations(range(levels + 1)).map(lambda row: row[: problem.T]),
-                    min_size=problem.n,
-                    max_size=problem.n,
-                )
-            ),
-            dtype=np.float64,
-        )
-        if levels >= problem.T
-        else problem.scores
-    )
+    scores = problem.scores
+    if levels >= problem.T:
+        row = st.permutations(range(levels + 1)).map(lambda values: values[: problem.T])
+        scores = np.array(draw(st.lists(row, min_size=problem.n, max_size=problem.n)), dtype=np.float64)
     q = draw(entries((problem.d,), Style.INTEGERS).filter(np.any))
     arrays = {"q": q, "cone_mu": np.array(0.5), "cone_radius": np.array(1.0 / problem.key_scale)}
-    return case.replace(problem=Problem(problem.keys, scores, problem.loss), arrays=MappingProxyType(arrays))
+    return case.replace(problem=Problem(problem.keys, scores, loss or problem.loss), arrays=MappingProxyType(arrays))
 
 
 THEOREM_4 = Weakening("theorem-4", _stays_away, "if q is no locally optimal direction, p̄(R)/R does not tend to q")
@@ -148,18 +139,14 @@ locally_optimal_direction = Weakening("theorem-4", _stays_away, "p̄(R)/R does n
 )
 
 
-@st.composite
-def _squared_loss_cases(draw: DrawFn) -> Case:
-    """Draw scores 0 to 4 under ℓ(u) = (1 − u)²/2."""
-    base = cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True)
-    case = draw(_directed_cases(base, levels=4))
-    return case.replace(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
-
-
 squared_loss = THEOREM_4.without(
     "well-behaved-loss",
     "Let the loss increase again, like (1 − u)²/2: a higher score can then be worse. The neighbour that makes q not"
     " locally optimal is one that the path flees from, along q.",
-    cases=_squared_loss_cases,
+    cases=_directed_cases(
+        cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True),
+        levels=4,
+        loss=loss_named("squared"),
+    ),
     violation=_towards_q,
 )

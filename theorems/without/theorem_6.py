@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
 from generators.case import Case
@@ -37,11 +37,6 @@ from theorems.without.mixed_features import head_is_max_margin
 from theorems.without.not_selected import one_support, path_of, shorter_elsewhere
 from theorems.without.theorem_5 import CLEAR, cannot_select, not_followed, readable
 from theorems.without.weakening import Weakening
-
-
-def weak_cases() -> SearchStrategy[Case]:
-    """Return a strategy for two inputs whose tokens other than α are zero."""
-    return plain_joint_cases(n=(2, 2), d=2, zero_others=True)
 
 
 def has_weak_support(case: Case) -> float:
@@ -87,7 +82,7 @@ support_without_dual = Weakening(
     " A tilt of the head by y raises its output by y and costs y²/2r only, so Assumption C fails over S. The best"
     " tilt is y ≈ log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much"
     " less margin than p_relax does.",
-    cases=weak_cases,
+    cases=plain_joint_cases(n=(2, 2), d=2, zero_others=True),
     fails=assumption_c_over_supports_fails,
     violation=has_weak_support,
 )

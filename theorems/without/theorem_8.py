@@ -13,13 +13,12 @@ from reference_attention.svm.max_margin import max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.ball_minimum import far_out, near, path_claim
+from theorems.without.ball_minimum import near, path_claim, path_diverges
 from theorems.without.heads import headed_cases, headed_risk
 from theorems.without.risks import Risk, linear_risk
 from theorems.without.small_cases import flat_cases, plain_cases
-from theorems.without.weakening import weaken
+from theorems.without.weakening import Weakening, weaken
 
-LOSS, MIXING, SETS = "well-behaved-loss", "mixing-hurts", "separable-optimal-sets"
 REFUTED = "dist(p̄(R)/(RΘ), G_mm) → 0 for p̄(R) = argmin_{‖p‖≤R} L(p)"
 
 
@@ -32,7 +31,7 @@ def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Itera
         yield from path_claim("path-distance", risk, problem.d, sets.norm, allowed)
 
 
-@weaken("theorem-8", without=LOSS, refutes=REFUTED, cases=flat_cases)
+@weaken("theorem-8", without="well-behaved-loss", refutes=REFUTED, cases=flat_cases)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ℓ' vanish at a point: strictly decreasing is not enough, ℓ' < 0 is needed.
 
@@ -42,22 +41,17 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from goes_to_the_set(case, linear_risk(case.problem, under_test), under_test)
 
 
-@weaken("theorem-8", without=MIXING, refutes=REFUTED, cases=headed_cases)
+@weaken("theorem-8", without="mixing-hurts", refutes=REFUTED, cases=headed_cases)
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ψ be larger at a token outside O_i: the risk is lower where that one is selected, and the path goes there."""
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
 
 
-@weaken(
-    "theorem-8",
-    without=SETS,
-    refutes="‖p̄(R)‖ → ∞ along a direction, as it does to G_mm where that is not empty",
+not_separable = Weakening(
+    "theorem-8", path_diverges, "‖p̄(R)‖ → ∞ along a direction, as it does to G_mm where that is not empty"
+).without(
+    "separable-optimal-sets",
+    "Let the optimal keys lie among the others: no direction selects one, and the risk has a finite minimiser. The"
+    " path stays there.",
     cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)),
 )
-def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the optimal keys lie among the others: no direction selects one, and the risk has a finite minimiser.
-
-    The path stays there.
-    """
-    problem = case.problem
-    yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)

@@ -10,6 +10,7 @@ from generators.case import Case
 from generators.finding import Finding
 from generators.problems import cases
 from generators.score_assumptions import strict_optimum
+from theorems.without.small_cases import starts
 
 
 def tied_optimum(case: Case) -> Finding:
@@ -34,18 +35,8 @@ def tied_optimum(case: Case) -> Finding:
 @st.composite
 def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
     """Draw separable cases with two score values per input, the higher one attained twice in one input."""
-    from theorems.without.small_cases import starts
-
-    case = draw(
-        cases(
-            assumptions=("separable", "strict-optimum", "equal-non-optimal-scores"),
-            n=1,
-            tokens=3,
-            d=1,
-            start=starts if start else None,
-            plain=True,
-        )
-    )
+    assumed = ("separable", "strict-optimum", "equal-non-optimal-scores")
+    case = draw(cases(assumptions=assumed, n=1, tokens=3, d=1, start=starts if start else None, plain=True))
     problem = case.problem
     scores, alpha = problem.scores.copy(), problem.optimal
     twin = (alpha[0] + draw(st.integers(1, problem.T - 1))) % problem.T

@@ -8,14 +8,15 @@ share their conclusion are made from one :class:`Weakening`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
 from generators.finding import Finding
-from theorems.core.claim import until_undecided
+from theorems.core.claim import Claim, until_undecided
+from theorems.core.implementation import Implementation
 from theorems.core.statement import Conclusion, Statement
 from theorems.run.registry.lookup import statement_named
 
@@ -78,6 +79,16 @@ class Weakening:
     id: str
     conclusion: Conclusion
     refutes: str
+
+    @classmethod
+    def of_claims(cls, statement: Statement, refutes: str, *names: str) -> Weakening:
+        """Return the statement's own conclusion, or only its claims of these names."""
+
+        def conclusion(case: Any, under_test: Implementation) -> Iterator[Claim]:
+            claims = statement.conclusion(case, under_test)
+            yield from (claim for claim in claims if not names or claim.name in names)
+
+        return cls(statement.id, conclusion, refutes)
 
     def without(
         self,

@@ -84,56 +84,34 @@ descent_at_rest = Weakening("ntp-descent", _at_rest, "‖W_k‖ → ∞").withou
     "Let nothing be ruled out: the loss has a minimiser θ_⋆, and descent comes to it: ‖W_k − θ_⋆‖ ≤ ‖W_0 − θ_⋆‖.",
     cases=_nothing_apart,
 )
-
-
-@weaken("ntp-descent", without=SHORT_STEPS.id, refutes="CE(W_k) → H and P_F(W_k) → W⋆", cases=_long_steps)
-def long_steps(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Take steps beyond 2/λ_max(H): the part in F then oscillates about its limit for ever.
-
-    With one context h = 1, p = (½, ½, 0) and η = 6, the part in F ends in a 2-cycle of amplitude 1.29, and the loss
-    stays above its infimum.
-    """
-    claims = ntp_descent.conclusion(case, under_test)
-    yield from (claim for claim in claims if claim.name in (FALLS, SETTLES))
-
-
-@weaken(
-    "ntp-finite-part",
-    without=SHORT_STEPS.id,
-    refutes="‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆)",
+long_steps = Weakening.of_claims(ntp_descent, "CE(W_k) → H and P_F(W_k) → W⋆", FALLS, SETTLES).without(
+    SHORT_STEPS.id,
+    "Take steps beyond 2/λ_max(H): the part in F then oscillates about its limit for ever. With one context h = 1, p ="
+    " (½, ½, 0) and η = 6, the part in F ends in a 2-cycle of amplitude 1.29, and the loss stays above its infimum.",
     cases=_long_steps,
 )
-def long_steps_in_f(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Take steps beyond 2/λ_max(H): I − ηH̃ is then no contraction, and the part in F ends in a 2-cycle."""
-    claims = ntp_finite_part.conclusion(case, under_test)
-    yield from (claim for claim in claims if claim.name == CONTRACTS)
-
-
-@weaken(
-    "ntp-overparameterized",
-    without=INDEPENDENT_CONTEXTS.id,
-    refutes="the data are NTP-separable",
+long_steps_in_f = Weakening.of_claims(
+    ntp_finite_part, "‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆)", CONTRACTS
+).without(
+    SHORT_STEPS.id,
+    "Take steps beyond 2/λ_max(H): I − ηH̃ is then no contraction, and the part in F ends in a 2-cycle.",
+    cases=_long_steps,
+)
+dependent_contexts = Weakening.of_claims(ntp_overparameterized, "the data are NTP-separable", SEPARABLE).without(
+    INDEPENDENT_CONTEXTS.id,
+    "Let two contexts of the same embedding be followed by different tokens: no W separates them.",
     cases=next_token_cases(("repeated", "random")),
 )
-def dependent_contexts(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let two contexts of the same embedding be followed by different tokens: no W separates them."""
-    claims = ntp_overparameterized.conclusion(case, under_test)
-    yield from (claim for claim in claims if claim.name == SEPARABLE)
-
-
-@weaken(
-    "ntp-attention",
-    without=INDEPENDENT_TOKENS.id,
-    refutes="the limit solves graph-SVM, which is feasible: Ŝ is the label's component",
+dependent_tokens = Weakening.of_claims(
+    ntp_attention,
+    "the limit solves graph-SVM, which is feasible: Ŝ is the label's component",
+    "extended-supports-are-strong-components",
+).without(
+    INDEPENDENT_TOKENS.id,
+    "Let a token's embedding be a mean of others', say e_3 = (e_1 + e_2)/2, and its score be required below both. The"
+    " graph has no cycle, so that all components are single tokens; but W can only tie the three. Training follows Ŝ.",
     cases=next_token_cases(("dependent",)),
 )
-def dependent_tokens(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token's embedding be a mean of others', say e_3 = (e_1 + e_2)/2, and its score be required below both.
-
-    The graph has no cycle, so that all components are single tokens; but W can only tie the three. Training follows Ŝ.
-    """
-    claims = ntp_attention.conclusion(case, under_test)
-    yield from (claim for claim in claims if claim.name == "extended-supports-are-strong-components")
 
 
 @weaken("ntp-attention", without=LABELS_WITHIN.id, refutes="L is finite, and training lowers it", cases=_foreign_labels)

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures, label_cases, separable_labels
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures, label_cases
 from reference_attention.exact import to_float
 from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
 from reference_attention.norms import Schatten
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.without.weakening import weaken
+from theorems.without.weakening import Weakening
 
 STEPS = 2000
 LOSS = "loss-vanishes"
@@ -38,35 +39,7 @@ def seen_twice(draw: DrawFn) -> LabelledFeatures:
     )
 
 
-@weaken(
-    "steepest-multiclass",
-    without=SEPARABLE_LABELS.id,
-    refutes="L(W(t)) → 0 for steps of lengths like 1/√t, and is below π_min log 2 once Σb exceeds Y(W(0))",
-    cases=seen_twice,
-    fails=separable_labels,
-)
-def inseparable_labels(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let one feature have two classes: one of them has probability ½ at most, so L ≥ π_min log 2 whatever W.
-
-    This holds in any norm. There is no positive margin, and the gradient vanishes at the minimiser, so that no bound
-    ‖∇L‖_* ≥ γG with γ > 0 holds.
-    """
-    yield from _vanishes(case, under_test, 0.0)
-
-
-@weaken(
-    "steepest-momentum",
-    without=SEPARABLE_LABELS.id,
-    refutes="L(W(t)) → 0 for steps of lengths like 1/√t, and is below π_min log 2 once Σb exceeds Y(W(0))",
-    cases=seen_twice,
-    fails=separable_labels,
-)
-def inseparable_with_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let one feature have two classes: L ≥ π_min log 2 for every W, also with momentum."""
-    yield from _vanishes(case, under_test, 0.5)
-
-
-def _vanishes(case: LabelledFeatures, under_test: Implementation, momentum: float) -> Iterator[Claim]:
+def _vanishes(momentum: float, case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Claim L ≤ π_min log 2 after two thousand steps from 0 in the spectral norm, computed in floats."""
     problem = case.problem
     run = under_test[label_descent](
@@ -81,3 +54,19 @@ def _vanishes(case: LabelledFeatures, under_test: Implementation, momentum: floa
     least = min(to_float(x) for x in problem.weights) * math.log(2)
     detail = f"L = {loss:.6g}, π_min log 2 = {least:.6g}"
     yield Claim(LOSS, Form.LIMIT, least - loss, 1e-6 * least, EXACT, detail)
+
+
+REFUTED = "L(W(t)) → 0 for steps of lengths like 1/√t, and is below π_min log 2 once Σb exceeds Y(W(0))"
+
+inseparable_labels = Weakening("steepest-multiclass", partial(_vanishes, 0.0), REFUTED).without(
+    SEPARABLE_LABELS.id,
+    "Let one feature have two classes: one of them has probability ½ at most, so L ≥ π_min log 2 whatever W. This holds"
+    " in any norm. There is no positive margin, and the gradient vanishes at the minimiser, so that no bound ‖∇L‖_* ≥"
+    " γG with γ > 0 holds.",
+    cases=seen_twice,
+)
+inseparable_with_momentum = Weakening("steepest-momentum", partial(_vanishes, 0.5), REFUTED).without(
+    SEPARABLE_LABELS.id,
+    "Let one feature have two classes: L ≥ π_min log 2 for every W, also with momentum.",
+    cases=seen_twice,
+)

@@ -16,7 +16,6 @@ from hypothesis.strategies import DrawFn
 
 from generators.case import Case
 from generators.problems import cases
-from generators.step_size import vanishing_steps
 from reference_attention.exact import combination, products, rational, to_float
 from reference_attention.risk import scaled_gradient
 from reference_attention.svm.norm_max_margin import exact_norm, norm_max_margin, rational_rows
@@ -72,7 +71,6 @@ def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
     without="vanishing-steps",
     refutes="sign descent with steps of any constant length has m(p(t))/‖p(t)‖_∞ → γ_∞",
     cases=_cases,
-    fails=vanishing_steps,
 )
 def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Take steps of constant length: they overshoot, and p follows a direction whose margin is not the largest.

@@ -5,22 +5,17 @@ References: *Transformers as Support Vector Machines*, Theorem 2 (W-ERM).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from generators.case import Case
 from generators.score_assumptions import optimal_sets
-from theorems.core.claim import Claim
-from theorems.core.implementation import Implementation
-from theorems.without.ball_minimum import far_out, path_claim
+from theorems.without.ball_minimum import path_diverges
 from theorems.without.query_drawing import plain_query_cases
-from theorems.without.risks import linear_risk
 from theorems.without.theorem_1 import turns_to_max_margin
-from theorems.without.weakening import Weakening, weaken
+from theorems.without.weakening import Weakening
 
-REFUTED = "W̄(R) = argmin_{‖W‖_F ≤ R} L(W) satisfies W̄(R)/R → W^mm/‖W^mm‖_F"
-
-
-TSVM_FROBENIUS_PATH = Weakening("tsvm-frobenius-path", turns_to_max_margin, REFUTED)
+TSVM_FROBENIUS_PATH = Weakening(
+    "tsvm-frobenius-path",
+    turns_to_max_margin,
+    "W̄(R) = argmin_{‖W‖_F ≤ R} L(W) satisfies W̄(R)/R → W^mm/‖W^mm‖_F",
+)
 tied_scores = TSVM_FROBENIUS_PATH.without(
     "strict-optimum",
     "Let two tokens tie for the highest score: either will do for the risk, and W^mm may be that of the wrong one."
@@ -34,19 +29,13 @@ increasing_loss = TSVM_FROBENIUS_PATH.without(
     "Let the loss increase: the path then leaves the best token.",
     cases=plain_query_cases(n=(1, 1), tokens=(2, 2), d=(1, 1), e=(1, 1), losses=("squared",)),
 )
-
-
-@weaken(
+not_separable = Weakening(
     "tsvm-frobenius-path",
-    without="separable",
-    refutes="W̄(R)/R converges to a unit matrix, as it does to W^mm/‖W^mm‖_F where that exists",
+    path_diverges,
+    "W̄(R)/R converges to a unit matrix, as it does to W^mm/‖W^mm‖_F where that exists",
+).without(
+    "separable",
+    "Let two inputs of the same query have opposite labels: they ask for opposite W. The risk has a finite minimiser,"
+    " at which the path stays, and W̄(R)/R → 0. (A single input is always separable, by W = v zᵀ.)",
     cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(1, 1), e=(1, 1)),
 )
-def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let two inputs of the same query have opposite labels: they ask for opposite W.
-
-    The risk has a finite minimiser, at which the path stays, and W̄(R)/R → 0. (A single input is always separable, by
-    W = v zᵀ.)
-    """
-    problem = case.problem
-    yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)

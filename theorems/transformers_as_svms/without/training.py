@@ -16,10 +16,9 @@ from theorems.without.signed_flow import flow_diverges
 from theorems.without.theorem_3 import behind, distance_in_a_cone, on_the_ray, proper_cone, wrong_end
 from theorems.without.weakening import Weakening
 
-DIVERGES = "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
-
-
-TSVM_NO_STATIONARY_POINT = Weakening("tsvm-no-stationary-point", flow_diverges, DIVERGES)
+TSVM_NO_STATIONARY_POINT = Weakening(
+    "tsvm-no-stationary-point", flow_diverges, "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
+)
 squared_loss = TSVM_NO_STATIONARY_POINT.without(
     "well-behaved-loss",
     "Let the loss increase again: the best token can be too good, and the risk has a minimiser at a mixture.",
@@ -32,9 +31,6 @@ not_separable = TSVM_NO_STATIONARY_POINT.without(
 )
 
 
-FROM_A_CONE = "from every W(0) in a cone around W^mm_α far enough out, W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F"
-
-
 def _unfit() -> SearchStrategy[Case]:
     def with_random_tokens(case: Case) -> SearchStrategy[Case]:
         return integers((1,), 0, case.problem.T - 1).map(lambda alpha: case.replace(alpha=alpha))
@@ -42,7 +38,11 @@ def _unfit() -> SearchStrategy[Case]:
     return on_the_ray(plain_query_cases(n=(1, 1), e=(1, 1)).flatmap(with_random_tokens))
 
 
-not_locally_optimal = Weakening("tsvm-local-descent", turns_to_chosen_tokens, FROM_A_CONE).without(
+not_locally_optimal = Weakening(
+    "tsvm-local-descent",
+    turns_to_chosen_tokens,
+    "from every W(0) in a cone around W^mm_α far enough out, W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F",
+).without(
     "locally-optimal",
     "Let a neighbour score higher than α: it pulls W back, as the risk rises along W^mm_α at every distance.",
     cases=_unfit,
