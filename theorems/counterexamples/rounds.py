@@ -10,6 +10,7 @@ from theorems.counterexamples.search import ROUND, Hunt, Observation
 from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.registry.suite import statements
 from theorems.run.registry.user_file import is_in_a_file
+from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress
 
 MANY = 10_000
@@ -51,7 +52,7 @@ class RoundsResult:
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(Divisible[RoundsResult]):
     """Rounds of a hunt as a unit; if there are several, each is a part.
 
     Attributes:
@@ -117,10 +118,6 @@ class Rounds:
     def last(self, result: RoundsResult) -> bool:
         """Return whether this is the last result needed: it has a counterexample."""
         return result.has_counterexample
-
-    def conclude(self, result: RoundsResult) -> RoundsResult:
-        """Return the result as it is."""
-        return result
 
     def __setstate__(self, state: dict[str, object]) -> None:
         """Restore the fields, and import the statements before the time of the unit runs."""

@@ -18,30 +18,22 @@ from theorems.faults.fault import Faults, Kind
 from theorems.faults.softmax import Normalised, as_it_is, covariance, detached_normaliser, diagonal, without_scale
 
 FAULTS = Faults(Kind.GRADIENT)
+GRADIENT = ("lemma-3", scaled_gradient)
 Data = tuple[Array, Array, Loss]
 Change = Callable[..., tuple[Data, float]]
 
 
-@FAULTS.change("negated-gradient", "ascent: the wrong sign", "lemma-3", scaled_gradient)
+@FAULTS.change("negated-gradient", "ascent: the wrong sign", *GRADIENT)
 def _negate(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, -g.direction)
 
 
-@FAULTS.change(
-    "gradient-too-long", "(1 + ε) ∇L", "lemma-3", scaled_gradient, size=1.0, unit="relative error of the length"
-)
+@FAULTS.change("gradient-too-long", "(1 + ε) ∇L", *GRADIENT, size=1.0, unit="relative error of the length")
 def _longer(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, (1 + size) * g.direction)
 
 
-@FAULTS.change(
-    "clipped-gradient",
-    "∇L clipped at the norm 1/ε",
-    "lemma-3",
-    scaled_gradient,
-    size=1e-3,
-    unit="1 over the largest norm",
-)
+@FAULTS.change("clipped-gradient", "∇L clipped at the norm 1/ε", *GRADIENT, size=1e-3, unit="1 over the largest norm")
 def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     """Clip ∇L at the norm 1/ε."""
     xp = array_namespace(g.direction)
@@ -52,8 +44,7 @@ def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
 @FAULTS.change(
     "one-coordinate-off",
     "the first coordinate of ∇L off by a factor 1 + ε",
-    "lemma-3",
-    scaled_gradient,
+    *GRADIENT,
     size=1e-6,
     unit="relative error of a coordinate",
 )
@@ -63,20 +54,14 @@ def _one_coordinate(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGr
     return ScaledGradient(g.log_scale, changed)
 
 
-@FAULTS.change("rolled-coordinates", "coordinates rolled by one, as by a misaligned key", "lemma-3", scaled_gradient)
+@FAULTS.change("rolled-coordinates", "coordinates rolled by one, as by a misaligned key", *GRADIENT)
 def _roll(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     xp = array_namespace(g.direction)
     return ScaledGradient(g.log_scale, xp.roll(g.direction, 1, axis=-1))
 
 
 @FAULTS.change(
-    "weight-decay",
-    "∇L + λ p: weight decay that was left on",
-    "lemma-3",
-    scaled_gradient,
-    size=1e-3,
-    unit="λ",
-    smallest=1e-300,
+    "weight-decay", "∇L + λ p: weight decay that was left on", *GRADIENT, size=1e-3, unit="λ", smallest=1e-300
 )
 def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
     """Add λ p in the larger of the two scales, so that nothing is lost where one of them underflows."""
@@ -89,7 +74,7 @@ def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss:
     return ScaledGradient(scale, scaled + xp.exp(-shift)[..., None] * size * p)
 
 
-@FAULTS.change("float32-gradient", "∇L stored in float32", "lemma-3", scaled_gradient)
+@FAULTS.change("float32-gradient", "∇L stored in float32", *GRADIENT)
 def _single(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     """Store the gradient in float32: it is rounded, and lost below 1e-38."""
     xp = array_namespace(g.direction)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from operator import lt
 from typing import Any
 
 from array_api_compat import array_namespace
 
 from reference_attention.loss import Array
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.faults.fault import Faults, Kind
+from theorems.faults.fault import Faults, Function, Kind
 from theorems.faults.softmax import Attention, on_keys, shifted, with_sink
 
 FORGOTTEN = -1e100
@@ -42,16 +43,15 @@ def _choose(shows: Callable[[int], bool], wrong: Any, right: Any, keys: Array, *
     return (wrong if shows(keys.shape[-2]) else right)(keys, *further)
 
 
-def _many(tokens: int) -> bool:
-    return tokens > LANES
+def _at(
+    name: str, says: str, shows: Callable[[int], bool], made: Callable[[Any], Attention] = shifted
+) -> Callable[[Function], Function]:
+    """Return a decorator that plants what ``made`` makes of the function, where ``shows`` of the number of tokens."""
+    return FAULTS.wrap(name, says, "lemma-3", lambda wrong: partial(_at_sizes, made(wrong), shows))
 
 
 def _is_ragged(tokens: int) -> bool:
     return tokens > LANES and tokens % LANES != 0
-
-
-def _blocks(tokens: int) -> bool:
-    return tokens > BLOCK
 
 
 def _positions(logits: Array) -> Array:
@@ -65,33 +65,20 @@ def _from(logits: Array, first: int) -> Array:
     return xp.where(_positions(logits) >= first, FORGOTTEN * xp.ones_like(logits), xp.zeros_like(logits))
 
 
-@FAULTS.wrap(
-    "tokens-after-the-eighth-forgotten",
-    "no weight for the ninth token and those after it",
-    "lemma-3",
-    lambda shift: partial(_at_sizes, shifted(shift), _many),
-)
+@_at("tokens-after-the-eighth-forgotten", "no weight for the ninth token and those after it", partial(lt, LANES))
 def _after_the_eighth(logits: Array, size: float) -> Array:
     return _from(logits, LANES)
 
 
-@FAULTS.wrap(
-    "ragged-tail-forgotten",
-    "T > 8: the tokens after the last full eight have no weight",
-    "lemma-3",
-    lambda shift: partial(_at_sizes, shifted(shift), _is_ragged),
-)
+@_at("ragged-tail-forgotten", "T > 8: the tokens after the last full eight have no weight", _is_ragged)
 def _tail(logits: Array, size: float) -> Array:
     """Return the shift that takes the weight of the tokens after the last full group."""
     tokens = logits.shape[-1]
     return _from(logits, tokens - tokens % LANES)
 
 
-@FAULTS.wrap(
-    "ragged-tail-padded",
-    "T > 8: the last eight is filled up with logits 0 that are not masked",
-    "lemma-3",
-    lambda sink: partial(_at_sizes, with_sink(sink), _is_ragged),
+@_at(
+    "ragged-tail-padded", "T > 8: the last eight is filled up with logits 0 that are not masked", _is_ragged, with_sink
 )
 def _padding(logits: Array, size: float) -> Array:
     """Return log of the number of padding tokens of logit 0 and score 0 that fill the last group."""
@@ -99,11 +86,10 @@ def _padding(logits: Array, size: float) -> Array:
     return xp.zeros_like(logits[..., :1]) + math.log(LANES - logits.shape[-1] % LANES)
 
 
-@FAULTS.wrap(
+@_at(
     "running-maximum-never-rescaled",
     "blocks of 16 are added up without a factor when a larger logit comes",
-    "lemma-3",
-    lambda shift: partial(_at_sizes, shifted(shift), _blocks),
+    partial(lt, BLOCK),
 )
 def _never_rescaled(logits: Array, size: float) -> Array:
     """Return the shift of e^{l − m}, m being the largest logit up to the block: earlier sums are never rescaled."""

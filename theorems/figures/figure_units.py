@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from theorems.figures.figure import Figure, Numbers, Settings
 from theorems.figures.registry import FIGURES
+from theorems.run.unit_protocols import Divisible
 
 Progress = Callable[[int], None]
 
@@ -35,7 +36,7 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Sheet(Divisible[Computed]):
     """Figures that draw the same numbers, by their names; or a ``piece`` of these numbers."""
 
     names: tuple[str, ...]
@@ -82,10 +83,6 @@ class Sheet:
         pieces = [*first.numbers.get("pieces", ()), *then.numbers.get("pieces", ())]
         failed, seconds = first.failed or then.failed, first.seconds + then.seconds
         return Computed(self.id, {"pieces": pieces}, failed, seconds)
-
-    def last(self, result: Computed) -> bool:
-        """Return False: all pieces are needed."""
-        return False
 
     def conclude(self, result: Computed) -> Computed:
         """Return the numbers, if there are all pieces."""

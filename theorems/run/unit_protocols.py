@@ -61,10 +61,12 @@ class Divisible(Protocol[R]):
         """Join the result of the first parts with the result of the next one."""
 
     def last(self, result: R) -> bool:
-        """Return whether the parts after the one with this result are not needed."""
+        """Return whether the parts after the one with this result are not needed; by default each is."""
+        return False
 
     def conclude(self, result: R) -> R:
-        """Return the result of the unit, computed from the joined result of its parts."""
+        """Return the result of the unit, computed from the joined result of its parts; by default it is that."""
+        return result
 
 
 class StopRun(Exception):

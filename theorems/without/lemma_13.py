@@ -8,16 +8,13 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, L
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
-from generators.case import Case
-from theorems.core.claim import Claim
-from theorems.core.implementation import Implementation
 from theorems.without import theorem_6
 from theorems.without.joint_drawing import plain_joint_cases
-from theorems.without.mixed_features import head_with_mixed_features
+from theorems.without.mixed_features import head_is_max_margin
 from theorems.without.theorem_5 import cannot_select
-from theorems.without.weakening import weaken
+from theorems.without.weakening import Weakening
 
 WITHIN = "within the quadrant of α, p_R/R → p_relax/‖p_relax‖"
 
@@ -40,18 +37,12 @@ leaves_the_quadrant = theorem_6.selects_another.of(
     " one, as in Theorem 6.",
     refutes="p_R/R → p_relax/‖p_relax‖, in the quadrant of α or not",
 )
-
-
-@weaken(
-    "lemma-13",
-    without="separable",
-    refutes="within the quadrant of α, v_r/r → v̄_mm",
+not_selectable = Weakening(
+    "lemma-13", partial(head_is_max_margin, quadrant=True), "within the quadrant of α, v_r/r → v̄_mm"
+).without(
+    "separable",
+    "Let all tokens of an input have the same key: every p is in its quadrant, and none selects its token. Its feature"
+    " stays mixed, and the head turns to the max-margin direction of the mixed features.",
     cases=plain_joint_cases(n=(2, 2), d=2, key_queries=True),
     violation=cannot_select,
 )
-def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let all tokens of an input have the same key: every p is in its quadrant, and none selects its token.
-
-    Its feature stays mixed, and the head turns to the max-margin direction of the mixed features.
-    """
-    yield head_with_mixed_features(case, quadrant=True)

@@ -103,21 +103,17 @@ def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
     return [np.zeros(k)] + [sign * unit * norm * axis for axis in axes for norm in SCANNED for sign in (1, -1)]
 
 
-def head_is_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield :func:`head_with_mixed_features`."""
-    yield head_with_mixed_features(case)
-
-
-def head_with_mixed_features(case: Case, *, quadrant: bool = False) -> Claim:
-    """Claim v_r/r → v̄_mm, refuted by the bound above at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
+def head_is_max_margin(case: Case, under_test: Implementation, *, quadrant: bool = False) -> Iterator[Claim]:
+    """Yield v_r/r → v̄_mm, refuted by the bound above at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
     joint = joint_of(case)
     mixed = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
     name, rounding = "head-is-max-margin", NORM**-0.5
     if joint is None or mixed is None:
         reason = "v_mm does not exist, or no prompt tried has a label margin"
-        return Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
+        yield Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
+        return
     detail = (
         f"‖v_r/r − v̄_mm‖ ≥ {mixed.relative_gap:.6g}: v̄_mm has label margin ≤ {mixed.at_most:.6g} at every p, the best"
         f" head {mixed.reached:.6g} at ‖p‖ = {float(np.linalg.norm(mixed.p)):.6g}"
     )
-    return Claim(name, Form.EFFECTIVE, -max(mixed.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, detail)
+    yield Claim(name, Form.EFFECTIVE, -max(mixed.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, detail)

@@ -93,13 +93,18 @@ def _towards_q(case: Case) -> float:
 
 
 @st.composite
-def _directed_cases(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3, loss: Loss | None = None) -> Case:
-    """Draw the base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
+def _directed_cases(
+    draw: DrawFn, base: SearchStrategy[Case], *, distinct: bool = True, loss: Loss | None = None
+) -> Case:
+    """Draw the base's keys with a direction of small integers in a wide cone.
+
+    Scores are distinct within each input, from 0 to 4, or else those of the base, as is the loss if none is given.
+    """
     case = draw(base)
     problem = case.problem
     scores = problem.scores
-    if levels >= problem.T:
-        row = st.permutations(range(levels + 1)).map(lambda values: values[: problem.T])
+    if distinct:
+        row = st.permutations(range(5)).map(lambda values: values[: problem.T])
         scores = np.array(draw(st.lists(row, min_size=problem.n, max_size=problem.n)), dtype=np.float64)
     q = draw(entries((problem.d,), Style.INTEGERS).filter(np.any))
     arrays = {"q": q, "cone_mu": np.array(0.5), "cone_radius": np.array(1.0 / problem.key_scale)}
@@ -114,7 +119,7 @@ equal_scores = THEOREM_4.without(
     " are left behind fastest, and that may be q.",
     cases=_directed_cases(
         cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True),
-        levels=0,
+        distinct=False,
     ),
     violation=_towards_q,
 )
@@ -123,9 +128,7 @@ special_position = THEOREM_4.without(
     "Let directional neighbours have dependent rows: no perturbation separates them. One of them scores higher, so"
     " q is not locally optimal, but it never comes without another that scores lower by more. Together they cost,"
     " and the path leaves both behind along q.",
-    cases=_directed_cases(
-        cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True), levels=4
-    ),
+    cases=_directed_cases(cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)),
     violation=_towards_q,
 )
 locally_optimal_direction = Weakening("theorem-4", _stays_away, "p̄(R)/R does not tend to q").without(
@@ -133,7 +136,7 @@ locally_optimal_direction = Weakening("theorem-4", _stays_away, "p̄(R)/R does n
     "Let q be the max-margin direction of locally optimal tokens: the local path goes there. Within a narrow cone"
     " around it the risk is above that of the selection, and falls fastest where the smallest margin is largest.",
     cases=_directed_cases(
-        cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True), levels=4
+        cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True)
     ),
     violation=_towards_q,
 )
@@ -145,7 +148,6 @@ squared_loss = THEOREM_4.without(
     " locally optimal is one that the path flees from, along q.",
     cases=_directed_cases(
         cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True),
-        levels=4,
         loss=loss_named("squared"),
     ),
     violation=_towards_q,

@@ -11,6 +11,7 @@ from theorems.faults import Fault, fault_named
 from theorems.faults.power.trial import Cell, FaultOutcome, baseline, smallest_caught, try_fault
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
+from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress, draw_cases
 
 QUICKEST = 4
@@ -53,7 +54,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class FaultTrials:
+class FaultTrials(Divisible[Column]):
     """One statement against many faults, all on the same generated cases.
 
     Attributes:
@@ -131,14 +132,6 @@ class FaultTrials:
             seconds=first.seconds + then.seconds,
         )
 
-    def last(self, result: Column) -> bool:
-        """Return False: every fault is tried."""
-        return False
-
-    def conclude(self, result: Column) -> Column:
-        """Return the column unchanged."""
-        return result
-
 
 @dataclass(frozen=True)
 class Smallest:
@@ -170,7 +163,7 @@ class Smallest:
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class Shrunk(Divisible[Smallest]):
     """One fault made smaller and smaller, against a few statements.
 
     Attributes:
@@ -227,14 +220,6 @@ class Shrunk:
     def join(self, first: Smallest, then: Smallest) -> Smallest:
         """Merge the sizes of two parts."""
         return replace(first, sizes={**first.sizes, **then.sizes}, failed=first.failed or then.failed)
-
-    def last(self, result: Smallest) -> bool:
-        """Return False: every statement is tried."""
-        return False
-
-    def conclude(self, result: Smallest) -> Smallest:
-        """Return the sizes unchanged."""
-        return result
 
 
 def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: int, seed: int) -> list[Shrunk]:
