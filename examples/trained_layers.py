@@ -226,7 +226,10 @@ def said_of(layer: Layer) -> Said:
     state, scores = it.layer, it.case.problem.scores
     optimal = int((scores[np.arange(len(scores)), state.tokens] == scores.max(axis=1)).sum())
     local = state.chosen is not None and state.chosen.locally_optimal
-    selects = np.array(it.ends[-1].selects) if layer.trained == "KQ" else it.path.selects
+    by_factors = it.ends[-1] if layer.trained == "KQ" else None
+    selects = it.path.selects
+    if by_factors is not None:
+        selects = np.array(by_factors.selects) if by_factors.grows else None
     if selects is None:
         return Said(optimal, local, "undecided")
     flow = "keeps" if np.array_equal(selects, state.tokens) else "leaves"

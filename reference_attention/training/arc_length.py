@@ -48,6 +48,9 @@ FORGOTTEN = 0.2
 chattering: consecutive directions of a resolved flow are close, and only at a stationary point do all directions
 occur."""
 
+PLACED = 1e-3
+"""Largest error of a stationary point from rounding, in units of 1/κ, where the gradient is zero in floats."""
+
 CHATTER = 50
 """Number of chattering steps without a stationary point nearby after which a flow counts as unresolved."""
 
@@ -182,7 +185,7 @@ class Tracer:
                 rest = self._stationary_near(p, s - s_before, saddles=log_norm == -math.inf)
                 if rest is not None:
                     return self._at_rest(rest, s)
-            if chatter >= CHATTER:
+            if chatter >= CHATTER or log_norm == -math.inf:
                 return self._give_up(p, s, log_norm, UNRESOLVED)
             dense = self._dense(solver)
             self._steps.append((dense, (s_before, log_norm_before), (s, log_norm)))
@@ -250,8 +253,10 @@ class Tracer:
         point = p
         for _ in range(30):
             log_scale, direction, curvature = self._newton(point)
-            if log_scale == -math.inf or not direction.any():
+            if log_scale == -math.inf:
                 return point
+            if not direction.any():
+                return point if self._resolves(point, curvature) else None
             if not np.isfinite(curvature).all():
                 return None
             step = np.linalg.lstsq(curvature, -direction, rcond=UNSEEN)[0]
@@ -266,6 +271,16 @@ class Tracer:
                     return None
                 return point if saddles or values[0] >= -1e-9 * largest else None
         return None
+
+    def _resolves(self, p: Point, curvature: Square) -> bool:
+        """Return whether a gradient that is zero in floats is that of a stationary point near p.
+
+        Its terms, of size about 1, may have cancelled in rounding; divided by the least curvature along
+        directions that the logits depend on, this rounding is the distance from the zero.
+        """
+        rank = self._slope.rank(p)
+        values = np.sort(np.abs(np.linalg.eigvalsh(curvature)))[::-1]
+        return rank == 0 or bool(values[rank - 1] / self._scale * PLACED >= np.finfo(float).eps)
 
 
 def _step(solver: OdeSolver, u: float) -> str | None:

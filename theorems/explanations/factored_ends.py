@@ -57,6 +57,19 @@ class TrainedEnd:
     excess: float | None
     changes: ChangeTimes | None = None
 
+    @property
+    def grows(self) -> bool:
+        """Return whether the flow was followed to a large norm; otherwise it selects nothing, or is undecided."""
+        return self.ended == str(Stop.NORM)
+
+    def sentence(self, flow: str) -> str:
+        """Say where the flow of that name ends, without a full stop."""
+        if self.ended == str(Stop.FAILED):
+            return f"{flow} could not be followed beyond ‖W‖_F = {self.norm:.3g}, and where it ends is not decided"
+        if not self.grows:
+            return f"{flow} ends at a finite W ({self.ended}), of norm {self.norm:.3g}, and selects nothing"
+        return f"{flow} ends ({self.ended}) with the largest weights at {format_tokens(self.selects)}"
+
     def as_json(self) -> dict[str, Any]:
         """Return every number in full for JSON."""
         return vars(self) | {"changes": None if self.changes is None else self.changes.as_json()}
@@ -115,23 +128,16 @@ def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
     """Describe the ends of both flows in a paragraph; empty where there are none."""
     sentences = []
     for trained_end in ends:
-        flow = "The flow on W" if trained_end.trained == "W" else "The flow on (K, Q), W = K Qᵀ,"
-        if not trained_end.norm:
-            sentences.append(f"{flow} ends at W = 0, where all tokens have the same weight")
-            continue
-        how = "" if trained_end.ended == str(Stop.NORM) else f" as follows ({trained_end.ended}),"
-        largest = f"{flow} ends{how} with the largest weights at {format_tokens(trained_end.selects)}"
-        if trained_end.frobenius is None:
-            sentences.append(f"{largest}, which nothing separates")
-            continue
-        nuclear = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
-        excess = (
-            ""
-            if trained_end.excess is None
-            else f"; its nuclear norm is {100 * trained_end.excess:.2g}% larger than the least possible for its margin"
+        sentence = trained_end.sentence(
+            "The flow on W" if trained_end.trained == "W" else "The flow on (K, Q), W = K Qᵀ,"
         )
-        sentences.append(
-            f"{largest} and W of rank {trained_end.rank};"
-            f" 1 − cos is {trained_end.frobenius:.2g} to W^mm{nuclear}{excess}"
-        )
+        if trained_end.grows and trained_end.frobenius is None:
+            sentence += ", which nothing separates"
+        elif trained_end.grows:
+            of = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
+            sentence += f"; W has rank {trained_end.rank}, and 1 − cos is {trained_end.frobenius:.2g} to W^mm{of}"
+            if trained_end.excess is not None:
+                excess = f"{100 * trained_end.excess:.2g}%"
+                sentence += f"; its nuclear norm is {excess} larger than the least possible for its margin"
+        sentences.append(sentence)
     return ". ".join(sentences) + "." if sentences else ""

@@ -12,8 +12,10 @@ from generators.finding import format_tokens
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, to_json
 from reference_attention.html_table import html_table
+from reference_attention.training.descent import Stop
 from theorems.explanations.content import small
 from theorems.explanations.explanation import Explanation
+from theorems.explanations.factored_ends import TrainedEnd
 from theorems.explanations.sentences import TOKENS, length_of
 from theorems.run.tables import column_table
 from theorems.run.text_report import plain_text
@@ -122,5 +124,12 @@ def _row(number: int, head: Explanation) -> tuple[str, ...]:
         share,
         *[*apart, "", ""][:2],
         flow,
-        format_tokens(factors[0].selects, TOKENS) if factors else "not followed",
+        tokens_of_factors(factors[0]) if factors else "not followed",
     )
+
+
+def tokens_of_factors(end: TrainedEnd) -> str:
+    """Return the tokens at the end of the flow on (K, Q): "none" at a finite point, "?" where it is not decided."""
+    if end.grows:
+        return format_tokens(end.selects, TOKENS)
+    return "?" if end.ended == str(Stop.FAILED) else "none"

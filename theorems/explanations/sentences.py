@@ -237,11 +237,11 @@ def factors_words(facts: Facts) -> str:
             f" {MOST_ENTRIES}; it may end at other tokens than the flow on W."
         )
     [end] = followed
-    differs = facts.path.selects is not None and end.selects != tuple(facts.path.selects.tolist())
+    differs = end.grows and facts.path.selects is not None and end.selects != tuple(facts.path.selects.tolist())
     other = ", not with those of the flow on W" if differs else ""
-    tokens = _named(np.array(end.selects))
-    changes = "" if end.changes is None else f" {end.changes.sentence}"
-    return f"The flow on K and Q themselves ends ({end.ended}) with largest weights at {tokens}{other}.{changes}"
+    dated = end.changes is not None and end.grows and not facts.layer.tied_inputs.size
+    changes = f" {end.changes.sentence}" if end.changes is not None and dated else ""
+    return f"{end.sentence('The flow on K and Q themselves')}{other}.{changes}"
 
 
 def _changes(facts: Facts) -> Iterator[str]:

@@ -203,6 +203,16 @@ def test_a_finite_stationary_point_is_never_convergence() -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+def test_terms_that_cancel_in_rounding_are_not_a_stationary_point(factor: float) -> None:
+    """log(1 + e^{−s}) + log(1 + e^s) decreases for ever as s → 0; from s ≈ 1e-16 its slope rounds to 0."""
+    keys = factor * np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]] * 2)
+    path = gradient_flow(Problem(keys, [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]), np.ones(2) / factor, norm=1e6 / factor)
+    assert path.stop is Stop.FAILED
+    assert "below the rounding" in path.reason
+    assert path.norms[-1] * factor > 10
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
 def test_where_the_steps_run_out_only_a_point_of_rest_nearby_is_taken(
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generators.finding import format_tokens
 from theorems.explanations.change_times import ChangeTimes, change_times
 from theorems.explanations.sentences import paragraphs
 from theorems.library.explain import explain
@@ -65,7 +66,7 @@ def test_the_flow_on_factors_changes_tokens_when_their_gradient_descent_does() -
     keys = np.einsum("td,e->tde", X, z).reshape(3, 4)
     expected = time_of_change(keys, X @ np.array(FACTORS["v"]), start, factors=True)
     assert times.first[0] < math.log(expected) < times.first[1]
-    assert f"largest weights at token {it.ends[-1].selects[0]}. {times.sentence}" in paragraphs(it)[1]
+    assert f"largest weights at {format_tokens(it.ends[-1].selects)}. {times.sentence}" in paragraphs(it)[1]
     written = json.loads(it.to_json())["ends"][-1]["changes"]
     assert written["first_log_time"] == [x if math.isfinite(x) else None for x in times.first]
 

@@ -55,10 +55,15 @@ def test_it_stands_in_the_table_and_in_words() -> None:
     [table] = [item for item in sections(it) if item.caption.startswith("Where gradient flows end")]
     assert [row[0] for row in table.rows] == ["W", "(K, Q)"]
     words = ends_in_words(it.ends)
-    assert "The flow on W ends with the largest weights at [0, 2] and W of rank" in words
-    assert "The flow on (K, Q), W = K Qᵀ, ends with the largest weights at [0, 2] and W of rank 1; 1 − cos is" in words
+    assert "The flow on W ends (norm reached) with the largest weights at [0, 2]; W has rank" in words
+    assert "The flow on (K, Q), W = K Qᵀ, ends (norm reached) with the largest weights at [0, 2]; W has rank 1" in words
     assert ends_in_words(()) == ""
     assert "which nothing separates" in ends_in_words((replace(it.ends[0], frobenius=None),))
-    assert "ends at W = 0, where all tokens have the same weight." in ends_in_words((replace(it.ends[0], norm=0.0),))
-    failed = ends_in_words((replace(it.ends[1], ended="failed"),))
-    assert "ends as follows (failed), with the largest weights at [0, 2]" in failed
+
+
+@pytest.mark.parametrize("flow", [0, 1])
+def test_a_flow_that_is_not_followed_to_large_norms_is_not_said_to_select_anything(flow: int) -> None:
+    end = replace(facts_of(dataset_named("tsvm-paths-3"), "tsvm-paths-3").ends[flow], norm=2.5)
+    failed, at_rest = (ends_in_words((replace(end, ended=how),)) for how in ("failed", "stationary at its start"))
+    assert failed.endswith("could not be followed beyond ‖W‖_F = 2.5, and where it ends is not decided.")
+    assert at_rest.endswith("ends at a finite W (stationary at its start), of norm 2.5, and selects nothing.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 import torch
 from torch import nn
 
+from generators.finding import format_tokens
 from reference_attention.errors import InvalidInput
 from theorems.command.app import main
 from theorems.explanations.explanation import Explanation
-from theorems.explanations.head_explanations import HeadExplanations
+from theorems.explanations.head_explanations import HeadExplanations, tokens_of_factors
 from theorems.explanations.module_heads import heads_of, load_heads
 from theorems.library.explain import explain
 
@@ -151,3 +153,9 @@ def test_weights_are_given_once_and_a_start_goes_with_a_bias() -> None:
     with pytest.raises(InvalidInput, match=r"one head is drawn; name it, as in list\[0\]"):
         explain(DATA, module=[{"W_trained": np.eye(4)}] * 2).plot("svg")
     assert len(heads_of([{"p": [1]}, lambda: {"p": [2]}], "several")) == 2
+
+
+def test_tokens_of_the_flow_on_factors_are_shown_where_it_selects_some() -> None:
+    [_, end] = explain(DATA, module=(nn.Linear(4, 2), nn.Linear(4, 2))).ends  # type: ignore[union-attr]
+    shown = [tokens_of_factors(replace(end, ended=how)) for how in ("norm reached", "stationary", "failed")]
+    assert shown == [format_tokens(end.selects), "none", "?"]
