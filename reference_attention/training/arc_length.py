@@ -150,7 +150,10 @@ class Tracer:
         log_norm, unit = self._gradient(p)
         self._add(p, 0.0, (0, None), log_norm)
         if log_norm == -math.inf:
-            return Stop.STATIONARY, ""
+            log_scale, _, curvature = self._newton(p)
+            if log_scale == -math.inf or self._resolves(curvature, 1):
+                return Stop.STATIONARY, ""
+            return self._give_up(p, 0.0, log_norm, UNRESOLVED)
         # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
         u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
         options = {"jac": self._jacobian} if self._slope.newton else {}
@@ -256,7 +259,7 @@ class Tracer:
             if log_scale == -math.inf:
                 return point
             if not direction.any():
-                return point if self._resolves(point, curvature) else None
+                return point if self._resolves(curvature, self._slope.rank(point)) else None
             if not np.isfinite(curvature).all():
                 return None
             step = np.linalg.lstsq(curvature, -direction, rcond=UNSEEN)[0]
@@ -272,13 +275,17 @@ class Tracer:
                 return point if saddles or values[0] >= -1e-9 * largest else None
         return None
 
-    def _resolves(self, p: Point, curvature: Square) -> bool:
-        """Return whether a gradient that is zero in floats is that of a stationary point near p.
+    def _resolves(self, curvature: Square, rank: int) -> bool:
+        """Return whether a gradient that is zero in floats is that of a stationary point nearby.
 
-        Its terms, of size about 1, may have cancelled in rounding; divided by the least curvature along
-        directions that the logits depend on, this rounding is the distance from the zero.
+        Its terms, of size about 1, may have cancelled in rounding. Divided by a curvature, this rounding is the
+        distance from the zero.
+
+        Args:
+            curvature: the Hessian there.
+            rank: how many of its eigenvalues are to resolve it, the largest ones. At a start one is enough: a symmetric
+                start is stationary whatever the others are.
         """
-        rank = self._slope.rank(p)
         values = np.sort(np.abs(np.linalg.eigvalsh(curvature)))[::-1]
         return rank == 0 or bool(values[rank - 1] / self._scale * PLACED >= np.finfo(float).eps)
 

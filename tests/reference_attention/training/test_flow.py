@@ -210,6 +210,8 @@ def test_terms_that_cancel_in_rounding_are_not_a_stationary_point(factor: float)
     assert path.stop is Stop.FAILED
     assert "below the rounding" in path.reason
     assert path.norms[-1] * factor > 10
+    begun_there = gradient_flow(Problem(keys, [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]), path.final, norm=1e6 / factor)
+    assert begun_there.stop is Stop.FAILED
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
