@@ -1,28 +1,29 @@
 """*Transformers as Support Vector Machines* (arXiv 2308.16898): statements about training the key-query weights W.
 
-softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* on the keys vec(x_it z_iᵀ), its prompt vec(W).
-Statements that follow word for word make the same claims here; the others state what rank-one keys change.
+softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* with the keys vec(x_it z_iᵀ) and the prompt vec(W).
+Where a statement follows by this substitution alone, its claims are those of the first paper; the others state what is
+different because keys have rank one.
 
-| statement | what it says |
+| statement | content |
 |---|---|
 | `risk_floor` | optimal tokens minimise the risk |
 | `rank` | solutions have rank at most n |
-| `feasibility` | every choice of tokens is separable where dimensions are large |
+| `feasibility` | every choice of tokens is separable if dimensions are large |
 | `frobenius_path` | the regularization path turns to W^mm |
 | `nuclear_path` | the path of (K, Q) turns to W_⋆, of least nuclear norm |
-| `first_step` | gradient descent after a first step that separates |
-| `no_stationary_point` | where ∇L does not vanish, whatever W |
+| `first_step` | gradient descent after a first step that separates the optimal tokens |
+| `no_stationary_point` | data for which ∇L vanishes at no W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in that cone |
 | `factored_flow` | gradient flow on the factors (K, Q) |
 | `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
-| `mixing` | W ≈ W_fin + ‖W‖ W̄^mm where attention mixes, and what else stays finite |
-| `conjecture_mixing` | under a ReLU head W grows along Gen-SVM of the selected tokens, along descent |
+| `mixing` | W ≈ W_fin + ‖W‖ W̄^mm where attention mixes tokens, and the other terms that stay finite |
+| `conjecture_mixing` | with a ReLU head, descent grows along the Gen-SVM solution of the selected tokens |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
-The paper's own text could not be read: statements are named by content, not by number; its numbers are from memory.
+We could not read the paper's text: modules are named by content, and the numbers of its theorems are from memory.
 """
 
 from max_margin_theorems.papers import Paper

@@ -1,7 +1,7 @@
-"""Claims that the attention called the best is the best: its KKT conditions, and the loss of any other weights.
+"""Claims that attention weights s⋆ are optimal: their KKT conditions, and the excess loss of any other weights.
 
-They are decided over the rationals, by the gradient of the head at Xᵀs, from tokens and head; the projection's formula
-is not used.
+They are decided over the rationals from tokens and head, by the gradient of the head at Xᵀs. The formula of the
+projection, by which s⋆ is computed, is not used.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -26,9 +26,9 @@ TRIES = 6
 
 
 def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: OptimalAttention) -> Claim:
-    """Claim that s⋆ is on the simplex and best, by its KKT conditions.
+    """Claim that s⋆ is on the simplex and optimal, by its KKT conditions.
 
-    They are −∇_t h(Xᵀs⋆) + μ = ν_t ≥ 0, zero where s⋆_t > 0; as h is concave, they prove that s⋆ is best.
+    They are −∇_t h(Xᵀs⋆) + μ = ν_t ≥ 0, zero where s⋆_t > 0; as h is concave, they prove that s⋆ is optimal.
     """
     wrong = ""
     for i, tokens in enumerate(data.X):
@@ -36,7 +36,7 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
         attended = combination(rows, s, len(rows[0]))
         away = [v - 2 * lam * a for v, a in zip(exact_vector(data.v), attended, strict=True)]
         if min(s) < 0 or sum(s, fmpq(0)) != 1:
-            wrong = wrong or f"input {i}: weights are no probabilities"
+            wrong = wrong or f"input {i}: weights are negative or do not sum to 1"
         for t, row in enumerate(rows):
             if nu[t] < 0 or nu[t] * s[t] != 0 or nu[t] != attention.levels[i] - dot(row, away):
                 wrong = wrong or f"input {i}: ν of token {t} is {nu[t]}, its weight {s[t]}"
@@ -44,7 +44,7 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
 
 
 def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttention, rng: np.random.Generator) -> Claim:
-    """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² at s of sum 1, also outside the simplex, φ = −h from the tokens."""
+    """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖², φ(s) = −h(Xᵀs), at s of sum 1 inside and outside the simplex."""
     wrong = ""
     for i, tokens in enumerate(data.X):
         rows, best, nu = [exact_vector(x) for x in tokens], attention.weights[i], attention.multipliers[i]

@@ -1,4 +1,4 @@
-"""Inequalities between balls: real numbers known to hundreds of bits, with the radius of the error.
+"""Claims of inequalities between balls, which enclose real numbers to hundreds of bits.
 
 References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
 """
@@ -21,9 +21,9 @@ BALLS = tolerance(
 
 
 def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, points: str = "point") -> Claim:
-    """Claim left ≥ right at every entry; the entry closest to failing, or furthest beyond, is reported.
+    """Claim left ≥ right at every entry; report the entry with the smallest left − right.
 
-    A ball that is not finite leaves the claim undecided, as does having no entry.
+    The claim is undecided if a ball is not finite, or if there is no entry.
 
     Args:
         name: the name of the claim.
@@ -37,10 +37,10 @@ def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, p
     unknown = [k for k, gap in enumerate(gaps) if not gap.is_finite()]
     failed = [k for k, gap in enumerate(gaps) if gap < 0]
     if unknown and not failed:
-        return Claim(name, form, math.nan, 0.0, BALLS, undecided=f"no digit is known at {points} {unknown[0]}")
+        return Claim(name, form, math.nan, 0.0, BALLS, undecided=f"the ball is not finite at {points} {unknown[0]}")
     worst = min(failed or range(len(gaps)), key=lambda k: float(gaps[k].mid()))
     left, right = sides[worst]
     detail = f"{float(left.mid()):.17g} ≥ {float(right.mid()):.17g} at {points} {worst} of {len(sides)}"
-    # A gap below the range of float64 keeps its sign.
+    # A gap too small for float64 is reported with its sign.
     slack = float(gaps[worst].mid()) or -5e-324 * (gaps[worst] < 0)
     return Claim(name, form, slack, 0.0 if failed else float(gaps[worst].rad()), BALLS, detail)

@@ -50,16 +50,16 @@ ARE_LOCALLY_OPTIMAL = sharper("selected-tokens-are-locally-optimal")
 DIRECTION_RATE = sharper("direction-rate")
 
 NORMS = (1e3, 1e5)
-"""Norms to which the flow is followed, in units of 1/max|key| or a hundredth of the start's if that is more.
+"""The norms to which the flow is followed, in units of 1/max|key|, or of 1/100 of the start's norm if that is larger.
 
-The second is used if at the first no locally optimal tokens are selected, or the flow is still turning."""
+The second is used if at the first the selected tokens are not locally optimal, or the flow is still turning."""
 LAST = 30.0
 """The norm to which the flow is followed if no token is selected by then, in units of ‖W^mm_α‖, by which margins grow
 by one."""
 SELECTED = 1e-2
 """The bound of 1 − s_iα_i below which α is selected."""
 ATTRACTING = 1 / 16
-"""The share of the largest term of an input's gradient from which on the flow is affected by a token."""
+"""The share of the largest term of an input's gradient above which a token's term affects the flow."""
 GROWTH = 2.0
 """See :data:`INDEPENDENT_ROWS`."""
 
@@ -86,18 +86,18 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     *A conjecture: neither paper states it.* From almost every W(0) the gradient flow selects one token α_i of each
     input, α is locally optimal, and W/‖W‖_F → W^mm_α/‖W^mm_α‖_F.
 
-    Proven are that there is no stationary point, that ‖W‖_F → ∞ and that single tokens are selected
-    (:mod:`.no_stationary_point`, every start), and the limit once the flow is in the cone of Theorem 5 around W^mm_α,
-    α locally optimal. Open is what is in between. *Almost* every: where a token that scores higher is an SVM-neighbour,
-    directions Σ λ_j G_j with λ < 0 at that token keep its margin tight and repel along it; a flow may end there from a
-    set of starts of measure zero.
+    Proven from every start: there is no stationary point, ‖W‖_F → ∞, and single tokens are selected
+    (:mod:`.no_stationary_point`). Proven once the flow is in the cone of Theorem 5 around W^mm_α, α locally optimal:
+    the limit. Open is whether the flow reaches such a cone. The conjecture excepts starts of measure zero: where a
+    token that scores higher is an SVM-neighbour, directions Σ λ_j G_j with λ < 0 at that token keep its margin tight
+    and repel along it, and a flow may end there.
 
     The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from where it
     has to turn away. Selected tokens are read off at ‖W‖ = 1e3 or, if they are not locally optimal by then or the flow
     is turning still, 1e5 (keys of order one), or 30 ‖W^mm_α‖ where none are selected by then; that α is locally optimal
     is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α does not double
-    from a quarter of the norm to the end. Whether the flow has come into the cone where Theorem 5 proves the limit is
-    said with the claim. A flow that has not outgrown the logits of its start says nothing yet.
+    from a quarter of the norm to the end. The claim's detail reports whether the flow has reached the cone in which
+    Theorem 5 proves the limit. A flow that has not outgrown the logits of its start is undecided.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
@@ -122,7 +122,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     if flow.stop is not Stop.NORM:
         why = flow.reason or "its gradient is rounding noise"
         stalled = f"the flow stalls {reached}, {flow.stop.value}: {why}"
-        # A solver that gives up says nothing about the conjecture; a point of rest would.
+        # A solver that gives up does not test the conjecture; a stationary point would refute it.
         gave_up = flow.stop is Stop.FAILED
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, stalled, Form.LIMIT, not_found=gave_up)
         return
@@ -169,7 +169,7 @@ def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
 
 
 def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
-    """Return the limit of the flow by the conjecture: W^mm_α of the keys given to it, usually rounded products.
+    """Return the conjectured limit of the flow: W^mm_α of the keys that the flow uses, usually rounded products.
 
     For nearly equal tokens the solutions for the factors and for rounded keys differ by more than a flow does from its
     limit. Where no W separates the rounded keys, the solution for the factors is returned.
@@ -181,9 +181,9 @@ def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
 
 
 def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
-    """Return whether every margin at the end is larger than any margin's size at the start.
+    """Return whether every margin at the end is larger than the size of any margin at the start.
 
-    Until then the flow keeps the start's logits: a token that these put far behind does not show before.
+    Until then the logits of the start matter: a token with a very small logit at the start has no visible weight.
     """
     others = np.arange(problem.T) != alpha[:, None]
     rows = value_of(key_rows(problem, alpha))[others]
@@ -194,8 +194,8 @@ def _attracts(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"], token
     """Return whether one of these tokens contributes at least :data:`ATTRACTING` of its input's gradient at the end.
 
     The gradient at input i is a sum of (γ_iα − γ_it) s_it (k_iα − k_it), up to a term that vanishes with 1 − s_iα. A
-    token whose score is nearly that of α, or that is far behind, does not show in it until the margins of the others
-    are larger by the logarithm of that ratio, however long this takes.
+    token with nearly the score of α, or with a small weight, contributes little to it until the margins of the other
+    tokens exceed its margin by the logarithm of the ratio of contributions, however long this takes.
     """
     logits = problem.keys @ flow.final
     gaps = np.abs(problem.scores - problem.scores[np.arange(problem.n), alpha][:, None])
@@ -217,7 +217,7 @@ def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, fl
 
 
 def _start(case: Case, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
-    """Return W(0): the case's own, or one near 0, far from it, or beside W^mm of tokens not locally optimal."""
+    """Return W(0): the start of the case, or a point near 0, far from 0, or near W^mm of tokens not locally optimal."""
     problem = case.problem
     near = rng.normal(size=problem.d) / problem.key_scale
     kind = int(rng.integers(3))
@@ -247,9 +247,13 @@ def _below(problem: Problem, alpha: Int64[np.ndarray, "n"], i: int, t: int) -> b
 
 
 def _proof_branch(problem: Problem, svm: MaxMargin, flow: Flow) -> str:
-    """Return a sentence on whether the flow has come to where Theorem 5 proves its limit."""
+    """Return a sentence on whether the end of the flow is in the cone in which Theorem 5 proves the limit."""
     constants = local_constants(problem, svm)
     inside = constants is not None and any(
         cone_for_flow(constants, p, float(flow.norms[-1])) is not None for p in flow.points[-2:-10:-2]
     )
-    return "in the cone where the limit is proven" if inside else "the limit is not proven where the flow was left"
+    return (
+        "in the cone where the limit is proven"
+        if inside
+        else "the flow ends outside the cone where the limit is proven"
+    )

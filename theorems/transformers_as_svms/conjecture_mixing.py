@@ -1,4 +1,4 @@
-"""A conjecture, not a theorem: under a ReLU head descent on W grows along Gen-SVM of the tokens that keep weight.
+"""A conjecture, not a theorem: with a ReLU head, descent on W grows along the Gen-SVM solution of tokens with weight.
 
 References: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input (empirical there).
 """
@@ -49,11 +49,11 @@ SVM = premise("general-svm-is-optimal", when=SETTLED)
 GROWS = sharper("grows-along-general-svm")
 
 MUCH = 0.02
-"""The least weight at the end with which no token of O_i counts as being on its way to 0."""
+"""The weight at the end above which a token of O_i does not count as still decreasing to 0."""
 LEAST_GROWTH = float(np.log(2.0))
-"""The least growth that counts, ½ log 4, in units of ‖W^mm‖."""
+"""The least growth along W^mm for which the claim is judged, ½ log 4, in units of ‖W^mm‖."""
 TRIED = 5
-"""Number of steps, besides the first, that are compared with the gradient."""
+"""The number of steps, besides the first, that are compared with the gradient."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -68,7 +68,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "relu-head", "masked-tokens-cost"),
     cases=_cases,
     kernel=FAR,
-    needs={"relu-head": "it is about such heads"},
+    needs={"relu-head": "the conjecture is about ReLU heads"},
     varies={"keys-shifted": "features are affine functions of tokens"},
     search="steps go back and forth across the kinks of the head, so that the last digits decide where a run ends",
 )
@@ -78,15 +78,15 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
     *A conjecture: no proof is known.* Let O_i be the tokens whose weights stay away from 0 along the run, and W^mm the
     solution of Gen-SVM for them. If the other tokens score less there, then W(k) = r_k W^mm + O(1) with r_k → ∞.
 
-    O_i is read off the run, at weights of more than 1e-3, as the authors do. The evidence is that from a quarter of the
-    run to its end W grows along W^mm, and moves across it by at most a tenth of that and two steps. Steps go back and
-    forth across the kinks of h that pin the ratios inside O_i, so means over a hundred iterates are compared; norms
-    grow like log k, and a token whose weight is still on its way to 0 says nothing: such a run is undecided. So is one
-    that has gone so far at once that log k has not caught up: it grew by less than half of log 4 ‖W^mm‖ from a quarter
-    of the run on, and of log 2 from an eighth to a quarter. Growth like log(e^{r_0} + ck) never falls behind.
+    O_i are the tokens with weights above 1e-3 at the end of the run, as in the authors' code. The evidence: from a
+    quarter of the run to its end W grows along W^mm, and moves orthogonally to it by at most a tenth of that and two
+    steps. Steps oscillate about the kinks of h that fix the ratios inside O_i, so means over a hundred iterates are
+    compared. A run is undecided while a weight is still decreasing to 0, and also if early steps went so far that
+    growth like log k is not visible yet: less than half of log 4 ‖W^mm‖ from a quarter of the run on, and less than
+    half of log 2 ‖W^mm‖ from an eighth to a quarter. Growth like log(e^{r_0} + ck) never falls behind.
 
-    Masked tokens have to cost something where the run ends, by the units that are on there. A token that costs nothing
-    is no constraint: one that ties, and all of an input whose units attention has turned off, whose risk is constant.
+    A masked token has to increase the loss at first order where the run ends, for the ReLU units that are active there.
+    A token that does not is no constraint: a token that ties, or any token of an input whose units are all inactive.
     """
     yield from query_claims(case, under_test)
     run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test[scaled_gradient])
@@ -95,17 +95,17 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
 
 
 def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim of growth from a quarter of the run to its end, against W^mm of the tokens with weight then."""
+    """Yield the claim on growth along W^mm of the tokens with weight at the end, over the last 3/4 of the run."""
     early, late = run.weights(STEPS // 4), run.weights(STEPS)
     sets = late > SELECTED
     if sets.all() or not np.array_equal(sets, early > SELECTED) or late[sets].min() < MUCH:
-        why = "every token has weight" if sets.all() else "some weight is on its way to 0 still"
+        why = "every token has weight" if sets.all() else "some weight is still decreasing to 0"
         yield undecided_claim(GROWS, f"after {STEPS} steps {why}", Form.LIMIT, not_found=True)
         return
     assert case.queried is not None
     svm = under_test[general_svm](case.queried.keys, sets, np.argmax(late, axis=1).astype(np.int64))
     if not isinstance(svm, GeneralSvm):
-        yield undecided_claim(GROWS, "Gen-SVM was called infeasible", Form.LIMIT)
+        yield undecided_claim(GROWS, "Gen-SVM was reported as infeasible", Form.LIMIT)
         return
     certificate = general_svm_claim(SVM, case.queried, _uniform(sets), svm)
     yield certificate
@@ -127,19 +127,19 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
 
 
 def _grew_before(run: ReluRun, sets: Bool[np.ndarray, "n T"], unit: Float64[np.ndarray, "d"], least: float) -> bool:
-    """Return whether W grew by half as much from an eighth of the run to its quarter, with the same tokens selected."""
+    """Return whether W grew by half of ``least`` from an eighth to a quarter of the run, with the same selection."""
     before = run.mean(STEPS // 4, WIDTH) - run.mean(STEPS // 8, WIDTH)
     return bool(np.array_equal(run.weights(STEPS // 8) > SELECTED, sets) and before @ unit >= least / 2)
 
 
 def _uniform(sets: np.ndarray) -> OptimalAttention:
-    """Return uniform attention on these supports, from which a claim about Gen-SVM reads the supports only."""
+    """Return uniform attention on these supports; the claim about Gen-SVM uses only the supports."""
     weights = tuple(tuple(fmpq(int(inside), int(row.sum())) for inside in row) for row in sets)
     return OptimalAttention(weights, weights, tuple(fmpq(0) for _ in weights))
 
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
-    """Claim that steps, the first and some others, follow the gradient of the linear head that h is at these points."""
+    """Claim that the first and some other steps follow the gradient; h is linear near these points."""
     claims = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])

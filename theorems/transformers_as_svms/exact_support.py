@@ -1,4 +1,4 @@
-"""Attention that selects exactly τ tokens: the best weights under a head that prefers mixtures.
+"""Attention that selects exactly τ tokens: the optimal weights for a head that prefers mixtures.
 
 References: *Transformers as Support Vector Machines*, Section 6, the lemma on attention that selects exactly τ tokens.
 """
@@ -25,7 +25,7 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms.attention_claims import RISK_IS_QUADRATIC, attention_claim, quadratic_risk_claim
 
-NO_ATTENTION = KernelUse(False, "speaks of the best weights on the simplex alone; it calls no attention kernel")
+NO_ATTENTION = KernelUse(False, "is about the optimal weights on the simplex only; it calls no attention kernel")
 
 
 def _condition_holds(case: Case) -> bool:
@@ -51,7 +51,10 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "quadratic-head", "orthonormal-tokens"),
     cases=_cases,
     kernel=NO_ATTENTION,
-    needs={"queries-given": "tokens are those of data with queries", "quadratic-head": "the condition is one on its λ"},
+    needs={
+        "queries-given": "tokens are read from data with queries",
+        "quadratic-head": "the condition is one on its λ",
+    },
     varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
 def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -115,7 +118,7 @@ def _gaps(scores: Vector) -> Vector:
 
 
 def sizes_by_condition(case: Case) -> list[int | None]:
-    """Return the τ of the paper's condition for each input, None where it holds for none."""
+    """Return for each input the τ for which the paper's condition holds, None if it holds for none."""
     assert case.queried is not None
     twice, sizes = 2 * penalty_of(case), []
     for scores in exact_scores(case.queried):

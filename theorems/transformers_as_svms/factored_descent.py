@@ -1,4 +1,4 @@
-"""Gradient descent on the factors (K, Q) of W: its safe step, the change of KᵀK − QᵀQ, and where it cannot rest.
+"""Gradient descent on the factors (K, Q) of W: its safe step, the change of KᵀK − QᵀQ, points that are not stationary.
 
 References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM) and the constants L_K, L_Q beside it.
 """
@@ -60,9 +60,9 @@ QUERY_IN_RANGE = sharper("separating-query-in-range", when=SEPARATING)
 POINTS = 24
 """The number of pairs of points at which smoothness is tried, and of points that are not stationary."""
 APART = (1e-6, 10.0)
-"""The range of the distance of the two points of a pair, in units of the first one's norm."""
+"""The range of the distance between the points of a pair, in units of the norm of the first point."""
 STEPS = (0.02, 0.1, 0.5)
-"""The lengths of normalized steps, in units of the start's norm."""
+"""The lengths of normalized steps, in units of the norm of the start."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -113,7 +113,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
         L(K⁺, Q⁺) ≤ L(K, Q) − (η/2) ‖∇L(K, Q)‖².
 
-    It is the step that the run is asked to take: a shorter one would do, and a run that stands still says nothing.
+    A run has to take this step: a shorter one would satisfy the inequality, but a run that stands still tests nothing.
     From m(W(0)) ≥ κ + max(1, log(2(T − 1))) every m(W(t)) is hence at least m(W(0)) − κ, as for the flow.
 
     **No stationary point.** If v = K u then ∇_Q u = ∇Lᵀv, and if q = Q u separates the labels, c_q = min Y_i qᵀz_i > 0,
@@ -173,11 +173,11 @@ def _is_long(run: FactoredRun) -> Claim:
     M = np.maximum(singular_values(points.K)[:, 0], singular_values(points.Q)[:, 0])
     at_point = lipschitz(problem, M)
     moving = np.asarray(value_of(at_point) > 0)
-    # Where ∇L = 0 throughout, any step will do.
+    # If ∇L = 0 everywhere, any step size is allowed.
     at_point, M = at_point[moving], M[moving]
     r = norm(run.joint, axis=-1)[moving] * np.exp(exact(points.at.log_scale[moving])) / at_point
     log_steps, constants = run.run.log_steps[:-1][moving], np.abs(log_curvatures(problem))
-    # The run adds logarithms of these sizes, each with its own rounding.
+    # A correct run adds logarithms of these sizes, each with a rounding error.
     logs = np.abs(log_steps) + np.abs(points.at.log_scale[moving]) + 4 * np.abs(np.log(np.maximum(value_of(M), 1e-300)))
     logs += 1 + constants[np.isfinite(constants)].sum()
     log_length = approximate(log_steps, 16 * EPS * logs) + np.log(lipschitz(problem, M + r))
@@ -185,13 +185,13 @@ def _is_long(run: FactoredRun) -> Claim:
 
 
 def lipschitz(problem: Problem, size: Numbers) -> Numbers:
-    """Return 2 L̂ M² + c where the larger factor has ‖·‖_op = M."""
+    """Return the Lipschitz constant 2 L̂ M² + c for factors with the larger ‖·‖_op equal to M = ``size``."""
     scores, loss = problem.scores, problem.loss
     ranges: Any = np.max(exact(scores), axis=1) - np.min(exact(scores), axis=1)
     apart = exact(problem.keys)[:, :, None] - problem.keys[:, None]
     diameters: Any = np.max(norm(apart, axis=-1), axis=(1, 2))
     ends = list(zip(scores.min(axis=1).tolist(), scores.max(axis=1).tolist(), strict=True))
-    # A few roundings of a logarithm.
+    # The error of a few roundings of a logarithm.
     slopes, curves = (
         np.exp(exact(np.array([bound(*end) for end in ends]))) * (1 + 1e-12)
         for bound in (loss.log_bound, loss.log_lipschitz)
@@ -202,7 +202,7 @@ def lipschitz(problem: Problem, size: Numbers) -> Numbers:
 
 
 def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Claim the bounds of ∇_Q where the head is in range K, and of ∇_K where a separating query is in range Q."""
+    """Claim the lower bounds of ‖∇_Q‖ where v ∈ range K, and of ‖∇_K‖ where a separating query is in range Q."""
     problem, sizes = data.problem, log_uniform(rng, 1e-2, 1e2, 2 * POINTS)
     signed = data.Y[:, None] * data.queries
     separator = label_svm(signed)
@@ -215,7 +215,7 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
         joint = points.joint(gradient)[0]
         variances: Any = signed_variances(points.at)[0]
         lengths = norm(joint[K.size :]), norm(joint[: K.size])
-        # v = K u with u the first axis divided by the first entry's scale; that of q likewise.
+        # v = K u, where u is the first axis divided by the scale of the first column of K; q = Q u likewise.
         scale = _scale(K[:, 0], data.v), _scale(Q[:, 0], q)
         heads.append((lengths[0] / scale[0], norm(np.einsum("n,ne->e", variances, exact(signed))) / problem.n))
         if isinstance(separator, LabelSvm):
@@ -229,7 +229,7 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
 
 
 def _scale(column: Float64[np.ndarray, "d"], multiple: Float64[np.ndarray, "d"]) -> Numbers:
-    """Return the ratio of a column to another column of which it is a multiple, each entry rounded once."""
+    """Return the ratio of a column to ``multiple``, of which it is a multiple up to one rounding of each entry."""
     at = int(np.argmax(np.abs(multiple)))
     ratio: Any = exact(column[at]) / multiple[at]
     return ratio.widen(4 * np.finfo(float).eps * abs(float(value_of(ratio))))
@@ -239,7 +239,7 @@ def _drift(run: FactoredRun) -> Claim:
     """Claim ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s ‖step_s‖²."""
     apart: Any = run.after.imbalance - run.before.imbalance[:1]
     lengths: Any = np.cumsum(run.lengths * run.lengths)
-    # Steps differ from exact ones by their rounding, and so do the iterates.
+    # Computed steps have rounding errors, and so have the iterates.
     drift = np.sqrt(run.before.layout.m) * np.cumsum(2 * run.rounding * run.norms)
     return at_least(
         DRIFT, Form.EFFECTIVE, lengths.widen(drift), nuclear_norm(apart), why=FACTORED_STEPS, points="iterate"
@@ -247,7 +247,7 @@ def _drift(run: FactoredRun) -> Claim:
 
 
 def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim m(W(t)) ≥ m(W(0)) − κ, as long as the rounding of the steps raises no risk by a third."""
+    """Claim m(W(t)) ≥ m(W(0)) − κ, while the rounding errors of steps raise the excess risk by less than a third."""
     before, after = run.before.margins(constants.rows), run.after.margins(constants.rows)
     slopes = value_of(constants.log_slopes)
     rate = 4 * float(value_of(constants.reach)) * float(np.exp(min(slopes[0] - slopes[1], 700.0)))

@@ -1,4 +1,4 @@
-"""Gradient flow on the factors (K, Q) of W: its conserved quantity, its lasting selection, and its limit.
+"""Gradient flow on the factors (K, Q) of W: its conserved quantity, the tokens that it selects, and its limit.
 
 References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv
 2403.08699; Powers, Størmer, *Free states of the canonical anticommutation relations*, 1970.
@@ -44,7 +44,7 @@ from theorems.transformers_as_svms.curves.factored_certificate import (
     signed_variances,
     singular_value_growth,
 )
-from theorems.transformers_as_svms.curves.factored_flow_run import FollowedFactors
+from theorems.transformers_as_svms.curves.factored_flow_run import FactoredFlowRun
 from theorems.transformers_as_svms.curves.factored_law import sharpest_lag
 from theorems.transformers_as_svms.curves.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
 
@@ -74,9 +74,9 @@ SEPARATING = Condition(
 )
 RESOLVED = "where float64 resolves the flow"
 FEWEST = 3
-"""The least number of recorded points for which a sum over every other point is meaningful."""
+"""The least number of recorded points for which the error of the trapezoidal rule is estimated."""
 LOGITS = 1e7
-"""The ‖(K(0), Q(0))‖² max‖G‖ above which logits have no digits left at a hundred times that."""
+"""The ‖(K(0), Q(0))‖² max‖G‖ above which float64 does not resolve logits once the norm has grown tenfold."""
 CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
@@ -176,7 +176,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
     start = factors_with_margin(case, constants, required, rng)
     if (norm(start[0]) ** 2 + norm(start[1]) ** 2) * float(value_of(constants.reach)) > LOGITS:
         return
-    followed = FollowedFactors.of(data, under_test, start, svm.norm, rng, DIVERGES)
+    followed = FactoredFlowRun.of(data, under_test, start, svm.norm, rng, DIVERGES)
     yield from premises(followed)
     yield from followed.diverges()
     yield from _conservation(followed)
@@ -197,8 +197,8 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
     return at_least(CLIMBS_OUTWARD, Form.EFFECTIVE, outward, m * (1 - constants.odds_bound(m)) * constants.omega(at))
 
 
-def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
-    """Claim that Δ is conserved, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
+def _conservation(followed: FactoredFlowRun) -> Iterator[Claim]:
+    """Claim that Δ is conserved, and that ½‖(K, Q)‖² exceeds ‖W‖_⋆ by at most ½‖Δ(0)‖_⋆."""
     points, options = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
     drift = 2 * followed.flow.norms * followed.solver
     apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
@@ -210,11 +210,11 @@ def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
     yield at_least(NUCLEAR, Form.LIMIT, sides, 0.0, scale=np.tile(followed.flow.norms**2, 2), **options)
 
 
-def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[Claim]:
+def _selects(constants: MarginConstants, followed: FactoredFlowRun) -> Iterator[Claim]:
     """Claim m(W(t)) ≥ m(W(0)) − κ."""
     margins = followed.points.margins(constants.rows)
     lost = float(value_of(constants.reach)) * followed.flow.norms * followed.solver
-    # Far out the margins of rows a million times longer than the shortest are lost to the solver's tolerance.
+    # At large norms the solver's tolerance exceeds the margins of rows a million times longer than the shortest.
     resolved = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
     if not resolved.any():
         return
@@ -223,10 +223,10 @@ def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[
     yield at_least(KEPT, Form.LIMIT, later_margins, margins[0] - constants.kappa, **options)
 
 
-def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
-    """Claim the lower bound of ‖∇_Q‖ by λ_min of the Δ with which the flow began."""
+def _not_stationary(case: Case, followed: FactoredFlowRun) -> Iterator[Claim]:
+    """Claim ‖∇_Q L‖_F ≥ λ_min(Δ(0))^½ ‖∇L‖_F along the flow."""
     points, data = followed.points, followed.data
-    # What Δ may have lost by now, in place of the conserved one.
+    # Δ(0) less the bound of its drift along the computed flow.
     drift = 2 * followed.flow.norms * followed.solver
     least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widen(drift)
     positive = np.asarray(least > 0)
@@ -245,8 +245,8 @@ def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
         yield at_least(NOT_STATIONARY, Form.LIMIT, by_q, root * share * variances, **options)
 
 
-def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: Implementation) -> Iterator[Claim]:
-    """Claim the certificate at every point, the growth of volumes, and the lag of the spurious singular value."""
+def _nuclear(constants: MarginConstants, followed: FactoredFlowRun, under_test: Implementation) -> Iterator[Claim]:
+    """Claim the certificate at every point, the growth of σ_1 ⋯ σ_k, and the lag of the (r + 1)-th singular value."""
     points, problem = followed.points, constants.problem
     svm = under_test[nuclear_max_margin](followed.data.keys, problem.optimal)
     if isinstance(svm, Infeasible):

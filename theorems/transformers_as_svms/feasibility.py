@@ -1,4 +1,4 @@
-"""Every choice of tokens is separable where dimensions are large: a W in closed form, and its consequences for W^mm.
+"""If dimensions are large, every choice of tokens is separable: W in closed form, and its consequences for W^mm.
 
 References: *Transformers as Support Vector Machines*, Theorem 1.
 """
@@ -37,22 +37,22 @@ from theorems.transformers_as_svms.feasible_solution import (
     NO_LONGER,
     PSEUDOINVERSES,
     ROWS_GIVE_ONE,
-    Checked,
-    Solved,
+    ClaimChecks,
+    SolutionChecks,
 )
 from theorems.transformers_as_svms.feasible_weights import smallest_gap
 
 INDEPENDENCE = sharper("independence-of-rows-follows", when=BOTH)
 
 MORE = 2
-"""The number of random choices of tokens that are tried besides the case's own and the optimal ones."""
+"""The number of random choices of tokens that are checked besides the case's α and the optimal tokens."""
 
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case that has all hypotheses or a single one of them.
+    """Draw a case in which one or several of the hypotheses hold.
 
-    Half of the cases are separable by construction and mix the hypotheses; in the others a single hypothesis holds.
+    Half of the cases are separable by construction and satisfy several; in the others a single hypothesis holds.
     """
     kind = draw(st.sampled_from(("any", "crowded", "any", "many inputs")))
     if kind == "many inputs":
@@ -62,9 +62,9 @@ def _cases(draw: DrawFn) -> Case:
 
 
 def _crowd(case: Case) -> Case:
-    """Return the case with additional tokens whose rows are twice those of others.
+    """Return the case with additional tokens whose rows are twice the rows of existing tokens.
 
-    Only queries that separate the labels then imply that opt is separable.
+    Rows are then dependent; of the hypotheses, only queries that separate the labels can still hold.
     """
     data, problem = case.queried, case.problem
     assert data is not None
@@ -90,7 +90,7 @@ def _many_inputs(draw: DrawFn) -> Case:
         queries = X[:, 0].copy() if self_attention else rng.integers(-6, 7, size=(n, d)) / 2
         data = QueryDataset(X, queries, rng.choice([-1.0, 1.0], size=n), np.eye(d)[0], loss)
         alpha = rng.integers(T, size=n)
-        # Almost all such data are independent; a draw that is not is drawn again.
+        # Rows of random data are almost always independent; if not, they are drawn again.
         if independent(data.keys, alpha):
             return Case(data.problem, queried=data, alpha=alpha, seed=seed)
 
@@ -149,31 +149,31 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     one, it bounds the least nuclear norm as well. Independent queries separate any labels: n independent ones alone
     make opt feasible.
 
-    **What the solver must say**, at the given tokens, the optimal and some random ones: it finds a solution, all
-    margins of it are at least 1, and it is the projection of the origin, ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for each W of margins
-    ≥ m, which implies ‖W^mm‖_F ≤ ‖W‖_F/m.
+    **Claims on the solver**, for the case's α, the optimal tokens and some random choices: it finds a solution, whose
+    margins are at least 1, and which is the projection of the origin, ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for each W of margins
+    ≥ m; this implies ‖W^mm‖_F ≤ ‖W‖_F/m.
     """
     yield from premises(query_claims(case, under_test))
     data = case.queried
     assert data is not None
-    checked = Checked()
+    checked = ClaimChecks()
     both, rows = independent_tokens_and_queries(case).holds, independent_rows(case).holds
     labels = label_separating_queries(case).holds and smallest_gap(data) > 0
     if both:
         checked.check(INDEPENDENCE, bool(rows), independent_rows(case).evidence)
     for alpha in _choices(case) if rows or both else []:
-        chosen = Solved(case, data, alpha, under_test, checked)
+        chosen = SolutionChecks(case, data, alpha, under_test, checked)
         if both:
             chosen.by_pseudoinverses()
         if rows:
             chosen.by_rows()
     if labels:
-        Solved(case, data, case.problem.optimal, under_test, checked).by_labels()
+        SolutionChecks(case, data, case.problem.optimal, under_test, checked).by_labels()
     yield from checked.claims()
 
 
 def _choices(case: Case) -> list[Int64[np.ndarray, "n"]]:
-    """Return the case's α, opt and random choices, each once."""
+    """Return the case's α, the optimal tokens and random choices, without repetition."""
     rng, problem = case.rng(), case.problem
     random_choices = rng.integers(problem.T, size=(MORE, problem.n))
     unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen_tokens, problem.optimal, *random_choices)}

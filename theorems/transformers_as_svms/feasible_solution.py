@@ -1,4 +1,4 @@
-"""The solution of ATT-SVM(α) under test, compared over the rationals with weights W that are known to be feasible.
+"""Comparison, over the rationals, of the solution of ATT-SVM(α) under test with weights W that are feasible.
 
 References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
 """
@@ -47,31 +47,31 @@ BY_LABELS = sharper("norm-at-most-by-labels", when=LABELS)
 
 
 @dataclass
-class Checked:
-    """Claims decided over the rationals, each at several choices of tokens.
+class ClaimChecks:
+    """Results of exact checks, by claim; each claim is checked for several choices of tokens.
 
     Attributes:
-        wrong: by claim, the first thing that is wrong; empty where nothing is.
+        wrong: claim name → the detail of its first failed check; empty if all its checks hold.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
 
     def check(self, name: str, holds: bool, detail: str) -> None:
-        """Note one check of the claim: whether it holds, and what to say if it does not."""
+        """Record one check of the claim ``name``, with the detail to report if it does not hold."""
         if not self.wrong.get(name):
             self.wrong[name] = "" if holds else detail
 
     def claims(self) -> Iterator[Claim]:
-        """Yield a claim for each name."""
+        """Yield one claim for each name."""
         for name, wrong in self.wrong.items():
             yield Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
-class Solved:
-    """ATT-SVM(α) solved by the implementation under test, and weights to compare its solution with.
+class SolutionChecks:
+    """Checks of the solution of ATT-SVM(α) that the implementation under test returns.
 
     Raises:
-        Ended: the implementation calls it infeasible although a W is known.
+        Ended: the implementation reports that ATT-SVM(α) is infeasible although a feasible W is known.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Solved:
         data: QueryDataset,
         alpha: Int64[np.ndarray, "n"],
         under_test: Implementation,
-        checked: Checked,
+        checked: ClaimChecks,
     ) -> None:
-        """Solve ATT-SVM(α) by the implementation under test, and check that its solution exists and is feasible."""
+        """Solve ATT-SVM(α) with the implementation under test, and check that the solution exists and is feasible."""
         self.data, self.alpha, self.under_test, self.checked = data, alpha, under_test, checked
         self.named = f"α = {alpha.tolist()}"
         self.G = fmpq_mat(list(difference_rows(case.problem.exact_keys, alpha).values()))
         solution = under_test[max_margin](case.problem.exact_keys, alpha)
-        checked.check(EXISTS, not isinstance(solution, Infeasible), f"{self.named} is called infeasible")
+        checked.check(EXISTS, not isinstance(solution, Infeasible), f"{self.named} is reported as infeasible")
         if isinstance(solution, Infeasible):
             stop = Ended(self.named)
             stop.claims = tuple(checked.claims())
@@ -98,7 +98,7 @@ class Solved:
         checked.check(IS_FEASIBLE, least >= 1, f"{self.named}: a margin is {float(least):.17g}")
 
     def by_pseudoinverses(self) -> None:
-        """Check [w_1 … w_n] Z⁺: its margins and norms."""
+        """Check the margins of W = [w_1 … w_n] Z⁺, and that W^mm is no longer than its bounds."""
         W, sizes = closed.by_pseudoinverses(self.data, self.alpha)
         self._all_ones(PSEUDOINVERSES, W)
         queries = closed.eigenvalue_bound(rational_matrix(self.data.queries))
@@ -111,7 +111,7 @@ class Solved:
         self.checked.check(NO_LONGER, shortest <= squared_norm(W), f"{self.named}: {float(shortest):.17g} is larger")
 
     def by_rows(self) -> None:
-        """Check G⁺1: its margins, and whether it is the solution."""
+        """Check the margins of W = G⁺1, and that W^mm = G⁺1 exactly if its multipliers are ≥ 0."""
         W = closed.all_ones(self.G)
         self._all_ones(ROWS_GIVE_ONE, W)
         ones = fmpq_mat(self.G.nrows(), 1, [1] * self.G.nrows())
@@ -122,11 +122,11 @@ class Solved:
         self.checked.check(IS_THAT_OF_ROWS, same == allowed, detail)
 
     def by_labels(self) -> None:
-        """Check v qᵀ/min gap, q the shortest query that separates the labels."""
+        """Check the margins and norm of W = v qᵀ/min gap, q the shortest query that separates the labels."""
         signed = self.data.Y[:, None] * self.data.queries
         keys = np.stack([signed, np.zeros_like(signed)], axis=1)
         solution = self.under_test[max_margin](keys, np.zeros(len(keys), dtype=np.int64))
-        self.checked.check(EXISTS, not isinstance(solution, Infeasible), "labels are called inseparable")
+        self.checked.check(EXISTS, not isinstance(solution, Infeasible), "the labels are reported as inseparable")
         if isinstance(solution, Infeasible):
             return
         gap, q = closed.smallest_gap(self.data), list(solution.exact.p)
@@ -147,7 +147,7 @@ class Solved:
         self._projection(W, fmpq(1))
 
     def _projection(self, W: fmpq_mat, margin: fmpq) -> None:
-        """Check ⟨W^mm, W⟩ ≥ m ‖W^mm‖²."""
+        """Check ⟨W^mm, W⟩ ≥ m ‖W^mm‖² for W of margins ≥ m = ``margin``."""
         along = sum((a * b for a, b in zip(self.p.entries(), W.entries(), strict=True)), fmpq(0))
         short = f"{self.named}: ⟨W^mm, W⟩/‖W^mm‖² = {float(along / self.size):.17g} < {float(margin):.6g}"
         self.checked.check(IS_THE_PROJECTION, along >= margin * self.size, short)

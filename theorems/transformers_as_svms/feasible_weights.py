@@ -1,4 +1,4 @@
-"""Weights W that give chosen tokens margins of at least 1, in closed form; over the rationals.
+"""Weights W, rational and in closed form, that give chosen tokens margins of at least 1.
 
 References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
 """
@@ -15,7 +15,7 @@ from reference_attention.exact import rational, rational_matrix
 from reference_attention.query_dataset import QueryDataset
 
 FIRST = 1 - 2.0**-20
-"""The share of the least eigenvalue, as computed in floats, that is tried first as its lower bound."""
+"""The share of the float value of the least eigenvalue that is tried first as a lower bound."""
 
 
 def token_rows(data: QueryDataset, alpha: Int64[np.ndarray, "n"], i: int) -> fmpq_mat:
@@ -26,7 +26,7 @@ def token_rows(data: QueryDataset, alpha: Int64[np.ndarray, "n"], i: int) -> fmp
 
 
 def all_ones(rows: fmpq_mat) -> fmpq_mat:
-    """Return the shortest x with rows·x = 1 in every entry, for independent rows; a column."""
+    """Return the shortest column x with rows·x = 1 in every entry, for independent rows."""
     ones = fmpq_mat(rows.nrows(), 1, [1] * rows.nrows())
     return rows.transpose() * (rows * rows.transpose()).solve(ones)
 
@@ -45,7 +45,7 @@ def by_labels(data: QueryDataset, q: list[fmpq], gap: fmpq) -> fmpq_mat:
 
 
 def smallest_gap(data: QueryDataset) -> fmpq:
-    """Return the least gap between the best score of an input and the next, exactly; 0 where two are best."""
+    """Return the exact least gap over inputs between the best and the second best score; 0 if two tokens are best."""
     scores = (rational_matrix(data.X.reshape(-1, data.X.shape[2])) * rational_matrix(data.v[:, None])).entries()
     T, labels = data.X.shape[1], data.Y.tolist()
     signed = [[rational(y) * x for x in scores[i * T : (i + 1) * T]] for i, y in enumerate(labels)]
@@ -58,7 +58,7 @@ def squared_norm(matrix: fmpq_mat) -> fmpq:
 
 
 def eigenvalue_bound(rows: fmpq_mat) -> fmpq:
-    """Return a rational s > 0 with s ≤ σ_min² of independent rows, near it: rows·rowsᵀ − s I ⪰ 0 is proven.
+    """Return a rational s > 0 near σ_min² of independent rows with s ≤ σ_min²; rows·rowsᵀ − s I ⪰ 0 is proven.
 
     A value proposed by floats, or half of it, is accepted if all leading minors of the difference are positive
     (Sylvester); otherwise the bound is 1/tr((rows·rowsᵀ)⁻¹), which always holds.

@@ -44,9 +44,9 @@ SEPARATES = premise("first-step-separates")
 FIRST_STEP_CLAIMS = (IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES)
 
 STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
-"""The claims of a descent from a margin that Theorem 3 states."""
+"""The claims of descent-from-a-margin that Theorem 3 states."""
 LONGER = 1 + 1e-6
-"""The factor by which R exceeds the explicit radius, so that W(1) has its margin despite rounding. Any larger R
+"""The factor by which R exceeds the explicit radius, so that W(1) has its margin despite rounding errors. Any larger R
 will do."""
 
 
@@ -55,9 +55,9 @@ def _is_separated(case: Case) -> bool:
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases of which half have the property by construction, with orthogonal tokens and queries.
+    """Return a strategy for cases in which −∇L(0) separates the optimal tokens.
 
-    On the others it happens to hold.
+    In half of them this holds by construction, with orthogonal tokens and queries; in the others it holds by chance.
     """
     others = query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT)).filter(_is_separated)
     return st.one_of(query_cases(families=(Family.ORTHOGONAL,)), others)
@@ -79,7 +79,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=SATURATED,
     needs=dict(descent_from_a_margin.needs)
-    | {"first-step-separates": "without it W(1) has no positive margin, and the claims are those from another start"},
+    | {"first-step-separates": "without it W(1) has no positive margin, and the claims do not apply"},
 )
 def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and (x_i,opt − x_it)ᵀ(−∇L(0)) z_i ≥ ι > 0 for all i and t ≠ opt_i.
@@ -97,8 +97,8 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
 
-    puts W(1) where gradient descent keeps its margin up to κ for ever. So the provision is not needed, nor is ι but
-    for that R: any start of that margin will do.
+    puts W(1) where gradient descent keeps its margin up to κ for ever. So the proviso is not needed, and ι only
+    determines R: any start of that margin suffices.
 
     **Exact.** W(1) is one step of normalized gradient descent of length R from W = 0, to rounding; its margin is at
     least κ + log(2(T−1)A). With orthogonal tokens of one length in each input and orthogonal queries the margin of
@@ -115,13 +115,13 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _first_step(
     constants: MarginConstants, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "b d"]]:
-    """Return W(1), (1, d·e), once the claims have been made that it is that step and has its margin."""
+    """Yield the claims that W(1), (1, d·e), is the first step and has the required margin, and return it."""
     problem, zero = constants.problem, np.zeros((1, constants.problem.d))
     at = AttentionAt(problem, zero)
     gradient = at.gradient_of(under_test, IS_A_FIRST_STEP)
     least, length = constants.margins(-at.gradient)[0], norm(at.gradient, axis=-1)[0]
     if not least > 0:
-        raise Undecided(SEPARATES, "the margin of −∇L(0) is not surely positive in float64", Form.EFFECTIVE)
+        raise Undecided(SEPARATES, "float64 does not resolve whether the margin of −∇L(0) is positive", Form.EFFECTIVE)
     radius = constants.needed * length / least * LONGER
     step = float(radius.value + radius.error)
     if not step < 1e100:

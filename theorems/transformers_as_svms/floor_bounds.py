@@ -1,4 +1,4 @@
-"""Bounds on n (L(W) − L_⋆) in logarithms, from weights, slopes and margins, derived in :mod:`.risk_floor`.
+"""Bounds of log n (L(W) − L_⋆) from softmax weights, slopes of the loss and margins, derived in :mod:`.risk_floor`.
 
 References: *Transformers as Support Vector Machines*, Lemma 1.
 """
@@ -20,7 +20,7 @@ from theorems.core.key_rows import key_rows
 from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
-IN_LOGARITHMS = "unless it is a kernel, whose risks have no digits left of the difference"
+IN_LOGARITHMS = "except for a kernel, whose risks do not resolve the difference"
 EXCESS_AT_LEAST = stated_claim("excess-at-least", when=IN_LOGARITHMS)
 LEAST_BY_SLOPES = sharper("excess-at-least-by-slopes", when=IN_LOGARITHMS)
 LEAST_BY_MARGINS = sharper("excess-at-least-by-margins", when=IN_LOGARITHMS)
@@ -30,8 +30,8 @@ MOST_BY_MARGINS = sharper("excess-at-most-by-margins", when=IN_LOGARITHMS)
 
 
 @dataclass(frozen=True, eq=False)
-class FloorAt:
-    """Lower and upper bounds of n (L − L_⋆) at points, where one token of each input is strictly best.
+class FloorBounds:
+    """Lower and upper bounds of n (L − L_⋆) at b points; one token of each input is strictly best.
 
     Attributes:
         at: softmax attention at b points.
@@ -68,7 +68,7 @@ class FloorAt:
 
     @cached_property
     def lower(self) -> dict[str, Numbers]:
-        """The logarithms of lower bounds by the name of their claim; (b, 1) or (b, n), each of the n a bound."""
+        """Claim name → logarithms of its lower bounds, (b, 1), or (b, n) for one bound by input."""
         problem, losses = self.at.problem, self.log_losses
         bent = losses - np.exp(losses) * of_each(problem, "steepening") / 2
         least: Any = np.min(np.where(self._others, self.margins, np.inf), axis=-1)
@@ -80,7 +80,7 @@ class FloorAt:
 
     @cached_property
     def upper(self) -> dict[str, Numbers]:
-        """The logarithms of upper bounds by the name of their claim; (b, 1)."""
+        """Claim name → logarithms of its upper bounds, (b, 1)."""
         problem, losses = self.at.problem, self.log_losses
         curved = of_each(problem, "log_lipschitz") - np.log(exact(2.0)) + 2 * losses
         by_token = np.where(self._others, self.log_costs - self.margins, -np.inf)
@@ -97,7 +97,7 @@ class FloorAt:
 
 
 def total(log_terms: Any) -> Numbers:
-    """Return log Σ_i of numbers given by their logarithms, (b, 1)."""
+    """Return the logarithm of the sum over the last axis of numbers given by their logarithms, (b, 1)."""
     return np.logaddexp.reduce(log_terms, axis=-1, keepdims=True)
 
 
@@ -108,13 +108,13 @@ def log_gaps(problem: Problem) -> Numbers:
 
 
 def smallest_gaps(problem: Problem) -> Numbers:
-    """Return log(c_i Γ_i), (n,)."""
+    """Return log(c_i Γ_i), (n,), c_i the least |ℓ'| and Γ_i the least score gap of input i."""
     others = np.arange(problem.T) != problem.optimal[:, None]
     return of_each(problem, "log_floor") + np.min(np.where(others, log_gaps(problem), np.inf), axis=-1)
 
 
 def of_each(problem: Problem, method: str) -> Numbers:
-    """Return a bound of the loss on the range of each input's scores, to a few roundings; (n,)."""
+    """Return a bound that a method of the loss computes for the score range of each input, (n,), with its rounding."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     bound = getattr(problem.loss, method)
     values: Float64[np.ndarray, "n"] = np.array(

@@ -1,4 +1,4 @@
-"""The regularization path of W turns to W^mm, the least W that separates the optimal tokens.
+"""Regularization path of W: it turns to W^mm, the W of least norm that separates the optimal tokens.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (W); Theorem 1 of *Max-Margin Token Selection*.
 """

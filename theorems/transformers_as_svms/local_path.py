@@ -1,4 +1,4 @@
-"""The regularization path of W in a cone around locally optimal tokens turns to W^mm_α.
+"""Local regularization path of W: in a cone around W^mm_α, α locally optimal, it turns to W^mm_α.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -51,9 +51,9 @@ PATH_TURNS = stated_claim("path-turns", when=RESOLVED)
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3)
 """The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
 POINTS = 60
-"""The number of points of the cone per sublevel set."""
+"""The number of points of the cone that are checked per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
-"""The radii ρ of the path, where they lie beyond κ_α and R0 and float64 resolves them."""
+"""The radii ρ of the path; those below κ_α or R0, or not resolved by float64, are left out."""
 
 
 def _is_resolved(case: Case) -> bool:
@@ -86,7 +86,7 @@ def _cases() -> SearchStrategy[Case]:
     from_data=locally_optimal_choices,
     kernel=FAR,
     needs={
-        "separable": "the cone is one around W^mm_α, which exists only if ATT-SVM(α) is feasible",
+        "separable": "the cone is around W^mm_α, which exists only if ATT-SVM(α) is feasible",
         "locally-optimal": "κ_α and R0 are made of the gaps to SVM-neighbours, which must be positive",
         "well-behaved-loss": "κ_α and R0 are made of bounds of |ℓ'| > 0",
     },
@@ -173,17 +173,17 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
-    # The point with the offset is a competitor where it lies in the cone.
+    # The point with the offset is compared with the path where it lies in the cone.
     sizes, _, nu = bounds.sizes(rays[:, 1])
     inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
     rays[~inside, 1] = rays[~inside, 0]
     path = follow_local_path(bounds, norms, rays.reshape(-1, constants.problem.d), seed)
     if not np.array_equal(path.norms, norms):
-        raise Refuted(IN_THE_CONE, f"the path is of the radii {path.norms}, asked for at {norms}", Form.EXACT)
+        raise Refuted(IN_THE_CONE, f"the path has the radii {path.norms}, asked for at {norms}", Form.EXACT)
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
         raise NotANumber(IN_THE_CONE, "the path has no finite point at each radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)
-    # The optimiser's own arithmetic puts a point on the boundary some roundings beyond it.
+    # Rounding in the optimiser may put a point of the boundary slightly outside.
     room = 64 * constants.problem.d * EPS
     slacks = np.stack(
         [constants.mu * (1 + 1e-6) + room - nu, radii * (1 + room) - rho, rho - bounds.first * (1 - room)]
@@ -191,7 +191,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     scale = np.stack([np.full(len(radii), constants.mu), radii, np.full(len(radii), bounds.first)])
     yield at_least(IN_THE_CONE, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
     if any(float(value_of(r)) < bounds.first for r in rho):
-        yield undecided_claim(PATH_MARGIN, "the path lies within the inner radius", Form.EFFECTIVE)
+        yield undecided_claim(PATH_MARGIN, "a point of the path lies inside the inner radius R0", Form.EFFECTIVE)
         return
     mine = bounds.log_excess(exact(path.points), IS_LOWEST)
     theirs = bounds.log_excess(exact(rays.transpose(1, 0, 2)), IS_LOWEST)
@@ -215,7 +215,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
 def follow_local_path(
     bounds: LocalPathBounds, norms: Float64[np.ndarray, "r"], starts: Float64[np.ndarray, "s d"], seed: int
 ) -> LocalPath:
-    """Return the local path under test, seeded with those points."""
+    """Return the local path under test, for which ``starts`` are the optimiser's initial points."""
     problem, solution, under_test = bounds.constants.problem, bounds.constants.solution, bounds.under_test
 
     def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:

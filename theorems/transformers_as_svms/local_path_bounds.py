@@ -1,4 +1,4 @@
-"""The constants of Theorem 6 and the points that it covers: a cone around W^mm_α, from a radius on.
+"""Constants of Theorem 6, and the points that it covers: a cone around W^mm_α outside a radius R0.
 
 Notation and cone are those of :mod:`theorems.token_selection.local_paths.local_constants`; the bounds are derived in
 :mod:`.local_path`.
@@ -64,7 +64,7 @@ class LocalPathBounds:
     def log_harm(self, rho: Numbers) -> Numbers:
         """Return log Σ_harmful |D_it| e^{−ρ(m_it − w_it)}, −∞ if no token is harmful.
 
-        The sum is a bound of how much harmful tokens lower the excess.
+        The sum bounds the amount by which harmful tokens lower the excess risk.
         """
         constants = self.constants.carrying
         if not constants.harmful.any():
@@ -75,7 +75,7 @@ class LocalPathBounds:
 
     @cached_property
     def first(self) -> float:
-        """The radius R0/P beyond which harmful tokens take at most half of what the good token of least margin adds."""
+        """The radius R0/P beyond which harmful tokens lower the excess by at most half of the good tokens' bound."""
         constants = self.constants
         if not constants.harmful.any():
             return 1e-3
@@ -97,12 +97,12 @@ class LocalPathBounds:
         """Return log n(L(W) − L_α) under test, (b,) for points (b, d) of the cone beyond R0.
 
         Raises:
-            NotANumber: the difference is not positive, and rounding does not explain it.
+            NotANumber: the difference is negative by more than its rounding error.
         """
         problem = self.constants.problem
         excess = excess_of(self.under_test, problem, points, self.constants.solution.alpha, claim)
         if (excess.x.value + excess.x.error <= 0).any():
-            raise NotANumber(claim, "L(W) ≤ L_α under test where harmful tokens are beaten")
+            raise NotANumber(claim, "L(W) ≤ L_α under test in the cone beyond R0, where L(W) > L_α is proven")
         return excess.log + np.log(exact(problem.n))
 
     @cached_property
@@ -116,7 +116,7 @@ class LocalPathBounds:
 
     @cached_property
     def p_mm(self) -> Numbers:
-        """The solution as a vector, vec(W^mm_α)."""
+        """The solution as a vector, vec(W^mm_α), (d,)."""
         return with_rounding(self.constants.solution.p)
 
     def sizes(self, points: Points) -> tuple[Numbers, Numbers, Numbers]:
@@ -161,7 +161,7 @@ class LocalPathBounds:
     def offset(self) -> Float64[np.ndarray, "d"]:
         """The offset o of the path from the ray: g_j·o = log(c_j/w_j) − D on the support, o ⊥ W^mm.
 
-        It is a guess, in place of which any other would do.
+        It only serves as a point of comparison: the claims hold for any offset.
         """
         rows = self.constants.rows[self.constants.support]
         levels = value_of(self.log_costs - np.log(self.weights))
@@ -171,7 +171,7 @@ class LocalPathBounds:
         return np.asarray(o - (o @ axis) * axis)
 
     def beside(self, rho: float) -> Float64[np.ndarray, "2 d"]:
-        """Return ρ W^mm_α, and the point of that norm with the offset."""
+        """Return ρ W^mm_α, and the point of the same norm with the offset o from the ray."""
         solution = self.constants.solution
         length = rho * solution.norm
         squared = float(self.offset @ self.offset)

@@ -1,4 +1,4 @@
-"""Attention that mixes: W_fin fixes the ratios inside the sets O_i, Gen-SVM the direction, and other terms stay finite.
+"""Attention that mixes tokens: W_fin gives the ratios inside sets O_i, Gen-SVM the direction; the rest stays finite.
 
 References: *Transformers as Support Vector Machines*, Section 6: W_fin, (Gen-SVM), W(k) ≈ W_fin + ‖W(k)‖ W̄^mm.
 """
@@ -27,8 +27,8 @@ from theorems.core.tolerances import tolerance
 from theorems.curves.missing_points import missing_claim
 from theorems.transformers_as_svms.attention_claims import RISK_IS_QUADRATIC, attention_claim, quadratic_risk_claim
 from theorems.transformers_as_svms.ball_claims import balls_at_least
-from theorems.transformers_as_svms.mixing_numbers import Lower, Mixing, balls, inner
-from theorems.transformers_as_svms.mixing_path_numbers import OnPath, path_radii
+from theorems.transformers_as_svms.mixing_numbers import ExcessBound, Mixing, balls, inner
+from theorems.transformers_as_svms.mixing_path_numbers import PathPoint, path_radii
 from theorems.transformers_as_svms.mixing_points import near_points, sublevel_points
 from theorems.transformers_as_svms.mixing_premises import finite_part_claim, general_svm_claim
 from theorems.transformers_as_svms.mixing_ray import mass_claim, ratios_claim
@@ -54,17 +54,17 @@ PATH = stated_claim("path-correlation", when=FOLLOWED)
 OFFSET = sharper("offset-limit", when=FOLLOWED, refines=PATH)
 
 DEPTHS = (0.0, 1.0, 5.0, 50.0)
-"""The values of r along the ray, beyond the least at which a bound holds."""
+"""The values of r along the ray, added to the least r at which a bound holds."""
 OFFSET_RATE = tolerance(
     "mixing-offset-rate",
     "2 max(ρ₁²e₁, 1/max|G|)/ρ₂² for e₁ at ρ₁ = ρ₂/4",
     "argued rate: the next term is O(1/ρ²), so that ρ²e stays bounded; a wrong limit makes it grow sixteenfold",
 )
 NEAR = 2.0**-20
-"""The largest distance of W̄_R from the point under test, in units of ‖W^mm‖, R the norm of the point.
+"""The largest allowed distance between W̄_R and the point under test, in units of ‖W^mm‖, R the norm of the point.
 
-Usually it is e^{−ρ/4}. It is also the largest error of R, and the largest relative error of a multiplier. Newton's
-method leaves far less, and the claims allow more."""
+A usual distance is e^{−ρ/4}. The number also bounds the allowed error of R and the relative error of a multiplier.
+Newton's method is far more accurate, and the claims allow larger errors."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -105,8 +105,8 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=calls("its weights along W_fin + r W^mm", turn=9, differentiates=False),
     needs={
-        "quadratic-head": "s⋆ is made of its λ",
-        "attainable-attention": "W_fin and W^mm exist only if it is",
+        "quadratic-head": "s⋆ depends on its λ",
+        "attainable-attention": "W_fin and W^mm exist only if Gen-SVM is feasible",
     },
     varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
@@ -166,7 +166,7 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
         raise Ended(first.name)
     svm = under_test[general_svm](data.keys, attention.sets, attention.first)
     if not isinstance(svm, GeneralSvm):
-        raise Undecided(SVM, "Gen-SVM was called infeasible")
+        raise Undecided(SVM, "Gen-SVM was reported as infeasible")
     second = general_svm_claim(SVM, data, attention, svm)
     yield second
     if second.verdict is Verdict.FALSIFIED:
@@ -187,14 +187,14 @@ def _sublevel_claims(case: Case, mixing: Mixing) -> Iterator[Claim]:
 
 
 def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
-    """Yield the claims that hold at every W of small excess, at points on the ray, beside it and beyond."""
+    """Yield the claims that hold at every W of small excess risk, at points on the ray and near it."""
     svm, square = mixing.svm, arb(mixing.norm_squared)
     on_ray = [(arb(r), mixing.excess(mixing.on_the_ray(arb(r))).log()) for r in DEPTHS]
     yield balls_at_least(RAY_EXCESS, Form.EFFECTIVE, [(mixing.log_ceiling - r, log_D) for r, log_D in on_ray])
     shares = {pair: arb(dual) / square for pair, dual in svm.duals.items()}
     target = balls(svm.point)
 
-    def bound(excess: arb, W: list[arb]) -> Lower:
+    def bound(excess: arb, W: list[arb]) -> ExcessBound:
         return mixing.lower_bound(target, shares, excess, inner(W, W).sqrt())
 
     rng = case.rng()
@@ -226,7 +226,7 @@ def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
 
 
 def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on two points of the path, enclosed, and their offsets, where the offset has a closed form."""
+    """Yield the claims on two points of the path, and on their offsets if the offset has a closed form."""
     rhos = path_radii(mixing)
     if not rhos:
         return
@@ -244,7 +244,7 @@ def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
         yield missing
         return
     with ctx.workprec(max(point.bits for point in points)):
-        on_path = [OnPath(mixing, point.point) for point in points]
+        on_path = [PathPoint(mixing, point.point) for point in points]
         size = arb(mixing.norm_squared).sqrt()
         radii = [(NEAR * size, abs(at.radius - arb(rho) * size)) for at, rho in zip(on_path, rhos, strict=True)]
         radii += [(arb(0), abs(arb(point.rho) - arb(rho))) for point, rho in zip(points, rhos, strict=True)]

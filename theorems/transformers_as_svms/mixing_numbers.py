@@ -1,6 +1,6 @@
-"""The numbers of the statement on attention that mixes: rows, constants, the risk, and its lower bound by duality.
+"""Rows, constants, risk and its lower bound by duality for the statement on attention that mixes tokens.
 
-Rows are computed from tokens and queries; nothing of the solvers is used but their results.
+Rows are computed from tokens and queries; of the solvers only the results are used.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -26,13 +26,13 @@ def inner(a: Balls, b: Balls) -> arb:
 
 
 def balls(exact: Vector) -> Balls:
-    """Return rationals as balls of the current precision."""
+    """Return rationals as balls with the current precision."""
     return [arb(x) for x in exact]
 
 
 @dataclass(frozen=True, eq=False)
-class Lower:
-    """A bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W of a sublevel set and ball."""
+class ExcessBound:
+    """The bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W in a sublevel set and a ball."""
 
     level: arb
     slope: arb
@@ -40,7 +40,7 @@ class Lower:
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """Attention that mixes: s⋆, the sets O_i, W^mm and W_fin of a data set.
+    """Optimal attention s⋆, the sets O_i, W^mm and W_fin of a data set.
 
     Attributes:
         data: tokens and queries.
@@ -58,7 +58,7 @@ class Mixing:
 
     @cached_property
     def rows(self) -> dict[Pair, Vector]:
-        """The rows (x_iα − x_it) z_iᵀ of all t ≠ α_i."""
+        """The rows (x_iα − x_it) z_iᵀ of all t ≠ α_i, by the pair (i, t)."""
         rows = {}
         for i, tokens in enumerate(self.data.X):
             query, chosen = exact_vector(self.data.queries[i]), exact_vector(tokens[self.svm.alpha[i]])
@@ -70,12 +70,12 @@ class Mixing:
 
     @cached_property
     def level_rows(self) -> dict[Pair, Vector]:
-        """The rows E inside the sets."""
+        """The rows E of the tokens in O_i other than α_i."""
         return {pair: row for pair, row in self.rows.items() if self.attention.weights[pair[0]][pair[1]] > 0}
 
     @cached_property
     def masked_rows(self) -> dict[Pair, Vector]:
-        """The rows G to the other tokens."""
+        """The rows G of the masked tokens, those outside O_i."""
         return {pair: row for pair, row in self.rows.items() if pair not in self.level_rows}
 
     @property
@@ -85,15 +85,15 @@ class Mixing:
 
     @property
     def least_weight(self) -> fmpq:
-        """The least weight s⋆_min over all t ∈ O_i."""
+        """The smallest weight s⋆_min over all t ∈ O_i and all i."""
         return min(w for row in self.attention.weights for w in row if w > 0)
 
     def best(self, pair: Pair) -> fmpq:
-        """Return s⋆_iα of the input of a token."""
+        """Return s⋆_iα for the input i of the pair (i, t)."""
         return self.attention.weights[pair[0]][int(self.svm.alpha[pair[0]])]
 
     def cost(self, pair: Pair) -> fmpq:
-        """Return ν_iτ."""
+        """Return ν_iτ of the pair (i, τ)."""
         return self.attention.multipliers[pair[0]][pair[1]]
 
     def log_ratio(self, pair: Pair) -> arb:
@@ -105,7 +105,7 @@ class Mixing:
         return [a + r * arb(b) for a, b in zip(self.finite, self.svm.point, strict=True)]
 
     def margins(self, W: Balls) -> dict[Pair, arb]:
-        """Return (x_iα − x_it)ᵀ W z_i of all t ≠ α_i."""
+        """Return the margins (x_iα − x_it)ᵀ W z_i of all t ≠ α_i, by the pair (i, t)."""
         return {pair: inner(balls(row), W) for pair, row in self.rows.items()}
 
     def weights(self, W: Balls) -> list[dict[int, arb]]:
@@ -140,7 +140,7 @@ class Mixing:
         return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
 
     def spread(self, excess: arb) -> arb:
-        """Return ε = (D/λ)^½, a bound of the distance of any weight from s⋆ where n(L − L_⋆) ≤ D."""
+        """Return ε = (D/λ)^½, which bounds the distance of attention from s⋆ where n(L − L_⋆) ≤ D = ``excess``."""
         return (excess / arb(self.lam)).sqrt()
 
     def deviation(self, epsilon: arb) -> arb:
@@ -151,7 +151,7 @@ class Mixing:
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """Return ‖m‖₁δ, by which mᵀEW may be above mᵀb."""
+        """Return ‖m‖₁δ, a bound of mᵀEW − mᵀb."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property
@@ -179,8 +179,8 @@ class Mixing:
             rest = [a - coefficient * arb(b) for a, b in zip(rest, self.level_rows[pair], strict=True)]
         return m, rest
 
-    def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> Lower:
-        """Return a bound for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R, from shares w_j > 0 of sum 1.
+    def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> ExcessBound:
+        """Return the lower bound of log n(L − L_⋆) for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R that shares w prove.
 
         With M = Σ w_j G_j = θ·target + Eᵀm + rest,
 
@@ -188,7 +188,7 @@ class Mixing:
 
         Args:
             target: W^mm, or a point of the path.
-            shares: w_j, of masked tokens.
+            shares: w_j > 0 of sum 1, one for each masked token.
             excess: D.
             radius: R.
         """
@@ -206,4 +206,4 @@ class Mixing:
             value += w * (arb(self.cost(j)) * (arb(self.best(j)) - epsilon) / w).log()
         value -= sum((a * self.log_ratio(pair) for a, pair in zip(m, self.independent, strict=True)), arb(0))
         value -= self.lost_by_ratios(m, epsilon)
-        return Lower(value - inner(rest, rest).abs_upper().sqrt() * radius, slope)
+        return ExcessBound(value - inner(rest, rest).abs_upper().sqrt() * radius, slope)

@@ -1,4 +1,4 @@
-"""Points of the path where attention mixes: their distance from the true minimiser, and their offset from the ray.
+"""Path points where attention mixes tokens: their distance from the minimiser, and their offset from the ray.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -16,11 +16,11 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
 LEAST = 128.0
 """The least ρ of the first point."""
 MOST = 400.0
-"""The largest ρ of the first point: where it would have to be further out, the path is not followed."""
+"""The largest ρ of the first point; if a larger one is needed, the path is not computed."""
 DEEP = 40.0
-"""The least ρ·slack of a token of margin 1 + slack: e^{−40} of it is left."""
+"""The least ρ·slack of a token of margin 1 + slack, at which its weight has the factor e^{−40}."""
 SETTLED = 16.0
-"""The least ρ/max|⟨G_j, o₂⟩|, at which the terms after o₂/ρ are small."""
+"""The least ρ/max|⟨G_j, o₂⟩|; above it the terms after o₂/ρ are small."""
 STEP = 4.0
 """The ratio of the second point's ρ to the first one's."""
 
@@ -37,7 +37,7 @@ def has_closed_form(mixing: Mixing) -> bool:
 
 
 def path_radii(mixing: Mixing) -> list[float]:
-    """Return ρ of two points of the path at which its offset is near the limit; none where that is too far out."""
+    """Return the ρ of two path points whose offset is near its limit; nothing if that needs a too large ρ."""
     if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
@@ -52,8 +52,8 @@ def path_radii(mixing: Mixing) -> list[float]:
 
 
 @dataclass(frozen=True, eq=False)
-class OnPath:
-    """A point that should be the minimiser over ‖W‖ ≤ R = its norm.
+class PathPoint:
+    """A point W of the path under test, which should minimise the risk over ‖W‖ ≤ R, R its norm.
 
     Attributes:
         mixing: the data.
@@ -101,12 +101,12 @@ class OnPath:
 
     @cached_property
     def along(self) -> arb:
-        """The component ⟨W, W^mm⟩/‖W^mm‖², about ρ."""
+        """The component ⟨W, W^mm⟩/‖W^mm‖² along W^mm, about ρ."""
         return inner(self.point, balls(self.mixing.svm.point)) / arb(self.mixing.norm_squared)
 
     @property
     def correlation(self) -> tuple[arb, arb]:
-        """The cosine of W and W^mm, and its lower bound (r − κ)‖W^mm‖/R for the r with ‖W_fin + r W^mm‖ = R."""
+        """The cosine between W and W^mm, and its lower bound (r − κ)‖W^mm‖/R, where ‖W_fin + r W^mm‖ = R."""
         mixing, square = self.mixing, arb(self.mixing.norm_squared)
         r = ((self.radius**2 - inner(mixing.finite, mixing.finite)) / square).sqrt()
         shares = {pair: arb(dual) / square for pair, dual in mixing.svm.duals.items()}
@@ -115,7 +115,7 @@ class OnPath:
         return self.along * square.sqrt() / self.radius, (r - kappa) * square.sqrt() / self.radius
 
     def offset_error(self, offset: Balls) -> arb:
-        """Return ‖W less its component along W^mm − o − o₂/ρ‖, plus the distance that the minimiser may have from W."""
+        """Return ‖W_⊥ − o − o₂/ρ‖, W_⊥ = W less its component along W^mm, plus the bound :attr:`distance`."""
         correction = offset_correction(self.mixing.svm, self.mixing.attention)
         point = balls(self.mixing.svm.point)
         difference = [

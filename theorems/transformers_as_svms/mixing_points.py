@@ -1,4 +1,4 @@
-"""Points of the statement on attention that mixes: weights W of small excess, on the ray, beside it and beyond.
+"""Points at which the statement on attention that mixes tokens is checked: W of small excess risk on and near the ray.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -16,17 +16,17 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
 from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 BEYOND = (0.125, 3.0, 40.0)
-"""The values of r, beyond the least depth at which the bounds hold."""
+"""The values of r, added to the least r at which the bounds hold."""
 KICKS = (0.0, 0.01, 0.3)
-"""Moves along the rows of E, in logits, where the excess is quadratic.
+"""The displacements along the rows of E, in logits, in which the excess risk is quadratic.
 
-A further move is e^{−r/2}, which loses as much as the masked tokens."""
+A further displacement is e^{−r/2}, which costs as much as the masked tokens."""
 WANDER = (0.0, 0.3, 2.0)
-"""Moves in any direction orthogonal to E, in units of ‖W^mm‖."""
+"""The displacements in directions orthogonal to E, in units of ‖W^mm‖."""
 
 
 def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
-    """Yield W with ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2; tried W of larger ε are left out."""
+    """Yield random W with ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()
@@ -43,7 +43,7 @@ def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
 
 
 def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[arb, Balls]]:
-    """Yield (r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm): the edge itself, and points below it."""
+    """Yield pairs (r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm), with equality for some."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()
@@ -61,7 +61,7 @@ def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[
 
 
 def _to_norm(mixing: Mixing, W: Balls, square: arb) -> Balls | None:
-    """Return W with another component along W^mm, so that its norm is a little below the given one."""
+    """Return W with its component along W^mm changed so that ‖W‖² is a little below ``square``."""
     point = [arb(x) for x in mixing.svm.point]
     square_of_point = inner(point, point)
     along = inner(W, point) / square_of_point
@@ -78,7 +78,7 @@ def _move(mixing: Mixing, W: Balls, kick: arb, wander: float, rng: np.random.Gen
     shift = rng.normal(size=len(W)).tolist()
     for pair in mixing.independent:
         row = mixing.level_rows[pair]
-        # In logits: whatever the unit of the row.
+        # The displacement is in logits, so that it does not depend on the unit of the row.
         W = _add(W, row, kick * rng.normal() / arb(dot(row, row)))
     flat = mixing.across([arb(x) for x in shift])[1]
     length = inner(flat, flat).sqrt()

@@ -1,4 +1,4 @@
-"""Claims that W^mm solves Gen-SVM and W_fin is the least W of the log-ratios, from tokens and queries alone.
+"""Claims that W^mm solves Gen-SVM and that W_fin is the W of least norm with the log-ratios of s⋆.
 
 References: *Transformers as Support Vector Machines*, Section 6, (Gen-SVM).
 """
@@ -21,7 +21,7 @@ WITHIN = 2.0**-100
 BALLS_OF_LOGARITHMS = tolerance(
     "balls-of-logarithms",
     "2⁻¹⁰⁰",
-    "W_fin is a rational combination of logarithms, returned as balls of 256 bits; wider or other ones are none",
+    "W_fin is a rational combination of logarithms, returned as balls of 256 bits; wider balls are refused",
 )
 
 
@@ -41,12 +41,12 @@ def _wrong_svm(mixing: Mixing) -> str:
         return "W^mm has another shape"
     for pair, row in mixing.level_rows.items():
         if dot(row, svm.point) != 0:
-            return f"token {pair[1]} of input {pair[0]} is not level with α"
+            return f"token {pair[1]} of input {pair[0]} of O_i has not the logit of α_i"
     margins = {pair: dot(row, svm.point) for pair, row in mixing.masked_rows.items()}
     if (least := min(margins.values())) < 1:
         return f"a masked token has the margin {float(least.p) / float(least.q):.6g} < 1"
     if not set(svm.duals) <= set(mixing.masked_rows) or not set(svm.multipliers) <= set(mixing.level_rows):
-        return "a multiplier belongs to no constraint"
+        return "a multiplier has no constraint"
     if any(dual < 0 or dual * (margins[pair] - 1) != 0 for pair, dual in svm.duals.items()):
         return "a dual is negative, or positive where the margin is more than 1"
     rows = [mixing.masked_rows[pair] for pair in svm.duals] + [mixing.level_rows[pair] for pair in svm.multipliers]
@@ -56,7 +56,7 @@ def _wrong_svm(mixing: Mixing) -> str:
 
 
 def finite_part_claim(name: str, mixing: Mixing) -> Claim:
-    """Claim that E W_fin = b and W_fin is orthogonal to the kernel of E: the least W with these log-ratios."""
+    """Claim that E W_fin = b and W_fin ⊥ ker E, so that it is the W of least norm with these log-ratios."""
     with ctx.workprec(512):
         level, finite = mixing.level_rows, mixing.finite
         off = [abs(inner(balls(row), finite) - mixing.log_ratio(pair)) for pair, row in level.items()]

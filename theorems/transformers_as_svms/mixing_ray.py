@@ -27,26 +27,26 @@ RAY = (0.0, 1.0, 8.0)
 """The values of r, up to where the masked mass is a thousandth."""
 
 
-class OnTheRay:
-    """W_fin + r W^mm in floats, and the effect of rounding it.
+class RayPoints:
+    """Points W_fin + r W^mm in floats, and the effect of their rounding on margins.
 
     Args:
         mixing: the data.
     """
 
     def __init__(self, mixing: Mixing) -> None:
-        """Take the data; points are computed when they are asked for."""
+        """Set the data; points are computed on first use."""
         self.mixing = mixing
 
     @cached_property
     def points(self) -> Float64[np.ndarray, "b d"]:
-        """The points vec(W), each entry rounded once."""
+        """The points vec(W), one per r in :data:`RAY`, each entry rounded once."""
         with ctx.workprec(256):
             return np.array([[float(x.mid()) for x in self.mixing.on_the_ray(arb(r))] for r in RAY])
 
     @cached_property
     def shift(self) -> Float64[np.ndarray, "b"]:
-        """The largest change of a margin by rounding the point."""
+        """Bounds of the change of each margin caused by rounding the point."""
         with ctx.workprec(256):
             shifts = []
             for r, p in zip(RAY, self.points.tolist(), strict=True):
@@ -56,13 +56,13 @@ class OnTheRay:
         return np.array(shifts)
 
 
-def _weights(name: str, problem: Problem, ray: OnTheRay, under_test: Implementation) -> Any:
+def _weights(name: str, problem: Problem, ray: RayPoints, under_test: Implementation) -> Any:
     return weights_of(AttentionAt(problem, ray.points, under_test.textbook_eps), under_test, name, Form.EXACT)
 
 
 def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
     """Claim log s_α − log s_t = log s⋆_α − log s⋆_t inside the sets, at every r."""
-    ray = OnTheRay(mixing)
+    ray = RayPoints(mixing)
     logs = np.log(_weights(name, problem, ray, under_test))
     pairs = list(mixing.level_rows)
     inputs, tokens = [i for i, _ in pairs], [t for _, t in pairs]
@@ -74,7 +74,7 @@ def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implem
 
 def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
     """Claim Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has masked tokens."""
-    ray = OnTheRay(mixing)
+    ray = RayPoints(mixing)
     weights = _weights(name, problem, ray, under_test)
     masked = ~mixing.attention.sets
     inputs = np.flatnonzero(masked.any(axis=1))
@@ -84,6 +84,6 @@ def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implemen
         at_finite = inner(balls(row), mixing.finite)
         for k, r in enumerate(RAY):
             most[k, i] += float((arb(mixing.best((i, t))) * (-at_finite - r).exp()).mid())
-    # Margins and the weight of α move by what rounding the point moves them.
+    # Rounding the point changes margins and the weight of α.
     right = approximate(most, most * ((len(RAY) + 4) * EPS + np.expm1(2 * ray.shift))[:, None])[:, inputs]
     return at_least(name, Form.EFFECTIVE, right, mass)

@@ -1,4 +1,4 @@
-"""Data for which ∇L(W) vanishes nowhere, whatever W, so that gradient descent selects tokens from any start.
+"""Data for which ∇L(W) vanishes at no W, so that gradient descent selects tokens from any start.
 
 References: *Transformers as Support Vector Machines*, Theorem 4; Lemma 4 of *Max-Margin Token Selection*.
 """
@@ -50,14 +50,14 @@ from theorems.transformers_as_svms.row_independence import GRADIENT_NORM, Indepe
 
 SUMMED_ROUNDING = tolerance(
     "summed-rounding",
-    "what both sides carry, and Σ_k (2η‖∇L(W(k+1))‖ + ‖e_k‖)‖e_k‖, e_k = eps (|W(k+1)| + (4 + |log η∇L|)|ηL'|)"
+    "the error bounds of both sides, and Σ_k (2η‖∇L(W(k+1))‖ + ‖e_k‖)‖e_k‖, e_k = eps (|W(k+1)| + (4 + |log η∇L|)|ηL'|)"
     " + η|δ∇L(W(k))| by coordinate",
     "an iterate that lies e beside W − η∇L has a risk higher by at most ‖∇L‖‖e‖ + L̂‖e‖²/2, and η ≤ 1/L̂",
 )
 
 POINTS = 150
 SUMMED = 8 / 7
-"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆, as η ≤ 1/L_W ≤ 1/(4L̂)."""
+"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆, which holds because η ≤ 1/L_W ≤ 1/(4L̂)."""
 STEPS = 200
 """The number of iterations of gradient descent."""
 FEASIBLE = 5
@@ -79,7 +79,7 @@ Points = Float64[np.ndarray, "m d"]
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases that have each of the three hypotheses alone, and together with others."""
+    """Return a strategy for cases in which one or several of the three hypotheses hold."""
     independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
     return st.one_of(
         query_cases(families=independent, equal=True, start=True),
@@ -91,7 +91,7 @@ def _cases() -> SearchStrategy[Case]:
 
 
 def _crowd(case: Case) -> Case:
-    """Return the case with a non-optimal token of each input repeated: its rows are dependent."""
+    """Return the case with a non-optimal token of each input repeated, so that its rows are dependent."""
     data = case.queried
     assert data is not None
     worst = np.argmin(case.problem.scores, axis=1)
@@ -206,7 +206,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
 def _where_scores_are_equal(
     case: Case, under_test: Implementation, at: AttentionAt, gradient: Numbers, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of Lemma 4 of the predecessor, and its inequality for other feasible W'."""
+    """Yield the claims of Lemma 4 of the first paper, and its inequality for other feasible W'."""
     problem = case.problem
     yield from lemma_4.conclusion(case, under_test)
     svm = solve_att_svm(problem, problem.optimal, under_test, FEASIBLE_DESCENT, Form.EFFECTIVE)
@@ -214,7 +214,7 @@ def _where_scores_are_equal(
 
 
 def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims that the flow from one of the starts goes as far as float64 resolves it."""
+    """Yield the claims that the flow from one of the starts reaches the largest norm that float64 resolves."""
     starts, _ = _starts(case, rng)
     start, unit = starts[int(rng.integers(len(starts)))], 1 / case.problem.key_scale
     followed = FollowedFlow.of(case.problem, under_test, start, unit, RELATIVE, rng, NORM_DIVERGES)
@@ -223,7 +223,7 @@ def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) 
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
-    """Return W(0) = 0, one near it, one far, the case's own; and the logarithm of each step size times L_W."""
+    """Return the starts 0, one near 0, one far from 0, and the case's, and log(ηL_W) for each."""
     unit = rng.normal(size=(2, case.problem.d)) / case.problem.key_scale
     starts = [np.zeros(case.problem.d), unit[0], 10 * unit[1]]
     if case.start is not None:
@@ -235,7 +235,7 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
     """Return ‖∇L‖_F and its lower bound, both times n e^{−log_scale}; (b,)."""
     problem = at.problem
     tokens = np.arange(problem.T)
-    # Coefficients of an input sum to zero.
+    # The coefficients c_it of an input sum to zero.
     coefficients: Any = np.where(
         tokens == at.token[..., None], -np.sum(at.coefficients, axis=-1)[..., None], at.coefficients
     )
@@ -249,7 +249,7 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -> Iterator[Claim]:
-    """Yield the saturation bound wherever it is not vacuous, in logarithms."""
+    """Yield the claim of the saturation bound, in logarithms, for the inputs and points where it is not vacuous."""
     problem, b = at.problem, len(at.token)
     ordered = np.sort(problem.scores, axis=1)
     least: Any = np.min(exact(ordered[:, 1:]) - ordered[:, :-1], axis=1)
@@ -268,7 +268,7 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def root_of_others(problem: Problem) -> float:
-    """Return √(T − 1), the largest ratio of Σ|c_t| over all tokens but one to ‖c‖."""
+    """Return √(T − 1), a bound of Σ|c_t|/‖c‖ over all tokens except one."""
     return float(np.sqrt(problem.T - 1))
 
 
@@ -276,7 +276,7 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
     """Claim vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i, (b, e), and descent along v qᵀ where q separates the labels."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     chosen_scores = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
-    # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
+    # A score may be a rounded product Y vᵀx, with an error; its difference from itself is exactly 0.
     apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(chosen_scores))
     variances: Any = np.vecdot(at.coefficients, apart)
     signed = data.Y[:, None] * data.queries
@@ -292,7 +292,7 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
 def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) -> Points:
     """Return W^mm and other W whose margins are at least 1, up to rounding.
 
-    The others have any such margins, by independence, plus a component in ker G.
+    As rows are independent, the other W can have arbitrary margins ≥ 1; a component in ker G is added.
     """
     others = np.arange(problem.T) != problem.optimal[:, None]
     G = value_of(key_rows(problem, problem.optimal))[others]
@@ -315,7 +315,7 @@ def feasible_sides(at: AttentionAt, gradient: Numbers, feasible: Points) -> tupl
 def descent_run(
     problem: Problem, under_test: Implementation, starts: Points, fractions: Float64[np.ndarray, "m"]
 ) -> Iterator[Claim | Points]:
-    """Yield the claims of gradient descent with η ≤ 1/L_W, given log ηL_W, and then some of its iterates."""
+    """Yield the claims on gradient descent with η ≤ 1/L_W, given log(ηL_W), and return some of its iterates."""
     log_step = fractions - under_test[log_smoothness](problem)
     run = under_test[gradient_descent](
         problem, starts, steps=STEPS, log_step=log_step, gradient=under_test[scaled_gradient]

@@ -1,4 +1,4 @@
-"""Theorem 6 for the nuclear norm: the claims that :mod:`.local_path` makes where W_⋆ of α is proven the only solution.
+"""Theorem 6 for the nuclear norm: the claims of :mod:`.local_path` where W_⋆ of α is proven to be the unique solution.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -55,7 +55,7 @@ NUCLEAR_LOCAL_CLAIMS = (SVM_IS_OPTIMAL, MARGIN, FACE, SOLUTION, IN_CONE, NO_HIGH
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3, 1e6)
 """The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
 POINTS = 60
-"""The number of points of the cone per sublevel set."""
+"""The number of points of the cone that are checked per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
 """The radii ρ of the path."""
 
@@ -98,7 +98,7 @@ def _distances(
     names: tuple[str, str, str],
     form: Form,
 ) -> Iterator[Claim]:
-    """Claim that margins are at least ρ − κ_α − o, and that W is then near the face and near ρW_⋆."""
+    """Claim that margins are at least ρ − κ_α − o, and the resulting bounds of the distances from face and ρW_⋆."""
     bounds, options = local.bounds, {"points": "point of the cone"}
     R, low = rho * bounds.most, least.value - least.error
     e = R - bounds.least * low
@@ -110,7 +110,7 @@ def _distances(
 
 
 def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
-    """Yield the claims of the path under test, at radii at which its predicted offset lies in the cone."""
+    """Yield the claims on the path under test, at radii at which ρW_⋆ plus the predicted offset is in the cone."""
     bounds, problem = local.bounds, local.problem
     svm, P = bounds.svm, float(np.linalg.norm(bounds.svm.W))
     log_costs = log_costs_of(problem, svm)
@@ -118,7 +118,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     system = NuclearOffsets.of(svm, log_costs)
 
     def lies_within(rho: float) -> bool:
-        """By the limit and the first two Newton steps from it: well within the cone."""
+        """Return whether the limit plus the first two Newton steps from it lies well within the cone."""
         first, second = corrections(system, rho)
         apart = float(np.linalg.norm(offset)) + first + 2 * second
         return bool(second <= max(first / 4, EPS * rho * P) and 2 * apart < rho * P * np.sqrt(local.mu))
@@ -131,7 +131,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     if W.shape != (len(radii), *svm.W.shape) or not np.isfinite(W[[not why for why in path.reasons]]).all():
         raise NotANumber(IN_CONE, "the path has no finite point at each radius", Form.EXACT)
     if not np.array_equal(path.rho, radii) or len(path.reasons) != len(radii):
-        raise Refuted(IN_CONE, f"the path is of ρ = {path.rho}, asked for at {radii}", Form.EXACT)
+        raise Refuted(IN_CONE, f"the path has the radii ρ = {path.rho}, asked for at {radii}", Form.EXACT)
     other = local.under_test.replaces(nuclear_path)
     reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_CONE, path.reasons, reference):
@@ -147,7 +147,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     scale = np.stack([np.full(len(radii), local.mu), radii, radii])
     yield at_least(IN_CONE, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
 
-    # ρW_⋆, and ρW_⋆ + o, which may be a little longer than the ball allows.
+    # ρW_⋆, and ρW_⋆ + o, whose norm may slightly exceed the radius of the ball.
     ray = radii[:, None, None] * svm.W
     beside = ray + offset
     beside *= np.minimum(1.0, radii * bounds.most / np.linalg.svd(beside, compute_uv=False).sum(axis=1))[:, None, None]
@@ -178,7 +178,7 @@ def least_margin(
 ) -> Numbers:
     """Return ρ' − κ_α − o, a lower bound of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and o is how much the log-excess of W exceeds that of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and o the log-excess of W less that of ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * local.bounds.svm.W

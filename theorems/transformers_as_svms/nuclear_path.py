@@ -1,4 +1,4 @@
-"""The regularization path of (K, Q) turns to W_⋆, a W of least nuclear norm that separates the optimal tokens.
+"""Regularization path of (K, Q): it turns to W_⋆, a W of least nuclear norm that separates the optimal tokens.
 
 Main results: explicit bounds on margins, on the distance from a face of matrices and from W_⋆ over a whole sublevel
 set; the path itself at radii up to 1e6, each point with a certificate that it is a minimiser; its offset from the ray.
@@ -79,9 +79,9 @@ POINTS = 60
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """The RΘ_⋆ of the path."""
 RESOLVED = 40.0
-"""The least ρ·slack less log ρ, and ρ·g, at radii that are compared with the limit: e^−40 is below rounding."""
+"""The least ρ·slack − log ρ, and the least ρ·g, at radii that are compared with the limit: e^−40 is below rounding."""
 NEAR = 0.1
-"""The largest first correction at such radii, as a share of the offset, or of C_⋆ if that is larger."""
+"""The largest first Newton step at such radii, as a share of the offset, or of C_⋆ if C_⋆ is larger."""
 
 
 @statement(
@@ -183,11 +183,11 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 def _sublevel(
     bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the effective claims at factors beside those of ρW_⋆."""
+    """Yield the effective claims at factors near those of ρW_⋆."""
     rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
     K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
     least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)
-    # Points of too large a risk belong to no sublevel set of which anything is said.
+    # Points with o ≥ ρ − κ are left out: their sublevel set has no bound.
     inside = least.value - least.error > 0
     K, Q, rho, least = K[inside], Q[inside], rho[inside], least[inside]
     W, R, options = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
@@ -220,7 +220,7 @@ def _on_the_path(
     if path.K.shape[:2] != (r, d) or path.Q.shape[:2] != (r, e) or path.K.shape[2] != path.Q.shape[2]:
         raise NotANumber(IN_BALL, "the path has no factors at each radius", Form.EXACT)
     if not np.array_equal(path.rho, radii) or len(path.reasons) != r:
-        raise Refuted(IN_BALL, f"the path is of ρ = {path.rho}, asked for at {radii}", Form.EXACT)
+        raise Refuted(IN_BALL, f"the path has the radii ρ = {path.rho}, asked for at {radii}", Form.EXACT)
     other = under_test.replaces(nuclear_path)
     reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_BALL, path.reasons, reference):
@@ -240,7 +240,7 @@ def _on_the_path(
     yield _minimal(bounds, path.offsets[reached], log_excess, least, rho)
     yield at_least(PATH_MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, scale=rho, **options)
 
-    # e from the margins and from the duals, whichever is less.
+    # The smaller of the two bounds e, from the margins and from the duals.
     low = least.value - least.error
     dual = _dual_bound(bounds, least, log_excess)
     e_path = R - bounds.least * np.maximum(low, dual.value - dual.error)
@@ -266,11 +266,11 @@ def _minimal(
     least: Numbers,
     rho: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """Claim that log n(L(W) − L_opt) is no more than anywhere in the ball.
+    """Claim that log n(L(W) − L_opt) is at most its infimum over the ball.
 
-    Anywhere in the ball it is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where
-    W' = ρW_⋆ + o and o is the offset that the path reports. The margins h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩ of W', m_j
-    those of W_⋆, do not lose the digits that W loses in floats.
+    In the ball it is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where W' = ρW_⋆ + o and o
+    is the offset that the path reports. The margins h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩ of W', m_j those of W_⋆, are
+    computed without the cancellation that the floats of W would cause.
     """
     problem, svm, (a, z, _) = bounds.problem, bounds.svm, bounds.certificate.floats
     assert svm.exact is not None
@@ -293,7 +293,7 @@ def _minimal(
 def _in_the_limit(
     bounds: NuclearBounds, rho: Float64[np.ndarray, "r"], W: Float64[np.ndarray, "r d e"]
 ) -> Iterator[Claim]:
-    """Claim W̄(R) − ρW_⋆ → o, at the radii that are near enough to the limit."""
+    """Claim that W̄(R) − ρW_⋆ is near o at the radii that are close enough to the limit."""
     problem, svm = bounds.problem, bounds.svm
     assert svm.gap is not None
     offsets = NuclearOffsets.of(svm, log_costs_of(problem, svm))
@@ -324,7 +324,7 @@ def _least_margin(
 ) -> Numbers:
     """Return ρ' − κ − o, a lower bound of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and o is how much the log-excess of W exceeds that of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and o the log-excess of W less that of ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * bounds.svm.W
@@ -359,7 +359,7 @@ def _from_duals(bounds: NuclearBounds, margins: Numbers, least: Numbers, log_exc
 
 
 def _singular_values(x: Float64[np.ndarray, "m d k"]) -> Float64[np.ndarray, "m k"]:
-    """Return all k singular values, zeros included."""
+    """Return the singular values in descending order, zeros included."""
     singular = np.linalg.svd(x, compute_uv=False)
     return np.pad(singular, ((0, 0), (0, x.shape[2] - singular.shape[1])))
 

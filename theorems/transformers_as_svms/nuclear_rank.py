@@ -1,4 +1,4 @@
-"""Lemma 2 for the nuclear norm: the claims that :mod:`.rank` makes where W_⋆ of α is proven the only solution.
+"""Lemma 2 for the nuclear norm: the claims of :mod:`.rank` where W_⋆ of α is proven to be the unique solution.
 
 References: *Transformers as Support Vector Machines*, Lemma 2.
 """
@@ -31,7 +31,7 @@ FACTOR_ROUNDING = tolerance(
 )
 
 ENCLOSED = 2.0**-120
-"""The largest radius of an entry in units of the largest entry: balls have 160 bits, and Newton's method needs room."""
+"""The largest radius of an entry, in units of the largest entry; Newton's method loses a few of the 160 bits."""
 
 UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
 
@@ -72,9 +72,9 @@ def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Clai
 
 
 def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> Claim:
-    """Claim that the factor's columns are combinations of the rows of ``span``.
+    """Claim that the columns of the factor are linear combinations of the rows of ``span``.
 
-    They have to be orthogonal to all vectors that are orthogonal to those rows.
+    The claim is that they are orthogonal to all vectors that are orthogonal to these rows.
     """
     beside = _orthogonal_to(span)
     off = np.abs(factor.T @ beside)
@@ -89,7 +89,7 @@ def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> C
 
 
 def _orthogonal_to(span: fmpq_mat) -> Float64[np.ndarray, "e k"]:
-    """Return a basis of the vectors orthogonal to the rows, rational, each entry rounded once."""
+    """Return a basis of the orthogonal complement of the rows, computed exactly, each entry then rounded once."""
     reduced, rank = span.rref()
     e = span.ncols()
     pivots = [next(j for j in range(e) if reduced[i, j] != 0) for i in range(rank)]

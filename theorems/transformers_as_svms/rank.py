@@ -1,4 +1,4 @@
-"""Solutions have low rank: W^mm acts on the queries of supporting inputs, and answers with differences of their tokens.
+"""Solutions have low rank: rows of W^mm are in the span of the queries, columns in the span of token differences.
 
 References: *Transformers as Support Vector Machines*, Lemma 2.
 """
@@ -40,10 +40,10 @@ TOKEN_SVM_IS_OPTIMAL = premise("token-svm-is-optimal", when="where n = 1 or quer
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case in which usually tokens and queries do not span their spaces.
+    """Draw a case in which tokens and queries usually do not span their spaces.
 
-    They have one more coordinate, a combination of the others. For orthogonal queries it is 0, so that they stay
-    orthogonal.
+    Their vectors get one more coordinate, a linear combination of the others; it is 0 for orthogonal queries, which
+    remain orthogonal.
     """
     case = draw(query_cases(alpha="any"))
     data = case.queried
@@ -99,8 +99,8 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     inputs and constraints with positive duals. If it is the only solution, P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S is injective on
     symmetric r × r matrices, which takes r(r+1)/2 ≤ #S tight constraints (Barvinok, Pataki).
 
-    The solver's certificate is claimed first; the claims after it are made of what it returned even if that is wrong.
-    All but those of the nuclear norm are decided over the rationals.
+    The solver's certificate is claimed first; the other claims are made about the returned solution even if the
+    certificate is wrong. All claims except those of the nuclear norm are decided over the rationals.
     """
     yield from premises(query_claims(case, under_test))
     data, alpha, problem = case.queried, case.chosen_tokens, case.problem
@@ -128,14 +128,14 @@ def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
 
 
 def _in_span(name: str, rows: fmpq_mat, span: list[list[fmpq]]) -> Claim:
-    """Claim that each row is a combination of the rows of ``span``."""
+    """Claim that each row is a linear combination of the rows of ``span``."""
     alone = int(fmpq_mat(span).rank()) if span else 0
     together = int(fmpq_mat([*span, *rows.tolist()]).rank())
     return _claim(name, alone == together, f"rank {alone}, with the rows of the solution {together}")
 
 
 def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that W^mm is composed of one solution per input."""
+    """Claim W^mm = Σ_i p_i z_iᵀ/‖z_i‖², p_i the solution for the tokens of input i."""
     total = fmpq_mat(*data.shape)
     for i, query in enumerate(rational_matrix(data.queries).tolist()):
         single, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]

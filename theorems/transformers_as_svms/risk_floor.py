@@ -1,4 +1,4 @@
-"""Optimal tokens minimise the risk: bounds of its excess over the floor L_⋆ from both sides, for every W.
+"""Optimal tokens minimise the risk: lower and upper bounds of L(W) − L_⋆ for every W, L_⋆ the infimum.
 
 References: *Transformers as Support Vector Machines*, Lemma 1.
 """
@@ -42,13 +42,13 @@ from theorems.transformers_as_svms.floor_bounds import (
     LEAST_BY_SLOPES,
     MOST_BY_MARGINS,
     MOST_BY_SLOPES,
-    FloorAt,
+    FloorBounds,
     smallest_gaps,
 )
 
 POINTS = 120
 RADII = (0.1, 1.0, 10.0, 1e2, 1e3, 1e6)
-"""The R of the points R W^mm."""
+"""The values of R at which R W^mm is evaluated."""
 FEASIBLE = Condition(
     "where ATT-SVM(opt) is feasible",
     lambda case: not isinstance(max_margin(case.problem.exact_keys, case.problem.optimal), Infeasible),
@@ -66,9 +66,9 @@ STAYS_AWAY = sharper("excess-stays-away", when=INFEASIBLE)
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case that is separable by construction, or, in a third of the draws, one that is not.
+    """Draw a case that is separable by construction, or, in a third of the draws, an inseparable one.
 
-    In the latter one input is repeated with the query reversed.
+    An inseparable case has an input twice, once with the sign of the query reversed.
     """
     case = draw(query_cases())
     if not draw(one_in(3)):
@@ -135,8 +135,8 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **And only then.** If ATT-SVM(opt) is infeasible, Σ λ_it (x_i,opt − x_it) z_iᵀ = 0 for some λ ≥ 0 that is not zero.
     So every W has an h_it ≤ 0, and n (L(W) − L_⋆) ≥ min_i c_i Γ_i/2: inf L = L_⋆ if and only if opt is separable.
 
-    Risks are compared as they are, which a kernel is asked for, and in logarithms, where n (L − L_⋆) has all its digits
-    however small it is.
+    Risks are compared as numbers, which a kernel computes, and in logarithms, which keep the relative accuracy of
+    n (L − L_⋆) however small it is.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
@@ -163,7 +163,7 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _infeasibility_claim(case: Case, infeasible: Infeasible) -> Claim:
-    """Claim that the multipliers prove that no W separates opt, exactly."""
+    """Claim, over the rationals, that the multipliers prove that no W separates opt."""
     rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
     right = is_farkas_proof(rows, infeasible.exact)
     detail = f"{len(infeasible.exact)} multipliers" if right else "the multipliers do not add up to zero"
@@ -173,9 +173,9 @@ def _infeasibility_claim(case: Case, infeasible: Infeasible) -> Claim:
 def _violation(
     problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]
 ) -> Float64[np.ndarray, "k"]:
-    """Return how far log(L − L_⋆) under test is outside its bounds, in floats."""
+    """Return the distance by which log(L − L_⋆) under test is outside its bounds, in floats."""
     with in_floats():
-        bounds = FloorAt(AttentionAt(problem, points))
+        bounds = FloorBounds(AttentionAt(problem, points))
         theirs = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, points, problem.optimal)
         excess = theirs[1] + np.log(problem.n)
         below = [np.max(b, axis=-1) - excess for b in bounds.lower.values()]
@@ -187,7 +187,7 @@ def _plain(problem: Problem, under_test: Implementation, points: Float64[np.ndar
     at = AttentionAt(problem, points, under_test.textbook_eps)
     risk = risk_of(at, under_test, RISK_AT_LEAST)
     floor = np.mean(problem.loss.value(exact(problem.scores.max(axis=1))), axis=-1)
-    bounds = FloorAt(at)
+    bounds = FloorBounds(at)
     least, most = (np.exp(b[:, 0]) / problem.n for b in (bounds.lower[EXCESS_AT_LEAST], bounds.upper[EXCESS_AT_MOST]))
     yield at_least(RISK_AT_LEAST, Form.EFFECTIVE, risk, floor + least)
     yield at_least(RISK_AT_MOST, Form.EFFECTIVE, floor + most, risk)
@@ -196,7 +196,7 @@ def _plain(problem: Problem, under_test: Implementation, points: Float64[np.ndar
 def _in_logarithms(
     problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"], *, separable: bool
 ) -> Iterator[Claim]:
-    bounds, n = FloorAt(AttentionAt(problem, points)), np.log(exact(problem.n))
+    bounds, n = FloorBounds(AttentionAt(problem, points)), np.log(exact(problem.n))
     excess = (log_excess_of(under_test, problem, points, EXCESS_AT_LEAST) + n)[:, None]
     for name, bound in bounds.lower.items():
         yield at_least(name, _form(name), excess, bound)
@@ -214,7 +214,7 @@ def _on_the_ray(problem: Problem, under_test: Implementation, svm: MaxMargin) ->
     radii = np.array(RADII)
     points: Any = radii[:, None] * with_rounding(svm.p)
     excess = log_excess_of(under_test, problem, points, RAY_AT_MOST) + np.log(exact(problem.n))
-    costs = FloorAt(AttentionAt(problem, points)).log_costs
+    costs = FloorBounds(AttentionAt(problem, points)).log_costs
     most = np.log(exact(problem.n * (problem.T - 1))) + np.max(costs) - radii
     least = np.min(smallest_gaps(problem)) - np.logaddexp(0.0, exact(radii))
     yield at_least(RAY_AT_MOST, Form.LIMIT, most, excess, points="radius")

@@ -1,7 +1,7 @@
-"""Certified lower bounds of the singular values of the rows (x_iα − x_it) z_iᵀ: how independent they are.
+"""Certified lower bounds of the singular values of the rows (x_iα − x_it) z_iᵀ.
 
-λ is proven to bound an eigenvalue from below by the LDLᵀ factors of M − λB over the rationals: all pivots are positive.
-A float eigenvalue is only the guess.
+λ bounds an eigenvalue from below if all pivots of the LDLᵀ factors of M − λB are positive, which is decided over the
+rationals. A float eigenvalue is the first guess of λ.
 
 References: *Transformers as Support Vector Machines*, Theorem 4 (made sharper here).
 """
@@ -24,12 +24,12 @@ from theorems.core.parts import Condition
 
 INDEPENDENT = Condition("the rows are independent", lambda case: independent_rows(case).holds is not False)
 GRADIENT_NORM = stated_claim("gradient-norm", when=INDEPENDENT)
-"""The name of a claim that is undecided where the rows are nearly dependent."""
+"""The claim that is undecided where the rows are nearly dependent."""
 
 BELOW = 2.0**-20
-"""By how much the guess is lowered at first; each further time by four times as much."""
+"""The relative amount by which the guess is lowered first; it is multiplied by four each further time."""
 HALVINGS = 40
-"""Number of times that λ is lowered before the search is given up."""
+"""The number of times that λ is lowered before the search is given up."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Independence:
         """Return the bounds for the keys of a problem.
 
         Raises:
-            Undecided: one of them is not known to be positive.
+            Undecided: a bound could not be proven to be positive.
         """
         gram = difference_gram(problem, problem.optimal)
         rows = certified_eigenvalue(gram, identity(gram.nrows()))
         zero_sum = certified_eigenvalue(gram, zero_sum_metric(problem.n, problem.T))
         if not rows > 0 or not zero_sum > 0:
-            why = "no positive lower bound of the singular values was certified: the rows are all but dependent"
+            why = "no positive lower bound of the singular values could be proven: the rows are nearly dependent"
             raise Undecided(GRADIENT_NORM, why, Form.EFFECTIVE)
         return cls(rows, zero_sum)
 
@@ -85,7 +85,7 @@ def identity(m: int) -> fmpq_mat:
 
 
 def certified_eigenvalue(matrix: fmpq_mat, metric: fmpq_mat) -> float:
-    """Return a proven float λ > 0 with cᵀMc ≥ λ cᵀBc for all c, usually within 1e-6 of the largest; 0 if none is found.
+    """Return a float λ > 0, proven to satisfy cᵀMc ≥ λ cᵀBc for all c and usually near the largest; 0 on failure.
 
     Args:
         matrix: M, symmetric.
@@ -121,5 +121,5 @@ def _guess(matrix: fmpq_mat, metric: fmpq_mat) -> float:
     M: Float64[np.ndarray, "m m"] = to_floats([x / scale for x in matrix.entries()]).reshape(m, m)
     root = np.linalg.inv(np.linalg.cholesky(to_floats(metric.entries()).reshape(m, m)))
     least = float(np.linalg.eigvalsh(root @ M @ root.T)[0])
-    # Rounding hides eigenvalues below it.
+    # Smaller eigenvalues are below the rounding error.
     return float(to_floats([scale])[0]) * max(least, 2.0**-52)

@@ -1,4 +1,4 @@
-"""Several queries per input, causal or not: the regularization path turns to W^mm of all their constraints.
+"""Several queries per input, causal or not: the regularization path turns to W^mm for the constraints of all queries.
 
 References: *Transformers as Support Vector Machines*, sequence outputs and causal attention (appendix); Theorem 1 of
 *Max-Margin Token Selection*, with inputs of different lengths.
@@ -59,9 +59,9 @@ POINTS = 60
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 """The RΘ/κ of the sublevel sets."""
 RAY = (1.0, 4.0, 20.0, 100.0, 1e3, 1e5)
-"""The RΘ along W^mm at which the risk's leading term is claimed."""
+"""The values of RΘ at which the leading term of the risk along W^mm is claimed."""
 HUNT_BUDGET = 60_000
-"""About how many floats one batch of hunted points may occupy."""
+"""About the largest number of floats of one batch of points in the search."""
 
 
 @statement(
@@ -86,10 +86,10 @@ HUNT_BUDGET = 60_000
     cases=sequence_cases,
     kernel=BELOW_ROUNDING,
     needs={
-        "sequence-given": "it speaks of several queries",
-        "sequence-separable": "W^mm exists only if it is",
-        "sequence-strict-optimum": "κ is made of the gaps to a single best token",
-        "well-behaved-loss": "κ is made of bounds of |ℓ'| > 0",
+        "sequence-given": "the statement is about several queries per input",
+        "sequence-separable": "W^mm exists only if ATT-SVM is feasible",
+        "sequence-strict-optimum": "κ is computed from the gaps to a single best token",
+        "well-behaved-loss": "κ is computed from bounds of |ℓ'| > 0",
     },
 )
 def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -114,11 +114,11 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     *Derivation.* A query loses between c_min δ and c_max δ, δ = Σ s_t Γ_t, by the mean value theorem. s_t ≤ e^{−h_t};
     and where h = m, 1 − s_α ≥ e^{−m}/(1 + e^{−m}) ≥ e^{−max(m, 0)}/2, δ ≥ Γ_min (1 − s_α).
-    With κ = log(2N c_max Γ_max / (c_min Γ_min)) and ρ = R/‖W^mm‖_F > κ, every W with ‖W‖_F ≤ R and L(W) ≤ L(R W̄^mm) has
-    m(W) ≥ ρ − κ and cos(W, W^mm) ≥ 1 − κ/ρ: the two bounds at R W̄^mm, where h ≥ ρ, and at W; then W/m is feasible and
-    W^mm the projection of 0. This is Theorem 1 of the predecessor, which does not use that inputs have one length. Nor
-    does its bound from the duals, with x = (T−1)e^{−(ρ−κ)} of the longest input:
-    ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
+    With κ = log(2N c_max Γ_max / (c_min Γ_min)) and ρ = R/‖W^mm‖_F > κ, every W with ‖W‖_F ≤ R and L(W) ≤ L(R W̄^mm)
+    has m(W) ≥ ρ − κ and cos(W, W^mm) ≥ 1 − κ/ρ: the two bounds at R W̄^mm, where h ≥ ρ, and at W; then W/m is feasible
+    and W^mm the projection of 0. This is Theorem 1 of the predecessor, which does not use that inputs have one length.
+    Nor does its bound from the duals, with x = (T−1)e^{−(ρ−κ)} of the longest input: ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) −
+    b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
 
     **Sharp**, of a loss with |ℓ''| ≤ |ℓ'| the right bound, which Assumption A does not give (e^{−3u}). Along the ray,
     with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
@@ -140,12 +140,12 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield unseen
     if parts.verdict is Verdict.FALSIFIED:
         raise Ended(parts.name)
-    # The data's own numbers, in the order in which the parts came.
+    # The numbers of the queries in the data, in the order of the parts.
     ours = tuple(data.part(part.pairs) for part in reported)
     alpha = optimal_tokens_of(ours)
     svm = under_test[sequence_max_margin]([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
-        refusal = "ATT-SVM(opt) was called infeasible"
+        refusal = "ATT-SVM(opt) was reported as infeasible"
         if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
             raise Refuted(SVM_IS_OPTIMAL, f"{refusal}, and the multipliers prove nothing", Form.EXACT)
         raise Undecided(SVM_IS_OPTIMAL, refusal)
@@ -171,7 +171,7 @@ def at_points(
     """Claim that the excess under test is the mean over all queries and lies between its bounds, at any W."""
 
     def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
-        # For the search alone.
+        # Used by the search only.
         plain = rows.plain_log_excess(points) + np.log(rows.total)
         least = np.min(points @ value_of(rows.stacked_rows).T, axis=1)
         low = float(value_of(rows.log_slope_bounds)[1]) + float(value_of(rows.log_least_gap))
@@ -195,7 +195,7 @@ def at_points(
 
 
 def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
-    """Claim the leading term of the risk from both sides."""
+    """Claim the lower and the upper bound of the risk along W^mm by its leading term."""
     log_excess = rows.log_excess_under_test(ray, FROM_BELOW)
     margins = rows.margins(ray)
     count = len(RAY)
@@ -223,7 +223,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     of_radius: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Claim margin and correlation at points of sublevel sets, given the radius of each.
+    """Claim the bounds of margin and correlation at points of sublevel sets, given the index of each point's radius.
 
     A point of the ball whose risk is larger than at R W̄^mm by a factor e^o belongs to the sublevel set of ρ − o.
     """
@@ -245,7 +245,7 @@ def in_sublevel_sets(
 def sublevel_points(
     rows: SequenceRows, svm: SequenceMaxMargin, rhos: Float64[np.ndarray, "r"], rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Return points of sublevel sets with the least margins and correlations found, and the indices of their radii."""
+    """Search sublevel sets for points of small margin or correlation; return them and the indices of their radii."""
     ray = rhos[:, None] * svm.direction
     edge = rows.plain_log_excess(svm.norm * ray)
 

@@ -1,4 +1,4 @@
-"""Independent computations for the statement on several queries per input: rows, constants, and the risk.
+"""Rows, constants and risk for the statement on several queries per input, independent of the code under test.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -32,12 +32,14 @@ from theorems.rounding.sized_numbers import Sized
 
 @dataclass(frozen=True, eq=False)
 class SequenceRows:
-    """The constraints of ATT-SVM over all queries, for the optimal tokens, and the loss's constants for the bounds.
+    """The constraints of ATT-SVM for the optimal tokens over all queries, and the constants of the bounds.
+
+    Shapes: points (b, d); each part has m queries that see T' tokens.
 
     Attributes:
-        parts: the queries by the number of tokens that they see.
+        parts: the queries, grouped by the number of tokens that they see.
         under_test: the implementation whose risk is bounded.
-        reported: the parts as the implementation under test has them.
+        reported: the parts that the implementation under test returned.
     """
 
     parts: tuple[SequencePart, ...]
@@ -120,17 +122,17 @@ class SequenceRows:
         return [(points @ rows.T).reshape(len(points), problem.n, problem.T - 1) for rows, problem in flat]
 
     def excess(self, points: Numbers) -> Sized:
-        """Return n·L (L(W) − L_⋆), (b,) for points (b, d); it shares only ℓ with the implementation under test."""
+        """Return M(L(W) − L_⋆), (b,), M the number of queries; only ℓ is shared with the implementation under test."""
         parts = [excess(problem, points, problem.optimal) * exact(problem.n) for problem in self.problems]
         return reduce(add, parts)
 
     def plain_log_excess(self, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """Return log(L(W) − L_⋆) under test, NaN where it is claimed to be negative."""
+        """Return log(L(W) − L_⋆) under test, NaN where the difference under test is negative."""
         sign, size = self.under_test[sequence_excess](self.reported, points, self.under_test[log_excess_risk])
         return np.where(sign > 0, size, np.where(sign == 0, -np.inf, np.nan))
 
     def excess_under_test(self, points: Numbers, claim: str) -> Sized:
-        """Return n·L (L(W) − L_⋆) under test, with the error allowed to a right value: twice that of :meth:`excess`."""
+        """Return M(L(W) − L_⋆) under test, with the error bound of a correct value: twice that of :meth:`excess`."""
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points)
         log_size: Any = exact(size) + np.log(exact(self.total))
@@ -141,10 +143,10 @@ class SequenceRows:
         return Sized.of(x.widen(allowed.value + allowed.error), unit)
 
     def log_excess_under_test(self, points: Numbers, claim: str) -> Numbers:
-        """Return log(n·L (L(W) − L_⋆)) under test.
+        """Return log(M(L(W) − L_⋆)) under test.
 
         Raises:
-            NotANumber: the difference is not positive, and rounding does not explain it.
+            NotANumber: the difference is negative by more than its rounding error.
         """
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points).log
@@ -174,5 +176,5 @@ def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
 
 
 def _others(problem: Problem) -> Any:
-    """Return the mask of all tokens but the optimal ones, (n, T)."""
+    """Return the mask of the non-optimal tokens, (n, T)."""
     return np.arange(problem.T) != problem.optimal[:, None]

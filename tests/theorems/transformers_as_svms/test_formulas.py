@@ -33,7 +33,7 @@ from theorems.transformers_as_svms import conjecture_independent_rows as conject
 from theorems.transformers_as_svms import local_path
 from theorems.transformers_as_svms.conjecture_independent_rows import _deviations, _lower
 from theorems.transformers_as_svms.feasible_weights import by_labels
-from theorems.transformers_as_svms.floor_bounds import FloorAt
+from theorems.transformers_as_svms.floor_bounds import FloorBounds
 from theorems.transformers_as_svms.local_path import _path, follow_local_path
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.risk_floor import _violation
@@ -56,7 +56,7 @@ def test_weights_by_labels() -> None:
 
 def test_a_floor_by_margins() -> None:
     """Γ_i/(1 + e^{h_i}) of each input, h_i = p and 2p."""
-    result = FloorAt(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
+    result = FloorBounds(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
     due = [[math.log(g / (1 + math.exp(h * p))) for g, h in ((1, 1), (0.5, 2))] for p in (0.0, 1.5)]
     assert result.value == pytest.approx(np.array(due), rel=1e-14)
 
@@ -72,7 +72,7 @@ def test_how_far_an_excess_is_outside_its_bounds() -> None:
         return np.asarray(sign), np.asarray(size) + 40.0
 
     over = _violation(linear(), REFERENCE.replace("forty", {log_excess_risk: scaled}), points)
-    at = FloorAt(AttentionAt(linear(), points))
+    at = FloorBounds(AttentionAt(linear(), points))
     excess = log_excess_risk(LINE.keys, LINE.scores, linear().loss, points, LINE.optimal)[1] + math.log(2)
     least = np.min([np.min(b.value, axis=-1) for b in at.upper.values()], axis=0)
     assert over == pytest.approx(excess + 40 - least, rel=1e-12)

@@ -23,7 +23,7 @@ from theorems.faults import fault_named
 from theorems.transformers_as_svms.ball_claims import balls_at_least
 from theorems.transformers_as_svms.mixing import tsvm_mixing
 from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
-from theorems.transformers_as_svms.mixing_path_numbers import OnPath
+from theorems.transformers_as_svms.mixing_path_numbers import PathPoint
 
 
 def falsified(name: str, under_test: Implementation) -> set[str]:
@@ -113,7 +113,7 @@ def test_the_lower_bound_meets_the_path_and_no_point_of_the_ball_is_below_it() -
     mixing = mixing_of("two-inputs")
     (result,) = mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
     with ctx.workprec(result.bits):
-        on_path = OnPath(mixing, result.point)
+        on_path = PathPoint(mixing, result.point)
         assert on_path.distance < arb(2) ** -30
         for k in range(len(result.point)):
             moved = [x + (arb(1) / 8 if k == j else 0) for j, x in enumerate(result.point)]

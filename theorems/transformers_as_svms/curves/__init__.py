@@ -1,1 +1,1 @@
-"""Factored descents and flows, and nuclear-norm paths, with the premises of the statements about them."""
+"""Descents and flows on (K, Q) and nuclear-norm paths, with the claims that they are what they should be."""

@@ -16,10 +16,9 @@ from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 
 def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
-    """Compute Σω e^{−log_scale}, where −∇L = Σ ω_it G_it, and where all ω are certainly ≥ 0; (b,).
+    """Compute Σω e^{−log_scale}, (b,), where −∇L = Σ ω_it G_it, and whether all ω are certainly ≥ 0, (b,).
 
-    ω_it = (1/n)|ℓ'_i| s_it (f_i − γ_it), t ≠ opt_i. Where differences are taken relative to opt these are
-    −coefficients/n.
+    ω_it = (1/n)|ℓ'_i| s_it (f_i − γ_it), t ≠ opt_i: −1/n times the coefficients of differences relative to opt.
     """
     problem = at.problem
     omega: Any = -at.coefficients / problem.n
@@ -32,7 +31,7 @@ def signed_variances(at: AttentionAt) -> Numbers:
     """Compute |ℓ'_i| Var_i e^{−log_scale}, (b, n), Var_i = Σ_t s_it (γ_it − f_i)²."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     chosen_scores = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
-    # A score may be the rounded product Y vᵀx; the difference is exactly 0 at the token itself.
+    # A score may be a rounded product Y vᵀx, with an error; its difference from itself is exactly 0.
     apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(chosen_scores))
     return np.vecdot(at.coefficients, apart)
 
@@ -40,10 +39,10 @@ def signed_variances(at: AttentionAt) -> Numbers:
 def singular_value_growth(
     points: FactoredPoints, descent: Numbers, spectrum: Numbers
 ) -> tuple[Float64[np.ndarray, "r k"], Float64[np.ndarray, "r k"], Float64[np.ndarray, "r k"]]:
-    """Compute the growth of log(σ_1 ⋯ σ_k)(K; Q), ∫ (σ_1 + … + σ_k)(M̂) dτ, and the error of that quadrature.
+    """Compute the growth of log(σ_1 ⋯ σ_k)(K; Q), the integral ∫ (σ_1 + … + σ_k)(M̂) dτ, and its quadrature error.
 
-    4⟨M̂, W⟩ dτ = d‖(K; Q)‖², so the integral is one of (σ_1 + … + σ_k)‖(K; Q)‖²/(2⟨M̂, W⟩) over log‖(K; Q)‖, in which
-    the unit of M̂ cancels.
+    As 4⟨M̂, W⟩ dτ = d‖(K; Q)‖², the integral equals ∫ (σ_1 + … + σ_k)(M̂) ‖(K; Q)‖²/(2⟨M̂, W⟩) d log‖(K; Q)‖, in
+    which the unit of M̂ cancels.
 
     Args:
         points: (K, Q) along the flow, r of them.

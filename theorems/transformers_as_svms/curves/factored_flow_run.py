@@ -1,7 +1,7 @@
-"""Gradient flow on (K, Q) followed to where a limit is visible, with the claims that it is a gradient flow.
+"""Gradient flow on (K, Q) to norms at which a limit is visible, with the claims that it is a gradient flow.
 
-Between recorded points it is integrated again by another method and with other derivatives, those of
-:class:`.attention_at.AttentionAt`, which do not assume that logits are linear.
+For the check, some pieces between recorded points are integrated again by another method and with other derivatives,
+those of :class:`.attention_at.AttentionAt`, which do not assume that logits are linear.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from theorems.curves.followed_flow import BEYOND, FLOW_NORMS, IS_OF_THIS_GRADIEN
 from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 RELATIVE = 1e-12
-"""The relative tolerance of the solver, small because conserved quantities are compared."""
+"""The relative tolerance of the ODE solver, small because conserved quantities are compared."""
 PER_DECADE = 20
-"""The number of recorded norms per factor of ten: sums over them approximate integrals, and the pieces are short."""
+"""The number of recorded norms per factor of ten; the integrals of the claims are sums over recorded points."""
 
 
 class FactoredArcFlow(ArcFlow):
     """The flow on (K, Q) in u = log(1 + κ s), s the arc length, κ² the size of the keys.
 
-    There are many coordinates, so pieces are fewer and less exact.
+    There are many coordinates, so fewer pieces are integrated again, and less exactly.
     """
 
     relative, pieces = 1e-7, 1
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
-        """Take the problem and the layout of (K, Q), with the root of the size of the keys as κ."""
+        """Set κ to the square root of the size of the keys; ``layout`` maps (K, Q) to a vector."""
         super().__init__(problem)
         self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
 
@@ -61,7 +61,7 @@ class FactoredArcFlow(ArcFlow):
         return gradient / length if length > 0 else gradient
 
     def _span_at(self, p: Point) -> None:
-        """Return None: products of factors leave every span of rows."""
+        """Return None: the flow on (K, Q) stays in no span of rows."""
 
     def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "k k"]]:
         """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
@@ -76,14 +76,14 @@ class FactoredArcFlow(ArcFlow):
 
 
 @dataclass(frozen=True, eq=False)
-class FollowedFactors:
+class FactoredFlowRun:
     """The gradient flow on (K, Q) from a start, to the largest norm that float64 resolves.
 
     Attributes:
-        data, under_test: the data, and the implementation that followed it.
-        start: (K, Q).
-        end: the norm that the flow was asked to reach.
-        flow: the flow that was returned.
+        data, under_test: the data, and the implementation under test, which computed the flow.
+        start: (K, Q)(0).
+        end: the norm that the flow had to reach.
+        flow: the flow that the implementation returned.
         rng: chooses the pieces that are integrated again.
         claim: the name of the claim that is undecided where the flow ends too early.
     """
@@ -105,11 +105,13 @@ class FollowedFactors:
         unit: float,
         rng: np.random.Generator,
         claim: str,
-    ) -> FollowedFactors:
-        """Follow the flow to where ½(‖K‖² + ‖Q‖²) is 1e6 in this unit, or less, but to ten times the start's norm.
+    ) -> FactoredFlowRun:
+        """Compute the flow up to ½(‖K‖² + ‖Q‖²) = 1e6 in this unit; if that fails, up to smaller norms.
+
+        The smallest norm that is tried is ten times that of the start.
 
         Raises:
-            Undecided: it was not followed to any of these norms.
+            Undecided: the flow reached none of these norms.
         """
         begin = math.hypot(norm(start[0]), norm(start[1]))
         for size in FLOW_NORMS:
@@ -124,7 +126,7 @@ class FollowedFactors:
         """Yield the claims that it begins at the start, follows the gradient under test, and is a flow between points.
 
         Raises:
-            Ended: it has another start or other norms, or its tangent cannot be decided.
+            Ended: the start or the recorded norms are not the requested ones, or its tangent cannot be decided.
         """
         first_claim = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
         yield first_claim
@@ -137,17 +139,17 @@ class FollowedFactors:
         yield chords_of(FactoredArcFlow(self.data.problem, self.points.layout), self.flow, self.rng)
 
     def diverges(self) -> Iterator[Claim]:
-        """Yield the claim that it reached the norm asked for.
+        """Yield the claim that it reached the requested norm.
 
         Raises:
             Ended: it did not.
-            Undecided: our own solver calls a point stationary at which ∇L is not zero.
+            Undecided: the reference solver stopped at a point where ∇L is not zero.
         """
         flow = self.flow
         if not flow.reached_norm and not self.under_test.replaces(factored_flow):
             last = self.points.joint(self.points.at.gradient)[-1]
             if np.any(np.abs(value_of(last)) > last.error):
-                why = f"the flow was given up at ‖(K, Q)‖ = {flow.norms[-1]:.6g}, where ∇L is not zero"
+                why = f"the solver stopped the flow at ‖(K, Q)‖ = {flow.norms[-1]:.6g}, where ∇L is not zero"
                 raise Undecided(self.claim, why, Form.LIMIT, not_found=True)
         reached = f"‖(K, Q)‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
         yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, reached)
@@ -156,7 +158,7 @@ class FollowedFactors:
 
     @cached_property
     def points(self) -> FactoredPoints:
-        """The recorded points."""
+        """The recorded points (K, Q), r of them."""
         return FactoredPoints.of(self.data.problem, self.flow.K, self.flow.Q)
 
     @cached_property
@@ -166,9 +168,9 @@ class FollowedFactors:
 
     @cached_property
     def solver(self) -> Float64[np.ndarray, "r"]:
-        """The local errors of the solver up to each recorded point, in the joint norm, with its rounding, (r,).
+        """Bounds of the solver's summed local errors up to each recorded point, in the norm of (K, Q), (r,).
 
-        They are evaluations · √k (rtol ‖·‖ + atol), k entries.
+        They are (number of evaluations) · √k (rtol ‖(K, Q)‖ + atol), for k entries.
         """
         flow, entries = self.flow, self.points.layout.join(*self.start).size
         errors = flow.evaluations * math.sqrt(entries) * (flow.relative * flow.norms + flow.absolute)

@@ -1,4 +1,4 @@
-"""The rate ‖W‖^{−g/2} at which the singular value of (K; Q) that the nuclear-norm SVM lacks falls behind.
+"""Law of the singular values of (K; Q): those beyond the rank of the nuclear-norm SVM fall behind like ‖W‖^{−g/2}.
 
 Let Θ = (K; Q), M = Σ λ_j G_j of ATT-SVM⋆ with ‖M‖_op = 1, r singular values 1 and the gap g, N = C_⋆M̂ the certificate
 in the same unit, S = (0, M; Mᵀ, 0), 4⟨N, W⟩ dτ = d‖Θ‖² and E = ∫‖N − M‖_op dτ from a point on. There let c_k be the
@@ -26,7 +26,7 @@ from theorems.bounded import value_of
 from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 SAME = 1e-9
-"""The distance below which eigenvalues of S count as equal: any of their eigenvectors will do."""
+"""The distance below which eigenvalues of S count as equal, so that any of their eigenvectors may be used."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Lag:
 
     Attributes:
         fallen: the observed fall.
-        expected: the fall gτ by the law.
-        above, below: how much less and how much more the fall may be.
+        expected: the fall gτ that the law predicts.
+        above, below: by how much the fall may be smaller and larger than gτ.
     """
 
     fallen: float
@@ -48,7 +48,7 @@ class Lag:
 def sharpest_lag(
     points: FactoredPoints, svm: NuclearMaxMargin, certificates: Float64[np.ndarray, "r d e"]
 ) -> Lag | None:
-    """Return the lag up to the last point from the point from which its errors are smallest relative to gτ.
+    """Return the lag between the last point and the earlier point for which its errors are smallest relative to gτ.
 
     Args:
         points: (K, Q) along the flow.
@@ -56,7 +56,8 @@ def sharpest_lag(
         certificates: M̂ at the points.
 
     Returns:
-        None where the errors are nowhere at most half of gτ, or the solution has no rank, gap or face, or full rank.
+        The lag; None if its errors always exceed half of gτ, or if the solution has full rank, or no proven rank, gap
+        or face.
     """
     r, gap = svm.rank, svm.gap
     least = min(certificates.shape[1:])
@@ -97,14 +98,14 @@ class Eigenvectors:
 
     Attributes:
         first: (U1; V1)/√2, (d + e, r).
-        following: those for the eigenvalue 1 − g, (d + e, s).
+        following: the eigenvectors for the eigenvalue 1 − g, (d + e, s).
     """
 
     first: Float64[np.ndarray, "k r"]
     following: Float64[np.ndarray, "k s"]
 
     def cosine(self, vectors: Float64[np.ndarray, "k m"], count: int) -> float:
-        """Compute c for the first ``count`` columns, r or r + 1; of the following eigenvectors the nearest is taken."""
+        """Compute c_k for k = ``count``, r or r + 1; for r + 1, use the nearest of the following eigenvectors."""
         r = self.first.shape[1]
         basis = self.first
         if count > r:
@@ -115,7 +116,7 @@ class Eigenvectors:
 
 
 def eigenvectors_of(svm: NuclearMaxMargin) -> tuple[Float64[np.ndarray, "d e"], Eigenvectors]:
-    """Return M, and the eigenvectors of S."""
+    """Return M, (d, e), and the eigenvectors of S."""
     keys, r = svm.rows.keys, svm.rank
     assert svm.face is not None
     assert r is not None

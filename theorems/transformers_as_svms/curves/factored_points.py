@@ -1,4 +1,4 @@
-"""Factors (K, Q) at points of a run, with their gradient, as formulas on bounded arrays."""
+"""Factors (K, Q) at points of a run, and gradient, imbalance and margins there, with error bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 
 @dataclass(frozen=True, eq=False)
 class FactoredPoints:
-    """Points (K, Q), b of them, with their errors.
+    """Points (K, Q), b of them, with error bounds.
 
     Attributes:
         problem: keys vec(x zᵀ), scores, loss.
@@ -31,12 +31,12 @@ class FactoredPoints:
 
     @classmethod
     def of(cls, problem: Problem, K: Float64[np.ndarray, "b d m"], Q: Float64[np.ndarray, "b e m"]) -> FactoredPoints:
-        """Take floats as exact points."""
+        """Return points with the given floats as exact values."""
         return cls(problem, exact(K), exact(Q))
 
     @property
     def layout(self) -> Layout:
-        """The layout of K and Q as one vector."""
+        """The layout of the entries of K and Q in one vector."""
         return Layout(self.K.shape[1], self.Q.shape[1], self.K.shape[2])
 
     @cached_property
@@ -56,25 +56,25 @@ class FactoredPoints:
 
     @cached_property
     def at(self) -> AttentionAt:
-        """The attention at vec(K Qᵀ), which carries its rounding."""
+        """The attention at vec(K Qᵀ), with the error bounds of the product."""
         return AttentionAt(self.problem, self.W.reshape(len(self.W), -1))
 
     @cached_property
     def at_floats(self) -> AttentionAt:
-        """The attention at the floats next to vec(K Qᵀ), where an implementation can be asked."""
+        """The attention at vec(K Qᵀ) rounded to floats, where the implementation under test can be evaluated."""
         return AttentionAt(self.problem, value_of(self.W).reshape(len(self.W), -1))
 
     def gradient_of(self, under_test: Implementation, claim: str) -> Numbers:
         """Return ∇L(K Qᵀ) e^{−log_scale} under test, (b, d·e).
 
-        It is evaluated at floats next to K Qᵀ, and widened by the effect of rounding them.
+        It is evaluated at K Qᵀ rounded to floats; the effect of this rounding is added to the error bounds.
         """
         theirs: Any = self.at_floats.gradient_of(under_test, claim)
         enclosed = self.at.gradient
         return theirs.widen(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
 
     def joint(self, gradient: Numbers) -> Numbers:
-        """Return (∇L Q, ∇Lᵀ K) as points, (b, (d + e) m), from ∇L as (b, d·e); in the unit of the latter."""
+        """Return (∇L Q, ∇Lᵀ K) as vectors, (b, (d + e) m), from ∇L, (b, d·e), in the same unit."""
         G: Any = gradient.reshape(self.W.shape)
         by_k, by_q = np.einsum("bij,bjk->bik", G, self.Q), np.einsum("bij,bik->bjk", G, self.K)
         flat = (len(self.W), -1)

@@ -1,4 +1,4 @@
-"""Gradient descent on (K, Q) by the implementation under test, with the premises of such a run."""
+"""Gradient descent on (K, Q) by the implementation under test, with the claims that it is gradient descent."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class FactoredRun:
     """A run of (K, Q)(t + 1) = (K, Q)(t) − η_t ∇L(K, Q) from one start, checked at every iterate.
 
     Attributes:
-        data, under_test, start: the data, the implementation that ran it, and (K, Q)(0).
-        length: the length of a normalized step; 0 where the run chooses safe steps itself.
-        run: the trajectory that was returned.
-        claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is not a number.
+        data, under_test, start: the data, the implementation under test, and (K, Q)(0).
+        length: the length of normalized steps; 0 if the run takes safe steps, which it computes itself.
+        run: the trajectory that the implementation returned.
+        claim: the name of the claim that fails, or is undecided, if an iterate or its gradient is not a number.
     """
 
     data: QueryDataset
@@ -71,10 +71,10 @@ class FactoredRun:
         return cls(data, under_test, start, length, run, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it has the start and steps asked for, and each is one of gradient descent on (K, Q).
+        """Yield the claims that it has the requested start and steps, each a step of gradient descent on (K, Q).
 
         Raises:
-            Ended: it does not have this start and these steps.
+            Ended: the start or the number of steps is another one.
             Undecided: a step overflows.
             NotANumber: an iterate is not finite.
         """
@@ -96,19 +96,19 @@ class FactoredRun:
 
     @cached_property
     def before(self) -> FactoredPoints:
-        """The iterates but the last, as floats."""
+        """All iterates except the last, as floats."""
         return FactoredPoints.of(self.data.problem, self.run.K[:-1], self.run.Q[:-1])
 
     @cached_property
     def after(self) -> FactoredPoints:
-        """The iterates but the first, as floats."""
+        """All iterates except the first, as floats."""
         return FactoredPoints.of(self.data.problem, self.run.K[1:], self.run.Q[1:])
 
     @cached_property
     def gradient(self) -> Numbers:
-        """The gradient ∇L(W) e^{−log_scale}, (t, d·e), widened by the error that a right run may have.
+        """The gradient ∇L(W) e^{−log_scale}, (t, d·e), with the error bounds of a correct run.
 
-        A run takes W for a float next to K Qᵀ, and may use another formula.
+        A run rounds W = K Qᵀ to floats, and may use another formula for the gradient.
         """
         enclosed: Any = self.before.at.gradient
         return enclosed.widen(3 * enclosed.error)
@@ -129,7 +129,7 @@ class FactoredRun:
 
     @cached_property
     def steps(self) -> Numbers:
-        """The steps η∇L(K, Q), (t, k); a normalized one without digits may be any vector up to the length asked for."""
+        """The steps η∇L(K, Q), (t, k); a normalized step whose direction is not resolved may be any of that length."""
         steps: Any = np.exp(np.minimum(self.log_factor, 700.0))[:, None] * self.joint
         if not self.length:
             return steps
@@ -154,7 +154,7 @@ class FactoredRun:
 
     @cached_property
     def _beside(self) -> Float64[np.ndarray, "t k"]:
-        """The distance of a computed step from −η∇L, by coordinate."""
+        """Bounds of the distance between each computed step and −η∇L, by coordinate, (t, k)."""
         layout = self.before.layout
         after, steps = layout.join(self.run.K[1:], self.run.Q[1:]), self.steps
         logs = 8 + 2 * np.abs(value_of(self.log_factor))
@@ -163,12 +163,12 @@ class FactoredRun:
 
     @property
     def rounding(self) -> Float64[np.ndarray, "t"]:
-        """The distance of a computed step from −η∇L, (t,)."""
+        """Bounds of the distance between each computed step and −η∇L, (t,)."""
         return np.asarray(norm(self._beside, axis=1))
 
     @property
     def change(self) -> tuple[Numbers, Numbers]:
-        """The change Δ⁺ − Δ, widened by rounding, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q); (t, m, m)."""
+        """The change Δ⁺ − Δ, with the errors of steps in its bounds, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q), each (t, m, m)."""
         layout = self.before.layout
         by_k, by_q = layout.split(self._beside)
         after = FactoredPoints(self.data.problem, self.after.K.widen(by_k), self.after.Q.widen(by_q))
@@ -186,6 +186,6 @@ class FactoredRun:
 
     @property
     def risk_rounding(self) -> Float64[np.ndarray, "t"]:
-        """The difference e^{−log_scale} between the risks of a computed and of an exact iterate, a bound, (t,)."""
+        """Bounds of the difference between the risks of computed and exact iterates, times e^{−log_scale}, (t,)."""
         sizes = norm(self.joint, axis=1)
         return np.asarray(2 * (sizes.value + sizes.error) * self.rounding)

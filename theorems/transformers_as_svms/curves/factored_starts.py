@@ -1,4 +1,4 @@
-"""Starts for the training of (K, Q): factors of a W whose margins are large enough, and factors of any kind."""
+"""Starts for training (K, Q): factors of a W whose margins suffice for the statements, and arbitrary factors."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import singular_values
 
 LARGEST = 1e4
-"""The largest margin asked of a start: with a larger one floats do not resolve both the weights and the steps."""
+"""The largest required margin of a start: with a larger one floats do not resolve both the weights and the steps."""
 ASKEW = (0.1, 10.0)
 """The range of the distance of W(0) from the ray of W^mm, in units of ‖W^mm‖."""
 SPREAD = (0.5, 2.0)
 """The range of the singular values of K(0), before it is scaled."""
 UNEVEN = (10.0, 1000.0)
-"""The range of the length of the longer of two uneven factors."""
+"""The range of the number by which one of two uneven factors is multiplied and the other divided."""
 ABOVE = 2.0
 """The ratio of ‖K(0)⁻¹‖⁻² to ‖Q(0)‖²."""
 
 
 @runtime_checkable
 class MarginsWithKappa(Margins, Protocol):
-    """Margins, with a bound on how much they may fall where the risk does not rise."""
+    """Margins, and a bound κ of their decrease while the risk does not increase."""
 
     @property
     def kappa(self) -> Numbers:
@@ -42,7 +42,7 @@ def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
     """Compute κ + max(1, log(2(T − 1))): a run that begins with this margin keeps margins m ≥ 1 and (T − 1)e^{−m} ≤ ½.
 
     Raises:
-        Undecided: floats do not resolve such a start; ``claim`` is the name of the undecided claim.
+        Undecided: floats do not resolve steps at this margin; ``claim`` is the name of the undecided claim.
     """
     least = np.maximum(np.log(exact(2.0 * (constants.problem.T - 1))), 1.0)
     required: Any = constants.kappa + least
@@ -55,10 +55,10 @@ def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
 def factors_with_margin(
     case: Case, constants: Margins, required: Numbers, rng: np.random.Generator
 ) -> tuple[Keys, Queries]:
-    """Return K, square, and Q with KᵀK ≻ QᵀQ and m(K Qᵀ) as needed.
+    """Return a square K, and Q, with KᵀK ≻ QᵀQ and m(K Qᵀ) ≥ ``required``.
 
-    They are the case's own K0 and Q0 if these have that margin. Else W(0) lies beside the ray of W^mm, and K is any
-    frame, scaled until it is above Q = W(0)ᵀ K^{−T}.
+    They are K0 and Q0 of the case if these have that margin. Otherwise W(0) is near the ray of W^mm, and K is a random
+    matrix, scaled so that KᵀK ≻ QᵀQ for Q = W(0)ᵀ K^{−T}.
     """
     assert case.queried is not None
     d, e = case.queried.shape
@@ -76,7 +76,7 @@ def factors_with_margin(
 
 
 def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tuple[Keys, Queries]]:
-    """Draw m pairs of factors of any width and size, some with a factor larger or of rank one, some with a zero."""
+    """Draw m pairs of factors of any width and size; in some a factor is much larger, of rank one, or zero."""
     (d, e), unit = data.shape, data.problem.key_scale**-0.5
     factors = []
     for k in range(m):
@@ -92,7 +92,7 @@ def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tu
 
 
 def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, Queries]:
-    """Draw one factor long and the other as short, so that logits are moderate: a step that is too long shows there."""
+    """Draw one factor large and the other small, with moderate logits: there too long steps raise the risk visibly."""
     (d, e), unit = data.shape, data.problem.key_scale**-0.5
     width, size = int(rng.integers(1, max(d, e) + 2)), float(log_uniform(rng, *UNEVEN, 1)[0])
     K, Q = unit * size * rng.normal(size=(d, width)), unit / size * rng.normal(size=(e, width))
@@ -100,12 +100,12 @@ def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, 
 
 
 def least_eigenvalue(imbalance: Numbers, claim: str) -> Numbers:
-    """Compute λ_min(Δ) of a Δ ≻ 0, whose singular values are its eigenvalues; (*b,).
+    """Compute λ_min(Δ), (*b,), for Δ ≻ 0, whose singular values are its eigenvalues.
 
     Raises:
-        Undecided: rounding leaves no positive bound; ``claim`` is the name of the undecided claim.
+        Undecided: the error bound exceeds λ_min; ``claim`` is the name of the undecided claim.
     """
     least: Any = singular_values(imbalance)[..., -1]
     if not (least.value > least.error).all():
-        raise Undecided(claim, "KᵀK − QᵀQ is not surely definite in float64", Form.EFFECTIVE)
+        raise Undecided(claim, "float64 does not resolve whether KᵀK − QᵀQ is positive definite", Form.EFFECTIVE)
     return least

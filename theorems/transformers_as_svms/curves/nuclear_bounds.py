@@ -1,8 +1,8 @@
-"""The face of a dual of ATT-SVM⋆, and bounds on the distance of a matrix of large margins from it and the solution.
+"""Bounds of the distance between a matrix W of large margins and the face of a dual of ATT-SVM⋆, or the solution.
 
 Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for its
 r largest singular values, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. For W with ‖W‖_⋆ ≤ R and all margins at least
-a > 0 let e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives all that, where the r singular values are 1.
+a > 0 let e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives this where the r singular values are 1.
 
 They need not be: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r singular values be Σ1 =
 I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a − c)ᵀΣ1(a − c) +
@@ -11,7 +11,8 @@ is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2
 
     ‖uvᵀ − U1 μμᵀ V1ᵀ‖_⋆ ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤ 2√(e_k/g).
 
-Which singular values count as 1 is hence a choice, which makes the claim stronger or weaker, and none is proven.
+So one may choose which singular values count as 1: the claim holds for every choice, and the choice only makes it
+stronger or weaker.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -55,7 +56,7 @@ class NuclearBounds:
 
     Attributes:
         problem: keys vec(x zᵀ), scores, loss.
-        certificate: the certificate of a solution of ATT-SVM⋆(α), whose claim has been made already.
+        certificate: the certificate of a solution of ATT-SVM⋆(α), which has already been claimed.
     """
 
     problem: Problem
@@ -68,7 +69,7 @@ class NuclearBounds:
 
     @cached_property
     def rows(self) -> Numbers:
-        """The rows G_j as vectors, (N, d·e), with the rounding of the keys."""
+        """The rows G_j as vectors, (N, d·e), with the rounding errors of the keys."""
         others = np.arange(self.problem.T) != self.svm.alpha[:, None]
         return key_rows(self.problem, self.svm.alpha)[others]
 
@@ -86,17 +87,17 @@ class NuclearBounds:
 
     @property
     def least(self) -> float:
-        """The lower bound C of C_⋆ that the duals prove."""
+        """The lower bound C = Σ λ_j of C_⋆, which the duals prove."""
         return self.svm.bounds[0]
 
     @property
     def most(self) -> float:
-        """The upper bound of ‖W_⋆‖_⋆ that K and Q prove."""
+        """The upper bound of ‖W_⋆‖_⋆ that the factors K and Q prove."""
         return self.svm.bounds[1]
 
     @cached_property
     def face(self) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], float]:
-        """The face's U1 and V1, and a lower bound of the gap g."""
+        """U1 and V1, which define the face F, and a lower bound of the gap g."""
         if self.svm.face is not None and self.svm.gap is not None:
             return *self.svm.face, self.svm.gap
         u, s, vt = np.linalg.svd(self.M, full_matrices=False)
@@ -105,11 +106,11 @@ class NuclearBounds:
         return u[:, :r], vt[:r].T, 1 - following - 4 * sum(self.M.shape) * EPS
 
     def margins(self, W: Matrices) -> Numbers:
-        """Compute the margins h_j(W), (m, N)."""
+        """Compute the margins h_j(W) = ⟨G_j, W⟩, (m, N), of m matrices."""
         return exact(W.reshape(len(W), W.shape[1] * W.shape[2])) @ self.rows.T
 
     def rounding(self, R: Any) -> Any:
-        """Bound the error of singular values of matrices of size R."""
+        """Bound the rounding error of singular values of matrices of norm R."""
         return 32 * sum(self.svm.W.shape) ** 2 * EPS * np.asarray(R)
 
     def face_distance(self, W: Matrices) -> Float64[np.ndarray, "m"]:
@@ -121,14 +122,14 @@ class NuclearBounds:
         return np.asarray(np.linalg.svd(W - near, compute_uv=False).sum(axis=-1))
 
     def from_face(self, R: Any, e: Any) -> Any:
-        """Bound the distance from the face by 2√(R e/g), for an M at most 8 (d + e) eps beside the computed one.
+        """Bound the distance from the face by 2√(R e/g), for an M within 8 (d + e) eps of the computed one.
 
-        The floats U1 and V1 are singular vectors of such an M.
+        The computed U1 and V1 are exact singular vectors of such an M.
         """
         return 2 * np.sqrt(R * (np.maximum(e, 0.0) + 8 * sum(self.M.shape) * EPS * R) / self.face[2])
 
     def from_solution(self, R: Any, e: Any, beyond: Any) -> Any:
-        """Bound ‖W − ρW_⋆‖_F where the solution is the only one and margins are at least ρ − b, b = ``beyond``.
+        """Bound ‖W − ρW_⋆‖_F if the solution is unique and margins are at least ρ − b, b = ``beyond``.
 
         The bound is B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g).
         """

@@ -1,4 +1,4 @@
-"""The offset of the path from the ray of W_⋆ as ρ → ∞, in closed form: W̄(R) = ρW_⋆ + o + O(1/ρ).
+"""Closed form of the limit offset o of the nuclear-norm path from the ray of W_⋆: W̄(R) = ρW_⋆ + o + O(1/ρ).
 
 In bases [U1 U2], [V1 V2] of the singular vectors of M: W_⋆ = U1 P V1ᵀ, M = diag(I, Σ), and o has blocks o11 … o22. The
 path has M(R) = M + Δ/ρ + … ∈ ∂‖W̄(R)‖_⋆ with Δ = Σ_S δ_j G_j. To first order in 1/ρ: M(R) maps the right singular
@@ -29,7 +29,7 @@ from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 @dataclass(frozen=True, eq=False)
 class Offset:
-    """The offset o, with its rounding.
+    """The offset o, with its rounding error.
 
     Attributes:
         value: o, shape (d, e).
@@ -41,7 +41,7 @@ class Offset:
 
 
 def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, "N"]) -> Offset:
-    """Solve the linear system for the offset, for a solution that is proven the only one."""
+    """Solve the linear system for the offset; the solution of ATT-SVM⋆ has to be proven unique."""
     svm, (a, z, _) = bounds.svm, bounds.certificate.floats
     assert svm.face is not None
     support = np.flatnonzero(bounds.duals > 0)
@@ -53,7 +53,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
         P, inverse = (P + P.T) / 2, np.linalg.inv((P + P.T) / 2)
     except np.linalg.LinAlgError:
         return unsolved
-    # In units in which o, δ and t are of one size.
+    # In units in which o, δ and t have similar sizes.
     unit = bounds.duals[support].sum()
     G = np.einsum("ja,jb->jab", a[support] @ U, z[support] @ V)
     above, lower = np.triu_indices(r), np.triu_indices(r, 1)
@@ -87,7 +87,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
 
 
 def corrections(offsets: NuclearOffsets, rho: float) -> tuple[float, float]:
-    """Return the lengths of the first and the second Newton step at radius ρ from the limit; ∞ where there is none."""
+    """Return the lengths of the first two Newton steps from the limit at radius ρ; ∞ for a step that fails."""
     x = newton(offsets, offsets.start, 0.0)
     if x is None:
         return np.inf, np.inf
@@ -106,6 +106,6 @@ def corrections(offsets: NuclearOffsets, rho: float) -> tuple[float, float]:
 
 
 def _complete_basis(columns: Float64[np.ndarray, "d r"]) -> Float64[np.ndarray, "d d"]:
-    """Return an orthonormal basis that begins with those columns."""
+    """Return an orthonormal basis whose first vectors are the given orthonormal columns."""
     full = np.linalg.qr(columns, mode="complete")[0]
     return np.concatenate([columns, full[:, columns.shape[1] :]], axis=1)

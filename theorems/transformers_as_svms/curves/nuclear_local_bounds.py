@@ -1,4 +1,4 @@
-"""The constants of Theorem 6 for the nuclear norm: a cone around W_⋆ of chosen tokens, from a radius on.
+"""Constants of Theorem 6 for the nuclear norm: the cone around W_⋆ of chosen tokens α, and its inner radius R0.
 
 Notation as in Lemma 7 of the first paper with W_⋆ in the place of p_mm: rows G_j, margins m_j = ⟨G_j, W_⋆⟩, deficits
 D_j = γ_iα − γ_it, P = ‖W_⋆‖_F, r = ‖W‖_F/P. Good tokens have D_j > 0, harmful ones not, and α is locally optimal: all
@@ -35,7 +35,7 @@ from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 @dataclass(frozen=True, eq=False)
 class NuclearLocalBounds:
-    """Cone, κ_α and R0 of one solution that is proven the only one.
+    """Cone, κ_α and R0 of one solution that is proven to be unique.
 
     Attributes:
         bounds: face, gap and rows.
@@ -80,24 +80,24 @@ class NuclearLocalBounds:
 
     @cached_property
     def beyond(self) -> Float64[np.ndarray, "N"]:
-        """The excess margins m_j − 1, each rounded once from its enclosure."""
+        """The excess margins m_j − 1, (N,), each rounded once from its enclosure."""
         return np.array([float((m - 1).mid()) for m in self._exact.margins])
 
     @cached_property
     def reach(self) -> Numbers:
-        """The numbers P‖G_j‖."""
+        """The numbers P‖G_j‖, (N,)."""
         return norm(with_rounding(self.bounds.svm.W.ravel())) * norm(self.bounds.rows, axis=1)
 
     @cached_property
     def mu(self) -> float:
-        """The width μ of the cone, a little less than derived."""
+        """The width μ of the cone, rounded down a little."""
         least = float(np.min(self.beyond[~self.good], initial=np.inf))
         allowed = np.where(self.good, min(0.25, least / 4), np.minimum(0.5, self.beyond / 2) / 2)
         return 0.5 * float(np.min(allowed / value_of(self.reach))) ** 2 * (1 - 1e-9)
 
     @cached_property
     def tilt(self) -> Numbers:
-        """The tilts w_j."""
+        """The bounds w_j = P‖G_j‖√(2μ) of the change of a margin within the cone, in units of r, (N,)."""
         return self.reach * np.sqrt(exact(2 * self.mu))
 
     @cached_property
@@ -121,7 +121,7 @@ class NuclearLocalBounds:
     def first(self) -> float:
         """The radius R0/P: the least r with c_max Σ_harmful |D_j| e^{−r(m_j − w_j)} ≤ c_min Γ⁻ e^{−r(1 + w)}/(2T).
 
-        w is the least of the tight constraints.
+        w is the smallest w_j of the tight constraints.
         """
         harmful = ~self.good
         if not harmful.any():
@@ -135,12 +135,12 @@ class NuclearLocalBounds:
 
     @property
     def last(self) -> float:
-        """The largest r at which float64 knows softmax weights to six bits."""
+        """The largest r at which float64 determines softmax weights to six bits."""
         return LEAST_BITS / (4 * (self.problem.d + 3) * EPS * float(value_of(self.reach).max()))
 
     @property
     def is_resolvable(self) -> bool:
-        """Return whether rounding W changes 1 − cos by little of μ, and there are radii between R0 and the last one."""
+        """Return whether rounding W changes 1 − cos by a small share of μ, and R0/P is below :attr:`last`."""
         steady = self.problem.d == 1 or 8 * EPS * self.problem.d <= INSIDE * np.sqrt(2 * self.mu)
         return bool(steady) and 2 * max(float(value_of(self.kappa)), self.first) < self.last
 
@@ -148,12 +148,12 @@ class NuclearLocalBounds:
         """Return log n(L(W) − L_α) under test, (m,), in the cone beyond R0.
 
         Raises:
-            NotANumber: the difference is not positive, and rounding does not explain it.
+            NotANumber: the difference is not positive by more than its rounding error.
         """
         points = exact(W.reshape(len(W), W.shape[1] * W.shape[2]))
         excess = excess_of(self.under_test, self.problem, points, self.bounds.svm.alpha, claim)
         if (excess.x.value + excess.x.error <= 0).any():
-            raise NotANumber(claim, "L(W) ≤ L_α under test where harmful tokens are beaten")
+            raise NotANumber(claim, "L(W) ≤ L_α under test in the cone beyond R0, where L(W) > L_α is proven")
         return excess.log + np.log(exact(self.problem.n))
 
     def sizes(self, W: Float64[np.ndarray, "m d e"]) -> tuple[Numbers, Numbers]:
@@ -166,7 +166,7 @@ class NuclearLocalBounds:
     def points(
         self, rng: np.random.Generator, rhos: Float64[np.ndarray, "m"], begin: float
     ) -> Float64[np.ndarray, "m d e"]:
-        """Draw a W of the cone per ρ, with R0 ≤ ‖W‖_F and ‖W‖_⋆ ≤ ρC_⋆: along or against single rows, and anywhere."""
+        """Draw one W of the cone for each ρ, with R0 ≤ ‖W‖_F and ‖W‖_⋆ ≤ ρC_⋆, displaced along ±G_j or at random."""
         W, rows, m = self.bounds.svm.W, value_of(self.bounds.rows), len(rhos)
         axis = W.ravel() / np.linalg.norm(W)
         raw = rng.standard_normal((m, axis.size))
@@ -175,7 +175,7 @@ class NuclearLocalBounds:
         raw -= (raw @ axis)[:, None] * axis
         size = np.linalg.norm(raw, axis=1, keepdims=True)
         side = raw / np.where(size > 0, size, 1.0)
-        # Lateral lengths of a few κ over the size of a row, or any up to the boundary.
+        # Displacements of a few κ over the size of a row, or any length up to the boundary.
         near = (begin / rhos) ** 2 / (2 * self.mu)
         share = np.minimum(1.0, 10 ** rng.uniform(-4, 1, m) * np.where(rng.random(m) < 0.7, near, 1.0))
         nu = (1 - INSIDE) * self.mu * share

@@ -1,7 +1,7 @@
-"""Factors K, Q with ½(‖K‖² + ‖Q‖²) ≤ R beside those of ρW_⋆, chosen to try the bounds of the path of (K, Q).
+"""Factors K, Q near those of ρW_⋆ with ½(‖K‖² + ‖Q‖²) ≤ R, chosen to test the bounds of the path of (K, Q).
 
-All differ by noise, of sizes up to the largest that do not raise the risk and beyond; some are out of balance; some
-have columns that W_⋆ does not need; some have moved down the risk. All are scaled back into the ball.
+All have added noise, some so much that the risk is higher; some are unbalanced; some have columns that W_⋆ does not
+need; some have taken a step that lowers the risk. All are scaled back into the ball.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from theorems.bounded import value_of
 from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 INSIDE = 1e-12
-"""The share of R by which points stay inside the ball: more than the rounding of W = KQᵀ."""
+"""The share of R by which points stay inside the ball, larger than the rounding error of W = KQᵀ."""
 
 Factors = tuple[Float64[np.ndarray, "m d k"], Float64[np.ndarray, "m e k"]]
 
@@ -22,7 +22,7 @@ Factors = tuple[Float64[np.ndarray, "m d k"], Float64[np.ndarray, "m e k"]]
 def nuclear_points(
     bounds: NuclearBounds, rhos: Float64[np.ndarray, "m"], kappa: float, rng: np.random.Generator
 ) -> Factors:
-    """Draw a pair of factors of min(d, e) columns per ρ, with ½(‖K‖² + ‖Q‖²) ≤ ρC."""
+    """Draw one pair of factors with min(d, e) columns for each ρ, with ½(‖K‖² + ‖Q‖²) ≤ ρC."""
     svm, m = bounds.svm, len(rhos)
     r, k, C = svm.K.shape[1], max(svm.K.shape[1], min(svm.W.shape)), bounds.most
     nonzero = np.arange(k) < r
@@ -30,9 +30,9 @@ def nuclear_points(
     def some(share: float) -> Float64[np.ndarray, "m 1 1"]:
         return (10 ** rng.uniform(-3, 0.5, m) * (rng.random(m) < share))[:, None, None]
 
-    # Both change W by about κ: what the factors have is multiplied with √ρ.
+    # Both change W by about κ, since factors are of size √ρ.
     noise = np.where(nonzero, some(0.7) * kappa / np.sqrt(rhos * C)[:, None, None], some(0.5) * np.sqrt(kappa))
-    # And some may lie anywhere in the ball.
+    # Some lie anywhere in the ball.
     noise = noise + some(0.15) * np.sqrt(rhos * C / k)[:, None, None]
     K, Q = (
         np.sqrt(rhos)[:, None, None] * np.pad(x, ((0, 0), (0, k - r))) + noise * rng.standard_normal((m, len(x), k))

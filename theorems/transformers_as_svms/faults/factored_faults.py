@@ -1,4 +1,4 @@
-"""Faults in training the factors (K, Q) of W: ∇L(W) is right, but the gradients in K and Q made from it are not."""
+"""Planted faults in training the factors (K, Q) of W: ∇L(W) is right, but the gradients in K and Q are not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH = (factored_flow, factored_gradient_descent)
 Run = FactoredFlow | FactoredTrajectory
 Factors = tuple[Array, Array]
 Rule = Callable[..., Factors]
-"""(size if the fault has one, ∇L(W), K, Q) → the gradients in K and in Q."""
+"""(size of the fault if it has one, ∇L(W), K, Q) → the faulty gradients in K and in Q."""
 
 
 def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
@@ -32,7 +32,7 @@ def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: A
 
 
 def _rule(name: str, says: str, **further: Any) -> Callable[[Rule], Rule]:
-    """Return a decorator that plants flow and descent along the gradients of the decorated rule."""
+    """Return a decorator that plants a fault: flow and descent along the gradients that the rule returns."""
     return RUN.plant(name, says, DESCENT, *BOTH, through=_follow, **further)
 
 
@@ -44,7 +44,7 @@ def _frozen(gradient: Array, K: Array, Q: Array) -> Factors:
 
 @_rule("factors-normalised-apart", "the gradients in K and in Q are normalised each by itself")
 def _apart(gradient: Array, K: Array, Q: Array) -> Factors:
-    """Scale each factor's gradient to the root mean square of both lengths."""
+    """Scale the gradient of each factor to the root mean square of the two norms."""
     by_k, by_q = factor_gradients(gradient, K, Q)
     lengths = np.linalg.norm(by_k), np.linalg.norm(by_q)
     if not all(lengths):

@@ -1,4 +1,4 @@
-"""Faults in the functions of the statements on attention that mixes: s⋆, Gen-SVM, W_fin, the path and its offset."""
+"""Planted faults in the computations on attention that mixes tokens: s⋆, Gen-SVM, W_fin, the path and its offset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Path = list[MixingPoint]
     "mixing-penalty-doubled", "λ in the place of 2λ: the projection of γ/λ on the simplex", EXACT, optimal_attention
 )
 def _double_penalty(right: Callable[..., OptimalAttention], scores: Any, penalty: fmpq) -> OptimalAttention:
-    """Return the projection from the derivative of λ‖s‖² without its factor 2."""
+    """Return the projection of γ/λ, as if the derivative of λ‖s‖² were λs."""
     return right(scores, penalty / 2)
 
 
@@ -67,7 +67,7 @@ def _forget_least_token(attention: OptimalAttention, scores: Any, penalty: fmpq)
 
 @FAULTS.plant("gen-svm-masks-one-more", "Gen-SVM separates from a token that has weight", MIXING, general_svm)
 def _mask_one_more(right: Callable[..., Any], keys: OuterKeys, sets: Any, alpha: Any) -> Any:
-    """Solve Gen-SVM as if one more token of a set had no weight; multipliers belong to constraints of given sets."""
+    """Solve Gen-SVM as if one more token had no weight; report multipliers for the constraints of the true sets."""
     smaller = sets.copy()
     for i, t in np.argwhere(sets).tolist():
         if t != alpha[i]:
@@ -86,7 +86,7 @@ def _mask_one_more(right: Callable[..., Any], keys: OuterKeys, sets: Any, alpha:
     "gen-svm-without-equalities", "nothing keeps the tokens of a set level", MIXING, general_svm, only=GeneralSvm
 )
 def _drop_equalities(svm: GeneralSvm, keys: OuterKeys, sets: Any, alpha: Any) -> GeneralSvm:
-    """Separate α_i from masked tokens alone."""
+    """Solve without the equality constraints: separate α_i from the masked tokens only."""
     masked = np.argwhere(~sets).tolist()
     tokens = np.stack([keys.tokens[i, [int(alpha[i]), t]] for i, t in masked])
     pairs = OuterKeys(tokens, keys.queries[[i for i, _ in masked]])
@@ -125,7 +125,7 @@ def _add_max_margin(finite: list[arb], svm: GeneralSvm, attention: OptimalAttent
 def _stay_on_the_ray(
     path: Path, keys: Any, attention: OptimalAttention, penalty: Any, svm: GeneralSvm, *_: Any
 ) -> Path:
-    """Choose r so that the norm is right."""
+    """Return W_fin + r W^mm with r such that its norm is the radius."""
     points = []
     for point in path:
         with ctx.workprec(point.bits):
@@ -168,7 +168,7 @@ def _double_multipliers(path: Path, *arguments: Any) -> Path:
 
 @FAULTS.change("mixing-path-leaves-radii-out", "a point at the largest radius alone", MIXING, mixing_path)
 def _leave_out_radii(path: Path, *arguments: Any) -> Path:
-    """Return the path with all points but the last reported as not found."""
+    """Return the path with all points except the last reported as not found."""
     return [*(replace(point, reason="it was given up") for point in path[:-1]), path[-1]]
 
 

@@ -1,4 +1,4 @@
-"""Faults in ATT-SVM⋆ and in the regularization path of (K, Q)."""
+"""Planted faults in ATT-SVM⋆ and in the regularization path of (K, Q)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATH = "tsvm-nuclear-path"
 
 
 def _solution(name: str, says: str, caught_by: str = PATH, **further: Any) -> Callable[[Function], Function]:
-    """Return a decorator that plants a change of solutions of ATT-SVM⋆."""
+    """Return a decorator that plants a fault which changes solutions of ATT-SVM⋆."""
     return SVM.change(name, says, caught_by, nuclear_max_margin, only=NuclearMaxMargin, **further)
 
 
@@ -59,13 +59,13 @@ def _rank_cut(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
 
 @_solution("nuclear-columns-doubled", "each column of K and Q twice")
 def _double_columns(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
-    """Repeat each column, shortened by √2: W stays the same, but the rank seems twice as large."""
+    """Repeat each column, divided by √2: W is the same, but the rank seems twice as large."""
     K, Q = (np.concatenate([x, x], axis=1) / np.sqrt(2) for x in (right.K, right.Q))
     return replace(right, K=K, Q=Q)
 
 
 def _with_proof(right: NuclearMaxMargin, change: Callable[[NuclearEnclosure], NuclearEnclosure]) -> NuclearMaxMargin:
-    """Return the solution with its exact part changed, if it has one."""
+    """Return the solution with ``change`` applied to its exact part, if it has one."""
     return right if right.exact is None else replace(right, exact=change(right.exact))
 
 
@@ -93,7 +93,7 @@ def _value_off(right: NuclearMaxMargin, size: float, *arguments: Any) -> Nuclear
 
 @_solution("nuclear-out-of-balance", "K(1 + ε) and Q/(1 + ε), so that ½(‖K‖² + ‖Q‖²) > ‖W‖_⋆", size=1e-3, unit="ε")
 def _out_of_balance(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
-    """Return the same W from a longer K and a shorter Q, as if each were normalised by itself."""
+    """Return the same W with a larger K and a smaller Q, so that the factors are unbalanced."""
     return replace(right, K=right.K * (1 + size), Q=right.Q / (1 + size))
 
 
@@ -139,7 +139,7 @@ def _infeasible(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> Infeasi
 
 
 def _with_points(path: NuclearPath, svm: NuclearMaxMargin, W: Array) -> NuclearPath:
-    """Return the path with other W; its factors and offsets follow."""
+    """Return the path with other matrices W, and the factors and offsets that belong to them."""
     K, Q = balance_factors(W, path.K.shape[2])
     return replace(path, K=K, Q=Q, offsets=W - path.rho[:, None, None] * svm.W)
 
@@ -169,7 +169,7 @@ def _at_one_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, r
 
 @RUN.change("nuclear-path-leaves-radii-out", "a point at the largest radius alone", PATH, nuclear_path)
 def _leaves_radii_out(path: NuclearPath, *arguments: Any) -> NuclearPath:
-    """Report all points but the last as not found."""
+    """Report all points except the last as not found."""
     return replace(path, reasons=(*("it was given up" for _ in path.reasons[1:]), path.reasons[-1]))
 
 
@@ -188,7 +188,7 @@ def _other_scores(path: NuclearPath, size: float, problem: Problem, svm: Nuclear
 
 @RUN.change("nuclear-path-of-frobenius", "the ray of the Frobenius solution", PATH, nuclear_path)
 def _of_frobenius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
-    """Return the ray of W^mm of least Frobenius norm, cut to the rank at hand."""
+    """Return the ray of W^mm of least Frobenius norm, truncated to the rank of the path's factors."""
     least = max_margin(problem.exact_keys, svm.alpha)
     assert isinstance(least, MaxMargin)
     W = least.p.reshape(svm.W.shape)
@@ -198,7 +198,7 @@ def _of_frobenius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rh
 
 @RUN.change("nuclear-path-ends-early", "points ε R beside the minimum", PATH, nuclear_path, size=1e-3, unit="ε")
 def _ends_early(path: NuclearPath, size: float, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
-    """Move each point beside the minimum by ``size`` times its norm, within the ball."""
+    """Move each point away from the minimum by ``size`` times its norm, within the ball."""
     W = path.K @ np.swapaxes(path.Q, -1, -2)
     moved = W + size * np.linalg.norm(W, axis=(1, 2), keepdims=True) * np.roll(W, 1, axis=2) / svm.norm
     shrunk = path.rho * svm.norm / np.linalg.svd(moved, compute_uv=False).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The reasons why statements of the paper stay true under planted faults, by name or kind of the fault."""
+"""Reasons why statements of the paper stay true under planted faults that they do not detect."""
 
 from __future__ import annotations
 
@@ -72,4 +72,4 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "risk": VALUES,
     },
 }
-"""Reasons by the id of the statement."""
+"""Statement id → fault id → reason."""

@@ -1,1 +1,1 @@
-"""The figures of the paper, in this order: `paths`, `convergence`, `ranks`, `factored`, `mixing`."""
+"""Figures of the paper, in this order: `paths`, `convergence`, `ranks`, `factored`, `mixing`."""

@@ -1,7 +1,8 @@
 """Figure tsvm-convergence: random trials of normalized gradient descent on W, and the directions in which they end.
 
-n = 6, T = 8, step 0.1, W(0) = 0, tokens, queries and head on the unit sphere, as in the notebook; it has d = 10, here d
-varies. A run counts for the locally optimal tokens that it selects if 1 − cos to their W^mm is below a hundredth.
+n = 6, T = 8, step 0.1, W(0) = 0; tokens, queries and head are on the unit sphere. All is as in the notebook except that
+d varies; there d = 10. A run converges to the locally optimal tokens that it selects if 1 − cos to their W^mm is below
+a hundredth.
 
 Source: *Transformers as Support Vector Machines*, figure of local convergence, notebook local_converge.
 """
@@ -26,14 +27,14 @@ ITERATIONS, STEP = 1000, 0.1
 MOST_TRIALS = 100
 """The largest number of trials per dimension, as in the notebook."""
 NEAR = 1e-2
-"""The 1 − cos to W^mm of the tokens selected below which a run has its direction: ‖W‖ is about 50 margins then."""
+"""The 1 − cos to W^mm of the selected tokens below which a run counts as converged; ‖W‖ is then about 50 ‖W^mm‖."""
 KINDS = ("elsewhere", "local", "global")
 COLORS = dict(zip(KINDS, (style.ORANGE, style.BLUE, style.GREEN), strict=True))
 SAID = {"elsewhere": "not there", "local": "LMM, not global", "global": r"global $W^{\rm mm}$"}
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the share of each kind and the median cosines to W^mm of selected and of optimal tokens."""
+    """Return, by d, the shares of the kinds of limits, and median cosines to W^mm of selected and of optimal tokens."""
     trials = min(settings.trials, MOST_TRIALS)
     return {
         "trials": trials,
@@ -87,7 +88,7 @@ def _dimension(d: int, trials: int, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw stacked bars of the kinds, and the two cosines."""
+    """Draw stacked bars of the kinds of limits, and the two median cosines."""
     bars, lines = figure.subplots(1, 2)
     places = np.arange(len(numbers["dimensions"]))
     below = np.zeros(len(places))

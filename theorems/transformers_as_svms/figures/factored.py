@@ -1,10 +1,11 @@
 """Figures tsvm-directions and tsvm-factored: gradient flow on W and on (K, Q), and the two SVMs to which they converge.
 
-The first has one data set, on which W^mm and W_⋆, of least Frobenius and of least nuclear norm, attend along different
-directions W z_i. The second has random trials: how far ‖W‖_⋆ is above the least for its margin, as ‖W‖_⋆ grows.
+The first has one data set, for which W^mm (least Frobenius norm) and W_⋆ (least nuclear norm) attend along different
+directions W z_i. The second has random trials: the excess of ‖W‖_⋆ over its minimum for the same margin, as ‖W‖_⋆
+grows.
 
 Source: *Transformers as Support Vector Machines*, figures of gradient descent paths and of local convergence, notebooks
-visualization2 and local_converge; flows in the place of their normalized descents, started at K = I and Q = 0.
+visualization2 and local_converge; with flows in place of normalized descents, started at K = I and Q = 0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from theorems.figures.figure import Figure, Numbers, Settings
 
 DATA = "tsvm-paths-5"
 SIZES = np.geomspace(1.0, 1e6, 25)
-"""The ‖W‖_⋆ at which flows are recorded; for the flow on W itself they are values of ‖W‖_F."""
+"""The values of ‖W‖_⋆, or of ‖W‖_F for the flow on W, at which flows are recorded."""
 INPUTS, TOKENS, DIMENSION = 3, 4, 4
 MOST_TRIALS = 20
 QUARTILES = (0.25, 0.5, 0.75)
@@ -36,7 +37,7 @@ WAYS = {"W": style.BLUE, "(K, Q)": style.RED}
 
 
 def _flows(data: QueryDataset, settings: Settings) -> dict[str, Float64[np.ndarray, "r d e"]]:
-    """Return W along both flows."""
+    """Return W along the flow on W and along the flow on (K, Q)."""
     gradient, problem, (d, e) = settings.under_test[scaled_gradient], data.problem, data.shape
     by_w = gradient_flow(problem, np.zeros(d * e), norm=float(SIZES[-1]), record=SIZES, gradient=gradient)
     # ½(‖K‖² + ‖Q‖²) is ‖W‖_⋆ up to ½‖Δ‖_⋆ = d/2.
@@ -46,7 +47,7 @@ def _flows(data: QueryDataset, settings: Settings) -> dict[str, Float64[np.ndarr
 
 
 def direction_numbers(settings: Settings) -> Numbers:
-    """Return the tokens, and W z_i of both SVMs and along both flows, each divided by its length."""
+    """Return the tokens, and the directions W z_i of both SVMs and along both flows."""
     data = dataset_named(DATA).queried
     assert data is not None
     svm = settings.under_test[max_margin](data.problem.exact_keys, data.problem.optimal)
@@ -57,7 +58,7 @@ def direction_numbers(settings: Settings) -> Numbers:
     def attended_ways(W: Float64[np.ndarray, "*b d e"]) -> list[Any]:
         ways = np.einsum("...de,ne->...nd", W, data.queries)
         sizes = np.linalg.norm(ways, axis=-1, keepdims=True)
-        # Drawn at log(1 + length): norms of a million and the start on one picture.
+        # Lengths are drawn as log(1 + length), so that the start and norms of a million fit in one picture.
         return (ways / np.where(sizes > 0, sizes, 1.0) * np.log10(1 + sizes)).tolist()
 
     flows = _flows(data, settings)
@@ -75,7 +76,7 @@ def direction_numbers(settings: Settings) -> Numbers:
 
 
 def draw_directions(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per input: W z_i along both flows, and dashed W z_i of both SVMs."""
+    """Draw a panel per input: W z_i along both flows, and dashed the W z_i of both SVMs."""
     panels = figure.subplots(1, len(numbers["X"]))
     reach = 1.1 * max(float(np.abs(way).max()) for way in numbers["ways"].values())
     for i, axes in enumerate(panels):
@@ -94,7 +95,7 @@ def draw_directions(figure: Any, numbers: Numbers) -> None:
 
 
 def trial_numbers(settings: Settings) -> Numbers:
-    """Return quartiles of the excess ‖W‖_⋆/(m(W) C_⋆) − 1 by ‖W‖_⋆, over trials in which both flows select the same."""
+    """Return quartiles of ‖W‖_⋆/(m(W) C_⋆) − 1 by ‖W‖_⋆, over trials in which both flows select the same tokens."""
     trials, curves = min(settings.trials, MOST_TRIALS), []
     for k in range(trials):
         data = query_trial(settings.seed, INPUTS, TOKENS, DIMENSION, k)
@@ -120,7 +121,7 @@ def trial_numbers(settings: Settings) -> Numbers:
 
 
 def _excess(data: QueryDataset, W: Float64[np.ndarray, "r d e"], alpha: Any, norm: float) -> list[float]:
-    """Return the excess at each point, at most a thousand; a thousand where a margin is not positive."""
+    """Return the excess at each point, capped at 1000; 1000 where a margin is not positive."""
     problem, others = data.problem, np.arange(data.X.shape[1]) != alpha[:, None]
     rows = (np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys)[others]
     least = (W.reshape(len(W), -1) @ rows.T).min(axis=1)

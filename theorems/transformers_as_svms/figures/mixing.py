@@ -1,7 +1,8 @@
-"""Figure tsvm-mixing: how many tokens the best attention selects, and the share of W_fin in the finite part, exactly.
+"""Figure tsvm-mixing: the number of tokens that optimal attention selects, and the share of W_fin in the finite part.
 
-Orthonormal tokens in general position, head vᵀx − λ‖x‖² with v and queries on the unit sphere: the larger d, the closer
-the scores and the more tokens are selected. Selections are decided over the rationals, offsets are known to 70 digits.
+Tokens are orthonormal and in general position, the head is vᵀx − λ‖x‖², v and queries are on the unit sphere: the
+larger d, the closer the scores and the more tokens are selected. Selections are decided over the rationals, offsets
+have 70 correct digits.
 
 Source: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input.
 """
@@ -32,7 +33,7 @@ COLORS = (style.BLUE, style.SKY, style.ORANGE, style.RED)
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the sizes of the sets, and ‖W_fin‖/‖o‖ of trials whose offset has a closed form and is not 0."""
+    """Return, by d, the sizes of the sets O_i, and ‖W_fin‖/‖o‖ of trials whose offset o ≠ 0 has a closed form."""
     trials = min(settings.trials, MOST_TRIALS)
     results = [_trials(d, trials, settings) for d in DIMENSIONS]
     return {
@@ -69,7 +70,7 @@ def _trials(d: int, trials: int, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw the share of inputs by number of selected tokens, and beside it ‖W_fin‖/‖o‖ per trial with its median."""
+    """Draw the shares of inputs by number of selected tokens on the left, and ‖W_fin‖/‖o‖ by trial on the right."""
     left, right = figure.subplots(1, 2)
     d = [dimension["d"] for dimension in numbers["dimensions"]]
     below = np.zeros(len(d))

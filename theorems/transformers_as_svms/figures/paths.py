@@ -1,4 +1,4 @@
-"""Figure tsvm-paths: normalized gradient descent on W, shown by the directions W z_i along which queries attend.
+"""Figure tsvm-paths: normalized gradient descent on W, drawn as the directions W z_i along which queries attend.
 
 A query z_i selects the token of largest x_itᵀ(W z_i); W has four entries, W z_i two. The W z_i are compared with
 W^mm z_i of the locally optimal tokens that W selects.
@@ -29,13 +29,13 @@ STARTS = (
 )
 """The starts W(0): the notebook has one; these are zero, the identity, two quarter turns and a half turn."""
 RECORD_EVERY = 10
-"""The number of iterations from one drawn point to the next."""
+"""The number of iterations between drawn points."""
 REACH = 60.0
 """The range of W z_i that is drawn."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return tokens, queries, W^mm of every locally optimal choice, and per start the paths of W and of each W z_i."""
+    """Return tokens, queries, W^mm of every locally optimal choice, and by start the paths of W and of each W z_i."""
     case = dataset_named(DATA)
     data, problem = case.queried, case.problem
     assert data is not None
@@ -72,7 +72,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per input: paths of W z_i grey, W^mm z_i dashed, tokens in the corner that is left free."""
+    """Draw a panel per input: paths of W z_i in grey, W^mm z_i dashed, tokens in a free corner."""
     panels = figure.subplots(1, len(numbers["X"]))
     ended = {path["ends_at"] for path in numbers["paths"]}
     for i, axes in enumerate(panels):

@@ -1,7 +1,7 @@
 """Figure tsvm-ranks: ranks of the solutions of ATT-SVM of least Frobenius and of least nuclear norm, at most min(n, d).
 
-Tokens and queries are on the unit sphere, tokens α random. W^mm is rational, so that its rank is exact; the rank of W_⋆
-is proven in balls, or the solution is not counted: no singular value is compared with a tolerance.
+Tokens and queries are on the unit sphere, the tokens α are random. W^mm is rational, so that its rank is exact. W_⋆ is
+counted only if its rank is proven in ball arithmetic; no singular value is compared with a tolerance.
 
 Source: *Transformers as Support Vector Machines*, figure of SVM ranks; Lemma 2.
 """
@@ -20,17 +20,17 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 SIZES = (5, 10, 15)
-"""The values of n and T."""
+"""The pairs of the number of inputs n and of tokens T."""
 DIMENSIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 20)
 MOST_TRIALS = 3
 """The largest number of trials per n, T and d."""
 BITS = 10
-"""The number of bits of tokens and queries after the binary point."""
+"""The number of bits after the binary point to which tokens and queries are rounded."""
 COLORS = dict(zip(SIZES, (style.BLUE, style.ORANGE, style.GREEN), strict=True))
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, per n, T and d, the ranks of W^mm in the feasible trials, and of W_⋆ where its rank is proven."""
+    """Return, by n, T and d, the ranks of W^mm in the feasible trials, and of W_⋆ where its rank is proven."""
     trials = min(settings.trials, MOST_TRIALS)
     curves = []
     for n in SIZES:
@@ -58,7 +58,7 @@ def _ranks(n: int, T: int, d: int, trials: int, settings: Settings) -> tuple[lis
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per T with a color per n: mean ranks where trials are feasible, and the bound min(n, d)."""
+    """Draw a panel per T with a color per n: mean ranks over feasible trials, and the bound min(n, d)."""
     panels = figure.subplots(1, len(SIZES), sharey=True)
     d = numbers["dimensions"]
     for axes, T in zip(panels, SIZES, strict=True):

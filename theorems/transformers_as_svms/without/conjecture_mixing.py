@@ -1,4 +1,4 @@
-"""Growth along Gen-SVM under a ReLU head where tokens may cost nothing.
+"""Growth along the Gen-SVM solution with a ReLU head, for data in which masked tokens may cost nothing.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -45,9 +45,9 @@ def _sums_of_units(draw: DrawFn) -> Case:
     cases=_sums_of_units,
 )
 def free_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token without weight cost nothing: it is then no constraint.
+    """Let a token without weight not increase the loss: it is then no constraint.
 
-    Such a token ties with those that have weight, or belongs to an input whose units attention has all turned off.
+    Such a token ties with the tokens that have weight, or belongs to an input whose ReLU units are all inactive.
     """
     run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test[scaled_gradient])
     yield from growth_claims(case, run, under_test)

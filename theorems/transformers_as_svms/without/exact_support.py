@@ -1,4 +1,4 @@
-"""Attention that selects exactly τ tokens, for tokens of other lengths and angles.
+"""Attention that selects exactly τ tokens, for tokens that are not orthonormal.
 
 References: *Transformers as Support Vector Machines*, Section 6 (lemma).
 """
@@ -23,9 +23,9 @@ from theorems.without.weakening import weaken
     cases=plain_head_cases,
 )
 def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let tokens have other lengths and angles: −λ‖x‖² then favours short tokens and those that cancel others.
+    """Let tokens not be orthonormal: −λ‖x‖² then favours short tokens and tokens that cancel others.
 
-    Which tokens are worth mixing is thus no matter of scores alone.
+    So scores alone do not determine which tokens are mixed.
     """
     for i, tau in enumerate(sizes_by_condition(case)):
         best = least_weights(case, i)

@@ -1,4 +1,4 @@
-"""Gradient flow on (K, Q) from a start of low rank: it need not find the W of least nuclear norm.
+"""Gradient flow on (K, Q) from a start of low rank: it need not converge to the W of least nuclear norm.
 
 References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -26,11 +26,11 @@ from theorems.without.weakening import weaken
 
 LEAST_NORM = "flow-finds-least-nuclear-norm"
 SIZE = 4.0
-"""Unit of the start's entries, large enough for the start to have the margin that is needed."""
+"""The unit of the entries of a start, so large that the start has the required margin."""
 SHORT = 300.0
-"""Norm of (K, Q) to which a flow is followed when a search looks for one."""
+"""The norm of (K, Q) to which the flow is computed during a search."""
 CLEAR = 0.01
-"""Least excess of the nuclear norm that is worth following."""
+"""The least excess of the nuclear norm after a short flow for which a search reports a case."""
 
 
 @st.composite
@@ -43,7 +43,7 @@ def _rank_one(draw: DrawFn) -> Case:
 
 
 def excesses(flow: FactoredFlow, case: Case, svm: NuclearMaxMargin) -> Float64[np.ndarray, "r"]:
-    """Return ‖W‖_⋆/(m(W) C_⋆) − 1; infinite where m(W) ≤ 0."""
+    """Return ‖W‖_⋆/(m(W) C_⋆) − 1 along the flow, ∞ where m(W) ≤ 0."""
     problem, W = case.problem, flow.W
     others = np.arange(problem.T) != problem.optimal[:, None]
     rows = (np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1) - problem.keys)[others]
@@ -53,7 +53,7 @@ def excesses(flow: FactoredFlow, case: Case, svm: NuclearMaxMargin) -> Float64[n
 
 
 def _flow(case: Case, under_test: Implementation, size: float) -> tuple[FactoredFlow, NuclearMaxMargin] | None:
-    """Return the flow from the case's start, and the solution; None where one of them does not exist."""
+    """Return the flow from the case's start, and the solution of ATT-SVM⋆; None if one of them does not exist."""
     K, Q, data = case.arrays["K0"], case.arrays["Q0"], case.queried
     norm = max(size, float(np.hypot(np.linalg.norm(K), np.linalg.norm(Q))) * 10)
     if data is None:
@@ -64,7 +64,7 @@ def _flow(case: Case, under_test: Implementation, size: float) -> tuple[Factored
 
 
 def _excess(case: Case) -> float:
-    """Return the excess that is left after a short flow that selects the optimal tokens, less :data:`CLEAR`."""
+    """Return the excess after a short flow that selects the optimal tokens, less :data:`CLEAR`."""
     run = _flow(case, REFERENCE, SHORT)
     if run is None:
         return -1.0
@@ -82,12 +82,12 @@ def _excess(case: Case) -> float:
 def rank_one_trap(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the factors start at k aᵀ and q aᵀ: they stay of rank one for ever, as ∇L q aᵀ and ∇Lᵀk aᵀ do.
 
-    The flow comes to the best W of rank one. Where the nuclear-norm SVM has rank two, its norm is larger than C_⋆ at
-    margin 1.
+    The flow converges to the best W of rank one. Where the solution of the nuclear-norm SVM has rank two, the norm of
+    that W at margin 1 exceeds C_⋆.
     """
     run = _flow(case, under_test, float(np.sqrt(2 * NORM)))
     if run is None:
-        raise Undecided(LEAST_NORM, "the flow ends, or there is no W of least nuclear norm", Form.LIMIT)
+        raise Undecided(LEAST_NORM, "the flow could not be computed, or ATT-SVM⋆ has no solution", Form.LIMIT)
     flow, svm = run
     excess, rho = excesses(flow, case, svm), flow.norms[-1] ** 2 / (2 * svm.norm)
     before = excess[int(np.argmin(np.abs(np.log(flow.norms / flow.norms[-1]) + np.log(NORM / EARLIER) / 2)))]

@@ -35,7 +35,7 @@ not_separable = Weakening(
     "W̄(R)/R converges to a unit matrix, as it does to W^mm/‖W^mm‖_F where that exists",
 ).without(
     "separable",
-    "Let two inputs of the same query have opposite labels: they ask for opposite W. The risk has a finite minimiser,"
+    "Let two inputs of the same query have opposite labels: they need opposite W. The risk has a finite minimiser,"
     " at which the path stays, and W̄(R)/R → 0. (A single input is always separable, by W = v zᵀ.)",
     cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(1, 1), e=(1, 1)),
 )

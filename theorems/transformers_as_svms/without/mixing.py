@@ -1,4 +1,4 @@
-"""Attention that mixes, with tokens that are not orthonormal, or with a token that costs nothing.
+"""Attention that mixes tokens that are not orthonormal, or with a token that costs nothing to first order.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -37,7 +37,7 @@ from theorems.without.weakening import weaken
     cases=plain_head_cases,
 )
 def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let tokens not be orthonormal: the head sees ‖Xᵀs‖², not ‖s‖², and other weights have less risk than s⋆."""
+    """Let tokens not be orthonormal: the head depends on ‖Xᵀs‖², not ‖s‖², and other weights have less risk than s⋆."""
     assert case.queried is not None
     attention = under_test[optimal_attention](exact_scores(case.queried), penalty_of(case))
     for i, weights in enumerate(attention.weights):
@@ -67,7 +67,7 @@ def _on_a_threshold(draw: DrawFn) -> Case:
     cases=_on_a_threshold,
 )
 def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token of weight s cost nothing to first order: it loses λs², not νs, and half the margin does for it."""
+    """Let a token of weight s cost nothing to first order: it costs λs², not νs, so that half the margin suffices."""
     data, sets = case.queried, selected_sets(case)
     assert data is not None
     if (sets.sum(axis=1) > 1).any() or data.problem.d > 2 or sets.shape[1] != 2:

@@ -1,7 +1,7 @@
 """The regularization path of (K, Q) without a strict optimum, separation, a decreasing loss, or a unique solution.
 
-Where queries have one entry W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is that of W: its counterexamples are
-counterexamples here.
+If queries have one entry, W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is that of W, so that counterexamples to
+the latter apply here.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -49,9 +49,9 @@ not_separable = frobenius.not_separable.of(
     cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(2, 2), e=(2, 2)),
 )
 def several_solutions(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the rows be e1e1ᵀ and e2e2ᵀ: they fix the diagonal of W and nothing else, so there is no one W_⋆.
+    """Let the rows be e1e1ᵀ and e2e2ᵀ: they fix only the diagonal of W, so that W_⋆ is not unique.
 
-    Of ((1, b), (b, 1)), |b| ≤ 1, every one has norm 2, with ranks 1 and 2. The statement speaks of their set.
+    Every ((1, b), (b, 1)) with |b| ≤ 1 has nuclear norm 2; ranks are 1 and 2. The statement is about the set of these.
     """
     data = case.queried
     assert data is not None

@@ -1,6 +1,6 @@
-"""The best attention where tokens need not be orthonormal: the minimum of φ(s) = −h(Xᵀs) on the simplex, exact.
+"""Optimal attention for tokens that need not be orthonormal: the exact minimum of φ(s) = −h(Xᵀs) on the simplex.
 
-Every support is tried: on it the equations ∂φ/∂s_t = −μ, Σ s = 1 are linear.
+Every support is tried: for a given support the equations ∂φ/∂s_t = −μ, Σ s = 1 are linear.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -40,7 +40,7 @@ def loss_at(case: Case, i: int, s: Vector) -> fmpq:
 
 
 def least_weights(case: Case, i: int) -> Vector | None:
-    """Return the only weights of input i that minimise φ; None where dependent tokens allow others, too."""
+    """Return the unique weights of input i that minimise φ; None if dependent tokens allow several minimisers."""
     assert case.queried is not None
     tokens = [exact_vector(token) for token in case.queried.X[i]]
     head, lam, T = exact_vector(case.queried.v), penalty_of(case), len(tokens)

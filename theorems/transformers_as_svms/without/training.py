@@ -1,4 +1,4 @@
-"""Descents on W without separation, local optimality, starts in the cone, or with a squared loss.
+"""Descents on W without separation, without local optimality, from starts outside the cone, or with a squared loss.
 
 References: *Transformers as Support Vector Machines*, Theorems 4 and 5.
 """
