@@ -1,6 +1,6 @@
-"""Binary data without zero entries, or with entries of one modulus per sample, and the batches that a step sees.
+"""Binary data without zero entries, or with entries of one modulus per sample, and schedules of batches.
 
-Only the statements on adaptive methods draw them.
+Only the statements on adaptive methods use them.
 
 References: Baek, Song, Yun, arXiv 2510.26303.
 """
@@ -21,14 +21,14 @@ MOST = (6, 5)
 """The largest n and d."""
 CYCLIC, SHUFFLED, REPLACED, FULL = "cyclic", "shuffled", "with replacement", "full"
 KINDS = (CYCLIC, SHUFFLED, REPLACED, FULL)
-"""Every epoch in one order; in an order of its own; each batch drawn anew; every batch all samples."""
+"""Epochs in one fixed order; in a new order each; batches drawn with replacement; every batch all samples."""
 EPOCHS = (CYCLIC, SHUFFLED)
 """The kinds whose epochs are partitions of the samples into batches."""
 
 
 @st.composite
 def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples x_i = y_ih_i with entries ±α_i, more of them with the signs of a common vector than against it."""
+    """Draw samples x_i = y_ih_i with entries ±α_i, whose signs agree with a common vector in most coordinates."""
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     common = np.array(draw(st.lists(st.sampled_from((-1.0, 1.0)), min_size=d, max_size=d)))
     labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
@@ -58,14 +58,14 @@ EQUAL_MODULI = Assumption(
 
 @st.composite
 def full_feature_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples without zero entries that a vector of signs separates, some seen often or of equal moduli."""
+    """Draw samples without zero entries that a vector of signs separates; some have large counts or equal moduli."""
     if draw(one_in(4)):
         return draw(equal_modulus_cases())
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     size = st.sampled_from((1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 0.3, 7.0, -0.1))
     rows = np.array(draw(st.lists(st.lists(size, min_size=d, max_size=d), min_size=n, max_size=n)))
     rows *= np.where(rows.sum(axis=1) < 0, -1.0, 1.0)[:, None]
-    # What a row's entries cancel, its largest one makes up for.
+    # The largest entry of a row outweighs the others, so that the margin is positive.
     short = rows.sum(axis=1) < 1e-3
     rows[short, rows[short].argmax(axis=1)] *= 2
     signs = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=d, max_size=d)))
@@ -98,8 +98,8 @@ def batch_schedule(
     Args:
         kind: one of :data:`KINDS`.
         weights: π_i, the shares of a full batch.
-        size: samples in a batch; the last batch of an epoch may have fewer.
-        steps: number of batches.
+        size: the number of samples in a batch; the last batch of an epoch may have fewer.
+        steps: the number of batches.
         rng: draws the orders.
 
     Raises:

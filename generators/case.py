@@ -1,4 +1,4 @@
-"""A case of attention: all that one check of a statement about it needs, from a strategy or from a user's file."""
+"""A case of attention: the data for one check of a statement, from a strategy or from a user's file."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Case(Subject):
 
     Attributes:
         problem: keys, scores, loss.
-        dataset: tokens, labels, head and key-query weights that the problem was made from, where the
-            statement speaks of them.
-        queried: tokens, queries, labels and head that the problem was made from, where W is trained; prompts are then
-            vec(W).
+        dataset: tokens, labels, head and key-query weights from which the problem was computed, for statements about
+            these.
+        queried: tokens, queries, labels and head from which the problem was computed, where W is trained; prompts are
+            then vec(W).
         sequence: tokens, several queries per input, labels and head, where W is trained; the problem is then that of
             the queries that see the most tokens.
         alpha: chosen tokens, shape (n,); ``None`` means the optimal tokens.
-        start: p(0), shape (d,); ``None`` lets the statement take its own starts.
+        start: p(0), shape (d,); if it is ``None`` the statement chooses its starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
             name determines how they change with the units of the keys, see :meth:`normalise`.
-        positions: the numbers in the user's file of the tokens, shape (n, T), where a mask left others out. It is not
-            written with a failing case, whose tokens are these.
-        seed: drives the points at which a "for every p" conclusion is tried; the same seed gives the same points.
-        name: where the case comes from, for the report.
+        positions: the positions of the tokens in the user's file, shape (n, T), if a mask removed others. It is not
+            written with a failing case, which contains only these tokens.
+        seed: determines the points at which a "for every p" conclusion is checked.
+        name: the origin of the case, for the report.
     """
 
     problem: Problem
@@ -67,7 +67,10 @@ class Case(Subject):
         return {"n": self.problem.n, "T": self.problem.T, "d": self.problem.d}
 
     def unfit_for(self, assumptions: Collection[str]) -> str:
-        """Return why a statement that does not assume ``sequence-given`` is not about inputs of several lengths."""
+        """Return why a statement with these assumptions is not about the case; empty if it is.
+
+        Only inputs with different numbers of tokens are refused, unless the statement assumes ``sequence-given``.
+        """
         data = self.sequence
         if data is None or self.problem.n == data.total or "sequence-given" in assumptions:
             return ""
@@ -77,11 +80,11 @@ class Case(Subject):
     def normalise(self) -> Case:
         """Return the case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
 
-        Nothing is rounded. ``start`` is a prompt. Of the named arrays, those with a word (between
-        underscores) ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or ``radii`` in their name scale
-        like a prompt, unless another word is ``head``; those with ``eta(s)`` or ``step_size(s)`` are step
-        sizes of gradient descent and scale with s². Others (directions, heads, W-space) keep their values.
-        The dataset's W is divided by s, or its queries, so that it still makes this problem.
+        Nothing is rounded. ``start`` is a prompt. Named arrays scale by the words of their names, which are separated
+        by underscores: with ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or ``radii`` like a prompt, unless
+        another word is ``head``; with ``eta(s)`` or ``step_size(s)``, step sizes of gradient descent, with s². Other
+        arrays (directions, heads, W-space) keep their values. The dataset's W, or its queries, are divided by s, so
+        that the dataset still gives this problem.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -102,7 +105,7 @@ class Case(Subject):
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
 _WHOLE = {"W_trained", "K_trained"}
-"""Names without such a word that are measured in the unit of prompts; of factors the first takes it alone."""
+"""Names of arrays that scale like a prompt without such a word; of two factors only the first scales."""
 
 
 def _degree(name: str) -> int:
@@ -117,7 +120,7 @@ def scale_exactly(name: str, value: Float64[np.ndarray, "..."], factor: float) -
     """Return the values times a factor, a power of two, without rounding.
 
     Raises:
-        InvalidInput: one of them would be rounded.
+        InvalidInput: a value would be rounded.
     """
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.asarray(value * factor)

@@ -1,7 +1,7 @@
-"""Statistics of a strategy's cases: sizes, losses, and the share of its cases that have some property.
+"""Statistics of the cases of a strategy: sizes, losses, and the shares of cases that have certain properties.
 
-A property is decided on the case itself, exactly where it is an equality; where it does not apply it is None and the
-case is not counted.
+A property is decided on the case, exactly if it is an equality. It is None for a case to which it does not apply; such
+a case is not counted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 LARGE = 7
 """The least T or d that counts as large; small strategies end at 5."""
 FAR = 2.0**30
-"""Keys that are longer, or shorter than its reciprocal, are in far units."""
+"""Keys of a norm above this, or below its reciprocal, count as in far units."""
 NEARLY = 1e-6
-"""A margin within it of 1, and not 1, is a near tie."""
+"""A margin other than 1 that differs from 1 by less than this is a near tie."""
 
 Property = Callable[[Case], bool | None]
 
@@ -49,19 +49,19 @@ class Share:
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
-        """Return COUNT/OF, 0 where no case has the property, and nothing where it applies to none."""
+        """Return COUNT/OF, 0 if no case has the property, and an empty text if it applies to no case."""
         return "" if not self.of else str(self.count) if not self.count else f"{self.count}/{self.of}"
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The cases that a strategy drew, summarised.
+    """Summary of the cases that a strategy drew.
 
     Attributes:
         id: the statement.
         examples: number of cases.
-        sizes: smallest, median and largest n, T, d, or other sizes of the data.
-        shares: by property.
+        sizes: name of a size (n, T, d, or others) → its smallest, median and largest value.
+        shares: property → the share of cases that have it.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Drawn:
 
 
 def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
-    """Return sizes and shares of some cases of a statement; for another paper's data, sizes only."""
+    """Return the sizes and shares of cases of a statement; only sizes for data that are not attention cases."""
     names = dict.fromkeys(name for case in cases for name in case.sizes)
     lengths = {name: [case.sizes[name] for case in cases if name in case.sizes] for name in names}
     sizes = {
@@ -79,7 +79,7 @@ def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
         for name, sizes_of_axis in lengths.items()
         if sizes_of_axis
     }
-    # Case by case: properties of one case share its certificates.
+    # Case by case, because all properties of a case use its cached certificates.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
     properties = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {
@@ -135,7 +135,7 @@ def _has_loss(name: str) -> Property:
 
 
 def _optimal_features_agree(case: Case) -> bool | None:
-    """Return whether all optimal tokens of an input have the same features: Assumption D is proven there alone."""
+    """Return whether all optimal tokens of an input have the same features; Assumption D is proven only for these."""
     best = optimal_sets(case)
     if "head_features" not in case.arrays or not (best.sum(axis=1) > 1).any():
         return None
@@ -145,7 +145,7 @@ def _optimal_features_agree(case: Case) -> bool | None:
 
 @lru_cache(maxsize=1)
 def _labels(case: Case) -> LabelSvm | None:
-    """Solve (SVM) of the chosen tokens, for cases for which Assumption C is proven over its supports."""
+    """Solve (SVM) of the chosen tokens, for cases in which Assumption C is proven over its supports."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
     solution = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))

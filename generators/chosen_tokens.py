@@ -1,4 +1,4 @@
-"""The chosen tokens α that user data give to a statement about locally optimal tokens.
+"""Choices of tokens α in user data for statements about locally optimal tokens.
 
 Main result: :func:`locally_optimal_choices`, for ``from_data`` of such a statement.
 
@@ -20,24 +20,24 @@ from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_
 from reference_attention.training.batched_flow import gradient_flows
 
 MOST_CHOICES = 4096
-"""Up to this many choices α, all are tried; if there are more, only those that gradient flows select."""
+"""The largest number of choices α all of which are tried; if there are more, only those that gradient flows select."""
 
 FLOWS = 8
-"""Number of gradient flows that look for tokens when there are too many choices."""
+"""The number of gradient flows that search for α when there are too many choices."""
 
 ROUGH = 1e-3
-"""Tolerance of these flows: what they select is a proposal, which is then decided exactly."""
+"""The tolerance of these flows; their selections are then checked exactly."""
 
 SELECTED_AT = 1e3
-"""Norm of p, in units of 1/max|key|, at which a flow has selected its tokens."""
+"""The norm of p, in units of 1/max|key|, at which the tokens that a flow selects are read off."""
 
 
 def locally_optimal_choices(case: Case) -> Iterator[Case]:
-    """Yield the case with every locally optimal α, in lexicographic order; only with its own α if it has one.
+    """Yield the case with every locally optimal α, in lexicographic order; if the case has an α, only with this one.
 
-    All T^n choices are decided exactly when there are at most :data:`MOST_CHOICES`; otherwise those α are
-    tried that gradient flows from ``case.start`` and from seeded starts select, which may miss some. When
-    there is no locally optimal α, the case with the optimal tokens is yielded, so that the reason is reported.
+    All T^n choices are decided exactly if there are at most :data:`MOST_CHOICES`. Otherwise only the α are tried that
+    gradient flows from ``case.start`` and from seeded starts select, which may miss some. If there is no locally
+    optimal α, the case with the optimal tokens is yielded, so that the reason is reported.
     """
     if case.alpha is not None:
         yield case
@@ -75,7 +75,7 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
 
 @lru_cache(maxsize=1)
 def flow_selections(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
-    """Return the distinct α that gradient flows select, in lexicographic order; cached for further statements."""
+    """Return the distinct α that gradient flows select, in lexicographic order; cached for several statements."""
     problem = case.problem
     unit = 1.0 / problem.key_scale
     rng = case.rng()

@@ -1,8 +1,8 @@
-"""A corpus as next-token data: windows of its tokens are contexts, and the tokens that follow them are counted.
+"""A corpus as next-token data: contexts are windows of tokens, with counts of the tokens that follow them.
 
-Tokens are the characters of a text, or ids. The context of a token is the window of the ``window`` tokens before it,
-and its embedding says which token stands where in it: h = (e_{t−k}, …, e_{t−1}), ``window`` times V entries, 0 or 1.
-Windows of one token are independent, hence separable and compatible; longer ones need not be.
+Tokens are the characters of a text, or ids. The context of a token is the ``window`` tokens before it. Its embedding is
+the one-hot encoding of these tokens by position, h = (e_{t−k}, …, e_{t−1}), ``window`` times V entries of 0 or 1.
+Embeddings of windows of one token are independent, hence separable and compatible; those of longer windows need not be.
 
 Reference: arXiv 2402.18551, Section 2 and Appendix C.
 """
@@ -23,11 +23,11 @@ from reference_attention.files import read_text
 
 WINDOW = 2
 LARGEST_FILE = 1 << 20
-"""The largest size of a text in bytes: W is computed over the rationals, for a small alphabet."""
+"""The largest size of a text in bytes; W is computed over the rationals, which is feasible for small alphabets."""
 LONGEST = 120.0
-"""The largest estimate in seconds of an explanation; a longer one is refused."""
+"""The largest estimated time of an explanation, in seconds; a corpus that takes longer is refused."""
 SECONDS_EACH = 1e-6
-"""Seconds per pair of context and token and per square of an entry of W, measured on texts of 5 to 27 letters."""
+"""Coefficients of the estimated time in seconds, measured on texts of 5 to 27 letters; see :func:`estimate`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Windows:
 
     Attributes:
         embeddings: h_j, (m, window · V).
-        counts: how often each token followed, (m, V).
+        counts: how often each token followed each context, (m, V).
         vocabulary: the names of the tokens.
         windows: the names of the contexts.
     """
@@ -56,7 +56,7 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
         name: the name of the corpus in an error message.
 
     Raises:
-        InvalidInput: nothing follows anything; too many contexts or tokens to be solved exactly.
+        InvalidInput: the corpus is too short for a window and a token after it, or too large to be solved exactly.
 
     >>> found = windows_of("abab aba", 1)
     >>> found.vocabulary, found.counts.tolist()
@@ -93,7 +93,7 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
 
 
 def estimate(contexts: int, tokens: int, window: int) -> float:
-    """Estimate the seconds of an explanation; windows of one token share no coordinate, so that each is solved alone.
+    """Estimate the time of an explanation in seconds; windows of one token are solved separately.
 
     >>> round(estimate(27, 27, 1), 2), round(estimate(300, 27, 2))
     (0.53, 17219)
@@ -118,7 +118,7 @@ def split_window(source: str) -> tuple[str, int]:
 
 
 def read_corpus(path: Path) -> str:
-    """Read a text file; line ends count as spaces, and several spaces in a row as a single one.
+    """Read a text file; line ends become spaces, and several spaces in a row a single one.
 
     Raises:
         InvalidInput: there is no such file, it is no UTF-8 text, or too long.

@@ -1,7 +1,7 @@
-"""Properties of data as users have them, decided on the numbers: looks of features, copies, levels of scores.
+"""Properties of users' data, decided on the numbers: formats of features, copies, levels of scores.
 
-A number counts as a decimal, a pixel or a float16 number only where it is not short, a multiple of 1/64: small
-fractions such as 1/2 would count as several of these.
+A number counts as a decimal, a pixel or a float16 number only if it is not a multiple of 1/64 ("short"), because small
+fractions such as 1/2 would count as all of these.
 
 References: issue reports; IEEE 754, binary16.
 """
@@ -20,18 +20,18 @@ from generators.realistic_numbers import in_bfloat16
 from reference_attention.svm.max_margin import MaxMargin
 
 SHORT = 64.0
-"""Multiples of its reciprocal are short numbers."""
+"""The denominator of short numbers: these are the multiples of 1/64."""
 COLUMNS_APART = 100.0
-"""A column is in other units than another one if its largest entry is so many times larger."""
+"""The ratio of the largest entries of two columns above which their units count as different."""
 FEW = 3
-"""The largest number of levels of scores that are few, where there are at least twice as many scores."""
+"""The largest number of distinct scores that counts as few, if there are at least twice as many scores."""
 
 Features = Float64[np.ndarray, "n T d"]
 Pairs = Bool[np.ndarray, "n T T"]
 
 
 def features_of(case: Case) -> Features:
-    """Return tokens without the coordinate that is their score, where W is trained; otherwise keys."""
+    """Return the features of a case: tokens without the coordinate that is their score if W is trained, else keys."""
     data = case.queried or case.sequence
     if data is None:
         return np.asarray(case.problem.keys)
@@ -48,7 +48,7 @@ def flags(x: Features) -> bool:
 
 
 def decimals(x: Features) -> bool:
-    """Return whether numbers have at most three decimals, also in units 1000 times off, and are not all short."""
+    """Return whether numbers, or 1000 or 1/1000 times them, have at most three decimals, and are not all short."""
     return not _short(x) and any(bool((x == _in_digits(x, digits)).all()) for digits in (0, 2, 3, 5, 6))
 
 
@@ -75,7 +75,7 @@ def pixels(x: Features) -> bool:
 
 
 def weighted_counts(x: Features) -> bool:
-    """Return whether numbers are non-negative, mostly zero, and none of the above, as in tf-idf."""
+    """Return whether numbers are non-negative, mostly zero, and of none of the formats above, as in tf-idf."""
     others = (decimals, of_float16, of_bfloat16, pixels)
     return bool((x >= 0).all() and (x == 0).mean() > 0.5) and not _short(x) and not any(is_it(x) for is_it in others)
 
@@ -87,13 +87,13 @@ def mostly_zero(x: Features) -> bool:
 
 
 def as_users_have_them(x: Features) -> bool:
-    """Return whether numbers have one of these looks."""
+    """Return whether numbers have one of these formats."""
     looks = (flags, decimals, of_float16, of_bfloat16, pixels, weighted_counts)
     return any(is_it(x) for is_it in looks)
 
 
 def columns_apart(x: Features) -> bool | None:
-    """Return whether coordinates are in units a hundred times apart."""
+    """Return whether the units of two coordinates differ by a factor of a hundred or more."""
     if x.shape[2] < 2:
         return None
     sizes = np.abs(x).max(axis=(0, 1))
@@ -120,13 +120,13 @@ def few_levels(case: Case) -> bool | None:
 
 
 def apart_in_one_coordinate(x: Features) -> Pairs:
-    """Return which tokens of an input differ in one coordinate of several."""
+    """Return the pairs of tokens of an input that differ in exactly one of several coordinates."""
     several = x.shape[2] > 1
     return np.stack([several & (np.sum(rows[:, None] != rows[None], axis=2) == 1) for rows in x])
 
 
 def _pairs(*, uses: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
-    """Return a test of tokens that differ in one coordinate: whether p_mm uses it (or not) for some, exactly."""
+    """Return a property: some pair of tokens differs in one coordinate, and p_mm uses it (``uses``) or not, exactly."""
 
     def holds(case: Case, svm: MaxMargin | None) -> bool | None:
         if svm is None:
@@ -163,11 +163,11 @@ OF_FEATURES: Mapping[str, Callable[[Features], bool | None]] = MappingProxyType(
 OF_CASES: Mapping[str, Callable[[Case], bool | None]] = MappingProxyType(
     {"repeated input": repeated_inputs, "scores of three levels": few_levels}
 )
-"""Properties of cases."""
+"""Properties of cases, by their names in tables."""
 OF_COPIES: Mapping[str, Callable[[Case, MaxMargin | None], bool | None]] = MappingProxyType(
     {
         "apart in one coordinate, p_mm uses it": _pairs(uses=True),
         "apart in one coordinate, p_mm does not": _pairs(uses=False),
     }
 )
-"""Properties of cases and their ATT-SVM, if it is feasible."""
+"""Properties of cases with feasible ATT-SVM, by their names in tables."""

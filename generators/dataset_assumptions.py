@@ -25,14 +25,14 @@ WITH_QUERIES = "the case has queries and trains W; the assumption is about a pro
 MOST_VERTICES = 4096
 """The largest number of selections of one token per input at which Assumption C is checked."""
 MOST_SWAPS = 64
-"""The largest number of selections that differ from α at one input among which a refuting selection is sought."""
+"""The largest number of selections that differ from α at one input in the search for a refutation."""
 FAR = 40
-"""The margin at which a refuting prompt selects its tokens: e^{−40} of the weight is elsewhere."""
+"""The margin with which a refuting prompt selects its tokens: the weight of other tokens is e^{−40}."""
 Floats = Float64[np.ndarray, "k"]
 
 
 def _without_dataset(case: Case) -> Finding:
-    """Return that nothing is established of a case without a dataset, and what to give."""
+    """Return the finding "not established" for a case without a dataset, with the arrays to give."""
     return Finding(None, NO_DATASET if case.queried is None and case.sequence is None else WITH_QUERIES)
 
 
@@ -104,7 +104,7 @@ def optimal_support_tokens(case: Case) -> Finding:
 def _establish(case: Case, *, supports_only: bool) -> Finding:
     """Decide C by selections, or else by the cone certificate or a refuting prompt.
 
-    The second way is that of :mod:`generators.optimal_tokens`.
+    The cone certificate and the refuting prompt are those of :mod:`generators.optimal_tokens`.
     """
     finding = _by_selections(case, supports_only=supports_only)
     if finding.holds is not None or case.dataset is None:
@@ -181,7 +181,7 @@ def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int
 
 
 def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
-    """Refute C over these inputs by a token that can be selected at one of them without loss of label margin."""
+    """Refute Assumption C by a token that can be selected at one of these inputs without loss of label margin."""
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     keys, chosen = case.problem.keys[inputs], alpha[inputs]
@@ -215,7 +215,10 @@ def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
 
 
 def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
-    """Say why p, and prompts further along, refute every ν: v_mm loses little at other inputs while 1 − s_iα stays."""
+    """Describe why p, and prompts further along its direction, refute every ν > 0.
+
+    v_mm loses little label margin at the other inputs, while 1 − s_iα does not tend to 0.
+    """
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     n = len(alpha)
@@ -231,7 +234,7 @@ def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
 
 
 def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding:
-    """Compare F(σ) with Γ at every selection σ ≠ α of the inputs that v_mm rests on, exactly."""
+    """Compare F(σ) with Γ, exactly, at every selection σ ≠ α of tokens of the support inputs of v_mm."""
     tight = [i for i, m in enumerate(label.margins) if m == 1]
     if any(label.duals[i] == 0 for i in tight):
         idle = next(i for i in tight if label.duals[i] == 0)

@@ -1,6 +1,6 @@
-"""Named datasets: the paper's figures, handwritten digits, and the second paper's notebooks.
+"""Named datasets: the first paper's figures, handwritten digits, and the second paper's notebooks.
 
-Each is a function without arguments that returns a :class:`Case`; the figures' starting points are the array
+Each is a function without arguments that returns a :class:`Case`; the starting points of a figure are the array
 ``start_prompts`` (k, d) of the case. All entries are exact in float64 and have few bits.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Figures 1, 3, 4, 5 and 8, Appendix E.
@@ -45,7 +45,7 @@ def _from_scores(
     starts: list[tuple[float, ...]],
     loss: str = "logistic",
 ) -> Case:
-    """Make a case whose token's last coordinate is its score, with v its axis; W keeps the others, the keys."""
+    """Make a case from keys and scores: tokens are (key, score), v is the last axis, and W projects to the key."""
     return _case(name, Dataset.realising(Problem(keys, scores, loss_named(loss))), starts)
 
 
@@ -64,7 +64,7 @@ def figure_1a() -> Case:
 
 
 def figure_1b() -> Case:
-    """Figure 1(b): one input, (−0.1, 1) globally and (1, 0) locally optimal.
+    """Figure 1(b): one input, token (−0.1, 1) globally and (1, 0) locally optimal.
 
     Source: Section 2.2; as Figure 1(a) with scores 1, 0.9, 0.
     """
@@ -124,10 +124,10 @@ def figure_5(c: int = 10, loss: str = "logistic", name: str = "figure-5") -> Cas
 def figure_8() -> Case:
     """Figure 8: two inputs of two tokens whose two starts reach two SVM directions.
 
-    Source: Appendix E; the paper does not give the numbers, these are ours. Keys (1, 0) and (−2, 1) with
-    score 1, zero with score 0. All optimal: p_mm = (1, 3), reached from (0, 1). The zero token of the
-    second input has margin 2 under the direction (1, 0) of the first alone, hence no SVM-neighbour: α = (0,
-    1) is locally optimal with p_mm = (1, 0), reached from (3, 0). So n = 1 is needed in Theorem 2, although
+    Source: Appendix E; the paper does not give the numbers, these are ours. The inputs have keys (1, 0) and (−2, 1) of
+    score 1, and a zero key of score 0 each. The optimal tokens have p_mm = (1, 3), reached from (0, 1). The choice
+    α = (0, 1), with the zero token at the second input, has p_mm = (1, 0), reached from (3, 0); the other token of that
+    input has margin 2, so it is no SVM-neighbour, and α is locally optimal. So Theorem 2 needs n = 1, although
     Assumption B holds.
     """
     keys = np.zeros((2, 2, 2))
@@ -188,7 +188,7 @@ DATASETS: dict[str, Callable[[], Case]] = {
 """The named datasets."""
 
 ALIASES = {"figure-3c": "figure-3a", "figure-4a": "figure-4", "figure-4b": "figure-4"}
-"""Further names of datasets, each with the name that it stands for."""
+"""Other names of datasets → the names in :data:`DATASETS`."""
 
 
 NAMES = (*DATASETS, *ALIASES)
@@ -196,10 +196,10 @@ NAMES = (*DATASETS, *ALIASES)
 
 
 def all_data() -> dict[str, Callable[[], Any]]:
-    """Return the named datasets, and those that papers of other packages have.
+    """Return the named datasets, with those of papers in other packages.
 
     Raises:
-        InvalidInput: one of these has a name that is taken.
+        InvalidInput: a dataset of such a paper has a name that is already in use.
     """
     further = named_data()
     duplicate = next((name for name in further if name in NAMES), None)

@@ -1,7 +1,7 @@
-"""SVM-neighbours with dependent rows that can all have a dual: a token half way between two supports.
+"""SVM-neighbours with dependent rows that can all have a positive dual: the midpoint of two supports.
 
-k_α − k_t is linear in k_t: the token half way between two tokens of margin 1 has margin 1, its row is the mean of
-their rows, and some of their duals can be moved to it. Half way between a support and itself it is a copy.
+k_α − k_t is linear in k_t: the midpoint of two tokens of margin 1 has margin 1, its row is the mean of their rows, and
+a part of their duals can be moved to it. The midpoint of a support and itself is a copy.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -21,7 +21,7 @@ Tokens = Float64[np.ndarray, "n T d"]
 def with_dependent_neighbour(
     tokens: Tokens, alpha: Int64[np.ndarray, "n"], solve: Callable[[Tokens], MaxMargin | None]
 ) -> Tokens:
-    """Replace a token without a dual by one half way between two supports; no change where no token is to spare.
+    """Replace a token without a dual by the midpoint of two supports; make no change if every token has a dual.
 
     Args:
         tokens: shape (n, T, d), separable.
@@ -39,7 +39,7 @@ def with_dependent_neighbour(
         first, last = tokens[i, supports[0]], tokens[i, supports[-1]]
         middle = (first + last) / 2
         changed = tokens.copy()
-        # A rounded half way is not half way.
+        # A rounded midpoint would not have margin 1.
         changed[i, spare[0]] = middle if (middle - first == last - middle).all() else first
         return changed
     return tokens

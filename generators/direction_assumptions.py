@@ -1,4 +1,4 @@
-"""Assumptions on directions, all decided over the rationals: what q (or q1 and q2) selects, and how it is placed.
+"""Assumptions on directions q (or q1 and q2), decided over the rationals: the tokens they select, their neighbours.
 
 A case gives its directions in ``Case.arrays``: ``q``, or ``q1`` and ``q2``, of any length.
 
@@ -17,7 +17,7 @@ from reference_attention.errors import InvalidInput
 
 
 def _directions(case: Case, *names: str) -> list[Direction] | Finding:
-    """Return the named directions of the case, or why they are missing or invalid."""
+    """Return the named directions of the case, or the finding that one is missing or invalid."""
     missing = [name for name in names if name not in case.arrays]
     if missing:
         return Finding(None, f"the direction {missing[0]} is not given")
@@ -28,7 +28,7 @@ def _directions(case: Case, *names: str) -> list[Direction] | Finding:
 
 
 def _tie(direction: Direction) -> str:
-    """Return a tie in selection, in words; empty when there is none."""
+    """Return a description of a tie in selection; an empty text if there is none."""
     if direction.unique:
         return ""
     i = int(direction.tied_inputs[0])
@@ -83,7 +83,7 @@ def decided_neighbours(case: Case) -> Finding:
 
 
 def higher_neighbours(case: Case) -> Finding:
-    """Check that q selects single tokens, and all its directional neighbours score strictly above theirs (Lemma 9)."""
+    """Check that q selects single tokens, and all directional neighbours score strictly above these (Lemma 9)."""
     directions = _directions(case, "q")
     if isinstance(directions, Finding):
         return directions

@@ -1,10 +1,10 @@
-"""Strategies for cases with a direction q, by construction: what q selects, its neighbours, and ties.
+"""Strategies for cases with a direction q whose selected tokens, neighbours and ties are given by construction.
 
-Levels and keys are made in :mod:`generators.direction_keys`; scores follow what the keys turn out to be.
+Levels and keys are drawn in :mod:`generators.direction_keys`; scores are drawn after the keys.
 
-One case in five has features as users have them, of few bits, in the directions that q leaves free, and scores of few
-levels. General position allows neither constant coordinates nor copies; without it a support may be copied and moved
-where neither q nor p_mm has an entry, if its level is not what the case is about.
+One case in five has features as users have them, of few bits, in the directions orthogonal to q, and scores of few
+levels. General position excludes constant coordinates and copies. Without it, a support may be copied and moved in a
+coordinate in which q and p_mm are zero, unless this would change the kind of the case.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8–10, Theorem 7.
 """
@@ -35,22 +35,23 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
-"""Directional neighbours score lower, higher, or one of them higher ("mixed"); q has ties in selection; q is near an
-LMM direction."""
+"""Kinds of cases: directional neighbours score lower, higher, or one of them higher ("mixed"); q has ties in selection;
+q is near an LMM direction."""
 
 LARGEST = (3, 4, 4)
 """The largest (n, T, d)."""
 MOST_MATRICES_DRAWN = 1_200
-"""The largest number of matrices of general position per drawn case."""
+"""The largest number of matrices that the check of general position enumerates per drawn case."""
 LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
 """Distances between scores."""
 IDLE = ("higher", "mixed", "near")
-"""Kinds that stay what they are if one token is replaced by a copy of another one."""
+"""The kinds that do not change if a token is replaced by a copy of another one."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
-"""Relative distances of a nearly locally optimal direction from a locally optimal one; the first is 1e-6."""
+"""Relative distances of q from a locally optimal direction, in the order in which they shrink."""
 DISCERNIBLE = 2.0**-42
-"""A difference of margins, in units of max ‖k_iα − k_it‖, that still shows in float64 at the norms at which it decides,
-a few times its reciprocal: logits there are off by 2⁻⁵² (d + 8) of their size."""
+"""The least difference of margins, in units of max ‖k_iα − k_it‖, that float64 resolves at the norms that matter.
+
+These norms are a few times its reciprocal; logits there have a relative error of 2⁻⁵² (d + 8)."""
 
 
 @cache
@@ -61,7 +62,7 @@ def _shapes(smallest_d: int) -> tuple[tuple[int, int, int], ...]:
 
 @cache
 def _wide_shapes(large: Large) -> tuple[tuple[int, int, int], ...]:
-    """Return the shapes of these sizes with few enough matrices of general position: rows are fewer than d."""
+    """Return the shapes of these sizes for which general position can be checked: with fewer rows than d."""
     every = product(range(1, large.n[1] + 1), large.tokens, large.d)
     return tuple(s for s in every if s[0] * s[1] * s[2] <= large.entries and matrices(*s) <= MOST_MATRICES_DRAWN)
 
@@ -77,9 +78,9 @@ def _scores(
     distinct: bool,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores below α's where ``below``, above where ``above``, either elsewhere (also equal unless ``distinct``).
+    """Draw scores: lower than α's where ``below``, higher where ``above``, any elsewhere (equal unless ``distinct``).
 
-    With ``few`` all inputs have the same scores: three of them unless they are distinct.
+    With ``few`` all inputs have the same few scores: three values unless they are distinct.
     """
     n = frame.n
     gaps = draw(frame.values("nT", st.sampled_from(LADDER[:1] if few else LADDER)))
@@ -107,11 +108,11 @@ def direction_cases(
 
     Args:
         draw: given by Hypothesis.
-        kinds: how the directional neighbours score; "lower" and "near" become "higher" in dimension one, where every
-            neighbour-optimal direction is max-margin.
-        general: distinct scores and keys in general position.
+        kinds: the kinds of cases; "lower" and "near" become "higher" in dimension one, where every neighbour-optimal
+            direction is max-margin.
+        general: whether scores are distinct and keys in general position.
         losses: names of losses.
-        large: one case in five has such sizes, as far as general position can be decided.
+        large: sizes of one case in five, as far as general position can be decided.
     """
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
@@ -149,7 +150,7 @@ def _with_idle_neighbour(
     alpha: Int64[np.ndarray, "n"],
     q: Float64[np.ndarray, "d"],
 ) -> Float64[np.ndarray, "n T d"]:
-    """Copy a support and move the copy in a coordinate where q is zero, if there is any; the levels of others stay."""
+    """Copy a support and move the copy in a coordinate where q is zero, if there is one; other levels do not change."""
     axes = np.flatnonzero(q == 0).tolist()
     if not axes or keys.shape[1] < 3:
         return keys
@@ -159,9 +160,9 @@ def _with_idle_neighbour(
 
 @st.composite
 def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
-    """Put one case in four in other units of keys, and every other one in other units of directions: 1e-120 to 1e120.
+    """Change the unit of keys in one case in four, and that of directions in one in two, to between 1e-120 and 1e120.
 
-    Units are powers of two: nothing is rounded, so ties stay ties and neighbours neighbours.
+    Units are powers of two: nothing is rounded, so ties and neighbours do not change.
     """
     far = st.integers(-398, 398).map(lambda k: 2.0**k)
     scale = draw(far) if draw(one_in(4)) else 1.0
@@ -179,8 +180,8 @@ def _near_max_margin(
 ) -> Float64[np.ndarray, "d"]:
     """Draw p_mm(α), rounded, and moved sideways by 1e-3 to 1e-9 of its length.
 
-    It still selects α, unless margins are wild. Where the margin does not change enough to be :data:`DISCERNIBLE` (it
-    may change only to second order in that distance) it is moved further.
+    It still selects α, unless margins differ by orders of magnitude. If the margin changes by less than
+    :data:`DISCERNIBLE` (it may change only to second order in that distance), it is moved further.
     """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
@@ -211,7 +212,7 @@ def _constraints(
     neighbours: Bool[np.ndarray, "n T"],
     selected: Bool[np.ndarray, "n T"],
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Return which tokens must score below α's, and which above."""
+    """Return the masks of the tokens that must score below α's and of those that must score above."""
     nothing = np.zeros_like(neighbours)
     if kind == "higher":
         return nothing, neighbours
@@ -233,7 +234,7 @@ def _constraints(
 def pair_cases(
     draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = DRAWN_LOSSES
 ) -> Case:
-    """Draw a case of Lemma 8: q1 = q, and q2, of a larger margin, between q1 and the max-margin direction."""
+    """Draw a case of Lemma 8: q1 = q, and q2 of larger margin between q1 and the max-margin direction."""
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
     shape = draw(st.sampled_from(_shapes(2)))
@@ -251,7 +252,7 @@ def pair_cases(
         share *= 4
         wider = (1 - share) * first.unit + share * solution.direction if share < 1 else solution.direction
     if margin_sign(first, direction(keys, wider)) >= 0:
-        wider = solution.direction  # the whole share has been lost to rounding
+        wider = solution.direction  # rounding has removed the difference between q1 and q2
     second = direction(keys, wider)
     nothing = np.zeros_like(first.neighbours)
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing
@@ -264,7 +265,7 @@ def pair_cases(
 
 
 def directions_for(case: Case) -> Iterator[Case]:
-    """Yield the case with its own q, or with seeded directions: anywhere, and near p_mm of the chosen tokens."""
+    """Yield the case with its q, or with seeded directions: random ones, and some near p_mm of the chosen tokens."""
     if "q" in case.arrays:
         yield case
         return
@@ -279,7 +280,7 @@ def directions_for(case: Case) -> Iterator[Case]:
 
 
 def pairs_for(case: Case) -> Iterator[Case]:
-    """Yield the case with its own q1 and q2, or with the directions of :func:`directions_for` and wider ones."""
+    """Yield the case with its q1 and q2, or with each q of :func:`directions_for` and a direction of larger margin."""
     if "q1" in case.arrays and "q2" in case.arrays:
         yield case
         return

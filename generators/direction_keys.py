@@ -1,4 +1,4 @@
-"""Keys for a given direction q: its selected tokens, its neighbours and its ties are set first, exactly.
+"""Keys for a given direction q with prescribed selected tokens, neighbours and ties, exact in float64.
 
 Everything starts from the *levels* of q: level_it = (k_iα_i − k_it)·q in units, 0 at α_i and at ties, 1 at
 directional neighbours, larger elsewhere. Keys follow as k_it = k_iα_i − (level·a + e) with a·q = 1 and e ⊥ q. As q has
@@ -78,7 +78,7 @@ def _fits(levels: Float64[np.ndarray, "n T"], at: tuple[int, int], value: float,
 
 
 def _ladder(start: float) -> Iterator[float]:
-    """Yield ever higher levels, whose differences repeat less and less."""
+    """Yield increasing levels; their differences grow, so that equal differences become rare."""
     step = 0.25
     while True:
         yield float(start) + step
@@ -101,8 +101,8 @@ def keys_of_levels(
 ) -> Float64[np.ndarray, "n T d"]:
     """Draw keys with these levels of q.
 
-    With ``off_axis`` all rows of level 1 lean to one side, so that q is not max-margin. With ``users`` the part
-    orthogonal to q is made of features of few bits, as users have them.
+    With ``off_axis`` all rows of level 1 have a positive component along one vector orthogonal to q, so that q is not
+    max-margin. With ``users`` the part orthogonal to q consists of features of few bits, as users have them.
     """
     n, _, d = frame.shape
     sideways = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.values("nTd", DYADIC))
@@ -122,7 +122,7 @@ def keys_of_levels(
 
 
 def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "d"], pivot: int) -> None:
-    """Set entry ``pivot`` of each row so that it is orthogonal to q; exact: q_pivot = ±1, and all entries are short."""
+    """Set entry ``pivot`` of each row so that it is orthogonal to q; exact, as q_pivot = ±1 and entries are short."""
     rows[..., pivot] = 0.0
     rows[..., pivot] = -q[pivot] * (rows @ q)
 
@@ -132,8 +132,8 @@ def nudge_beside(
 ) -> Float64[np.ndarray, "n T d"]:
     """Move the keys orthogonally to q by less than 1/8 per entry until they are in general position.
 
-    The grid of moves gets finer with every try, so that the share of bad moves goes to zero. Margins of q stay as they
-    are, exactly; the product of a row with a vector of entries −2 … 2, one of them not zero, moves by less than 1.
+    The grid of moves gets finer with every try, so that the share of bad moves tends to zero. Margins of q do not
+    change; the product of a row with a vector of entries −2 … 2 with a single nonzero entry changes by less than 1.
     """
     d = keys.shape[2]
     largest = 2.0 ** -(5 + 2 * (d - 1).bit_length())

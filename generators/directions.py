@@ -21,7 +21,7 @@ LENGTHS = (1.0, 0.5, 2.0, 2.0**-20, 10.0, 1e3)
 
 @st.composite
 def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = None) -> Float64[np.ndarray, "d"]:
-    """Draw any p: zero, small, huge; given p_mm as ``along`` also exactly along it and opposite to it."""
+    """Draw p: zero, small or huge, in a random direction; if ``along`` = p_mm is given, also along ±p_mm."""
     p = draw(entries((d,), draw(STYLES))) * draw(st.sampled_from(LENGTHS))
     if along is not None:
         if np.shape(along) != (d,):

@@ -1,4 +1,4 @@
-"""The result of checking an assumption: holds, fails or not established, and the number that decides."""
+"""Assumptions as predicates on data, and the result of checking one: it holds, fails or is not established."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from reference_attention.exact import to_float
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check.
+    """The result of checking an assumption.
 
     Attributes:
-        holds: ``None`` when neither the assumption nor its negation could be proven.
+        holds: whether it holds; ``None`` if neither the assumption nor its negation could be proven.
         evidence: the number (token, margin, multiplier, …) that decides, rounded, in the units of the case.
-        exact: the same numbers by name in the form of JSON, rationals as text; for files, never for a table.
+        exact: the same numbers by name, exact, as JSON with rationals as text; for files, not for tables.
     """
 
     holds: bool | None
@@ -32,10 +32,10 @@ class Assumption:
     """An assumption of the paper, as a predicate on data.
 
     Attributes:
-        id: kebab-case, as in the reports.
+        id: the id in kebab-case, as in reports.
         title: the assumption in a few words.
-        source: where the paper states it.
-        check: decides it; equalities are decided exactly, as floats are rationals.
+        source: the place in the paper that states it.
+        check: the predicate; equalities are decided exactly, as floats are rationals.
     """
 
     id: str
@@ -45,13 +45,13 @@ class Assumption:
 
 
 SHORT = 7
-"""The largest number of characters of a fraction that is shown as such."""
+"""The largest number of characters of a fraction that is printed as a fraction."""
 SHOWN = 4
-"""The number of entries of a longer vector that evidence shows."""
+"""The number of entries of a long vector that evidence shows."""
 
 
 def number(x: object, *others: object) -> str:
-    """Format a number to six digits, or to as many more as distinguish it from the others."""
+    """Format a number with six digits, or with more if it would otherwise look equal to one of the others."""
     value, rest = float(x), [float(y) for y in others]  # type: ignore[arg-type]
     apart = [y for y in rest if y != value]
     digits = next((k for k in range(6, 17) if all(f"{y:.{k}g}" != f"{value:.{k}g}" for y in apart)), 17)
@@ -64,12 +64,12 @@ def fraction(x: fmpq) -> str:
 
 
 def entries(texts: Sequence[str], most: int = SHOWN + 1) -> str:
-    """Join all entries up to ``most`` of them; of more, the first few and how many there are."""
+    """Join up to ``most`` entries; if there are more, the first few and the number of all."""
     return ", ".join(texts if len(texts) <= most else [*texts[: most - 1], f"… {len(texts)} in all"])
 
 
 def format_tokens(alpha: Iterable[object], most: int = SHOWN + 1) -> str:
-    """Format tokens α; of many, the first few."""
+    """Format tokens α; if there are many, the first few."""
     return f"[{entries([str(t) for t in alpha], most)}]"
 
 

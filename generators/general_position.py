@@ -1,8 +1,8 @@
 """General position of keys (Theorem 4/7), decided exactly.
 
-The assumption speaks of all matrices M with rows k_iα_i − k_it, one per chosen (i,t), for the selected
-tokens α. Because the theorem is applied to whatever a direction q selects, it is required for every choice α
-here: for m ≤ d rows M has full rank, for m > d the all-ones vector is not in its range.
+The assumption is about all matrices M with rows k_iα_i − k_it, one per chosen (i,t), for the selected
+tokens α. Because the theorem is applied to the tokens that any direction q selects, it is required here for every
+choice α: for m ≤ d rows M has full rank, for m > d the all-ones vector is not in its range.
 
 Two reductions keep the enumeration small. Rows of a matrix of full row rank are independent, so only m =
 min(d, n(T−1)) matters; and if 1 = M p for more rows, then also for the first d + 1 of them, so beyond d
@@ -26,7 +26,7 @@ from generators.finding import Finding
 from reference_attention.outer_keys import Keys, rational_keys
 
 MOST_MATRICES = 20_000
-"""The largest number of matrices that are tried; beyond, the answer is "not established". About a fifth of a second."""
+"""The largest number of matrices that are checked, in about 0.2 s; with more, the answer is "not established"."""
 COUNTED = 10**9
 """Counting of matrices stops here: products of such numbers are exact in float64 where they matter, and never
 overflow."""
@@ -67,7 +67,7 @@ def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
 
 @cache
 def matrices(n: int, tokens: int, d: int) -> int:
-    """Count the matrices that general position is about, at most :data:`COUNTED`.
+    """Count the matrices that have to be checked for general position; the count stops at :data:`COUNTED`.
 
     The numbers are coefficients of (1 + Σ_c T C(T−1, c) x^c)^n.
     """
@@ -80,13 +80,13 @@ def matrices(n: int, tokens: int, d: int) -> int:
 
 
 def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:
-    """Return the numbers of rows that matter: min(d, n(T−1)), and d + 1 if there are as many."""
+    """Return the numbers of rows that have to be checked: min(d, n(T−1)), and d + 1 if n(T−1) > d."""
     rows = n * (tokens - 1)
     return (d, d + 1) if rows > d else (rows,)
 
 
 def _integer_keys(keys: Keys) -> list[list[list[fmpz]]]:
-    """Multiply keys by a common power of two that makes them integers; general position does not change."""
+    """Multiply keys by a power of two that makes them integers, which does not change general position."""
     T, exact = keys.shape[1], rational_keys(keys).tolist()
     unit = max(int(x.q) for token in exact for x in token)
     integers = [[fmpz(int(x.p) * (unit // int(x.q))) for x in token] for token in exact]
@@ -112,7 +112,7 @@ def offending_choice(keys: Keys) -> Choice | None:
 def general_position(case: Case) -> Finding:
     """Decide whether differences of keys are in general position, for every choice α of selected tokens.
 
-    Where W is trained, keys are products rounded to float64: Definition 3 speaks of the directions of these numbers.
+    Where W is trained, keys are products rounded to float64; the decision is for the rounded numbers.
     """
     n, tokens, d = case.problem.keys.shape
     count = matrices(n, tokens, d)

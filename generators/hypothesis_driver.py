@@ -1,4 +1,4 @@
-"""Hypothesis as a source of cases: its draws depend on a seed alone, and nothing is kept from run to run."""
+"""Hypothesis as a source of cases that depend on the seed only; nothing is kept from run to run."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def drive(
 
     Args:
         cases: the strategy.
-        visit: an exception that it raises marks the case as failing; a ``BaseException`` ends the drive at once.
+        visit: called with each case; an ``Exception`` marks the case as failing, another ``BaseException`` ends the
+            run.
         examples: the largest number of cases.
-        seed: drives all draws.
+        seed: determines all draws.
         phases: the phases of Hypothesis that are run.
         unchecked: the health checks that are left out.
         near_copies: whether Hypothesis may follow a case with near copies of it, see :func:`each_case_drawn_anew`.
@@ -63,7 +64,7 @@ def drive(
 
 @contextmanager
 def drawing_from_the_seed_alone() -> Iterator[None]:
-    """Keep Hypothesis from drawing constants that it finds in whatever modules happen to be imported."""
+    """Keep Hypothesis from drawing constants of imported modules, so that draws do not depend on imports."""
     try:
         from hypothesis.internal import constants_ast
         from hypothesis.internal.conjecture import providers
@@ -72,7 +73,7 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
         providers._get_local_constants = constants_ast.Constants
         providers.CONSTANTS_CACHE.cache.clear()
     except (ImportError, AttributeError):
-        # A Hypothesis that keeps them elsewhere (or draws none): only repeatability across imports is at stake.
+        # Another version of Hypothesis; without this, draws may depend on the modules that are imported.
         yield
         return
     try:
@@ -84,10 +85,10 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
 
 @contextmanager
 def each_case_drawn_anew() -> Iterator[None]:
-    """Keep Hypothesis from following each case with up to five near copies of it, parts repeated in other places.
+    """Keep Hypothesis from following each case with up to five near copies of it.
 
-    With copies, of 50 examples some 30 would be distinct, and a kind of case that a strategy draws one time in five may
-    be missing. Corners such as equal tokens are drawn by the strategies themselves.
+    With copies only about 30 of 50 examples would be distinct, and a kind of case that a strategy draws one time in
+    five might be missing. Corner cases such as equal tokens are drawn by the strategies themselves.
     """
     name = "generate_mutations_from"
     try:
@@ -95,7 +96,7 @@ def each_case_drawn_anew() -> Iterator[None]:
 
         usual = getattr(ConjectureRunner, name)
     except (ImportError, AttributeError):
-        # A Hypothesis without copies, or with them elsewhere.
+        # Another version of Hypothesis, which has no such option.
         yield
         return
     setattr(ConjectureRunner, name, lambda self, data: None)

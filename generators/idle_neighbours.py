@@ -1,9 +1,9 @@
-"""SVM-neighbours without a dual: a copy of a support that differs from it where p_mm is zero.
+"""SVM-neighbours without a dual: a copy of a support that differs from it in a coordinate in which p_mm is zero.
 
-In one coordinate all tokens are alike, so that p_mm is zero there. A copy of a support that is moved in that coordinate
-has margin 1 as the support has, and no dual solution gives it weight: nothing else would make up for the move. Tokens
-whose margin exceeds 1 may then have anything in that coordinate: p_mm is still feasible, and the same combination of
-the same rows, so it stays the solution. Sparse, one-hot and rounded features often make such neighbours.
+In one coordinate all tokens are equal, so that p_mm is zero there. A copy of a support that is moved in this coordinate
+has margin 1 like the support, but no dual solution gives it weight, since no other row could cancel its entry in this
+coordinate. Tokens of margin above 1 may then have any entry there: p_mm is still feasible and the same combination of
+rows, so it is the solution. Sparse, one-hot and rounded features often have such neighbours.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -24,7 +24,7 @@ MOST_SOLVED = 2**10
 
 
 def can_have_idle_neighbour(shape: tuple[int, ...]) -> bool:
-    """Return whether there is room for a copy and a coordinate to move it in, and a support is found soon."""
+    """Return whether the shape allows a copy and a free coordinate, and is small enough to solve ATT-SVM quickly."""
     n, tokens, d = shape
     return tokens > 2 and d > 1 and n * tokens * d <= MOST_SOLVED
 
@@ -48,15 +48,16 @@ def with_idle_neighbour(
     *,
     loose: bool = True,
 ) -> Keys:
-    """Replace a token by such a moved copy of a support, of the first input that has a support.
+    """Replace a token by such a moved copy of a support, in the first input that has a support.
 
     Args:
-        tokens: shape (n, T, d), T ≥ 3; separable also when all are alike on the axis.
+        tokens: shape (n, T, d), T ≥ 3; separable also if all entries on the axis are equal.
         alpha: the chosen tokens.
-        axis: the coordinate that p_mm is not to use.
-        moved_to: the copy's entry there; all others have the first token's entry, or 0 if that is the same.
-        solve: ATT-SVM(α) of tokens; None where it is infeasible, and then the tokens are left as they are.
-        loose: tokens of margin above 1 keep their entry on the axis.
+        axis: the coordinate in which p_mm becomes zero.
+        moved_to: the entry of the copy on the axis; all other tokens get the entry of the first token, or 0 if that
+            equals ``moved_to``.
+        solve: solves ATT-SVM(α) of tokens; returns None if it is infeasible, and then the tokens are not changed.
+        loose: whether tokens of margin above 1 keep their entry on the axis.
     """
     flat = tokens.copy()
     same = float(tokens[0, 0, axis])
@@ -67,7 +68,7 @@ def with_idle_neighbour(
         slot = next((k for k in others if svm.duals[i, k] == 0), others[0])
         spare = svm.duals[i, slot] == 0
         flat[i, slot] = flat[i, t]
-        # Of two equal tokens only one is a support, so that each input gets its spare token once.
+        # Only one of two equal tokens counts as a support, so that each input provides a token to replace only once.
         if not spare:
             continue
         if loose:

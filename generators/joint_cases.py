@@ -8,8 +8,8 @@ where h_i = 0), so e_1 separates and p_mm exists. Then everything may be rotated
 independent: supports survive rounding then), scaled by a power of two, permuted, and mapped by a W that keeps e_1:
 injective, or of lower rank. Nothing is filtered away.
 
-One case in five has tokens as users have them, so far as Assumption C leaves them free;
-:mod:`generators.realistic_joint` says how far that is.
+One case in five has tokens as users have them, as far as Assumption C allows this;
+see :mod:`generators.realistic_joint`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C, Theorems 5 and 6, Figure 3.
 """
@@ -65,9 +65,10 @@ def joint_cases(
 
     Args:
         draw: given by Hypothesis.
-        non_supports: add one or two inputs with a label margin above Γ (Theorem 6); otherwise all inputs are supports.
-        loose: tokens of the non-supports may have a label margin of Γ and more, even above that of α.
-        gaps: how far the other tokens of a non-support may be below its chosen token along e_1, in units of Γ.
+        non_supports: whether one or two inputs with a label margin above Γ are added (Theorem 6); otherwise all inputs
+            are supports.
+        loose: whether tokens of the non-supports may have a label margin of Γ and more, even above that of α.
+        gaps: the distances of the other tokens of a non-support below its chosen token along e_1, in units of Γ.
         max_n: the largest number of inputs, before non-supports are added.
         max_T: the largest number of tokens.
         max_d: the largest dimension of tokens.
@@ -120,7 +121,7 @@ def _chosen_tokens(
         weights = np.array(draw(st.lists(st.sampled_from(DUALS), min_size=n, max_size=n)))
         signed = lateral[:-1] * (labels * weights)[:-1, None]
         missing = -signed.sum(axis=0) / weights[-1]
-        # The balancing input takes the label with which its e_1-component is not negative.
+        # The balancing input gets the label for which its e_1-component is not negative.
         labels[-1] = -1.0 if missing[0] < 0 else 1.0
         lateral[-1] = missing * labels[-1]
         X[:, 1:] = lateral
@@ -159,8 +160,8 @@ def _non_support(
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
     """Draw an input with label margin Γ + s, and other tokens with label margin below Γ and smaller e_1-component.
 
-    With ``loose`` their label margin is any. Their e_1-component is mostly smaller by so little that p_mm has to turn
-    for it, and p_relax does not.
+    With ``loose`` the other tokens may have any label margin. Their e_1-component is mostly so little smaller that p_mm
+    depends on them, while p_relax does not.
     """
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
@@ -201,13 +202,13 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
         injective_part[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
         return np.asarray(draw(injective(int(injective_part.sum()))) @ np.eye(d)[injective_part])
 
-    # Of two coordinates only e_1 would be left, and keys on a line have one direction.
+    # With two coordinates only e_1 would be left, and keys on a line have a single direction.
     often = 1 if d == 2 else 10
     return st.sampled_from((st.none(), injective(), *[of_lower_rank()] * often)).flatmap(lambda chosen: chosen)
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
-    """Return ``log_head_radii`` or ``head_radii``, and ``prompt_radii``, of a case as (log r, R), if given."""
+    """Return (log r, R), r from ``log_head_radii`` or ``head_radii``, R from ``prompt_radii``; None without these."""
     arrays = case.arrays
     if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
         return None
@@ -218,7 +219,7 @@ def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarra
 
 
 def radii_of(case: Case) -> list[tuple[float, float]]:
-    """Return :func:`schedule_of` pair by pair, (log r, R); none if the arrays are not given."""
+    """Return the pairs (log r, R) of :func:`schedule_of`; no pair if the arrays are not given."""
     log_r, R = schedule_of(case) or (np.empty(0), np.empty(0))
     return list(zip(log_r.tolist(), R.tolist(), strict=True))
 

@@ -1,6 +1,6 @@
-"""A run of normalized joint descent on a case, and whether it selects α.
+"""A run of normalized joint descent on a case, and the check that it selects α.
 
-That it does is the hypothesis of the conjecture on joint descent.
+This check is the hypothesis of the conjecture on joint descent.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ STEPS = 480
 RATIOS = (1.0, 0.5, 2.0)
 """The ratios η_v/η_p, in units of Θ/Γ."""
 SHARES = (0.5, 0.75, 0.25, 2.0)
-"""The ratios η_v/η_p where the non-supports bind, in units of c*: below c*, p(c) selects them; from c* on it may only
-tie them."""
+"""The ratios c = η_v/η_p in units of c*, used where the non-supports bind.
+
+For c < c* p(c) selects α in the non-supports, too; for c ≥ c* it may only tie it with other tokens there.
+"""
 LEADS = (0.0, 8.0, 32.0)
-"""Logits by which α is ahead at the start, apart from a small random prompt: which tokens descent selects depends on
-them."""
+"""The leads of α at the start, in logits, added to a small random prompt; they influence what descent selects."""
 CLEARLY = 0.01
-"""The largest 1 − s_iα at the last iterate at which α counts as selected, and not about to be lost again."""
+"""The largest 1 − s_iα at the last iterate for which α counts as selected for good."""
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class DescentSettings:
     """The settings of a run.
 
     Attributes:
@@ -58,8 +59,8 @@ class Steps:
 
         Args:
             joint: tokens, keys, α and (SVM).
-            descent: in the place of :func:`reference_attention.training.joint_descent.joint_descent`.
-            under_test: its ``weights``, ``gradient`` and ``by_head``.
+            descent: replaces :func:`reference_attention.training.joint_descent.joint_descent`.
+            under_test: the arguments ``weights``, ``gradient`` and ``by_head`` of the descent.
         """
         return descent(
             joint.tokens,
@@ -75,17 +76,17 @@ class Steps:
 
 def descent_settings(
     case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True
-) -> Steps:
-    """Return settings with η_p = 0.1/Θ, from v_mm and a small prompt, or from a prompt that selects α already.
+) -> DescentSettings:
+    """Return settings with η_p = 0.1/Θ that start at v_mm and a small prompt, or a prompt that already selects α.
 
-    They are drawn from the case's seed.
+    They are drawn with the seed of the case.
 
     Args:
         case: the case.
         joint: tokens, keys, α and (SVM).
         separator: p_mm.
         steps: the number of steps.
-        leads: whether α may be ahead at the start, and steps are in units of c*; otherwise the prompt is small and
+        leads: whether α may be ahead at the start, and η_v/η_p is in units of c*; otherwise the prompt is small and
             random.
     """
     rng = case.rng()
@@ -98,11 +99,11 @@ def descent_settings(
     start = np.asarray(rng.normal(size=joint.keys.shape[2]) * (0.1 / unit))
     if leads:
         start = start + float(rng.choice(LEADS)) * separator.p
-    return Steps(joint.svm.direction / joint.svm.margin, start, steps, ratio * 0.1 / theta, 0.1 / theta)
+    return DescentSettings(joint.svm.direction / joint.svm.margin, start, steps, ratio * 0.1 / theta, 0.1 / theta)
 
 
 def _critical(joint: Joint) -> float:
-    """Return c*, 0 where the non-supports never bind."""
+    """Return c*, which is 0 if the non-supports never bind."""
     relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return 0.0 if isinstance(relaxed, Infeasible) else critical_ratio(joint, relaxed)
 
@@ -112,7 +113,9 @@ def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = ST
     return descent_settings(case, joint, separator, steps=steps, leads=False).run(joint)
 
 
-def continue_run(steps_to_run: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
+def continue_run(
+    steps_to_run: DescentSettings, joint: Joint, run: JointTrajectory, **under_test: Any
+) -> JointTrajectory:
     """Continue the run until it is four times as long."""
     steps = 3 * (len(run.prompts) - 1)
     more = replace(steps_to_run, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
@@ -125,9 +128,9 @@ def largest_nonoptimality(joint: Joint, prompts: Float64[np.ndarray, "s k"]) -> 
 
 
 def descent_selects(case: Case) -> Finding:
-    """Check, by running it, that normalized joint descent selects α from a quarter of the run on.
+    """Check, by a run, that normalized joint descent selects α from a quarter of the run on.
 
-    At the end of the run α has to be selected clearly.
+    At the end 1 − s_iα has to be at most :data:`CLEARLY`.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

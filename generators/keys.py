@@ -4,10 +4,10 @@ Separable keys are built from a direction u of small integers with an entry u_j 
 k_iα_i − k_it = c·a + e with e ⊥ u (integers, by solving for entry j) and
 
 - a = u ("designed"): c = 1 makes a token an SVM-neighbour with p_mm = u/‖u‖², if u is a non-negative
-  combination of neighbours, which e = 0 once or a pair ±e ensures; c > 1 puts it further away;
-- a = u_j e_j ("lifted"): the differences are small integers with u-product c; p_mm is anything.
+  combination of neighbours, which one token with e = 0 or a pair ±e ensures; c > 1 puts it further away;
+- a = u_j e_j ("lifted"): the differences are small integers whose product with u is c; p_mm is arbitrary.
 
-In both cases the u-product is positive, so nothing is filtered away.
+In both cases the product with u is positive, so nothing is filtered away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from generators.general_position import offending_choice
 from generators.numbers import STYLES, Frame, integers, one_in
 
 NEAR_TIE = 1 + 2.0**-28
-"""A margin that a float tolerance of 1e-8 mistakes for a neighbour's margin, 1."""
+"""A margin that is not 1, but that a float tolerance of 1e-8 would take for 1, the margin of a neighbour."""
 MODERATE_MARGINS = (1.0, 1.0, 1.0, 2.0, 3.0, 1.5, 4.0, NEAR_TIE)
 WIDE_MARGINS = (*MODERATE_MARGINS, 2.0**-6, 1e3)
 
@@ -51,7 +51,7 @@ def separable_keys(
         frame: the sizes.
         alpha: the chosen tokens.
         constrained: the tokens to separate from; the others are arbitrary.
-        wide: also margins far below and above the others, which make the limits slower to reach.
+        wide: whether some margins are far below or above the others, which makes convergence slower.
     """
     n, tokens, d = frame.shape
     style = draw(STYLES)
@@ -109,10 +109,10 @@ def arbitrary_keys(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T d"]:
 
 
 def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """Return the keys themselves if they are in general position, otherwise after a small dyadic perturbation.
+    """Return the keys if they are in general position, otherwise keys with a small dyadic perturbation that are.
 
-    The grid of perturbations gets finer with every try, so that the share of bad ones goes to zero. Entries
-    move by at most 1/(16 d), hence u-products of differences by at most 2·2d/(16 d) = 1/4: separable stays
+    The grid of perturbations gets finer with every try, so that the share of bad ones tends to zero. Entries
+    move by at most 1/(16 d), hence products of differences with u by at most 2·2d/(16 d) = 1/4: separable keys stay
     separable.
     """
     largest = 2.0 ** -(4 + (keys.shape[2] - 1).bit_length())
@@ -126,9 +126,9 @@ def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.
 
 @st.composite
 def rescaled_keys(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """Draw the keys in other units: mostly as they are, else per input, per coordinate, or globally up to 1e±120.
+    """Draw a change of units of the keys: mostly none, else by input, by coordinate, or of all keys up to 1e±120.
 
-    Per input and coordinate the factors are powers of two: exact, hence what was separable stays so. The
+    The factors by input and by coordinate are powers of two, hence exact, and separable keys stay separable. The
     global factor may be a power of ten, which rounds every entry by half an ulp.
     """
     kind = draw(st.integers(0, 12))

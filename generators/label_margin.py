@@ -1,4 +1,4 @@
-"""(SVM): the max-margin head on given features, exact, with duals that are positive wherever they can be.
+"""Exact solution of (SVM), the max-margin head on given features, with duals that are positive wherever possible.
 
 (SVM) on features f_i = Y_i r_i is ATT-SVM with two tokens f_i and 0 per input, so the same certified solver
 serves both.
@@ -24,8 +24,8 @@ class LabelMargin:
     """The solution v_mm, its margins v_mm·f_i ≥ 1 and duals λ with v_mm = Σ λ_i f_i, all exact.
 
     Attributes:
-        checked: ATT-SVM on the features as two tokens each, of which v_mm is the solution.
-        margins: v_mm·f_i, n rationals; 1 exactly at supports.
+        checked: the equivalent ATT-SVM with tokens f_i and 0, whose solution is v_mm.
+        margins: v_mm·f_i, n rationals; they are 1 exactly at supports.
         duals: λ_i ≥ 0, n rationals; positive at every support if some dual solution is.
     """
 
@@ -66,7 +66,7 @@ def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
 def _complete_solution(
     features: Float64[np.ndarray, "n d"], v: Vector, tight: list[int], guess: Float64[np.ndarray, "n"]
 ) -> list[fmpq] | None:
-    """Return exact λ > 0 on ``tight`` near ``guess``: free unknowns are taken from it, the others solved for."""
+    """Return exact λ > 0 on ``tight`` near ``guess``, from which free unknowns are taken; the others are solved for."""
     d = len(v)
     rows = [exact_vector(features[i]) for i in tight]
     system = fmpq_mat([[row[k] for row in rows] + [v[k]] for k in range(d)])

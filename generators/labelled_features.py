@@ -1,4 +1,4 @@
-"""Classification data: features, the class of each, and how often it was seen.
+"""Classification data: features, their classes, and their counts.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
 arXiv 2502.04664, Section 2.
@@ -32,14 +32,14 @@ MOST = (7, 5, 4)
 
 @dataclass(frozen=True, eq=False)
 class LabelledFeatures(Subject, kind="classification", noun="features with classes"):
-    """Features h_i with classes y_i, to be told apart by logits W h_i.
+    """Features h_i with classes y_i, for a linear classifier with logits W h_i.
 
     Attributes:
         features: h_i, shape (n, d).
         labels: y_i, from 0, shape (n,).
-        counts: how often each was seen, its weight; shape (n,).
-        classes: k, at least two.
-        start: vec W(0); ``None`` lets a statement take its own starts.
+        counts: how often each feature occurs, which gives its weight; shape (n,).
+        classes: the number of classes k, at least two.
+        start: vec W(0), shape (k d,); if it is ``None`` a statement chooses its starts.
         seed, name: see :class:`generators.subject.Subject`.
 
     Raises:
@@ -80,25 +80,25 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
 
     @cached_property
     def problem(self) -> MasterProblem:
-        """The loss of the data, as a master problem."""
+        """The logistic loss of the data, as a :class:`MasterProblem`."""
         followed = np.eye(self.classes, dtype=np.int64)[self.labels] * self.counts[:, None]
         return MasterProblem.of_tokens(self.features, followed)
 
     @cached_property
     def keys(self) -> OuterKeys:
-        """The keys vec(e_v h_iᵀ), v ≤ k, by their factors: the class takes the place of the optimal token."""
+        """The keys vec(e_v h_iᵀ), v ≤ k, by their factors: attention whose optimal token is the class."""
         tokens = np.broadcast_to(np.eye(self.classes), (len(self.features), self.classes, self.classes))
         return OuterKeys(np.array(tokens), self.features)
 
     def normalise(self) -> LabelledFeatures:
-        """Return the data in units in which max |h| lies in [1, 2); W has the inverse unit."""
+        """Return the data in units in which max |h| lies in [1, 2), with W in the inverse unit."""
         largest = float(np.abs(self.features).max())
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         start = None if self.start is None else self.start * scale
         return self.replace(features=self.features / scale, start=start)
 
     def simpler(self) -> Iterator[LabelledFeatures]:
-        """Yield data with one feature less, without a start, with all seen once, with rounded features."""
+        """Yield simpler data: with one feature less, without a start, with all counts 1, with rounded features."""
         for i in range(len(self.features) if len(self.features) > 1 else 0):
             yield self.replace(
                 features=np.delete(self.features, i, axis=0),
@@ -129,7 +129,7 @@ def label_cases(draw: DrawFn) -> LabelledFeatures:
     gains = (row_of_label * row_of_label).sum(axis=1, keepdims=True) - row_of_label @ rows.T
     lost = -((row_of_label[:, None] - rows) * noise[:, None]).sum(axis=2)
     least_factor = np.max(np.where(gains > 0, lost / np.where(gains > 0, gains, 1.0), 0.0), axis=1)
-    # By half a unit more than needed, or by much.
+    # Half a unit more than necessary, or much more.
     more = draw(st.sampled_from((0.5, 0.5, 2.0, 8.0)))
     factor = np.maximum(np.ceil(2 * least_factor) / 2, 0.0) + more
     features = factor[:, None] * row_of_label + noise

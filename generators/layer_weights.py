@@ -1,8 +1,8 @@
-"""Trained weights beside data: a prompt p, or with queries W or its factors K and Q.
+"""Trained weights in a user's file: a prompt p, or for data with queries W or its factors K and Q.
 
 The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
-W = KQᵀ, each as it enters the logits: k_it·p, or x_itᵀ W z_i. With an axis in front, of checkpoints, they are the
-weights in the course of training, at the numbers of steps ``steps``. :func:`checkpoints_of` checks them.
+W = KQᵀ; logits are k_it·p or x_itᵀ W z_i. With a first axis of checkpoints they are weights in the course of training,
+after the numbers of steps ``steps``. :func:`checkpoints_of` checks them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from reference_attention.problem import as_array, checked_array, refuse_truth_va
 TRAINED = ("p", "W_trained", "K_trained", "Q_trained")
 """The names of trained weights in a file."""
 STEPS = "steps"
-"""The name of the numbers of steps of checkpoints."""
+"""The name of the array with the numbers of steps of checkpoints."""
 MOST_CHECKPOINTS = 1000
-"""Most checkpoints, each of which is compared exactly."""
+"""The largest number of checkpoints; each is compared exactly."""
 FORMS = "p, or with queries W_trained, or K_trained and Q_trained"
-"""The ways to give them."""
+"""The names in which trained weights are given, for messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +37,8 @@ class LayerWeights:
 
     Attributes:
         name: ``p``, ``W`` or ``(K, Q)``.
-        matrix: p as a column (d, 1), or W (d, e); of factors each entry of the exact product KQᵀ, rounded once.
-        factors: K (d, m) and Q (e, m), where these were given.
+        matrix: p as a column (d, 1), or W (d, e); for factors the exact product KQᵀ with each entry rounded once.
+        factors: K (d, m) and Q (e, m), if these were given.
     """
 
     name: str
@@ -59,7 +59,7 @@ class LayerWeights:
 
     @cached_property
     def exact(self) -> fmpq_mat:
-        """Return the matrix over the rationals; of factors their product, which is not rounded."""
+        """Return the matrix over the rationals; for factors their exact product."""
         if self.factors is None:
             return rational_matrix(self.matrix)
         K, Q = self.factors
@@ -71,8 +71,8 @@ class Checkpoints:
     """Trained weights at one or more times of training.
 
     Attributes:
-        weights: the weights, the last ones at the end.
-        steps: the number of steps before each, increasing, shape (s,).
+        weights: the weights in the order of training.
+        steps: the number of training steps before each of them, increasing, shape (s,).
     """
 
     weights: tuple[LayerWeights, ...]
@@ -85,7 +85,7 @@ class Checkpoints:
 
     @property
     def arrays(self) -> dict[str, Float64[np.ndarray, "..."]]:
-        """Return the weights by their names in a file, and the steps of several."""
+        """Return the weights by their names in a file, with the steps if there are several checkpoints."""
         if len(self.weights) == 1:
             return self.last.arrays
         stacks = {name: np.array([weights.arrays[name] for weights in self.weights]) for name in self.last.arrays}
@@ -93,17 +93,17 @@ class Checkpoints:
 
 
 def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> LayerWeights | None:
-    """Return the trained weights, of several checkpoints the last; see :func:`checkpoints_of`."""
+    """Return the trained weights, those of the last checkpoint if there are several; see :func:`checkpoints_of`."""
     checkpoints = checkpoints_of(case, values)
     return None if checkpoints is None else checkpoints.last
 
 
 def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Checkpoints | None:
-    """Return the trained weights among the arrays of the data; None where there are none.
+    """Return the trained weights; None if there are none.
 
     Args:
         case: the data.
-        values: named values with the weights in place of the arrays of the data, as lists, arrays or tensors.
+        values: named values that hold the weights, as lists, arrays or tensors; if left out, the arrays of the case.
 
     Raises:
         InvalidInput: weights of two kinds, a factor without the other, weights that do not fit the data; steps without
@@ -124,7 +124,7 @@ def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Check
             raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; give it with one in front, or no steps.")
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     stacked = {name: array for name, array in arrays.items() if array.ndim == single + 1}
-    if len(stacked) < len(arrays):  # only one factor has an axis of checkpoints, or an array has another number of axes
+    if len(stacked) < len(arrays):  # only one factor has an axis of checkpoints, or an array has a wrong number of axes
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     for name in stacked:
         refuse_truth_values(name, trained[name])
@@ -174,10 +174,10 @@ def _weights_of(case: Case, weights: Mapping[str, Any]) -> LayerWeights:
 
 
 def check_trained_names(name: str, weights: Mapping[str, Any]) -> None:
-    """Check that weights are given in one way, and factors together.
+    """Check that only one kind of weights is given, and both factors or none.
 
     Raises:
-        InvalidInput: both p and W_trained, say, or K_trained without Q_trained.
+        InvalidInput: two kinds, such as p and W_trained, or K_trained without Q_trained.
     """
     trained = [weight_name for weight_name in TRAINED if weight_name in weights]
     ways = {"K" if weight_name in TRAINED[2:] else weight_name for weight_name in trained}
@@ -189,7 +189,11 @@ def check_trained_names(name: str, weights: Mapping[str, Any]) -> None:
 
 
 def _of_shape(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
-    """Return the array, or say how its shape, perhaps transposed as in torch, has to be changed."""
+    """Return the array if it has the shape.
+
+    Raises:
+        InvalidInput: another shape; the message recognises the transpose, as torch has it.
+    """
     raw = as_array(name, value, str(shape))
     flipped = raw.shape[::-1]
     if (

@@ -1,8 +1,7 @@
 """Assumptions on margins: ATT-SVM feasible, α locally optimal, the start inside a cone.
 
-The solver only proposes: its answer is checked here, over the rationals, against the keys themselves
-(feasible, or Farkas multipliers; stationary, dual feasible and complementary), so that a wrong solution can
-never turn into a finding.
+The solver's answer is checked here, over the rationals and against the keys (feasible, stationary, dual feasible and
+complementary; or Farkas multipliers), so that a wrong solution can never become a finding.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2, Theorem 3.
 """
@@ -52,7 +51,7 @@ def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int
 
 
 def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> bool:
-    """Return whether these multipliers of some rows prove that no p gives every row a positive product."""
+    """Return whether these multipliers of rows prove that no p has a positive product with every row."""
     if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
         return False
     d = len(next(iter(rows.values())))
@@ -61,7 +60,7 @@ def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> 
 
 @dataclass(frozen=True, eq=False)
 class ExactRows:
-    """The rows k_iα_i − k_it, t ≠ α_i, as integers over one denominator: cheap however long they are.
+    """The rows k_iα_i − k_it, t ≠ α_i, as integers over one denominator, which is fast also for large numbers.
 
     Attributes:
         pairs: (i, t) of each row.
@@ -75,7 +74,7 @@ class ExactRows:
 
     @classmethod
     def of(cls, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> ExactRows:
-        """Return the rows of keys, (n, T, d), or of their factors."""
+        """Return the rows for keys, (n, T, d), or for the factors of keys."""
         n, T, _ = keys.shape
         pairs = [(i, t) for i in range(n) for t in range(T) if t != alpha[i]]
         if not isinstance(keys, OuterKeys):
@@ -91,10 +90,10 @@ class ExactRows:
         return cls(pairs, *fmpq_mat([rows[pair] for pair in pairs]).numer_denom())
 
     def combine(self, weights: Mapping[tuple[int, int], fmpq]) -> tuple[fmpz_mat, fmpq]:
-        """Return Σ w_j g_j as integers, (d, 1), and the rational that they are to be multiplied by.
+        """Return Σ w_j g_j as integers, (d, 1), and their common rational factor.
 
         Raises:
-            KeyError: a weight of no row.
+            KeyError: a weight that belongs to no row.
         """
         if not weights:
             return fmpz_mat(self.numerators.ncols(), 1), fmpq(1)
@@ -106,7 +105,7 @@ class ExactRows:
         if not weights:
             return dict.fromkeys(self.pairs, fmpq(0))
         numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
-        # Products of rows first: their numbers are far shorter than those of p.
+        # Products of rows first: their numbers have far fewer digits than those of p.
         values = ((self.numerators * self._rows_of(weights).transpose()) * numerators).entries()
         unit = fmpq(1, over * self.over * self.over)
         return {pair: x * unit for pair, x in zip(self.pairs, values, strict=True)}
@@ -121,13 +120,13 @@ class ExactRows:
 
 @dataclass(frozen=True)
 class CheckedMargins:
-    """ATT-SVM(α) after its solution was checked exactly.
+    """The solution of ATT-SVM(α) and the result of its exact check.
 
     Attributes:
-        margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty when infeasible.
+        margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty if ATT-SVM(α) is infeasible.
         evidence: ‖p_mm‖ and the number of neighbours, or the largest Farkas multipliers; rounded.
-        exact: ‖p_mm‖², or the Farkas multipliers, in the form of JSON.
-        proven: whether the check succeeded; ``False`` means the solver is wrong.
+        exact: ‖p_mm‖², or the Farkas multipliers, as JSON.
+        proven: whether the check succeeded; ``False`` means that the solver is wrong.
     """
 
     margins: dict[tuple[int, int], fmpq]
@@ -138,21 +137,21 @@ class CheckedMargins:
 
     @property
     def feasible(self) -> bool:
-        """Return whether there is a p_mm(α)."""
+        """Return whether ATT-SVM(α) is feasible, so that p_mm(α) exists."""
         return self._point is not None
 
     @cached_property
     def p(self) -> Vector | None:
-        """The solution p_mm(α), d rationals; ``None`` when infeasible.
+        """The solution p_mm(α), d rationals; ``None`` if ATT-SVM(α) is infeasible.
 
-        It is computed on demand, as it is long when d is large.
+        It is computed on demand, as its rationals are long if d is large.
         """
         return None if self._point is None else self._point()
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Keys and chosen tokens, equal to others with the same bytes."""
+    """Keys and chosen tokens as a cache key; two are equal if their bytes are."""
 
     content: tuple[bytes | tuple[int, ...], ...]
     keys: Keys = field(compare=False)
@@ -167,9 +166,9 @@ class _Rows:
 def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
     """Solve ATT-SVM(α) and check the answer over the rationals.
 
-    If p = Σ λ_j g_j with λ ≥ 0, and all margins are at least 1, and exactly 1 where λ > 0, then p is p_mm; these
-    conditions are checked on products of rows, so that p itself need not be written out. The last answers are kept, as
-    several assumptions ask for the same keys.
+    If p = Σ λ_j g_j with λ ≥ 0, all margins are at least 1, and exactly 1 where λ > 0, then p is p_mm. These conditions
+    are checked on products of rows, so that p need not be computed. The last results are cached, as several assumptions
+    need the same keys.
     """
     return solve_and_check(_Rows.of(keys, alpha))
 
@@ -261,7 +260,7 @@ def locally_optimal(case: Case) -> Finding:
 def separable_optimal_sets(case: Case) -> Finding:
     """Check that ATT-SVM' is feasible: some choice α_i ∈ O_i is separated from every non-optimal token.
 
-    O_i = argmax_t γ_it. All choices are tried (ATT-SVM' is the union over them), up to :data:`MOST_CHOICES`.
+    O_i = argmax_t γ_it. All choices are tried, since ATT-SVM' is the union over them, up to :data:`MOST_CHOICES`.
     """
     keys, scores = case.problem.keys, case.problem.scores
     best = scores == scores.max(axis=1, keepdims=True)
@@ -310,8 +309,8 @@ def only_non_optimal(
 def in_cone(case: Case) -> Finding:
     """Check that p(0) ∈ C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R, compared by squares, exactly.
 
-    μ and R are the arrays ``cone_mu`` and ``cone_radius`` (shape ()) of the case; without a start the
-    statement takes its own starts inside its cone.
+    μ and R are the arrays ``cone_mu`` and ``cone_radius`` (shape ()) of the case. Without a start the assumption holds:
+    the statement then chooses starts inside the cone.
     """
     if case.start is None:
         return Finding(True, "no start given; one inside the cone is drawn")

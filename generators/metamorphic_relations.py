@@ -1,10 +1,10 @@
-"""Changes of data that change nothing: a statement says of the changed data what it says of the data.
+"""Metamorphic relations: changes of the data under which the verdict on a statement must stay the same.
 
-A :class:`Relation` takes data and a random generator and returns the data changed, or None where it does not apply
-(where the change would not be exact in float64, say). Nothing is rounded, so ties stay ties and neighbours neighbours.
-The quantities besides the numbers that a change affects (starts, radii, steps, directions) are changed with them.
+A :class:`Relation` takes data and a random generator and returns the changed data, or None if it does not apply (for
+instance if the change would not be exact in float64). Nothing is rounded, so ties and neighbours do not change.
+Starts, radii, steps and directions are changed together with the data.
 
-A statement that a change may alter is named in ``varies``, with the reason.
+A statement names in ``varies`` the relations that may change its verdict, with the reason.
 
 Reference: Chen, Cheung, Yiu, *Metamorphic Testing: A New Approach for Generating Next Test Cases*, 1998.
 """
@@ -36,7 +36,7 @@ from reference_attention.sequence_dataset import SequenceDataset
 Array = Float64[np.ndarray, "..."]
 Change = Callable[[Any, np.random.Generator], Subject | None]
 Linear = Callable[[Array], Array]
-"""A linear map of the last axis; raises :class:`Inexact` where the result is no float."""
+"""A linear map of the last axis; it raises :class:`Inexact` if a result is not exact in float64."""
 
 PROMPTS = ("q", "q1", "q2", "q_other", "p_1", "p_2", "prompt", "start_prompts")
 """Arrays of a case whose last axis is the axis of prompts."""
@@ -46,9 +46,9 @@ HEADS = ("start_head",)
 """Arrays of a case that are vectors in the space of heads."""
 FACTORS = ("K0", "Q0")
 KNOWN = {*PROMPTS, *LENGTHS, *HEADS, *FACTORS, *HEAD_ARRAYS, PENALTY, "u", "eta", "cone_mu", "head_radii"}
-"""Arrays whose change is known; a case with other arrays is left as it is."""
+"""The arrays that relations can change; a relation does not apply to a case with other arrays."""
 DIRECTIONS = ("q", "q1", "q2", "q_other")
-"""Prompts whose length does not matter."""
+"""Arrays that are directions, whose length does not matter."""
 LINEAR_LOSS = "correlation"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -64,7 +64,7 @@ class Relation:
     Attributes:
         name: kebab-case; the report counts by it.
         says: the change in words, as a clause.
-        change: returns the data changed, given a generator; None where the change does not apply.
+        change: the function (data, generator) → changed data; None if the change does not apply.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Relation:
     change: Change
 
     def apply(self, subject: Subject) -> Subject | None:
-        """Return the changed data, drawn by the seed of the data alone; None where the change does not apply."""
+        """Return the changed data, drawn with the seed of the data; None if the change does not apply."""
         rng = np.random.default_rng((subject.seed, *self.name.encode()))
         try:
             return self.change(subject, rng)
         except (Inexact, InvalidInput):
-            # Magnitudes leave the range, or there is nothing left to select: no such change of these data.
+            # The magnitudes of the changed data are out of range, or no token is left to select.
             return None
 
 
@@ -92,7 +92,7 @@ def relations_on(subject: Subject, varies: Collection[str] = ()) -> list[tuple[R
 
 
 def relation_of(subject: Subject, varies: Collection[str] = ()) -> tuple[Relation, Subject] | None:
-    """Return one of :func:`relations_on`, drawn by the seed of the data; None where none applies."""
+    """Return one of :func:`relations_on`, drawn with the seed of the data; None if none applies."""
     order = np.random.default_rng((subject.seed, len(RELATIONS))).permutation(len(RELATIONS))
     return next(_applicable(subject, varies, [RELATIONS[k] for k in order]), None)
 
@@ -108,10 +108,10 @@ def _applicable(
 
 
 def relation_named(name: str) -> Relation:
-    """Return the relation with a name.
+    """Return the relation with this name.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: no relation has it.
     """
     by_name = {relation.name: relation for relation in RELATIONS}
     if name not in by_name:
@@ -131,7 +131,7 @@ def _exact_sum(a: Array, b: Array) -> Array:
 
 
 def _scale(value: Array, factor: float) -> Array:
-    """Return the value times a power of two; raise InvalidInput where that rounds."""
+    """Return the value times a power of two; raise InvalidInput if that is not exact."""
     return scale_exactly("data", value, factor)
 
 
@@ -164,7 +164,7 @@ def _rotation(d: int, rng: np.random.Generator) -> Linear:
 def _reflection(d: int, rng: np.random.Generator) -> Linear:
     """Return the reflection I − ½uuᵀ on four axes, u = (±1, ±1, ±1, ±1), an orthogonal map.
 
-    Where there are fewer axes, coordinates of zero are added.
+    If there are fewer than four axes, coordinates of zero are added.
     """
     size = max(d, 4)
     axes, signs = rng.permutation(size)[:4], rng.choice((1.0, -1.0), 4)
@@ -184,13 +184,13 @@ def _reflection(d: int, rng: np.random.Generator) -> Linear:
 
 
 def _data_of(case: Case) -> Dataset | QueryDataset | SequenceDataset | None:
-    """Return the tokens that keys and scores are made of, if the case has any."""
+    """Return the tokens from which keys and scores were computed, if the case has them."""
     return case.queried or case.sequence or case.dataset
 
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """The parts of a case by role, to be changed and put together again."""
+    """The parts of a case by role, from which a changed case is built."""
 
     case: Case
 
@@ -207,7 +207,7 @@ class _Values:
             raise Inexact
 
     def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:
-        """Return the case with other tokens, and the problem that they make."""
+        """Return the case with other tokens, and the problem computed from them."""
         name = "sequence" if isinstance(data, SequenceDataset) else "dataset"
         name = "queried" if isinstance(data, QueryDataset) else name
         return self.case.replace(**{name: data, "problem": data.problem}, **changed)
@@ -216,13 +216,13 @@ class _Values:
         return self.case.replace(problem=Problem(keys, scores, self.case.problem.loss), **changed)
 
     def arrays(self, **by_name: Linear) -> Mapping[str, Array]:
-        """Return the arrays of the case, each changed by the function of its name."""
+        """Return the arrays of the case, each changed by the function for its role."""
         arrays = {name: np.asarray(x) for name, x in self.case.arrays.items()}
         return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in arrays.items()})
 
 
 def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
-    """Return the case with its inputs in an order, any number of times each."""
+    """Return the case with its inputs in this order, in which an input may occur several times or not at all."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     alpha = None if case.alpha is None else case.alpha[order]
     of_inputs = {name: (lambda x: x[order]) for name in ("head_features", "head_labels")}
@@ -238,7 +238,7 @@ def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
 
 
 def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
-    """Return the case with the tokens of each input in an order."""
+    """Return the case with the tokens of each input in this order."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     rows = np.arange(len(order))[:, None]
     alpha = None if case.alpha is None else np.argmax(order == case.alpha[:, None], axis=1).astype(np.int64)
@@ -252,9 +252,9 @@ def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
 
 
 def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
-    """Change the coordinates of keys and of tokens orthogonally; the change of keys may be ``unit`` times such a map.
+    """Apply orthogonal maps to keys and to tokens; the map of keys may be ``unit`` times an orthogonal one.
 
-    Prompts then have the same change, divided by unit².
+    Prompts get the map of keys, divided by unit².
     """
     values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)
@@ -282,7 +282,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
         W = np.ascontiguousarray(keys(tokens(data.key_query).T).T)
         turned = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
         if not np.array_equal(turned.problem.keys, keys(problem.keys)):
-            # X Wᵀ is rounded, and in other coordinates it is rounded to other keys.
+            # X Wᵀ is rounded; in other coordinates the rounding would differ.
             raise Inexact
         return turned
     if data is not None:
@@ -292,7 +292,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
 
 
 def _sizes(case: Case) -> tuple[int, int]:
-    """Count the coordinates of keys (or queries) and of tokens; 0 where the case has no tokens."""
+    """Return the dimensions of keys (or queries) and of tokens; 0 for tokens if the case has none."""
     data = _data_of(case)
     if data is None:
         return case.problem.d, 0
@@ -311,21 +311,21 @@ def _case_in_coordinates(
 
 
 def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
-    """Move all keys of an input by one vector: as softmax does not change, neither does L."""
+    """Add one vector to all keys of an input, which changes neither softmax nor L."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if "eta" in case.arrays:
-        # 1/L_p of Lemma 6, which bounds it, is in terms of the keys, not of their differences.
+        # Its bound 1/L_p of Lemma 6 depends on the keys, not only on their differences.
         return None
     if data is None:
         by = rng.integers(-3, 4, (problem.n, 1, problem.d)) * problem.key_scale
         return values.with_problem(_exact_sum(problem.keys, by), problem.scores) if by.any() else None
     scale = 2.0 ** np.floor(np.log2(max(np.abs(data.X).max(), 1e-300)))
-    # Where the head is zero no score is changed.
+    # A shift in coordinates in which the head is zero changes no score.
     by = np.where(data.v == 0, rng.integers(-3, 4, (len(data.X), 1, data.X.shape[2])) * scale, 0.0)
     if not by.any():
         return None
     shifted = values.with_data(replace(data, X=_exact_sum(data.X, by)))
-    # The products X Wᵀ are rounded, the keys of an input no longer differ by what they did.
+    # The products X Wᵀ are rounded, so that differences of keys would change.
     old, new = ((keys - keys[:, :1]) for keys in (problem.keys, shifted.problem.keys))
     return shifted if np.array_equal(old, new) and problem.factors is None else None
 
@@ -413,7 +413,7 @@ def _contexts(case: NextTokens, order: Int64[np.ndarray, "m"]) -> NextTokens:
 
 def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
     if isinstance(subject, Case):
-        # Of equal scores the first is the optimal token: those keep their order, and so do the best of each query.
+        # The first of equal best scores is the optimal token; so tokens of equal score keep their order.
         data = subject.sequence
         X = subject.problem.keys if subject.sequence is None else subject.sequence.X
         scores = subject.problem.scores if data is None else Dataset(X, np.ones(len(X)), data.v).problem.scores
@@ -426,7 +426,7 @@ def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | No
     if isinstance(subject, NextTokens) and subject.samples is not None:
         samples = subject.samples.copy()
         for row in samples:
-            # The last one asks; attention does not see the order of the others.
+            # The last token is the query; attention does not depend on the order of the others.
             last = int(np.flatnonzero(row != ABSENT)[-1])
             row[:last] = rng.permutation(row[:last])
         return None if (samples == subject.samples).all() else subject.replace(samples=samples)
@@ -555,7 +555,7 @@ def _counts_doubled(subject: Subject, rng: np.random.Generator) -> Subject | Non
 
 
 def _written_and_read(subject: Subject, rng: np.random.Generator) -> Subject | None:
-    """Write the data as decimals and read them again; arrays that float32 represents are read as float32."""
+    """Write the data as decimals and read them again, as float32 if this represents an array exactly."""
     if not (isinstance(subject, Case) or subject.kind):
         return None
     values = from_json(as_text(subject))
@@ -581,7 +581,7 @@ RUNS: Mapping[str, str] = MappingProxyType(
         "descent-selects": "normalized steps go back and forth, so that the last digits decide where a run ends",
     }
 )
-"""Assumptions that a run in floats decides: they may hold on the data and not on the changed data, by id, and why."""
+"""Id → reason, for assumptions that a run in floats decides: they may hold only before or only after the change."""
 
 RELATIONS: tuple[Relation, ...] = (
     Relation("inputs-permuted", "inputs are in another order", _inputs_permuted),

@@ -1,6 +1,6 @@
-"""Assumptions under which the best attention is a known mixture: decided over the rationals.
+"""Assumptions under which the optimal attention is a known mixture, decided over the rationals.
 
-The tokens that the best attention selects are decided here from sorted scores, without a solver.
+The tokens that optimal attention selects are decided here from sorted scores, without a solver.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -37,12 +37,12 @@ def exact_scores(data: QueryDataset) -> list[Vector]:
 
 
 def thresholds(scores: Sequence[fmpq]) -> Vector:
-    """Return Σ_u max(γ_u − γ_t, 0) of each token: the best attention selects it iff 2λ is larger."""
+    """Return the threshold Σ_u max(γ_u − γ_t, 0) of each token: optimal attention selects it iff 2λ is larger."""
     return [sum((max(other - score, fmpq(0)) for other in scores), fmpq(0)) for score in scores]
 
 
 def selected_sets(case: Case) -> Bool[np.ndarray, "n T"]:
-    """Return the tokens that the best attention selects, as a mask; tokens have to be orthonormal."""
+    """Return the mask of the tokens that optimal attention selects, (n, T); tokens have to be orthonormal."""
     assert case.queried is not None
     twice = 2 * penalty_of(case)
     return np.array([[x < twice for x in thresholds(row)] for row in exact_scores(case.queried)], dtype=np.bool_)
@@ -74,7 +74,7 @@ def orthonormal_tokens(case: Case) -> Finding:
 
 
 def decided_attention(case: Case) -> Finding:
-    """Check that every token without weight in the best attention would cost something: 2λ is no token's threshold."""
+    """Check that every token without weight would raise the risk to first order: 2λ is no token's threshold."""
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:
         return Finding(None, finding.evidence)
@@ -89,9 +89,9 @@ def decided_attention(case: Case) -> Finding:
 
 
 def attainable_attention(case: Case) -> Finding:
-    """Check that some W have exactly the log-ratios of the best attention inside each O_i, and Gen-SVM is feasible.
+    """Check that some W has exactly the log-ratios of optimal attention inside each O_i, and Gen-SVM is feasible.
 
-    Dependent rows E need the products Π (s⋆_iα/s⋆_it)^c = 1 for their dependencies c: decided over the rationals. The
+    If rows of E are dependent, every dependency c needs Π (s⋆_iα/s⋆_it)^c = 1, which is decided over the rationals. The
     solver's answer is checked against the rows.
     """
     finding = quadratic_head(case)

@@ -1,11 +1,11 @@
-"""Strategy for data whose best attention is a known mixture: orthonormal tokens and a head vᵀx − λ‖x‖², all dyadic.
+"""Strategy for data whose optimal attention is a known mixture: orthonormal tokens, head vᵀx − λ‖x‖², all dyadic.
 
-Tokens are signed unit vectors, as a rule turned by reflections I − ½uuᵀ, u of four entries ±1, whose entries are
-dyadic. λ lies in any relation to the values of 2λ at which one token more would be selected: between two of them, just
-beside one, on one, below all of them (one token is selected) or beyond (all of them are).
+Tokens are signed unit vectors, usually mapped by reflections I − ½uuᵀ with u of four entries ±1, which are dyadic. 2λ
+is drawn relative to the thresholds at which another token would be selected: between two of them, very near one, on
+one, below all (one token is selected) or above all (all tokens are selected).
 
 Queries are independent, so that any log-ratios can be attained and any sets separated; or they are the first tokens of
-inputs, or of fewer dimensions than there are inputs, where that leaves the rows independent. An input may be there
+inputs, or have fewer dimensions than there are inputs, if the rows are independent nevertheless. An input may occur
 twice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
@@ -32,15 +32,15 @@ from reference_attention.query_dataset import QueryDataset
 MOST = (3, 5, 6)
 """The largest n, T and d."""
 TOKENS = (4, 3, 5, 2)
-"""Values of T, in the order in which examples shrink: of four tokens two may be selected and two be masked."""
+"""The values of T, in the order in which examples shrink; with four tokens two may be selected and two masked."""
 BESIDE = 2.0**-16
 """The distance of 2λ from a threshold in a near tie."""
 
 Tokens = Float64[np.ndarray, "n T d"]
 
 
-class Where(StrEnum):
-    """The place of 2λ among the thresholds, in the order in which examples shrink."""
+class PenaltyPlace(StrEnum):
+    """The position of 2λ relative to the thresholds, in the order in which examples shrink."""
 
     BETWEEN = "between two thresholds"
     ONE = "one token is selected"
@@ -49,18 +49,20 @@ class Where(StrEnum):
     ALL = "all tokens of an input are selected"
 
 
-MIXING = (Where.BETWEEN, Where.BETWEEN, Where.ONE, Where.BESIDE)
-"""The places of 2λ at which some token gets no weight, and no token is tied."""
+MIXING = (PenaltyPlace.BETWEEN, PenaltyPlace.BETWEEN, PenaltyPlace.ONE, PenaltyPlace.BESIDE)
+"""The positions of 2λ at which some token gets no weight and no token is tied."""
 
 
 @st.composite
-def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attainable: bool = False) -> Case:
+def mixing_cases(
+    draw: DrawFn, *, where: tuple[PenaltyPlace, ...] = tuple(PenaltyPlace), attainable: bool = False
+) -> Case:
     """Draw cases with orthonormal tokens and a penalty.
 
     Args:
         draw: given by Hypothesis.
-        where: the places that 2λ may have among the thresholds of the first input.
-        attainable: 2λ is on no threshold of any input, and any log-ratios and sets can be attained.
+        where: the positions that 2λ may have relative to the thresholds of the first input.
+        attainable: whether 2λ is on no threshold of any input, and all log-ratios and sets can be attained.
     """
     inputs, _, dims = MOST
     n, T = draw(st.integers(1, inputs)), draw(st.sampled_from(TOKENS))
@@ -69,7 +71,7 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
     X = draw(orthonormal_tokens(frame))
     v = draw(integers((d,), -8, 8, most=(dims,))) / draw(st.sampled_from((2.0, 1.0, 8.0)))
     if np.ptp(X[0] @ v) == 0:
-        # With equal scores there is no threshold to be below: T, …, 1 instead.
+        # With equal scores 2λ > 0 is above all thresholds; use the scores T, …, 1 instead.
         v = v + np.arange(T, 0, -1) @ X[0]
     place = draw(st.sampled_from(where))
     twin = n > 1 and draw(one_in(6))
@@ -86,7 +88,7 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
 
 @st.composite
 def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
-    """Draw signed unit vectors, as a rule turned by reflections with dyadic entries."""
+    """Draw signed unit vectors, usually mapped by reflections with dyadic entries."""
     T, d = frame.tokens, frame.d
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     X = draw(frame.choices("nT", (1.0, -1.0)))[:, :, None] * np.eye(d)[axes]
@@ -98,7 +100,7 @@ def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
 
 
 def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
-    """Draw queries, independent but for those of twins, or others with which all rows are independent."""
+    """Draw queries that are independent except for twins, or others for which all rows are independent."""
     n, inputs = len(X), MOST[0]
     if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
         return X[:, 0].copy()
@@ -107,7 +109,7 @@ def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[
     if not twin and e < n and _independent(X, independent):
         return independent
     queries = np.pad(independent, ((0, 0), (0, max(n - e, 0))))
-    # Twins have one query.
+    # Twins are equal inputs and have the same query.
     rows = [i for i in range(n) if not (twin and i == 1)]
     shift = 0.0
     while int(rational_matrix(queries[rows]).rank()) < len(rows):
@@ -125,25 +127,25 @@ def _independent(X: Tokens, queries: Float64[np.ndarray, "n e"]) -> bool:
 
 
 @st.composite
-def _penalty(draw: DrawFn, scores: Vector, where: Where) -> float:
-    """Draw λ, dyadic, such that 2λ > 0 lies where it is asked for."""
+def _penalty(draw: DrawFn, scores: Vector, where: PenaltyPlace) -> float:
+    """Draw a dyadic λ such that 2λ > 0 has the position ``where``."""
     levels = sorted({to_float(x) for x in thresholds(scores)})
     k = 1 + draw(st.integers(1, MOST[1] - 1)) % (len(levels) - 1)
     part = draw(st.sampled_from((0.5, 0.25, 0.75)))
-    if where is Where.ALL:
+    if where is PenaltyPlace.ALL:
         return (levels[-1] + 4 * part) / 2
-    if where is Where.ON:
+    if where is PenaltyPlace.ON:
         return levels[k] / 2
-    if where is Where.BESIDE:
+    if where is PenaltyPlace.BESIDE:
         above = draw(st.booleans()) and k + 1 < len(levels)
         return (levels[k] + (BESIDE if above else -BESIDE)) / 2
-    if where is Where.ONE:
+    if where is PenaltyPlace.ONE:
         k = 1
     return (levels[k - 1] + part * (levels[k] - levels[k - 1])) / 2
 
 
 def _off_thresholds(lam: float, data: QueryDataset) -> float:
-    """Return λ moved down by so little that only ties are decided."""
+    """Return λ reduced by so little that 2λ leaves a threshold without reaching another one."""
     forbidden = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
     step = BESIDE
     while fmpq(*lam.as_integer_ratio()) in forbidden:

@@ -1,4 +1,4 @@
-"""Tokens that are almost SVM-neighbours, and cases in which they are not."""
+"""Removal of tokens that are almost SVM-neighbours, with margins just above 1."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from reference_attention.svm.margin_excess import margins_beyond_one
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 CLOSE = 2.0**-10
-"""Tokens with a margin below 1 + this are moved where they keep float64 from resolving a cone around p_mm."""
+"""Tokens with a margin between 1 and 1 + this are moved, as float64 would not resolve the cone around p_mm."""
 
 
 def without_near_neighbours(case: Case) -> Case:
-    """Turn margins of 1 + 10^−17 … 1 + 10^−3 into about 2; p_mm, its neighbours and α stay as they are.
+    """Change margins of 1 + 10^−17 … 1 + 10^−3 to about 2; p_mm, its neighbours and α do not change.
 
-    A token that is almost a neighbour leaves a cone that begins where float64 cannot resolve a logit any more. Its
-    constraint is not active, and doubling k_α − k_t keeps it so.
+    With a token that is almost a neighbour, the cone begins at norms at which float64 does not resolve logits. The
+    constraint of the token is inactive, and remains so if k_α − k_t is doubled.
     """
     solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):

@@ -1,4 +1,4 @@
-"""The next tokens that training ends on, and why: the answer of ``theorems explain`` for next-token data.
+"""The limits of training on next-token data, and their reasons: the answer of ``theorems explain`` for such data.
 
 References: arXiv 2402.18551; the statement ntp-extended-supports.
 """
@@ -31,11 +31,11 @@ from reference_attention.next_token.subspace_split import Split
 from reference_attention.svm.max_margin import Infeasible
 
 SHOWN = 3
-"""The largest number of contexts that are named as the reason of a tie."""
+"""The largest number of contexts that are named as the reason for a tie."""
 MOST_SHOWN = 30
-"""The largest number of contexts with a sentence each."""
+"""The largest number of contexts that get a sentence each."""
 MOST_NAMED = 8
-"""The largest number of tokens in a list, which names at most one more."""
+"""The number of tokens that a list shows; a list with one more token is shown in full."""
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class NamedContexts(Protocol):
 
     @property
     def parts(self) -> tuple[tuple[tuple[int, ...], MasterProblem], ...]:
-        """Problems that share no coordinate, each with the numbers of its contexts."""
+        """Subproblems that share no coordinate of W, each with the indices of its contexts."""
 
     def context(self, j: int) -> str:
         """Return the name of context j."""
@@ -55,10 +55,10 @@ class NamedContexts(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PartLimits:
-    """The limit of training on contexts that share no coordinate with others.
+    """The limit of training on contexts that share no coordinate of W with other contexts.
 
     Attributes:
-        contexts: their numbers in the data.
+        contexts: their indices in the data.
         problem: contexts, alternatives, counts.
         supports: the extended supports Ŝ.
         svm: the max-margin solution θ_mm.
@@ -81,7 +81,7 @@ class PartLimits:
 
     @cached_property
     def margins(self) -> dict[Pair, Any]:
-        """The margins of the alternatives that are ruled out."""
+        """The margins of the alternatives that training rules out, by (context, alternative)."""
         margins = self.svm.margins(self.problem)
         return {pair: margin for pair, margin in margins.items() if not self.supports.sets[pair]}
 
@@ -105,7 +105,7 @@ class NextTokenLimits:
 
     @cached_property
     def _at(self) -> dict[int, tuple[PartLimits, int]]:
-        """The part of each context, and the context's number there."""
+        """Context → the part that contains it, and its index in that part."""
         return dict(sorted((j, (part, k)) for part in self.parts for k, j in enumerate(part.contexts)))
 
     @property
@@ -115,7 +115,7 @@ class NextTokenLimits:
 
     @cached_property
     def compatible(self) -> bool:
-        """Return whether some W has the log-odds of what followed."""
+        """Return whether some W attains the log-odds of the observed next tokens."""
         return all(compatible(part.problem) for part in self.parts)
 
     @cached_property
@@ -125,7 +125,7 @@ class NextTokenLimits:
 
     @cached_property
     def entropy(self) -> float:
-        """The entropy of what followed, in nats."""
+        """The entropy of the observed next tokens, in nats."""
         return self._weighted(_entropy(part.problem) for part in self.parts)
 
     @property
@@ -134,12 +134,12 @@ class NextTokenLimits:
         return self._weighted(float(part.minimum.value.mid()) for part in self.parts)
 
     def _weighted(self, values: Iterable[float]) -> float:
-        """Return the mean over parts, weighted with how often their contexts occur."""
+        """Return the mean of values over parts, weighted by the number of occurrences of their contexts."""
         sizes = [int(part.problem.counts.sum()) for part in self.parts]
         return sum(size * value for size, value in zip(sizes, values, strict=True)) / sum(sizes)
 
     def ends_on(self, j: int) -> dict[str, float]:
-        """Return the tokens that keep probability after context j, with the limits of it; the likeliest token first."""
+        """Return the tokens of positive limit probability after context j, with this probability, largest first."""
         part, k = self._at[j]
         shares = part.minimum.shares[k]
         tokens_with_share = [(float(shares[v]), int(v)) for v in np.flatnonzero(part.supports.sets[k])]
@@ -154,15 +154,15 @@ class NextTokenLimits:
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(part.minimum.split.others[k])]
 
     def ties(self, j: int) -> list[str]:
-        """Return the tokens that never followed context j, and keep probability all the same."""
+        """Return the tokens that never followed context j, but have a positive limit probability."""
         part, k = self._at[j]
         extra = part.supports.sets[k] & ~part.problem.supports[k]
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(extra)]
 
     def why_tied(self, j: int) -> list[str]:
-        """Return contexts that together keep tokens tied after context j from being ruled out.
+        """Return contexts that together prove that the tied tokens after context j cannot be ruled out.
 
-        They come from one proof of possibly many.
+        They come from one proof; there may be others.
         """
         part, k = self._at[j]
         problem = part.problem
@@ -177,7 +177,7 @@ class NextTokenLimits:
         return [self.case.context(part.contexts[i]) for i in reasons]
 
     def context_sentence(self, j: int) -> str:
-        """Return a sentence that says what training learns of context j."""
+        """Return a sentence on the limit of the predictions after context j."""
         part, k = self._at[j]
         followed = [self.case.alternative(j, int(v)) for v in np.flatnonzero(part.problem.supports[k])]
         ends = [f"{name} {share:.3g}" for name, share in self.ends_on(j).items()]
@@ -191,7 +191,7 @@ class NextTokenLimits:
 
     @property
     def sentences(self) -> list[str]:
-        """The whole answer in words, then context by context."""
+        """The answer in words: a summary, then a sentence per context."""
         rest = len(self._at) - MOST_SHOWN
         more = [f"… {rest} more"] if rest > 0 else []
         contexts = [self.context_sentence(j) for j in list(self._at)[:MOST_SHOWN]]
@@ -224,13 +224,13 @@ class NextTokenLimits:
 
 
 def _entropy(problem: MasterProblem) -> float:
-    """Return the entropy of what followed, in nats."""
+    """Return the entropy of the observed next tokens, in nats."""
     p = problem.counts / problem.counts.sum(axis=1, keepdims=True)
     shares = problem.counts / problem.counts.sum()
     return float(-(shares * np.log(np.where(problem.supports, p, 1.0))).sum())
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Join names; of many only the first are shown."""
+    """Join names; if there are many, only the first are shown."""
     rest = len(names) - MOST_NAMED
     return ", ".join(names) if rest <= 1 else f"{', '.join(names[:MOST_NAMED])} and {rest} more"

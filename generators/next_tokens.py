@@ -1,4 +1,4 @@
-"""Contexts and what followed them, or sequences that attention predicts a token of: the data of next-token prediction.
+"""Data of next-token prediction: contexts with counts of next tokens, or sequences with labels for attention.
 
 References: arXiv 2402.18551, Section 2; arXiv 2403.08081, Section 2.
 """
@@ -24,25 +24,25 @@ from reference_attention.next_token.master_problem import MasterProblem, unconne
 from reference_attention.problem import checked_array
 
 MOST_ENTRIES = 200
-"""The largest number of entries of W, V times the length of an embedding, on which statements are verified."""
+"""The largest number of entries of W, V times the embedding dimension, for which statements are verified."""
 MOST_PAIRS = 400
-"""The largest number of contexts times tokens on which statements are verified."""
+"""The largest number of contexts times tokens for which statements are verified."""
 
 
 @dataclass(frozen=True, eq=False)
 class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
-    """Embeddings of contexts with counts of what followed, or of tokens with samples and labels.
+    """Embeddings of contexts with counts of next tokens, or embeddings of tokens with samples and labels.
 
     Attributes:
-        embeddings: h_j of the contexts, (m, d); with samples e_v of the tokens, (K, d).
+        embeddings: h_j of the contexts, (m, d); if samples are given, e_v of the tokens, (K, d).
         counts: how often each of V tokens followed context j, (m, V).
-        samples: token ids of each sequence, (n, T); the attention of its last token is trained; −1 fills the end of
-            shorter sequences.
-        labels: the token id that each sequence predicts, (n,).
-        start: θ_0, (D,): vec(W_0), rows after one another.
-        step: η of gradient descent; at most 1/β if left out.
-        vocabulary: names of the tokens; their ids if left out.
-        windows: names of the contexts; their embeddings if left out.
+        samples: token ids of each sequence, (n, T), padded at the end with −1; the attention of the last token is
+            trained.
+        labels: the token id to predict for each sequence, (n,).
+        start: θ_0 = vec(W_0), row by row, (D,).
+        step: the step size η of gradient descent; if left out, a value of at most 1/β.
+        vocabulary: names of the tokens; if left out, their ids.
+        windows: names of the contexts; if left out, their embeddings.
         seed, name: see :class:`generators.subject.Subject`.
     """
 
@@ -83,15 +83,15 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
                 raise InvalidInput(f"start: shape {self.start.shape}; give the {size} entries of W, row by row.")
 
     def named_values(self) -> dict[str, Any]:
-        """Return the values of a file, without names and a step that are not given."""
+        """Return the values to write to a file; names and step only if they are given."""
         left_out = {name for name in ("step", "vocabulary", "windows") if not getattr(self, name)}
         return {name: value for name, value in super().named_values().items() if name not in left_out}
 
     @classmethod
     def of_values(cls, contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:
-        """Read data by the names of their fields, or a corpus with the window of its contexts.
+        """Return the data of named fields, or of a corpus and the window length of its contexts.
 
-        For a corpus see :mod:`generators.corpus`.
+        :mod:`generators.corpus` describes corpora.
 
         Raises:
             InvalidInput: unknown names, or values that do not fit.
@@ -110,10 +110,10 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     def of_corpus(
         cls, corpus: Sequence[int] | str, window: int = WINDOW, *, seed: int = 0, name: str = "corpus"
     ) -> NextTokens:
-        """Count what follows the windows of a text or of ids; see :func:`generators.corpus.windows_of`.
+        """Count the tokens that follow each window of a text or of ids; see :func:`generators.corpus.windows_of`.
 
         Raises:
-            InvalidInput: nothing follows anything, or too much to be solved exactly.
+            InvalidInput: the corpus is too short for a window and a token after it, or too large to be solved exactly.
         """
         windows = windows_of(corpus, window, name)
         case = cls(windows.embeddings, windows.counts, seed=seed, name=name)
@@ -122,8 +122,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     def normalise(self) -> NextTokens:
         """Return the data in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
 
-        With embeddings e/s the a_jv are divided by s (of sequences by s², as they are products of two), θ is multiplied
-        by it and η by its square.
+        Embeddings are divided by s. Then the a_jv are divided by s, or for sequences by s², as they are products of two
+        embeddings; θ is multiplied by the same number and η by its square.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -145,12 +145,12 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def problem_rows(self) -> np.ndarray:
-        """The rows that contexts are made of: embeddings, or sequences."""
+        """The rows of the contexts: embeddings, or sequences."""
         return self.embeddings if self.samples is None else self.samples
 
     @property
     def labels_within(self) -> bool:
-        """Return whether each label is a token of its sequence: without that the loss is infinite."""
+        """Return whether each label is a token of its sequence; otherwise the loss is infinite."""
         if self.samples is None or self.labels is None:
             return True
         return all(label in row for row, label in zip(self.samples.tolist(), self.labels.tolist(), strict=True))
@@ -169,7 +169,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @cached_property
     def parts(self) -> tuple[tuple[tuple[int, ...], MasterProblem], ...]:
-        """Problems on contexts that share no coordinate, each with the numbers of its contexts; together the whole."""
+        """The subproblems of contexts that share no coordinate of W, each with the indices of its contexts."""
         if self.counts is None:
             return ((tuple(range(self.problem.contexts)), self.problem),)
         parts = []
@@ -181,10 +181,10 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @cached_property
     def dimension(self) -> int:
-        """The number D of entries of what is trained; of counts without the vectors of all alternatives.
+        """The number D of trained entries, computed for counts without building the vectors of alternatives.
 
         Raises:
-            InvalidInput: counts or samples that make no problem.
+            InvalidInput: counts or samples that do not define a problem.
         """
         if self.counts is None:
             return self.problem.dimension
@@ -194,12 +194,12 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def explained_in(self) -> float:
-        """Return an estimate of the seconds that the explanation takes."""
+        """Return the estimated time of the explanation in seconds."""
         return sum(SECONDS_EACH * part.dimension**2 * len(part.pairs) for _, part in self.parts)
 
     @property
     def too_large(self) -> str:
-        """Return why no statement is verified on a corpus: a run in all of the space of W would take too long."""
+        """Return the reason why statements are not verified on the data because W is too large; empty if they are."""
         pairs = 0 if self.counts is None or not self.windows else self.counts.size
         if pairs <= MOST_PAIRS and (not pairs or self.dimension <= MOST_ENTRIES):
             return ""
@@ -218,7 +218,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return {"m": k, "V": self.counts.shape[1], "d": d}
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return a table of sequences and what they predict, or of contexts and how often each token followed."""
+        """Return a table of sequences and their labels, or of contexts and counts of next tokens."""
         if self.samples is not None and self.labels is not None:
             predicted = [self.token(y) for y in self.labels.tolist()]
             return ("sequence", "predicts"), list(zip(map(self.context, range(len(predicted))), predicted, strict=True))
@@ -229,7 +229,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return ("context", "followed by token: times"), list(zip(names, follows, strict=True))
 
     def token(self, v: int) -> str:
-        """Return the name of token v; a blank is quoted."""
+        """Return the name of token v, in quotes if it is blank."""
         name = self.vocabulary[v] if self.vocabulary else str(v)
         return name if name.strip() else repr(name)
 
@@ -242,19 +242,19 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return " ".join(f"{x:g}" for x in self.embeddings[j].tolist())
 
     def alternative(self, j: int, v: int) -> str:
-        """Return the name of alternative v of context j: in a sequence its v-th distinct token."""
+        """Return the name of alternative v of context j; in a sequence, of its v-th distinct token."""
         if self.samples is None:
             return self.token(v)
         return self.token(sorted({x for x in self.samples[j].tolist() if x != ABSENT})[v])
 
     def lines(self) -> list[str]:
-        """Return embeddings of sequences, start, step and seed, a line each."""
+        """Return lines with the embeddings of sequences, the start, the step and the seed."""
         texts = [] if self.samples is None else [f"embeddings {self.embeddings.tolist()}"]
         texts += [] if self.start is None else [f"start {self.start.tolist()}"]
         return [*texts, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
 
     def explain(self) -> list[str]:
-        """Say which next tokens training ends on, and why."""
+        """Return the sentences that explain which next tokens keep probability in the limit of training."""
         if not self.labels_within:
             return ["A label does not occur in its sequence: the loss is infinite, whatever W is."]
         return NextTokenLimits.of(self).sentences
@@ -262,8 +262,9 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     def simpler(self) -> Iterator[NextTokens]:
         """Yield simpler data, with one change each.
 
-        The changes: a context or sequence less, a token less, a coordinate less, every count 1, rounded embeddings, no
-        start.
+        The changes: without a context or sequence, without a token, without a coordinate, with all counts 1, with
+            rounded
+        embeddings, without a start.
         """
         if self.samples is not None and self.labels is not None:
             for i in range(len(self.samples) if len(self.samples) > 1 else 0):

@@ -1,4 +1,4 @@
-"""Assumptions on the W of least nuclear norm: decided in balls or over the rationals, or not established.
+"""Assumptions on the W of least nuclear norm, decided in ball arithmetic or over the rationals, or not established.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆), Theorems 2 and 6.
 """
@@ -16,7 +16,7 @@ from reference_attention.svm.nuclear_nonuniqueness import two_nuclear_solutions
 
 
 def unique_nuclear_solution(case: Case) -> Finding:
-    """Decide whether ATT-SVM⋆(α) has one solution: τ > 0 in balls, or two solutions over the rationals."""
+    """Decide whether ATT-SVM⋆(α) has a unique solution: τ > 0 in balls proves it, two rational solutions refute it."""
     svm = _solution(case)
     if isinstance(svm, Finding):
         return svm
@@ -32,7 +32,7 @@ def unique_nuclear_solution(case: Case) -> Finding:
 def rank_gap(case: Case) -> Finding:
     """Check in balls that g = 1 − σ_{r+1}(M) > 0.
 
-    r is the rank of the only solution of ATT-SVM⋆(α), and M the matrix of its dual.
+    r is the rank of the unique solution of ATT-SVM⋆(α), and M = Σ λ_j G_j for its dual λ.
     """
     svm = _solution(case)
     if isinstance(svm, Finding):
@@ -43,7 +43,7 @@ def rank_gap(case: Case) -> Finding:
 
 
 def _solution(case: Case) -> NuclearMaxMargin | Finding:
-    """Return the solution of ATT-SVM⋆(α), or why there is none."""
+    """Return the solution of ATT-SVM⋆(α), or the finding that there is none."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     svm = nuclear_max_margin(case.queried.keys, case.chosen_tokens)

@@ -1,4 +1,4 @@
-"""Numbers that data are drawn from: readable ones first, so that a failure shrinks to them.
+"""Strategies for numbers and sizes of data; failures shrink to small readable numbers.
 
 References: Hypothesis, *Strategies that shrink*.
 """
@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int64
 from reference_attention.errors import InvalidInput
 
 Size = int | tuple[int, int]
-"""A length, or the smallest and the largest length allowed."""
+"""The length of an axis, or its smallest and largest allowed length."""
 
 
 class Style(StrEnum):
@@ -33,7 +33,7 @@ class Style(StrEnum):
 STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
 
 MOST_DRAWN = 256
-"""The largest number of entries of an array of which each is drawn by itself."""
+"""The largest number of entries of an array that are drawn one by one."""
 RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1000)}
 """The largest numerator, and the denominator, of each style."""
 
@@ -41,11 +41,11 @@ RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1
 def integers(
     shape: tuple[int, ...], low: int, high: int, *, most: tuple[int, ...] | None = None
 ) -> SearchStrategy[Int64[np.ndarray, "..."]]:
-    """Return a strategy for an array of integers, cut out of an array of the shape ``most``.
+    """Return a strategy for an array of integers, a part of an array of the shape ``most``.
 
-    However small the shape, the same number of entries is drawn, so that an example can shrink in shape without
-    its later draws being shifted. An array of more than :data:`MOST_DRAWN` entries comes from a drawn seed: so
-    many draws would be more than Hypothesis can handle.
+    The number of drawn entries does not depend on ``shape``, so that an example can shrink in shape without shifting
+    later draws. An array of more than :data:`MOST_DRAWN` entries is generated from a drawn seed, because Hypothesis
+    cannot handle so many draws.
     """
     most = shape if most is None else most
     size = math.prod(most)
@@ -60,7 +60,7 @@ def integers(
 def entries(
     shape: tuple[int, ...], style: Style, *, most: tuple[int, ...] | None = None
 ) -> SearchStrategy[Float64[np.ndarray, "..."]]:
-    """Return a strategy for an array of numbers of a style, of size at most three.
+    """Return a strategy for an array of numbers of a style with modulus at most three.
 
     For ``most`` see :func:`integers`.
     """
@@ -70,7 +70,7 @@ def entries(
 
 @dataclass(frozen=True)
 class Large:
-    """Sizes that one case in five has in place of small ones.
+    """Large sizes, which one case in five has.
 
     Attributes:
         n: the smallest and the largest number of inputs.
@@ -86,7 +86,7 @@ class Large:
     rows: int
 
     def shapes(self, *, single_input: bool = False) -> SearchStrategy[tuple[int, int, int]]:
-        """Return a strategy for (n, T, d), each length about as often as any other."""
+        """Return a strategy for (n, T, d) in which all lengths have about equal probabilities."""
         pairs = [(T, d) for T in self.tokens for d in self.d if T * d <= self.entries and self.rows >= T]
 
         def with_inputs(pair: tuple[int, int]) -> SearchStrategy[tuple[int, int, int]]:
@@ -98,18 +98,18 @@ class Large:
 
 
 AROUND_BLOCKS = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256)
-"""Lengths at and around those of the blocks that kernels work in."""
+"""Lengths equal and next to the block sizes of kernels."""
 BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=2**12)
 """Sizes for statements about attention at points."""
 SOLVABLE_BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=129)
-"""Sizes around blocks where ATT-SVM is solved exactly, which takes longer the more tokens there are."""
+"""Sizes around block sizes for statements that solve ATT-SVM exactly, which takes longer the more tokens there are."""
 MODERATE = Large((1, 8), tuple(range(6, 17)), tuple(range(6, 25)), entries=2**11, rows=2**7)
 """Sizes for statements that follow a path or a flow."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The sizes of one problem, and the largest sizes that it could have had.
+    """The sizes of one problem, and the largest sizes that its strategy allows.
 
     Axes are named by the letters n, T and d.
 
@@ -143,14 +143,14 @@ class Frame:
         return entries(shape, style, most=most)
 
     def values(self, axes: str, elements: SearchStrategy[Any]) -> SearchStrategy[Any]:
-        """Return a strategy for an array of any elements; slower than the others."""
+        """Return a strategy for an array of arbitrary elements; slower than the others."""
         shape, most = self._axes(axes)
         size, corner = math.prod(most), tuple(slice(axis) for axis in shape)
         lists = st.lists(elements, min_size=size, max_size=size)
         return lists.map(lambda values: np.array(values).reshape(most)[corner].copy())
 
     def choices(self, axes: str, options: tuple[Any, ...]) -> SearchStrategy[Any]:
-        """Return a strategy for an array of options, each entry shrinking to the first."""
+        """Return a strategy for an array of options; each entry shrinks to the first option."""
         return self.integers(axes, 0, len(options) - 1).map(lambda indices: np.array(options)[indices])
 
 
@@ -167,5 +167,5 @@ def length(name: str, size: Size | None, default: tuple[int, int], *, smallest: 
 
 
 def one_in(k: int) -> SearchStrategy[bool]:
-    """Return a strategy that is True about once in k; it shrinks to False."""
+    """Return a strategy that is True with probability about 1/k; it shrinks to False."""
     return st.integers(0, k - 1).map(lambda x: x == k - 1)

@@ -32,8 +32,8 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
     and only such heads are drawn.
 
     Args:
-        separable: ATT-SVM' is feasible.
-        large: one case in five has such sizes, with one or two optimal tokens per input.
+        separable: whether ATT-SVM' is feasible.
+        large: sizes of one case in five, with one or two optimal tokens per input.
     """
     assumptions = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
     ordinary = cases(assumptions=assumptions, n=(1, 3), tokens=(2, 5), d=(1, 4))
@@ -46,7 +46,7 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
 
 @st.composite
 def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Case:
-    """Draw one optimal token per input, and a second one in up to two inputs, as choices of them are enumerated."""
+    """Draw one optimal token per input, and a second one in up to two inputs: few, as all choices are enumerated."""
     n, tokens, d = draw(large.shapes())
     case = draw(cases(assumptions=(*assumptions, "strict-optimum"), n=n, tokens=tokens, d=d))
     problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
@@ -58,9 +58,9 @@ def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Cas
 
 @st.composite
 def symmetric_cases(draw: DrawFn) -> Case:
-    """Draw inputs with two or more optimal tokens that a symmetry of their own block of coordinates exchanges.
+    """Draw inputs with two or more optimal tokens that a symmetry of the input's block of coordinates exchanges.
 
-    Optimal tokens are c e_1, …, c e_r of the block, non-optimal ones −g (1, …, 1), g ≥ 0, so zero at worst.
+    Optimal tokens are c e_1, …, c e_r of the block, non-optimal ones −g (1, …, 1), g ≥ 0.
     Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions; r = 2, g = 0,
     n = 1 is the example of the paper. Further tokens: duplicates, and optimal ones that are shorter, hence worse.
     """
@@ -94,7 +94,7 @@ def with_heads(draw: DrawFn, case: Case) -> Case:
     n, _ = optimal.shape
     m = draw(st.integers(1, 3))
     kinds = draw(st.lists(st.integers(0, len(ACTIVATIONS) - 1), min_size=m, max_size=m))
-    # The first unit has a slope everywhere, so that every non-optimal token costs something.
+    # The first unit has a positive slope everywhere, so that every non-optimal token raises the risk.
     kinds[0] = kinds[0] % RELU
     signs = st.sampled_from((1.0, -1.0))
     weights = np.array([draw(signs) * draw(st.sampled_from(GAPS)) for _ in range(m)])
@@ -107,7 +107,7 @@ def with_heads(draw: DrawFn, case: Case) -> Case:
 
 
 def case_with_head(case: Case, head: Head) -> Case:
-    """Return the case with a head in its arrays; its scores, unchanged, then only say which tokens are optimal."""
+    """Return the case with a head in its arrays; the scores are kept, and only determine which tokens are optimal."""
     arrays = {
         **case.arrays,
         "head_features": head.features,
@@ -123,7 +123,7 @@ def _gaps(draw: DrawFn, optimal: Bool[np.ndarray, "n T"], m: int) -> Float64[np.
     gaps = np.array((0.0, *GAPS))[draw(integers((n, T, m), 0, len(GAPS)))]
     gaps[:, :, 0] = np.maximum(gaps[:, :, 0], 0.25)
     if draw(one_in(4)):
-        # All non-optimal tokens alike: Assumption B for this head.
+        # All non-optimal tokens have equal gaps: Assumption B for this head.
         gaps[:] = gaps[:, :1]
     gaps[optimal] = 0.0
     return gaps

@@ -1,4 +1,4 @@
-"""Assumption D, mixing hurts: proven by Lemma 14 where it can be, for heads with one hidden layer.
+"""Assumption D, mixing hurts: its decision by Lemma 14 for heads with one hidden layer.
 
 Proof for a family. Suppose that all tokens of O_i have the same features z*_i, and that every feature of a
 non-optimal token is z*_ij + s_ij g_itj, g ≥ 0, with s_ij = −sign(Y_i b_j) the direction in which unit j lowers Y_i ψ.
@@ -33,21 +33,21 @@ HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels
 given."""
 
 OUTWARD = 64 * 2.0**-52
-"""The relative rounding of the constants, by which they are widened."""
+"""The relative rounding error of the constants c0 and c1, by which they are weakened."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMixing:
-    """The constants of Lemma 14, and the quantities that they were computed from.
+    """The constants of Lemma 14, and the quantities from which they were computed.
 
     Attributes:
         head: ψ.
-        optimal: the sets O_i as a mask, shape (n, T).
-        mixed: the inputs that have a non-optimal token; the others never lose anything, shape (n,).
+        optimal: the mask of the sets O_i, shape (n, T).
+        mixed: whether an input has a non-optimal token; otherwise its risk is constant, shape (n,).
         best: z*, the features of the optimal tokens, shape (n, m).
         gaps: g ≥ 0, zero at optimal tokens, shape (n, T, m).
         nu: ν_i, shape (n,).
-        c0, c1: the constants of each input, 0 where it is not mixed, shape (n,).
+        c0, c1: the constants of each input, 0 if it is not mixed, shape (n,).
     """
 
     head: Head
@@ -61,10 +61,10 @@ class LinearMixing:
 
 
 def head_of(case: Case) -> Head:
-    """Return the head that the arrays of a case hold; the linear head of its scores if they hold none.
+    """Return the head in the arrays of a case; without such arrays, the linear head of its scores.
 
     Raises:
-        InvalidInput: arrays that do not make a head, or not one for this problem.
+        InvalidInput: arrays that do not define a head for this problem.
     """
     arrays, problem = case.arrays, case.problem
     if "head_features" not in arrays:
@@ -83,7 +83,7 @@ def head_of(case: Case) -> Head:
 
 
 def linear_mixing(case: Case) -> LinearMixing | Finding:
-    """Return the constants of Lemma 14 for O_i = argmax_t γ_it, or the obstacle to its proof."""
+    """Return the constants of Lemma 14 for O_i = argmax_t γ_it, or the reason why it does not apply."""
     optimal = optimal_sets(case)
     if optimal.all():
         return Finding(False, "all tokens of every input score the same: no token is non-optimal, L is constant")
@@ -124,10 +124,11 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
 def _refutation(
     case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]
 ) -> Finding | None:
-    """Refute D when, for a single input, a non-optimal token can be selected and is better than ν.
+    """Refute Assumption D if, for a single input, a non-optimal token can be selected and has Yψ above ν.
 
-    Along the ray that selects it q_max → 1, so that the premise of D holds against it for every p with log q_max(p)
-    ≤ 2ρ and R large; such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) there, above the loss on the ray.
+    Along the ray that selects it q_max → 1, so that the premise of D holds for every p with log q_max(p) ≤ 2ρ and the
+    point of the ray with R large; such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) there, above the loss on the
+    ray.
     """
     keys = case.problem.keys
     if len(keys) != 1 or not isinstance(max_margin_sets(keys, optimal), MaxMarginSets):

@@ -1,4 +1,4 @@
-"""Assumption C: proofs, refutations, and Hypothesis strategies of cases that satisfy it by construction.
+"""Assumption C: its proof by a cone certificate, and its refutation by a prompt.
 
 **Theorem (ice-cream cone).** Let z_it = Y_i x_it, let v_mm solve (SVM) on z_iα with margin Γ, and suppose that
 
@@ -49,20 +49,21 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 SAFETY = 1 - 2.0**-40
-"""A factor that shrinks λ^max and products of it, which are computed in floats with a few dozen roundings: a smaller ν
-is still valid. The loss in a difference of nearly equal lengths is subtracted before.
+"""A factor by which ν is reduced because λ^max and products of it are computed with a few dozen roundings.
+
+A smaller ν is valid, too. The error of a difference of nearly equal lengths is subtracted separately.
 """
 WITNESS_POINTS = 48
-"""The number of prompts at which a refutation is sought."""
+"""The number of prompts that are tried in the search for a refutation."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenOptimality:
-    """The state of Assumption C over some inputs.
+    """The decision on Assumption C over some inputs.
 
     Attributes:
-        holds: proven, refuted, or neither (``None``).
-        nu: a valid ν where proven, else 0.
+        holds: ``True`` if it is proven, ``False`` if refuted, ``None`` if neither.
+        nu: a valid ν if it is proven, else 0.
         evidence: the number that decides.
         witness: a prompt p at which the label margin exceeds Γ although no finite p selects α exactly, if refuted.
     """
@@ -76,8 +77,8 @@ class TokenOptimality:
 def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimality:
     """Decide Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
 
-    It is proven by the theorem above, exactly, or refuted by a prompt with a label margin above Γ beyond rounding. As
-    it quantifies over all p, everything else is "not established".
+    It is proven by the theorem above, exactly, or refuted by a prompt whose label margin exceeds Γ by more than
+    rounding. Otherwise it is "not established", as it quantifies over all p.
     """
     data = case.dataset
     if data is None:
@@ -122,7 +123,7 @@ def _cone_certificate(
     svm: LabelSvm,
     duals: Float64[np.ndarray, "m"],
 ) -> TokenOptimality:
-    """Decide conditions (i) and (ii) over the rationals; all inputs are supports."""
+    """Decide conditions (i) and (ii) over the rationals, for inputs that are all supports."""
     chosen = chosen_rows(tokens, alpha)
     largest = _largest_duals(chosen, svm, duals)
     if not (largest > 0).all():
@@ -145,7 +146,7 @@ def _cone_certificate(
         shares[i] = min(float(shares[i]), 1 - float(c))
     nu = rho * float(np.min(largest * np.array(shares))) * SAFETY
     if not nu > svm.margin * 2.0**-30:
-        # The strict inequality holds, but its size is lost in the rounding of distances.
+        # The strict inequality holds, but the rounding error of distances exceeds the difference.
         return TokenOptimality(
             None, 0.0, f"ν = {nu:.3g} is too small against Γ = {svm.margin:.6g} to be sure of its digits"
         )
@@ -186,7 +187,7 @@ def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], g
 
 
 def _distance(token: Float64[np.ndarray, "d"], c: float, chosen: Float64[np.ndarray, "d"]) -> float:
-    """Return ‖token − c·chosen‖ to a rounding or two; floats alone leave few digits where the two nearly coincide."""
+    """Return ‖token − c·chosen‖ up to one or two roundings, from exact differences, as they may cancel."""
     apart = [rational(a) - rational(c) * rational(b) for a, b in zip(token.tolist(), chosen.tolist(), strict=True)]
     return math.sqrt(to_float(_dot(apart, apart)))
 
@@ -198,7 +199,7 @@ def _dot(a: list[fmpq], b: list[fmpq]) -> fmpq:
 def _largest_duals(
     chosen: Float64[np.ndarray, "m d"], svm: LabelSvm, duals: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """Return λ_i^max for each i: a vertex of the dual polytope proposed by a linear program, checked exactly."""
+    """Return λ_i^max for each i, at a vertex of the dual polytope that a linear program proposes; checked exactly."""
     m = len(chosen)
     best = np.array(duals)
     if np.linalg.matrix_rank(chosen) == m:
@@ -219,7 +220,7 @@ def _largest_duals(
 
 
 def _solve(columns: list[list[fmpq]], target: list[fmpq]) -> list[fmpq] | None:
-    """Return the unique non-negative exact solution of Σ x_j columns_j = target, if there is one."""
+    """Return the exact solution of Σ x_j columns_j = target if it is unique and non-negative, otherwise None."""
     if not columns:
         return None
     system = fmpq_mat([[c[k] for c in columns] + [target[k]] for k in range(len(target))])
@@ -246,16 +247,16 @@ def _witness(
     ]
     weights = softmax_weights(keys, prompts)
     features = np.sum(weights[..., None] * tokens, axis=2)
-    # Σ_t s_t z_t is off by about (T + 4) roundings of its terms and by what (k + 3) roundings of a logit make of s.
+    # The error of Σ_t s_t z_t: (T + 4) roundings of its terms, and the effect of (k + 3) roundings of a logit on s.
     largest = float(np.abs(tokens).sum(axis=2).max())
-    # Entries that the solver would refuse as too small are far below the rounding of the others.
+    # Entries so small that the solver would refuse them are far below the rounding errors of the others.
     features = np.where(np.abs(features) < 1e-100 * largest, 0.0, features)
     relative = 2.0**-50 * (tokens.shape[1] + keys.shape[2] + 8) * (1 + size * np.linalg.norm(prompts, axis=1))
     for p, feature, error in zip(prompts, features, relative, strict=True):
         svm = label_svm(feature)
         if isinstance(svm, Infeasible):
             continue
-        # v̄ is a head of norm one up to rounding: whatever it achieves is a lower bound of the label margin.
+        # v̄ is a head of norm one up to rounding: its margin is a lower bound of the label margin.
         above = float(np.min(feature @ svm.direction)) - gamma - largest * error
         if above > 0:
             return p, above
@@ -263,7 +264,7 @@ def _witness(
 
 
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
-    """Return the support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
+    """Return the mask of the support set of v_mm for the case's α, (n,), exact; all false if v_mm does not exist."""
     assert case.dataset is not None
     features = chosen_rows(case.dataset.signed_tokens, case.chosen_tokens)
     svm = label_svm(features)

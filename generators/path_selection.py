@@ -14,13 +14,13 @@ from reference_attention.svm.max_margin import Infeasible
 RADII = (1e3, 1e6)
 """The values of RΘ_relax at which the path is examined."""
 CLEARLY = 30.0
-"""The least number of logits by which α is clearly ahead (or behind), not only by an O(1) term."""
+"""The least difference of logits that counts as a growing lead (or lag) of α, not as an O(1) term."""
 
 
 def prompt_selects(case: Case) -> Finding:
     """Check that p_R selects α, min (k_iα − k_it)·p_R → ∞, along the path.
 
-    It is decided by following the path along r = e^{RΘ/2} to RΘ = 10⁶.
+    It is decided by computing the path with r = e^{RΘ/2} up to RΘ = 10⁶.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

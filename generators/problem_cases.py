@@ -1,4 +1,4 @@
-"""One draw of a case, from assumptions that :func:`generators.problems.cases` has found to be possible.
+"""Drawing of a case from a combination of assumptions that :func:`generators.problems.cases` has checked.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8.
 """
@@ -29,7 +29,7 @@ Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndar
 Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]
 
 PLAIN = "plain"
-"""Added to the wanted assumptions, it restricts keys to small readable numbers."""
+"""A marker that is added to the required assumptions to restrict keys to small readable numbers."""
 
 JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
 """Assumptions on joint training: the dataset is drawn first, and its problem follows from it."""
@@ -47,7 +47,7 @@ def built_cases(
     dataset: bool,
     plain: bool = False,
 ) -> Case:
-    """Draw a case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
+    """Draw a case with the required assumptions; see :func:`generators.problems.cases` for the arguments."""
     required = required | {PLAIN} if plain else required
     users = _as_users_have_them(draw, required)
     frame = draw(frames)
@@ -77,7 +77,7 @@ def built_cases(
 
 
 def _as_users_have_them(draw: DrawFn, required: frozenset[str]) -> bool:
-    """Draw whether data look like users' own: one case in five, without general position and readable numbers."""
+    """Draw whether data are as users have them: one case in five, unless general position or PLAIN is required."""
     return not required & {"general-position", PLAIN} and draw(is_realistic())
 
 
@@ -122,7 +122,7 @@ def _scores_first(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_a
     around: Int64[np.ndarray, "n"] = np.argmax(scores, axis=1) if alpha is None else alpha
     apart: Bool[np.ndarray, "n T"] = np.ones_like(best)
     if "separable" not in required and by_sets:
-        # Any of the optimal tokens is separated, and from the non-optimal ones only.
+        # α is any choice of optimal tokens, which is separated from the non-optimal tokens only.
         nth = draw(frame.integers("n", 0, frame.tokens - 1)) % best.sum(axis=1)
         around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)[repeats]
         apart = ~best
@@ -149,7 +149,7 @@ def _separated_keys(
 def _finish_keys(
     draw: DrawFn, required: frozenset[str], keys: Float64[np.ndarray, "n T d"]
 ) -> Float64[np.ndarray, "n T d"]:
-    """Move keys into general position if that is wanted; otherwise put them now and then in other units."""
+    """Move keys into general position if this is required; otherwise sometimes change their units."""
     if "general-position" in required:
         return nudge_to_general_position(keys)
     return keys if PLAIN in required else draw(rescaled_keys(keys))

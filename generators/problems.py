@@ -1,7 +1,7 @@
-"""Strategies for problems and cases that satisfy any wanted assumptions by construction.
+"""Strategies for problems and cases that satisfy given assumptions by construction.
 
 ``cases(assumptions=("separable", "strict-optimum"))`` draws data for which both hold; nothing is filtered
-away. Combinations that no data can satisfy, or that no construction here covers, raise at once.
+away. Combinations that no data can satisfy, or that no construction here covers, raise InvalidInput at the call.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8; Hypothesis, *API style guide*.
 """
@@ -29,7 +29,7 @@ from reference_attention.problem import Problem
 __all__ = ["cases", "problems"]
 
 MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
-"""The largest number of matrices of general position per drawn problem: the exact check runs in every draw."""
+"""The largest number of matrices of general position per drawn problem; the exact check runs in every draw."""
 
 NOT_COMBINED = {
     "optimal-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},
@@ -37,7 +37,7 @@ NOT_COMBINED = {
     "head-in-key-range": {"distinct-scores", "general-position"},
     "locally-optimal": {"separable-optimal-sets"},
 }
-"""Assumptions that no construction here combines."""
+"""Pairs of assumptions that no construction here combines."""
 
 
 def problems(
@@ -51,11 +51,11 @@ def problems(
     """Return a strategy for problems that satisfy the assumptions; see :func:`cases`.
 
     Raises:
-        InvalidInput: also for assumptions that speak of more than a problem (α, tokens).
+        InvalidInput: as :func:`cases`, and for assumptions about more than a problem, such as α or tokens.
     """
     beyond = sorted({*assumptions} & {"locally-optimal", "in-cone", "positive-labels", "head-in-key-range", *JOINT})
     if beyond:
-        raise InvalidInput(f"assumptions: {', '.join(beyond)} speak of more than keys and scores; use cases().")
+        raise InvalidInput(f"assumptions: {', '.join(beyond)} concern more than keys and scores; use cases().")
     strategy = cases(assumptions=assumptions, n=n, tokens=tokens, d=d, losses=losses)
     return strategy.map(lambda case: case.problem)
 
@@ -77,19 +77,19 @@ def cases(
 
     Args:
         assumptions: ids of :data:`generators.assumptions.ASSUMPTIONS`.
-        n: number of inputs, a number or (smallest, largest); 1–4 by default.
-        tokens: number of tokens, likewise; 2–5 by default.
-        d: dimension of the keys, likewise; 1–5 by default.
+        n: the number of inputs, or its range (smallest, largest); 1–4 by default.
+        tokens: the number of tokens, or its range; 2–5 by default.
+        d: the dimension of the keys, or its range; 1–5 by default.
         losses: names of the losses to draw from.
-        alpha: ``"any"`` draws chosen tokens into ``Case.alpha`` (and ``separable`` is then about them).
+        alpha: ``"any"`` draws chosen tokens into ``Case.alpha``, to which ``separable`` then refers.
             ``locally-optimal`` implies it.
-        start: ``"anywhere"``, or a strategy for p(0) given the problem; none by default.
-        dataset: also give tokens, labels and head that make the problem. Implied by assumptions about them.
-        plain: no keys in other units or spread over magnitudes: for a hunt, which wants readable numbers.
-        large: one case in five has such sizes, of at least as many inputs as n says; tokens and d are left to it.
+        start: ``"anywhere"``, or a function from the problem to a strategy for p(0); by default there is no start.
+        dataset: whether tokens, labels and head that give the problem are drawn, too. Implied by assumptions on them.
+        plain: whether keys are small readable numbers without a change of units, for the search for counterexamples.
+        large: sizes of one case in five, with at least the smallest n; ``tokens`` and ``d`` must then be left out.
 
-    ``in-cone`` is satisfied by giving no start unless ``start`` is given: the cone's constants are the
-    statement's.
+    ``in-cone`` is satisfied by a case without a start, unless ``start`` is given: the statement knows the constants of
+    the cone and draws a start in it.
 
     Raises:
         InvalidInput: unknown ids or losses; lengths out of range; assumptions that contradict each other
@@ -130,7 +130,7 @@ def cases(
 def _frames(
     required: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
 ) -> SearchStrategy[Frame]:
-    """Return a strategy for (n, T, d) within the ranges, as far as the assumptions allow; small sizes first."""
+    """Return a strategy for sizes (n, T, d) within the ranges that the assumptions allow; it shrinks to small sizes."""
     if large is not None and (tokens, d) != (None, None):
         raise InvalidInput("large: sizes are given by tokens or d already; leave out one or the other.")
     inputs = length("n", n, (1, 4), smallest=1)

@@ -1,4 +1,4 @@
-"""Assumptions on tokens and queries, where W is trained: decided over the rationals.
+"""Assumptions on tokens and queries for training W, decided over the rationals.
 
 References: *Transformers as Support Vector Machines*, Assumption B, Theorems 1, 3 and 4.
 """
@@ -32,7 +32,7 @@ def queries_given(case: Case) -> Finding:
 def independent_rows(case: Case) -> Finding:
     """Check that the rows (x_iα − x_it) z_iᵀ, all i and t ≠ α_i, are linearly independent.
 
-    If they are for one α, then for every α.
+    If they are independent for one α, they are for every α.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -47,7 +47,7 @@ def independent_rows(case: Case) -> Finding:
 def independent_tokens_and_queries(case: Case) -> Finding:
     """Check that the T − 1 differences of tokens within each input are independent, and that the queries are.
 
-    It takes d ≥ max(T − 1, n).
+    This needs d ≥ max(T − 1, n).
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -65,7 +65,7 @@ def independent_tokens_and_queries(case: Case) -> Finding:
 
 
 def label_separating_queries(case: Case) -> Finding:
-    """Check that queries separate the labels: Y_i qᵀz_i ≥ 1 for all i and some q; exact."""
+    """Check, exactly, that queries separate the labels: some q has Y_i qᵀz_i ≥ 1 for all i."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     signed = case.queried.Y[:, None] * case.queried.queries
@@ -90,10 +90,10 @@ def orthogonal_queries(case: Case) -> Finding:
 
 
 def first_step_separates(case: Case) -> Finding:
-    """Check Assumption B: the margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive, all of them.
+    """Check Assumption B of T-SVM: all margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive.
 
-    They are Σ_j |ℓ'(γ̄_j)| M_itj with rational M: the sign is exact where the M of a margin have one sign or ℓ' is
-    constant, otherwise decided beyond the rounding of ℓ'.
+    They are Σ_j |ℓ'(γ̄_j)| M_itj with rational M. The sign is exact if all M of a margin have one sign or ℓ' is
+    constant; otherwise it is decided if it exceeds the rounding error of ℓ'.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -135,12 +135,12 @@ def first_step_separates(case: Case) -> Finding:
 
 
 def _format_scaled(value: float, log_unit: float) -> str:
-    """Format value·e^log_unit, which may lie beyond float64, as slopes of the exponential loss at large scores do."""
+    """Format value·e^log_unit, which may be outside the range of float64, like slopes of the exponential loss."""
     return number(value * math.exp(log_unit)) if abs(log_unit) < 300 else f"{number(value)}·e^{number(log_unit)}"
 
 
 def _slope_between(loss: Loss, mean: float) -> tuple[float, float]:
-    """Return bounds of log|ℓ'| at a number that was rounded to ``mean``."""
+    """Return bounds of log|ℓ'| at a number that rounds to ``mean``."""
     ends = math.nextafter(mean, -math.inf), math.nextafter(mean, math.inf)
     low, high = loss.log_floor(*ends), loss.log_bound(*ends)
     return low - 8 * EPS * (1 + abs(low)), high + 8 * EPS * (1 + abs(high))

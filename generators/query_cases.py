@@ -1,8 +1,8 @@
-"""Strategies for data in which W is trained: tokens x, a query z per input, scores; separable by construction.
+"""Strategies for data to train W on: tokens x, a query z per input, scores; separable by construction.
 
-The head is the first axis and a token's first entry its signed score, which loses nothing, as all norms are invariant
-under rotations: any scores are possible. Factors are short, so that keys vec(x zᵀ) are exact. Three constructions make
-ATT-SVM feasible:
+The head is the first axis, and the first entry of a token is its signed score; any scores are possible, and as all
+norms are invariant under rotations this is no restriction. Tokens and queries have few bits, so that keys vec(x zᵀ) are
+exact. Three constructions make ATT-SVM feasible:
 
 - label-separating: Y_i qᵀz_i ≥ 1 for some q. Then W = v qᵀ, scaled, separates opt, for any number of tokens.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
@@ -11,12 +11,12 @@ ATT-SVM feasible:
 - orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates opt.
 
-One case in five of the first two has tokens and queries as users have them, of few bits or, where nothing is moved
-later, in float32. With label-separating queries inputs may be there twice; with either a support may be copied and
-moved in a coordinate that W^mm does not use, unless scores are to be distinct. Orthogonal tokens are one-hot anyway.
+One case in five of the first two constructions has tokens and queries as users have them, of few bits or, if tokens are
+not moved later, in float32. With label-separating queries inputs may be repeated; with either construction a support
+may be copied and moved in a coordinate that W^mm does not use, unless scores must be distinct.
 
-Of the other cases some have decimals, whose products x z are no floats; label-separating queries go with up to 17
-tokens, one of which may be half way between two supports. Queries have a dimension e of their own in one case of three.
+Some of the other cases have decimals, whose products x z are rounded; with label-separating queries there are up to 17
+tokens, one of which may be the midpoint of two supports. In one case of three, queries have a dimension e ≠ d.
 
 References: *Transformers as Support Vector Machines*, Theorems 1 and 3.
 """
@@ -53,17 +53,17 @@ Queries = Float64[np.ndarray, "n d"]
 MOST = (4, 5, 4)
 """The largest n, T and d, as a rule."""
 MANY = (9, 12, 17)
-"""Numbers of tokens that count as many."""
+"""The numbers of tokens of cases with many tokens."""
 MOST_MANY = (2, 17, 4)
-"""The largest n, T and d where tokens are many."""
+"""The largest n, T and d of cases with many tokens."""
 FACTORS = (1.0, 2.0, 16.0)
-"""Distance by which tokens that score higher than α are moved away from it, in units of the distance needed."""
+"""The distances by which tokens that score higher than α are moved away from it, in units of the distance needed."""
 FARTHEST = 2.0**12
-"""The largest distance by which tokens are moved; those that would have to move further stay where they are."""
+"""The largest distance by which tokens are moved; tokens that would have to move further are not moved."""
 GRID = 2.0**-22
-"""The unit of scores: its multiples are short, and the smallest gaps remain."""
+"""The unit to which scores are rounded: its multiples have few bits, and the smallest gaps do not vanish."""
 TRIES = 4
-"""The number of nudges of the tokens after which independent rows are made with queries that are no tokens."""
+"""The number of perturbations of tokens after which queries are drawn that are no tokens, to get independent rows."""
 
 
 class Family(StrEnum):
@@ -95,16 +95,17 @@ def query_cases(
     Args:
         draw: given by Hypothesis.
         families: constructions to draw from.
-        equal: all non-optimal scores of an input are equal (Assumption B of the predecessor); with orthogonal tokens
-            there are then two.
-        distinct: no two tokens of an input score the same.
-        alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` draws chosen tokens whose SVM-neighbours all
-            score less. Both concern independent rows only, which are drawn three times in five for the latter; the
-            other families have the optimal tokens.
-        start: also give a W(0), as the case's ``start``.
-        single: n = 1.
-        plain: no queries in other units, all of them short and of the dimension of tokens.
-        opposed: no q has Y_i qᵀz_i > 0 for all i, while the rows are independent; otherwise one case in four of these.
+        equal: whether all non-optimal scores of an input are equal (Assumption B of the first paper); with orthogonal
+            tokens there are then two tokens.
+        distinct: whether no two tokens of an input have the same score.
+        alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` chosen tokens whose SVM-neighbours all score
+            less. Both apply to independent rows only, which are drawn three times in five for the latter; the other
+            families have the optimal tokens.
+        start: whether a W(0) is drawn, as the ``start`` of the case.
+        single: whether n = 1.
+        plain: whether queries have few bits, the dimension of tokens and no change of units.
+        opposed: whether no q has Y_i qᵀz_i > 0 for all i, with independent rows; otherwise this holds for one case in
+            four with independent rows.
     """
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
@@ -172,7 +173,7 @@ def query_cases(
 
 
 _SHORT = STYLES.map(lambda style: Style.HALVES if style is Style.DECIMALS else style)
-"""Styles whose numbers have few bits."""
+"""The styles whose numbers have few bits."""
 
 
 @st.composite
@@ -190,7 +191,7 @@ def _frames(
 ) -> Frame:
     """Draw sizes.
 
-    If ``roomy``, a token can be another one's copy and a coordinate left unused; if ``other``, e is not d.
+    If ``roomy``, sizes allow a token that is a copy and an unused coordinate; if ``other``, e may differ from d.
     """
     inputs, tokens, dims = MOST_MANY if many else MOST
     n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
@@ -212,7 +213,7 @@ def _frames(
 
 @st.composite
 def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, opposed: bool) -> int:
-    """Draw e, the dimension of queries that are no tokens, different from d."""
+    """Draw e ≠ d, the dimension of queries that are no tokens."""
     lowest = 1
     if family is Family.INDEPENDENT:
         lowest = frame.n - 1 if opposed else int(np.ceil(frame.n * (frame.tokens - 1) / (frame.d - idle)))
@@ -239,7 +240,7 @@ def _label_separating(
 ) -> tuple[Tokens, Queries]:
     """Draw queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``self_attention``, they are the first tokens."""
     q = draw(query_frame.integers("d", -2, 2)).astype(np.float64)
-    # The first entry of a token is its score, which is left alone.
+    # The first entry of a token is its score, which must not change.
     pivot = draw(st.integers(1, query_frame.d - 1)) if self_attention else draw(st.integers(0, query_frame.d - 1))
     q[pivot] = draw(st.sampled_from((1.0, -1.0)))
     values = Y * draw(query_frame.choices("n", (1.0, 2.0, 1.5, 4.0)))
@@ -265,9 +266,9 @@ def _independent(
     unused: int | None,
     opposed: bool,
 ) -> tuple[Tokens, Queries]:
-    """Draw tokens and queries with independent rows; in self-attention queries are the first tokens, where possible.
+    """Draw tokens and queries with independent rows; in self-attention queries are the first tokens if possible.
 
-    In the ``unused`` coordinate tokens stay 0.
+    The ``unused`` coordinate of tokens is 0.
     """
     opt = np.argmax(Y[:, None] * X[:, :, 0], axis=1).astype(np.int64)
     shares = draw(frame.choices("n", (1.0, 2.0)))
@@ -287,7 +288,7 @@ def _independent(
         if unused is not None:
             steps[:, :, unused] = 0.0
         nudged = X + steps
-        # Scores stay as they are; where those of first tokens are 0, say, no such queries will do.
+        # Scores must not change; if those of first tokens are 0, for example, first tokens cannot be the queries.
         self_attention = self_attention and tries < TRIES
         moved = z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
         query = nudged[:, 0] if self_attention else with_last(moved)
@@ -329,7 +330,7 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 def _tokens_by_rank(
     draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
 ) -> Int64[np.ndarray, "n"]:
-    """Draw tokens by the rank of their score; if local, that of input 0 is as a rule neither the best nor the worst."""
+    """Draw α by the rank of its score; if ``local``, α of input 0 usually has neither the best nor the worst score."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):
         ranks[0] = np.clip(ranks[0], 1, frame.tokens - 2)
@@ -340,12 +341,12 @@ def _tokens_by_rank(
 def _make_locally_optimal(
     X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
-    """Make α locally optimal by moving the tokens that score no lower away from it; return opt where that cannot be.
+    """Make α locally optimal by moving the tokens that score no lower away from it; if this fails, return opt.
 
-    W, the solution for the tokens that score lower alone, requires nothing of an input that has none. A token that
-    scores no lower moves by −c u, u about along W z_i, its score left as it is: its margin grows by c uᵀ W z_i, and
-    once it is above 1 for all of them W is the solution for all tokens. Queries keep their values, also where they were
-    a token that moves.
+    Let W be the solution for the constraints of the tokens that score lower. A token that scores no lower moves by −c
+    u, u approximately along W z_i, without a change of its score: its margin grows by c uᵀ W z_i. Once all these
+    margins exceed 1, W is the solution for all tokens. Queries do not change, even if they were equal to a token that
+    moves.
     """
     scores = Y[:, None] * (X @ v)
     best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))
@@ -356,7 +357,7 @@ def _make_locally_optimal(
     )
     if not harmful.any() or not lower.any():
         return X, queries, best
-    # In the place of each of them a lower token, or α itself where none is lower.
+    # Each of these tokens is replaced by a token that scores lower, or by α itself if there is none.
     stand_in = np.where(lower, np.argmin(scores, axis=1), alpha)
     alone = np.where(harmful[:, :, None], X[every, stand_in][:, None], X)
     decided = max_margin(QueryDataset(alone, queries, Y, v).keys, alpha, required=lower.astype(np.int64))

@@ -1,4 +1,4 @@
-"""The names in a user's file that concern queries, where W is trained: queries, mask, causal, W0, K0 and Q0."""
+"""Reading of the names in a user's file that concern queries: queries, mask, causal, and the starts W0, K0 and Q0."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from reference_attention.sequence_dataset import SequenceDataset
 
 QUERIES = ("queries", "W0", "K0", "Q0", "mask", "causal")
 FACTORS = QUERIES[2:4]
-"""The names of the start of training of (K, Q)."""
+"""The names of the start of training (K, Q)."""
 
 
 def check_query_names(name: str, names: Collection[str]) -> None:
-    """Check that W is either given or trained.
+    """Check that W is either fixed (data without queries) or trained (data with queries).
 
     Raises:
-        InvalidInput: both, or a start of W without queries.
+        InvalidInput: W together with queries, or a start of W without queries.
     """
     if {"W", "queries"} <= {*names}:
         raise InvalidInput(f"{name}: with queries W is what is trained; give its start as W0, or leave W out.")
@@ -39,7 +39,7 @@ def query_dataset_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryD
     """Return tokens with a query per input, or with several if queries have three axes; None if no queries are given.
 
     Raises:
-        InvalidInput: without X, Y and v, or arrays that do not fit together.
+        InvalidInput: X, Y or v is missing, or arrays do not fit together.
     """
     if "queries" not in values:
         return None
@@ -66,10 +66,10 @@ def _truth(name: str, value: Any) -> bool:
 def start_of(
     values: Mapping[str, Any], problem: Problem, queried: QueryDataset | SequenceDataset | None, name: str
 ) -> Float64[np.ndarray, "d"] | None:
-    """Return p(0); where W is trained vec(W0), with W0 = K0 Q0ᵀ if these are given.
+    """Return the start p(0); if W is trained, vec(W0), with W0 = K0 Q0ᵀ if K0 and Q0 are given.
 
     Raises:
-        InvalidInput: two starts, one factor without the other, or a shape that does not fit.
+        InvalidInput: two starts, only one of K0 and Q0, or a shape that does not fit.
     """
     start_names = [key for key in ("start", "p0", "W0", "K0") if key in values]
     if len(start_names) > 1:

@@ -1,4 +1,4 @@
-"""The hypothesis that Theorem 6 lacks: how fast the head's radius must grow against the prompt's.
+"""The hypothesis that Theorem 6 lacks: how fast the radius of the head must grow relative to that of the prompt.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 6; the schedule is derived in
 ``theorems/token_selection/joint_paths/joint_constants.py``.
@@ -22,8 +22,8 @@ def radius_schedule(case: Case) -> Finding:
 
     slack_i = v̄_mm·Y_i x_iα − Γ is the slack of the non-support, ρ_i its margin along p_relax. The radii are the
     arrays ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,),
-    increasing. Without them the statement takes its own schedule. c* is a float, but a schedule on the threshold has
-    the limit, too.
+    increasing. Without them the statement uses its default schedule. c* is a float; this does no harm, as a schedule at
+    the threshold has the limit, too.
     """
     schedule = schedule_of(case)
     if schedule is None:

@@ -1,6 +1,6 @@
 """Random problems of the paper's Figures 9 and 10: tokens and head uniform on the unit sphere, labels uniform ±1.
 
-A trial depends on (seed, d, its number) alone, not on how many are drawn.
+A trial depends only on (seed, d, number), not on how many trials are drawn.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix E, Figures 9 and 10.
 """

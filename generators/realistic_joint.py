@@ -1,11 +1,11 @@
-"""Tokens of joint training as users have them, so far as Assumption C leaves them free.
+"""Tokens of joint training as users have them, as far as Assumption C allows.
 
-The chosen tokens are dual to each other, exactly, and stay as they are: small dyadic multiples of Γ. The others may be
-any in the open cone over the ball of radius Γ and their input's chosen token; :mod:`generators.joint_cases` leaves an
-eighth of Γ (1 − c) ≥ Γ/16 free there. That is room for rounding to three digits or to float16, for a token that differs
-from another one by a thousandth, and for a step of 0.014 Γ away from a copied support in a coordinate that is 0
-everywhere else, which makes the copy an SVM-neighbour without a dual. Of four coordinates W leaves out e_0, and nothing
-is rotated.
+The chosen tokens, small dyadic multiples of Γ, are not changed, as their weighted sum has to vanish exactly. The others
+may lie anywhere in the open convex hull of the ball of radius Γ and the chosen token of their input, and those of
+:mod:`generators.joint_cases` keep a distance of Γ (1 − c)/8 ≥ Γ/16 from its boundary. This suffices for rounding to
+three digits or to float16, for a token that differs from another one by a thousandth, and for a copy of a support that
+is moved by 0.014 Γ in a coordinate that is 0 in all other tokens, an SVM-neighbour without a dual. With four
+coordinates W removes e_0. Tokens are not rotated.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C.
 """
@@ -23,7 +23,7 @@ from generators.numbers import one_in
 Tokens = Float64[np.ndarray, "n T d"]
 
 STEP = 0.001
-"""The difference of tokens that are all but equal."""
+"""The difference of nearly equal tokens."""
 ASIDE = 0.014
 """The difference of a copy from a support, in units of Γ: less than a quarter of the least Γ (1 − c)."""
 
@@ -32,10 +32,10 @@ ASIDE = 0.014
 def realistic_joint_tokens(
     draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"], gamma: float
 ) -> tuple[Tokens, Float64[np.ndarray, "k d"] | None]:
-    """Draw the tokens as users have them, and W.
+    """Draw tokens as users have them, and W.
 
-    All tokens but the chosen ones are rounded. Some data also have two tokens that are all but equal, a constant
-    coordinate, or a token that is a copy but for one coordinate.
+    All tokens except the chosen ones are rounded. Some data also have two nearly equal tokens, a constant coordinate,
+    or a token that differs from another one in a single coordinate.
 
     Args:
         draw: given by Hypothesis.
@@ -72,9 +72,9 @@ def realistic_joint_tokens(
 
 @st.composite
 def repeated_joint_inputs(draw: DrawFn, n: int, most: int) -> Int64[np.ndarray, "m"]:
-    """Draw the inputs and, one time in three, one of them twice, if that makes no more than ``most``.
+    """Draw the indices of the inputs; one time in three an input occurs twice, if there are at most ``most`` then.
 
-    Its dual is then shared: the head's max-margin solution stays.
+    The two share the dual of the input, so that the max-margin head does not change.
     """
     every = np.arange(n)
     if n < most and draw(one_in(3)):

@@ -1,8 +1,8 @@
-"""Strategies for tokens as users have them: any, or separable because of one coordinate.
+"""Strategies for tokens as users have them: arbitrary, or separable because of one coordinate.
 
-In that coordinate, the pivot, the chosen token of each input lies beyond every other constrained token of it by a
-whole level or more, so that ± e_pivot separates; all else is arbitrary, and p_mm is anything. Further features of
-users' data are then put in: tokens that are all but equal, a constant coordinate, a neighbour without a dual.
+In this coordinate, the pivot, the chosen token of each input exceeds every other constrained token of the input by at
+least one level, so that ± e_pivot separates; everything else, and p_mm, is arbitrary. Then other features of users'
+data are added: nearly equal tokens, a constant coordinate, a neighbour without a dual.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM); issue reports.
 """
@@ -53,8 +53,9 @@ def realistic_keys(
         frame: the sizes.
         alpha: the chosen tokens.
         constrained: the tokens to separate from; the others are arbitrary.
-        repeats: the input that each one repeats, mostly itself; chosen and constrained tokens are those of that input.
-        kinds: the looks that the numbers may have.
+        repeats: for each input the index of the input that it repeats, usually itself; it has the chosen and
+            constrained tokens of that input.
+        kinds: the kinds of numbers.
     """
     n, tokens, d = frame.shape
     grid = draw(grids(d, kinds))
@@ -85,12 +86,12 @@ def realistic_keys(
 
 
 def _other_level(draw: DrawFn, grid: Grid) -> int:
-    """Draw a level other than 0, that of the copy."""
+    """Draw a level other than 0, to which a copy is moved."""
     return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
 
 
 def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
-    """Draw by how many levels the chosen tokens lie beyond the others; seldom by the least."""
+    """Draw the number of levels by which the chosen tokens exceed the others, rarely the least possible number."""
     most = (grid.high - grid.low) // 2
     sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
     gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))
@@ -109,7 +110,7 @@ def _set_apart(
     *,
     up: bool,
 ) -> None:
-    """Move levels of one coordinate in place until α_i lies beyond the free tokens of its input by its gain."""
+    """Change levels of one coordinate in place so that α_i exceeds the free tokens of its input by its gain."""
     n = len(alpha)
     sign = 1 if up else -1
     top = grid.high if up else -grid.low
@@ -131,10 +132,10 @@ def _all_but_equal(
     pivot: tuple[int, int] | None,
     constraint: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
 ) -> Levels:
-    """Make one token another one's copy but for a step in one coordinate; one time in four the chosen token is copied.
+    """Replace a token by a copy of another that is moved by a step in one coordinate; one in four is a copy of α's.
 
-    A copy of a constrained token may step away from the chosen one only along the pivot, a copy of the chosen token
-    steps there and nowhere else. Where that would leave the grid the copy is exact.
+    Along the pivot, a copy of a constrained token may only move away from the chosen token; a copy of the chosen token
+    always moves there. If the step would leave the grid, the copy is exact.
     """
     n, tokens, d = token_levels.shape
     i = draw(st.integers(0, n - 1))
@@ -161,7 +162,7 @@ def _all_but_equal(
 
 
 def _keys_of_levels(grid: Grid, token_levels: Levels) -> Keys:
-    """Return the numbers of levels, scaled to norm one if the grid has that; tokens of zeros stay zero."""
+    """Return the tokens with these levels, scaled to norm one if the grid demands it; tokens of zeros are kept."""
     tokens = grid.values(token_levels)
     if not grid.unit_norm:
         return tokens

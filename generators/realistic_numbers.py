@@ -1,7 +1,7 @@
-"""Numbers as users have them: looks of features, on a grid of whole levels, so that an order is kept exactly.
+"""Numbers as users have them, by kind of feature, as increasing functions of integer levels.
 
-Each kind is an increasing function of a level in each coordinate, rounded once at most. Two levels that are ``least``
-apart are two different floats, so whoever sets levels knows which of two entries is larger.
+Each coordinate of a token is an increasing function of an integer level, rounded at most once. Levels that differ by
+``least`` or more give different floats, so that levels determine exactly which of two entries is larger.
 
 References: issue reports; scikit-learn, *TfidfTransformer*; PyTorch, *torch.bfloat16*.
 """
@@ -23,7 +23,7 @@ from generators.numbers import Frame, one_in
 
 
 class Kind(StrEnum):
-    """The looks of features, in the order in which they shrink."""
+    """The kinds of features, in the order in which they shrink."""
 
     SPARSE = "sparse"
     """Small counts, most of them 0."""
@@ -41,16 +41,16 @@ class Kind(StrEnum):
 
 EVERY = tuple(Kind)
 SHORT = (Kind.SPARSE, Kind.ONE_HOT, Kind.FLOAT16, Kind.BFLOAT16)
-"""Kinds of few bits: multiples of 2⁻²⁰ where nothing is scaled, so that products and small sums of them are exact."""
+"""The kinds of few bits: multiples of 2⁻²⁰ if they are not scaled, so that products and small sums are exact."""
 
 SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
-"""Kinds that come in units a thousand times smaller or larger."""
+"""The kinds that are also drawn in units a thousand times smaller or larger."""
 LARGEST = 3
 """The size of the largest number before it is scaled."""
 SCALES = (-3, 3)
 """The powers of ten by which numbers are scaled."""
 DOCUMENTS = 20
-"""The number of documents in which the rarity of a term is counted."""
+"""The number of documents from which the rarity of a term is computed."""
 
 
 _EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", default=None)
@@ -58,7 +58,7 @@ _EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", 
 
 @contextmanager
 def realistic(every: bool | None) -> Iterator[None]:
-    """Make strategies draw every case as users have them, wherever they can; or none; or, if None, one in five."""
+    """Set whether strategies draw every case as users have them (where they can), none, or, for None, one in five."""
     before = _EVERY.set(every)
     try:
         yield
@@ -74,16 +74,16 @@ def is_realistic() -> SearchStrategy[bool]:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The numbers of one data set, a function of whole levels that increases in each coordinate.
+    """The function from integer levels to the numbers of one data set, increasing in each coordinate.
 
     Attributes:
-        kind: the look of the numbers.
+        kind: the kind of feature.
         low, high: the smallest and the largest level.
-        unit: levels of a difference of about one.
-        least: the least difference of two levels whose numbers are different floats.
-        factor: number per level before it is rounded to the kind's format, a numerator and a denominator, shape (d,).
-        sparse: most entries are 0.
-        unit_norm: tokens are scaled to norm one in the end.
+        unit: the number of levels between numbers that differ by about one.
+        least: the least difference of levels that guarantees different floats.
+        factor: the number per level before rounding to the kind's format, as numerator and denominator, shape (d,).
+        sparse: whether most entries are 0.
+        unit_norm: whether tokens are finally scaled to norm one.
     """
 
     kind: Kind
@@ -112,7 +112,7 @@ def in_bfloat16(values: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
 
 @st.composite
 def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Grid:
-    """Draw a grid of numbers in d coordinates, each kind about as often as any other."""
+    """Draw a grid of numbers in d coordinates; all kinds have equal probabilities."""
     kind = draw(st.sampled_from(kinds))
     ones = np.ones(d)
     if kind is Kind.SPARSE:
@@ -140,12 +140,12 @@ def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool
 
 @st.composite
 def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]:
-    """Draw levels of tokens, anywhere on the grid; two of three are 0 where it is sparse."""
+    """Draw levels of tokens on the whole grid; two of three are 0 if it is sparse."""
     if grid.kind is Kind.ONE_HOT:
         return flags(draw, frame, draw(st.integers(1, frame.d)))
     if not grid.sparse:
         return np.asarray(draw(frame.integers("nTd", grid.low, grid.high)))
-    # Twice as many more levels stand for 0 as there are others.
+    # Two thirds of the drawn levels are mapped to 0.
     below, above = 3 * grid.low, 3 * grid.high
     integers = draw(frame.integers("nTd", below, above))
     return np.asarray(
@@ -154,10 +154,9 @@ def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]
 
 
 def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
-    """Draw one-hot flags of a feature of ``first`` categories and, if coordinates are left, of a second feature.
+    """Draw one-hot flags of a feature of ``first`` categories, and of a second one in the other coordinates, if any.
 
-    The second feature has as many categories as coordinates are left. A token may have no flag, as a token of an
-    unknown category has.
+    A token may have no flag, which means an unknown category.
     """
     one_hot = np.zeros(frame.shape, dtype=np.int64)
     for group in (range(first), range(first, frame.d)):
@@ -169,7 +168,7 @@ def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
 
 @st.composite
 def repeated_inputs(draw: DrawFn, n: int) -> Int64[np.ndarray, "n"]:
-    """Draw which input each one repeats: itself or, one time in three for the last one, an earlier one."""
+    """Draw for each input the index of the input that it repeats: itself, or for the last one in 1/3 an earlier one."""
     sources = np.arange(n)
     if n > 1 and draw(one_in(3)):
         sources[-1] = draw(st.integers(0, n - 2))

@@ -1,9 +1,9 @@
-"""ReLU heads under which mixtures are best: capped scores; and the limit of descent under such a head.
+"""ReLU heads for which mixtures are optimal, with capped scores, and the limit of descent with such a head.
 
 h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j): vᵀx + c > 0 at all tokens, w_j is the j-th best token, and b_j is a
-little more than its lead over the next. So it is worth its score up to the weight θ_j only, and the next one gets the
-rest. Further tokens are far behind: while descent crosses the kinks of the caps to and fro, their weights fall like
-1/k.
+little more than its lead over the next. So a token is worth its score only up to the weight θ_j, and the next token
+gets the remaining weight. Other tokens have much lower scores: while descent oscillates about the kinks of the caps,
+their weights fall like 1/k.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -31,11 +31,11 @@ RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 MOST = (2, 5, 6)
 """The largest n, T and d."""
 STEP, STEPS = 0.1, 2000
-"""The step size η of normalized descent, in units of 1/max|key|, and the number of steps."""
+"""The step length η of normalized descent, in units of 1/max|key|, and the number of steps."""
 SELECTED = 1e-3
-"""Tokens with weights above it make up O_i, as in the authors' code."""
+"""The weight above which a token belongs to O_i, as in the authors' code."""
 WIDTH = 100
-"""The number of iterates that a mean is taken over: steps go back and forth across the kinks of a head."""
+"""The number of iterates that are averaged, because steps oscillate about the kinks of a head."""
 
 
 @st.composite
@@ -59,7 +59,7 @@ def capped_head_cases(draw: DrawFn) -> Case:
     units, weights = [X @ v - scores.min() + 1.0], [1.0]
     for j in range(caps):
         units.append(X @ tokens[j] - shares[j])
-        # Of both caps the first one has to outweigh what is left to the third token.
+        # A cap exceeds the lead of its token over the last one, so that above θ_j more weight lowers the value.
         weights.append(-(sum(ahead[j:]) + draw(st.sampled_from((0.25, 0.5)))))
     data = QueryDataset(X, separate_queries(draw, X), np.ones(n), v)
     head = (np.stack(units, axis=2), np.array(weights), np.full(caps + 1, float(RELU)), np.ones(n))
@@ -91,7 +91,7 @@ def relu_head(case: Case) -> Finding:
 def masked_tokens_cost(case: Case) -> Finding:
     """Check that where descent ends every token without weight scores below those with weight.
 
-    The scores are those of the units that are on there.
+    Scores are computed with the ReLU units that are active there.
     """
     finding = relu_head(case)
     if not finding.holds:

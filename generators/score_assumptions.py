@@ -1,4 +1,4 @@
-"""Assumptions on the loss and the scores; floats are compared as they are, hence exactly.
+"""Assumptions on the loss and the scores; scores are compared as floats, hence exactly.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A and B, Definition of O_i in Appendix D.
 """
@@ -19,9 +19,9 @@ from reference_attention.losses import LOSSES
 def well_behaved_loss(case: Case) -> Finding:
     """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
 
-    It is proven for the losses of this package, and decided for those of :mod:`reference_attention.ill_behaved_losses`
-    by a score at which it fails. For any other loss the constants that it states are tried on a grid, which can refute
-    them but never establish them.
+    It is proven for the losses of this package, and refuted for those of
+    :mod:`reference_attention.ill_behaved_losses` by a score at which it fails. The constants that any other loss states
+    are checked on a grid, which can refute them but never establish them.
     """
     loss = case.problem.loss
     low, high = case.problem.score_range

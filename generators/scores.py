@@ -1,4 +1,4 @@
-"""Strategies for scores: ties where allowed, tiny and wide gaps, locally but not globally optimal tokens.
+"""Strategies for scores: with ties if allowed, tiny and wide gaps, and locally but not globally optimal tokens.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption B, Definition 2, Theorem 4.
 """
@@ -15,14 +15,14 @@ from generators.numbers import Frame, one_in
 GAPS = (1.0, 2.0, 0.5, 3.0, 0.1, 2.0**-20)
 """Distances between scores; the last one is tiny, and 0.1 is no dyadic number."""
 LEVELS = 3
-"""The largest of the integers that scores are measured from."""
+"""The largest of the integers from which the scores of an input are measured."""
 STEP = (1.0,)
-"""The distance of scores of few levels, such as marks or counts."""
+"""The distance of neighbouring scores if there are few levels, such as grades or counts."""
 
 
 @st.composite
 def free_scores(draw: DrawFn, frame: Frame, *, few: bool = False) -> Float64[np.ndarray, "n T"]:
-    """Draw any scores; small integers, so ties are frequent; if ``few``, three values."""
+    """Draw arbitrary scores: small integers, so that ties are frequent; if ``few``, three values."""
     largest = 1 if few else LEVELS
     return draw(frame.integers("nT", -largest, largest)).astype(np.float64)
 
@@ -42,10 +42,10 @@ def optimal_scores(
     Args:
         draw: given by Hypothesis.
         frame: the sizes.
-        equal: all others score the same (Assumption B).
-        distinct: no two tokens of an input score the same.
-        ties: further tokens may share the optimal score, but some token of some input is not optimal.
-        few: all inputs have the same few scores, three of them or, where they are distinct, T.
+        equal: whether all other tokens have the same score (Assumption B).
+        distinct: whether no two tokens of an input have the same score.
+        ties: whether further tokens may have the optimal score; some token of some input is not optimal.
+        few: whether all inputs have the same few scores: three, or T if they are distinct.
     """
     n, tokens, _ = frame.shape
     best = draw(frame.integers("n", 0, tokens - 1))
@@ -75,22 +75,22 @@ def locally_optimal_scores(
     distinct: bool = False,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores below α's for the SVM-neighbours, anything for the others: α is often not globally optimal.
+    """Draw scores below α's for the SVM-neighbours, and any for other tokens: α is often not globally optimal.
 
     Args:
         draw: given by Hypothesis.
         frame: the sizes.
         alpha: the chosen tokens.
         neighbours: their SVM-neighbours.
-        strict: one token per input scores strictly highest.
-        equal: Assumption B; then an input with neighbours has α as its optimal token, any other input any token.
-        distinct: no two tokens of an input score the same.
-        few: all inputs have the same few scores, as a rule three of them.
+        strict: whether one token per input scores strictly highest.
+        equal: whether Assumption B holds; then α is optimal in an input with neighbours, and any token in other inputs.
+        distinct: whether no two tokens of an input have the same score.
+        few: whether all inputs have the same few scores, usually three.
     """
     n, tokens, _ = frame.shape
     every, chosen = np.arange(n), np.arange(tokens) == alpha[:, None]
     steps = draw(frame.choices("nT", STEP if few else GAPS))
-    # The best token where one is wanted: not a neighbour, so that it may exceed α.
+    # The best token, if one is required: not a neighbour, so that it may score higher than α.
     best = draw(frame.integers("n", 0, tokens - 1))
     best = np.where(neighbours.any(axis=1) if equal else neighbours[every, best], alpha, best)
     if equal:
@@ -111,16 +111,16 @@ def locally_optimal_scores(
 
 
 def _bases(draw: DrawFn, frame: Frame, *, few: bool) -> Int64[np.ndarray, "n"]:
-    """Draw the numbers that the scores of each input are measured from; if ``few``, all inputs have the same."""
+    """Draw for each input the number from which its scores are measured; if ``few``, the same for all inputs."""
     return np.asarray(np.zeros(frame.n, dtype=np.int64) if few else draw(frame.integers("n", -LEVELS, LEVELS)))
 
 
 def _ladder(draw: DrawFn, frame: Frame, gaps: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Draw distinct positive numbers in each row, in any order; neighbouring ones differ by a gap."""
+    """Draw distinct positive numbers in each row, in any order; after sorting, neighbours differ by one of the gaps."""
     order = np.argsort(draw(frame.integers("nT", 0, 9)), axis=1, kind="stable")
     return np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
 
 
 def _spread(draw: DrawFn, scores: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Put scores now and then in other units, by a power of two so that order and ties remain."""
+    """Sometimes multiply scores by a power of two, which keeps their order and ties."""
     return np.asarray(scores * draw(st.sampled_from((0.25, 4.0))) if draw(one_in(8)) else scores)

@@ -1,4 +1,4 @@
-"""Assumptions on several queries per input: decided over the rationals.
+"""Assumptions on data with several queries per input, decided over the rationals.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
 """
@@ -19,18 +19,18 @@ from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasibl
 NO_SEQUENCE = "the case has one query per input; give queries of shape (n, L, e) and labels of shape (n, L)"
 
 Chosen = tuple[Int64[np.ndarray, "_n"], ...]
-"""A token for each pair (i, k), numbered among the tokens that the pair sees, per part."""
+"""By part, a token for each pair (i, k), as an index into the tokens that the query k of input i sees."""
 
 
 def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
-    """Return the optimal tokens of some parts, in their order."""
+    """Return the optimal tokens of each part."""
     return tuple(part.problem.optimal for part in parts)
 
 
 def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen) -> dict[Place, Vector]:
     """Return vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, input of the part and token; exactly, from tokens and queries.
 
-    From the parts it takes only that their inputs are the pairs (i, k), and which tokens these see.
+    Of the parts it uses only the pairs (i, k) and the tokens that these see.
     """
     rows: dict[Place, Vector] = {}
     for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):

@@ -14,9 +14,9 @@ from generators.finding import Finding
 def step_size(case: Case) -> Finding:
     """Check that η ≤ 1/L_p for the constant L_p of the problem; η is the array ``eta`` (shape ()), 1/L_p if not given.
 
-    L_p is a sum of n products of norms, computed in logarithms: it is known to within 64 eps of the largest
-    logarithm involved (SVD and norms are accurate to a small multiple of eps), and an η that exceeds 1/L_p by
-    less is 1/L_p rounded.
+    L_p is a sum of n products of norms, computed in logarithms, whose error is at most 64 eps times the largest
+    logarithm (SVD and norms are accurate to a small multiple of eps). An η that exceeds 1/L_p by less than this counts
+    as 1/L_p.
     """
     log_smoothness = case.problem.log_smoothness
     if "eta" not in case.arrays:
@@ -34,7 +34,7 @@ def step_size(case: Case) -> Finding:
 def vanishing_steps(case: Case) -> Finding:
     """Check that steps η_t → 0 with Σ η_t = ∞.
 
-    The steps of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ()) makes every step that long.
+    The steps of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ()) sets the length of every step.
     """
     if "step_norm" not in case.arrays:
         return Finding(True, "η_0/√(t+1) is used")

@@ -1,6 +1,6 @@
 """The data of one check of a statement: a case of attention, a call of a kernel, or data of another paper.
 
-A paper whose data are none of keys and scores has a frozen dataclass of its own:
+A paper whose data are not keys and scores defines a frozen dataclass for them:
 
     @dataclass(frozen=True, eq=False)
     class Contexts(Subject, kind="contexts", noun="contexts with next tokens"):
@@ -8,8 +8,8 @@ A paper whose data are none of keys and scores has a frozen dataclass of its own
         seed: int = 0
         name: str = "generated"
 
-Its strategy draws it, its predicates and conclusions take it. It is written by its fields, printed, and made
-smaller without further code; each of these is a method that can be overridden.
+The paper's strategies return its instances, its predicates and conclusions take them. Writing to a file, printing and
+simplifying work from the fields; each of these is a method that can be overridden.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
 Own = TypeVar("Own", bound="Subject")
-"""The class of the instance, which methods return; type checks at run time do not know ``Self`` there."""
+"""The class of the instance, for the return types of methods; the run-time type checks do not support ``Self``."""
 KINDS: dict[str, type[Subject]] = {}
-"""Papers' own kinds of data, by the word that marks their files."""
+"""Word that marks a file → the class of its data, for the kinds of data that papers define."""
 KIND = "kind"
-"""The name of that word in a file."""
+"""The name under which a file holds this word."""
 RECORD = ("case_of", "claim", KIND)
-"""Names that may stand in a file beside the fields."""
+"""The names that a file may have besides the fields."""
 
 
 class Subject:
@@ -43,9 +43,9 @@ class Subject:
 
     Attributes:
         kind: the word that distinguishes its files from others; empty for the data of this package.
-        noun: its name in a sentence.
-        seed: drives the random draws of a conclusion; the same seed gives the same points.
-        name: where it comes from.
+        noun: the name of the kind in a sentence.
+        seed: determines the random draws of a conclusion.
+        name: the origin of the data, for the report.
     """
 
     kind: ClassVar[str] = ""
@@ -57,7 +57,7 @@ class Subject:
         """Register the kind.
 
         Raises:
-            InvalidInput: another class has it.
+            InvalidInput: another class has this kind.
         """
         super().__init_subclass__()
         if not kind:
@@ -71,15 +71,15 @@ class Subject:
         KINDS[kind] = cls
 
     def rng(self) -> np.random.Generator:
-        """Return a fresh generator that depends on the seed alone."""
+        """Return a new random generator that depends only on the seed."""
         return np.random.default_rng(self.seed)
 
     def unfit_for(self, assumptions: Collection[str]) -> str:
-        """Return why a statement with these assumptions cannot be about the data; empty if it can."""
+        """Return the reason why statements with these assumptions do not apply to the data; empty if they do."""
         return ""
 
     def normalise(self: Own) -> Own:
-        """Return the data in units in which its numbers are of moderate size; by default as it is."""
+        """Return the data in units in which its numbers are of moderate size; by default unchanged."""
         return self
 
     def replace(self: Own, **changed: object) -> Own:
@@ -93,21 +93,21 @@ class Subject:
 
     @property
     def too_large(self) -> str:
-        """Return why the data are too large for statements to be verified on them; empty if they are not."""
+        """Return the reason why the data are too large for verifying statements; empty if they are not."""
         return ""
 
     @property
     def number_format(self) -> str:
-        """The format in which a kernel is called on the data if none is asked for; empty for the kernel's own."""
+        """The default number format for calling a kernel on the data; empty for the kernel's own format."""
         return ""
 
     @property
     def explained_in(self) -> float:
-        """Return an estimate of the seconds that :meth:`explain` takes; 0 if it is no matter of seconds."""
+        """Return the estimated time of :meth:`explain` in seconds; 0 if it is short."""
         return 0.0
 
     def named_values(self) -> dict[str, Any]:
-        """Return the contents of a file: arrays, numbers, text, mappings of these.
+        """Return the contents to write to a file: arrays, numbers, text, mappings of these.
 
         By default these are the fields that are not None.
         """
@@ -116,9 +116,9 @@ class Subject:
 
     @classmethod
     def of_values(cls: type[Own], contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
-        """Read the values of :meth:`named_values`, or of a user's own file.
+        """Return the data of the values of :meth:`named_values`, or of a file that a user wrote.
 
-        ``__post_init__`` has to refuse values that do not fit.
+        ``__post_init__`` has to refuse values that do not fit together.
 
         Raises:
             InvalidInput: an unknown or a missing name, a value of another type.
@@ -143,11 +143,11 @@ class Subject:
         return cls(**{"seed": seed, "name": name} | values)
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the columns and rows of a table for a reader; by default there is none."""
+        """Return the columns and rows of a table to print; by default there is none."""
         return (), []
 
     def lines(self) -> list[str]:
-        """Return everything else for a reader, a line each."""
+        """Return the lines to print below the table."""
         values = {field.name: getattr(self, field.name) for field in _fields(self)}
         present = {name: value for name, value in values.items() if value is not None and name != "name"}
         return [f"{name} {_to_show(value)}" for name, value in present.items()]
@@ -157,20 +157,20 @@ class Subject:
         return []
 
     def simpler(self: Own) -> Iterator[Own]:
-        """Yield the data made simpler by one step, the simplest first; counterexamples are made small with it."""
+        """Yield data that are simpler by one step, the simplest first; used to simplify counterexamples."""
         yield from ()
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of data of one class whose files name no kind: how they are read and written.
+    """How data of one class are read from and written to files that have no kind.
 
     Attributes:
         data: the class.
-        marker: a name that such files have, and no others.
+        marker: a name that all such files have, and no other files.
         read: (named values, name of the file) → the data.
         write: (data, names of the record) → JSON.
-        command: the one command that accepts such a file, if there is only one.
+        command: the command that accepts such files, if there is only one.
     """
 
     data: type[Any]
@@ -185,7 +185,7 @@ FORMATS: dict[str, FileFormat] = {}
 
 
 def format_of(data: Any) -> FileFormat | None:
-    """Return the format of data, or of the named values of a file; None for data of the suite itself."""
+    """Return the format of data, or of the named values of a file; None for data that need no such format."""
     import_formats()
     if isinstance(data, Mapping | set | frozenset):
         return next((FORMATS[marker] for marker in FORMATS if marker in data), None)
@@ -196,7 +196,7 @@ def kind_named(kind: Any) -> type[Subject]:
     """Return the class of data of a kind.
 
     Raises:
-        InvalidInput: no paper that is installed has it.
+        InvalidInput: no installed paper defines it.
     """
     word = kind.item() if isinstance(kind, np.ndarray) and kind.ndim == 0 else kind
     if word not in [*KINDS]:
@@ -207,15 +207,15 @@ def kind_named(kind: Any) -> type[Subject]:
 
 
 def written_array(value: Any) -> Any:
-    """Return an array as JSON has it; an empty array as its shape, which nested lists would lose."""
+    """Return an array for JSON; an empty array as a mapping with its shape, which nested lists would lose."""
     return value if np.size(value) else {"shape": np.shape(value)}
 
 
 def empty_array(value: Mapping[str, Any]) -> np.ndarray:
-    """Return the array without entries that a mapping such as {"shape": [0, 3]} stands for.
+    """Return the empty array of a mapping such as {"shape": [0, 3]}.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the mapping is not of this form.
     """
     shape = value["shape"] if set(value) == {"shape"} else None
     if not isinstance(shape, list | tuple) or 0 not in shape or len(shape) > MOST_AXES:
@@ -226,7 +226,7 @@ def empty_array(value: Mapping[str, Any]) -> np.ndarray:
 
 
 def shown_array(values: Any) -> str:
-    """Format the first entries of an array, to all digits."""
+    """Format the first entries of an array with all digits."""
     entries = [repr(float(x)) for x in np.ravel(values)]
     texts = entries if len(entries) <= 8 else [*entries[:8], f"… {len(entries)} entries"]
     return ", ".join(texts) if np.ndim(values) == 0 else "(" + ", ".join(texts) + ")"
@@ -255,7 +255,7 @@ def _to_show(value: Any) -> str:
 
 
 def _read(name: str, value: Any, hint: Any) -> Any:
-    """Return the value of a field of a declared type: arrays of its dtype and read-only, the rest as it is."""
+    """Return the value of a field: an array read-only and with the declared dtype, other values unchanged."""
     dtype = _dtype(hint)
     if dtype is None:
         value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

@@ -16,7 +16,7 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 
 TIMES = (1.0, 1.0, 2.0, 0.5)
-"""Weights of rows that cancel; products with them are exact."""
+"""The weights λ of rows that cancel; products with them are exact."""
 UNITS = (1.0, 1.0, 1.0, 2.0**-10, 2.0**20)
 MOST = (5, 4, 4)
 """The largest n, T and d."""
@@ -24,12 +24,12 @@ MOST = (5, 4, 4)
 
 @st.composite
 def tied_cases(draw: DrawFn) -> Case:
-    """Draw a case whose optimal tokens are unique and cannot all be selected, with or without inputs that can.
+    """Draw a case whose optimal tokens are unique but cannot all be selected; other inputs may be separable.
 
-    In two to four inputs one row k_iα − k_it each is a part of Σλg = 0, λ > 0, exactly: for decimals two opposed rows,
-    otherwise any rows whose weighted sum the last one cancels, zeros among them. All else is free. In most cases the
-    last coordinate is 0 in these rows and positive in most others, so that the others are separated; in a third of the
-    cases the rows are g and −g and all others are separated. Inputs come twice at times.
+    In two to four inputs one row k_iα − k_it each satisfies Σλg = 0, λ > 0, exactly. For decimals these are two
+    opposite rows, otherwise arbitrary rows, possibly zero, whose weighted sum the last one cancels. Everything else is
+    arbitrary. In most cases the last coordinate is 0 in these rows and positive in most others, so that the others are
+    separable; in a third of the cases the rows are g and −g and all others are separable. Sometimes inputs occur twice.
     """
     style = draw(STYLES)
     n, tokens, d = draw(st.integers(2, MOST[0])), draw(st.integers(2, MOST[1])), draw(st.integers(1, MOST[2]))
@@ -57,7 +57,7 @@ def tied_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def _scores(draw: DrawFn, n: int, tokens: int) -> Float64[np.ndarray, "n T"]:
-    """Draw scores in which the first token of each input is best; all others score alike in half of the cases."""
+    """Draw scores in which the first token of each input is best; in half of the cases all others have equal scores."""
     best = draw(integers((n, 1), -2, 4, most=(MOST[0], 1))) / 2
     gaps = draw(integers((n, tokens - 1), 1, 6, most=(MOST[0], MOST[1] - 1))) / 2
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""The mask of a user's file: which tokens count, so that padding is left out before anything is computed.
+"""The token mask of a user's file, by which padding is removed before anything is computed.
 
 ``mask`` has shape (n, T) and is true, or 1, where a token counts: the opposite of PyTorch's ``key_padding_mask``. A
 missing token cannot be replaced by a copy of another one, because a copy takes weight. So where every input keeps the
@@ -22,11 +22,11 @@ from reference_attention.sequence_dataset import SequenceDataset
 PER_TOKEN = ("X", "keys", "scores")
 """The arrays of a file whose second axis is the token."""
 MEANING = "true marks a token that counts; if yours marks padding, as PyTorch's key_padding_mask does, give ~mask"
-"""The convention, for sentences."""
+"""The convention of the mask, for error messages."""
 
 
 def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
-    """Return which tokens count; None without a mask, or if it is one of several queries, of shape (n, L, T).
+    """Return the mask of the tokens that count; None without a mask, or if it is a mask of queries, (n, L, T).
 
     Raises:
         InvalidInput: another shape, other values, an input that keeps no token, inputs that keep one token each, a mask
@@ -37,7 +37,7 @@ def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
     name = "X" if "X" in values else "keys"
     tokens = as_array(name, values[name], "(n, T, d)")
     if tokens.ndim != 3 or tokens.dtype.kind not in "fiu":
-        checked_array(name, values[name], ("n", "T", "d"))  # says what is wrong
+        checked_array(name, values[name], ("n", "T", "d"))  # raises with the reason
     mask = _checked_mask(values["mask"], (tokens.shape[0], tokens.shape[1]))
     _refuse_zeros_that_count(values, tokens, mask)
     if "queries" in values:
@@ -51,10 +51,10 @@ def is_ragged(mask: Bool[np.ndarray, "n T"] | None) -> bool:
 
 
 def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], loss: Loss, name: str) -> SequenceDataset:
-    """Return inputs that keep different numbers of tokens; where a prompt is trained, each query is the number 1.
+    """Return data whose inputs keep different numbers of tokens; without queries, each input gets the query 1.
 
     Raises:
-        InvalidInput: chosen tokens, arrays that do not fit together.
+        InvalidInput: chosen tokens are given, or arrays do not fit together.
     """
     if "alpha" in values:
         raise InvalidInput(f"{name}: alpha is for inputs that keep the same number of tokens; leave it out.")
@@ -79,9 +79,9 @@ def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], los
 
 
 def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"]) -> dict[str, Any]:
-    """Return the arrays of a file with the tokens that count, in their order, and without the mask.
+    """Return the arrays of a file with only the tokens that count, in their order, and without the mask.
 
-    Tokens that do not count are not looked at: they may be NaN.
+    Tokens that do not count are ignored; they may be NaN.
     """
     arrays = {key: value for key, value in values.items() if key != "mask"}
     for key in PER_TOKEN:
@@ -92,7 +92,7 @@ def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"])
 
 
 def _of_tokens(key: str, value: Any, mask: Bool[np.ndarray, "n T"]) -> np.ndarray:
-    """Return an array of the shape of the mask, or with further axes."""
+    """Return an array whose first axes have the shape of the mask."""
     refuse_truth_values(key, value)
     array = as_array(key, value, "(n, T, …)")
     if array.shape[:2] != mask.shape:
@@ -102,15 +102,15 @@ def _of_tokens(key: str, value: Any, mask: Bool[np.ndarray, "n T"]) -> np.ndarra
 
 
 def positions_of(mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n t"]:
-    """Return the numbers in the file of the tokens that count, of each input in their order."""
+    """Return the positions in the file of the tokens that count, by input."""
     return np.nonzero(mask)[1].reshape(len(mask), -1).astype(np.int64)
 
 
 def renumber(alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
-    """Return chosen tokens of a file by their numbers among the tokens that count.
+    """Return the indices of chosen tokens of a file among the tokens that count.
 
     Raises:
-        InvalidInput: one of them does not count.
+        InvalidInput: a chosen token does not count.
     """
     rows = np.arange(len(mask))
     if (hidden := np.flatnonzero(~mask[rows, alpha])).size:
@@ -138,7 +138,7 @@ def _checked_mask(value: Any, shape: tuple[int, int]) -> Bool[np.ndarray, "n T"]
 def _refuse_zeros_that_count(
     values: Mapping[str, Any], tokens: Float64[np.ndarray, "n T d"], mask: Bool[np.ndarray, "n T"]
 ) -> None:
-    """Refuse a mask by which zeros count and other tokens do not: it marks padding."""
+    """Refuse a mask by which only zero tokens count: it seems to mark padding."""
     filled = (tokens != 0).any(axis=2)
     if "scores" in values:
         scores = as_array("scores", values["scores"], "(n, T)")
@@ -148,7 +148,7 @@ def _refuse_zeros_that_count(
 
 
 def _refuse_hidden_queries(queries: Any, tokens: Float64[np.ndarray, "n T d"], mask: Bool[np.ndarray, "n T"]) -> None:
-    """Refuse a query that is a token that does not count, as ``X[:, -1]`` is where padding stands at the end."""
+    """Refuse a query equal to a token that does not count, such as ``X[:, -1]`` with padding at the end."""
     z = as_array("queries", queries, "(n, e)")
     if z.shape != (len(tokens), tokens.shape[2]):
         return

@@ -1,4 +1,4 @@
-"""Strategies for datasets: tokens, labels, head and key-query weights, in integers so that floats are exact.
+"""Strategies for datasets: tokens, labels, head and key-query weights, in integers so that products are exact.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
 """
@@ -28,7 +28,7 @@ def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray,
 
 @st.composite
 def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool) -> Dataset:
-    """Draw a dataset with exactly this problem: one more token coordinate holds Y_i γ_it, v is its axis."""
+    """Draw a dataset that gives exactly this problem: a further token coordinate is Y_i γ_it, and v is its axis."""
     Y = draw(labels(frame, positive=positive))
     plain = Dataset.realising(problem)
     X = plain.X.copy()
@@ -60,9 +60,9 @@ def datasets_with_head_in_key_range(
 ) -> Dataset:
     """Draw data with v ∈ range(Wᵀ) and one strictly best token per input (Lemma 2), keys of dimension d.
 
-    The best token is lifted along the largest entry of v; with ``equal`` all others differ by vectors orthogonal to v,
-    so that their scores are equal (Assumption B). Tokens as ``users`` have them are then of few bits, so that the
-    scores stay equal; otherwise they are any, and the best one is lifted by more than is rounded away.
+    The best token is shifted along the axis of the largest entry of v. With ``equal`` all others differ by vectors
+    orthogonal to v, so that their scores are equal (Assumption B); tokens as ``users`` have them then have few bits.
+    Otherwise these tokens are arbitrary, and the shift of the best one exceeds the rounding errors.
     """
     W, v = draw(key_query_weights(frame))
     Y = draw(labels(frame, positive=positive))
@@ -90,7 +90,7 @@ def datasets_with_head_in_key_range(
         missing = scores[i].max() - Y[i] * (X[i, t] @ v)
         X[i, t, axis] += Y[i] * np.sign(v[axis]) * max(0, np.floor(missing / abs(v[axis])) + gain[i])
     if unused is not None:
-        # Scores do not depend on that coordinate; with the keys the head separates.
+        # Scores do not depend on this coordinate.
         aside = draw(st.sampled_from((1.0, -1.0, 0.25)))
         X = with_idle_neighbour(X, best, unused, aside, solver(best))
     same = draw(repeated_inputs(n)) if users else np.arange(n)
@@ -140,7 +140,7 @@ def datasets_with_optimal_tokens(
 
 
 def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-    """Draw the inputs that are to be no supports: not the first, and both or none of a pair."""
+    """Draw the mask of inputs that shall be no supports: not the first, and both or none of a pair."""
     beyond: Bool[np.ndarray, "n"] = draw(frame.choices("n", (False, True)))
     first = np.arange(frame.n) - np.arange(frame.n) % 2
     beyond = np.where(paired, beyond[first], beyond)

@@ -1,13 +1,16 @@
-"""Reading and writing of cases: the arrays of a user's file, a named dataset, or a failing case that was written.
+"""Reading and writing of cases: a user's file of arrays, a named dataset, or a failing case that was saved.
 
-A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T).
-Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. With queries (n,e) beside X, Y and v it is W that is
-trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Queries may be several per input,
-(n,L,e) with Y (n,L); they see the tokens that a mask (n,L,T) lets them see, or with causal = true the tokens up to
-their own. Otherwise a mask (n,T) is true for the tokens that count (:mod:`generators.token_mask`). Trained weights are
-p (d,), with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m); those of several times have an axis in
-front, and perhaps the numbers of steps as steps. Further arrays that a statement knows (``u``, ``q``, ``q1``, ``q2``,
-…) are given by their name, in JSON also within an object ``arrays``.
+A file holds named arrays:
+
+- X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T);
+- optionally loss (text), alpha (n,), p0 or start (d,), seed;
+- with X, Y and v optionally queries (n,e); then W is trained, with the start W0 (d,e), or K0 (d,m) and Q0 (e,m) with
+  W0 = K0 Q0ᵀ. There may be several queries per input, (n,L,e) with Y (n,L); they see the tokens where a mask (n,L,T) is
+  true, or with causal = true the tokens up to their own;
+- optionally a mask (n,T) that is true for the tokens that count (:mod:`generators.token_mask`);
+- optionally trained weights: p (d,), or with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m);
+  checkpoints have a first axis, and optionally their numbers of steps as ``steps``;
+- other arrays of statements (``u``, ``q``, ``q1``, ``q2``, …), in JSON also within an object ``arrays``.
 """
 
 from __future__ import annotations
@@ -50,11 +53,11 @@ TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
 DIRECTIONS = ("q", "q1", "q2")
-"""Directions, of shape (d,) when they stand beside the others; in other units they keep their values."""
+"""The names of directions, of shape (d,) outside an object ``arrays``; a change of units does not change them."""
 FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", PENALTY, *HEAD_ARRAYS)
-"""Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
+"""The names of arrays of single statements that may be given outside an object ``arrays``."""
 RECORD = ("arrays", "case_of", "claim", "name")
-"""Names that the command writes with a failing case."""
+"""The names that the command writes with a failing case."""
 
 
 Data = Dataset | QueryDataset | SequenceDataset
@@ -65,8 +68,8 @@ class Given:
     """Data to check statements on.
 
     Attributes:
-        case: the data, or a call of an attention kernel that was written to a file.
-        failed: the id of the statement that failed on it; the case is then run as it is.
+        case: the data, or a saved call of an attention kernel.
+        failed: the id of the statement that failed on it; the case is then checked unchanged.
     """
 
     case: Any
@@ -85,15 +88,15 @@ def _restore_given(text: str, failed: str) -> Given:
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
     """Read a .npz or .json file, a text whose characters are the tokens of a corpus, or a named dataset.
 
-    A text ends in .txt; with :window=N behind it, a context has N tokens.
+    The path of a text ends in .txt; with :window=N after it, a context has N tokens.
 
     Args:
         source: path or name.
-        seed: for the points at which a "for every p" conclusion is tried, unless the file holds one.
-        calls: whether it may be a call of an attention kernel that was written to a file.
+        seed: the seed for points at which a "for every p" conclusion is checked, if the file has none.
+        calls: whether the file may be a saved call of an attention kernel.
 
     Raises:
-        InvalidInput: with one sentence that says what to change.
+        InvalidInput: the data cannot be read; the message says what to change.
     """
     source, window = split_window(source)
     path = Path(source)
@@ -112,10 +115,10 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
 
 
 def parse_given(contents: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
-    """Read named arrays, or the record of a failing case.
+    """Return the data of named arrays, or of the record of a failing case.
 
     Raises:
-        InvalidInput: as :func:`case_of`; a call of an attention kernel where there is nothing to call.
+        InvalidInput: as :func:`case_of`; or a call of an attention kernel if ``calls`` is false.
     """
     other_format = None if calls or KIND in contents else format_of(contents)
     if other_format is not None and other_format.command:
@@ -124,7 +127,7 @@ def parse_given(contents: Mapping[str, Any], seed: int, name: str, *, calls: boo
 
 
 def subject_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Subject:
-    """Return the case, the call of an attention kernel, or the data of another paper, that named values make.
+    """Return the case, the call of an attention kernel, or the data of another paper that the named values define.
 
     Raises:
         InvalidInput: as :func:`case_of`.
@@ -136,7 +139,7 @@ def subject_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -
 
 
 def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
-    """Return the case that named values make.
+    """Return the case that the named values define.
 
     Raises:
         InvalidInput: unknown names, missing arrays, or arrays that do not fit together.
@@ -177,13 +180,13 @@ def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> C
 
 
 def check_names(name: str, names: Collection[str]) -> None:
-    """Check that every name is known and those that are needed are there.
+    """Check that every name is known and no required name is missing.
 
     Raises:
-        InvalidInput: with the nearest name that is known, or the one that is missing.
+        InvalidInput: an unknown name (the message suggests the nearest known one), or a missing name.
     """
     if KIND in names or format_of({*names}) is not None:
-        return  # data of another kind, which look at their own
+        return  # data of another kind check their names themselves
     allowed = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, STEPS, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(allowed))
     if unknown:
@@ -231,7 +234,7 @@ def _parse_tokens(value: Any, n: int, T: int) -> Int64[np.ndarray, "n"]:
 
 
 def _further(contents: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
-    """Return further arrays, float64; of any shape but for directions that stand beside the others."""
+    """Return the other arrays as float64, of any shape; directions outside ``arrays`` must have shape (d,)."""
     within = contents.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
@@ -319,7 +322,7 @@ def attention_case(parsed: Given) -> Case:
     """Return the data, where only keys and scores are accepted.
 
     Raises:
-        InvalidInput: they are something else.
+        InvalidInput: the data are of another kind.
     """
     if not isinstance(parsed.case, Case):
         raise InvalidInput(f"{parsed.case.name}: holds {parsed.case.noun}; give keys and scores, or tokens.")
@@ -328,10 +331,10 @@ def attention_case(parsed: Given) -> Case:
 
 
 def refuse_several_lengths(case: Case) -> None:
-    """Refuse inputs with different numbers of tokens, of which ``problem`` is only a part.
+    """Refuse inputs with different numbers of tokens; ``problem`` has only those with the most tokens.
 
     Raises:
-        InvalidInput: the data are of that kind.
+        InvalidInput: inputs have different numbers of tokens.
     """
     if case.unfit_for(()):
         raise InvalidInput(
@@ -341,5 +344,5 @@ def refuse_several_lengths(case: Case) -> None:
 
 
 def _lines_of(contents: Mapping[str, Any]) -> str:
-    # One line per name: short enough to read, and stable to compare.
+    # One line per name is readable, and gives small differences between versions.
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in contents.items()) + "\n}\n"

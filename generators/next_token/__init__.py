@@ -1,1 +1,1 @@
-"""Assumptions and data of the statements on next-token prediction alone."""
+"""Assumptions and data that only the statements on next-token prediction use."""

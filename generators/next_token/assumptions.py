@@ -18,7 +18,7 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def _separable(case: NextTokens) -> Finding:
-    """Check that some θ ties what followed and puts everything else at least one below: (6a) and (6b)."""
+    """Check (6a) and (6b): some θ gives observed next tokens equal logits, and others logits lower by 1 or more."""
     norms = []
     for _, problem in case.parts:
         separated = [pair for pair in problem.pairs if not problem.supports[pair]]
@@ -39,14 +39,14 @@ def _compatible(case: NextTokens) -> Finding:
 
 
 def _something_apart(case: NextTokens) -> Finding:
-    """Check that some alternative is not tied to what followed by everything that keeps the loss bounded."""
+    """Check that training rules out some alternative: V_j ≠ Ŝ_j for some context j."""
     apart = sum(int((problem.alternatives & ~extended_supports(problem).sets).sum()) for _, problem in case.parts)
     total = sum(int(problem.alternatives.sum()) for _, problem in case.parts)
     return Finding(apart > 0, f"{apart} of {total} alternatives can be ruled out")
 
 
 def _finite_part(case: NextTokens) -> Finding:
-    """Check that some context is followed by two alternatives of different vectors, or extended to two."""
+    """Check that F ≠ 0: some extended support Ŝ_j has two alternatives with different vectors."""
     apart = 0
     for _, problem in case.parts:
         sets = extended_supports(problem).sets
@@ -85,7 +85,7 @@ def _independent_tokens(case: NextTokens) -> Finding:
 
 
 def _short_steps(case: NextTokens) -> Finding:
-    """Check that η ≤ 1/β, where β is the bound of the smoothness that is a sum of diameters; no η given means 1/β."""
+    """Check that η ≤ 1/β, β the smoothness bound computed from diameters; without η the statement uses 1/β."""
     if not case.step:
         return Finding(True, "no step size is given")
     total = fmpq(0)

@@ -42,11 +42,11 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def next_token_cases(kinds: Collection[str] = EVERY, *, apart: bool = False) -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases of these kinds, each about as often.
+    """Return a strategy for cases of these kinds, with equal probabilities.
 
     Args:
-        kinds: the kinds that the module describes.
-        apart: something can be ruled out: where nothing could, a further token is added, and a coordinate for it.
+        kinds: the kinds that the module's docstring describes.
+        apart: whether some token can be ruled out in every case; where none can, a token and a coordinate are added.
     """
     strategy = st.sampled_from(list(kinds)).flatmap(
         lambda kind: sequences(kind) if kind in SEQUENCES else contexts(kind)
@@ -55,17 +55,17 @@ def next_token_cases(kinds: Collection[str] = EVERY, *, apart: bool = False) -> 
 
 
 def cases_with_something_apart() -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases of every kind in which something can be ruled out."""
+    """Return a strategy for cases of every kind in which some token can be ruled out."""
     return next_token_cases(apart=True)
 
 
 def compatible_cases() -> SearchStrategy[NextTokens]:
-    """Return a strategy for separable and compatible cases with something to rule out."""
+    """Return a strategy for separable and compatible cases in which some token can be ruled out."""
     return next_token_cases(("planted", "over", "orthogonal"), apart=True)
 
 
 def independent_contexts() -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases with at least as many dimensions as contexts, which are independent."""
+    """Return a strategy for cases of linearly independent contexts."""
     return next_token_cases(("over", "orthogonal"))
 
 
@@ -90,7 +90,7 @@ def independent_sequences() -> SearchStrategy[NextTokens]:
 
 
 def with_something_apart(case: NextTokens) -> NextTokens:
-    """Return the case, or one with a token that never follows, and a coordinate that tells it apart."""
+    """Return the case, with a new token that never follows and a coordinate if no token can be ruled out."""
     problem = case.problem
     if (problem.alternatives & ~extended_supports(problem).sets).any():
         return case
@@ -136,8 +136,9 @@ def contexts(draw: DrawFn, kind: str) -> NextTokens:
 def _realistic_contexts(draw: DrawFn, kind: str) -> NextTokens:
     """Draw cases of a kind as users have them.
 
-    *planted* supports are ties of a small integer W over the rationals, followed equally often: so W itself separates,
-    and W = 0 has the log-odds. *over* and *orthogonal* are triangular, with a diagonal that is not 0.
+    *planted* supports are the tokens of largest logit of a small integer W, decided over the rationals, with equal
+    counts: so W separates, and W = 0 has the log-odds. *over* and *orthogonal* embeddings are triangular, with a
+    nonzero diagonal.
     """
     if kind == "random" and draw(one_in(3)):
         return draw(text_windows())
@@ -172,7 +173,7 @@ def _embeddings(draw: DrawFn, kind: str, m: int, d: int) -> Float64[np.ndarray, 
     h = draw(integers((m, d), -3, 3)).astype(np.float64)
     if kind == "repeated":
         h = h[draw(integers((m,), 0, max(0, m // 2)))]
-    # Powers of two of planted log-odds are whole numbers.
+    # Embeddings are integers, so that powers of two of planted log-odds are integers.
     return h / 4 if draw(one_in(4)) and kind != "planted" else h
 
 
@@ -188,7 +189,7 @@ def _supports(draw: DrawFn, kind: str, h: Float64[np.ndarray, "m d"], V: int) ->
 
 @st.composite
 def sequences(draw: DrawFn, kind: str) -> NextTokens:
-    """Draw up to six samples of at most four tokens that end in one of two, so that they concern the same graphs."""
+    """Draw up to six samples of at most four tokens; their last tokens are one of two, so that samples share graphs."""
     K, d = draw(st.integers(2, 5)), draw(st.integers(1, 3))
     n, T = draw(st.integers(1, 6)), draw(st.integers(2, 4))
     samples = draw(integers((n, T), 0, K - 1))

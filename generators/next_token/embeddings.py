@@ -19,8 +19,8 @@ MOST_CONTEXTS, MOST_TOKENS = 12, 12
 MOST_ENTRIES = 36
 """The largest number of entries of W: exact decisions grow fast with it."""
 LOOKS = ("decimals", "gaussian", "scaled", "columns", "unit", "unit beside", "near", "float32")
-"""Looks of rows: decimals; Gaussian; rows, or columns, in units up to 10⁶ apart; of norm one; the last row of
-norm one beside its original; the last row near a multiple of the first, up to 1e-13; rounded to float32."""
+"""Kinds of rows: decimals; Gaussian; rows or columns in units that differ up to 10⁶-fold; of norm one; the last row a
+normalised copy of another; the last row within 1e-13 of a multiple of the first; rounded to float32."""
 TEXTS = (
     "to be or not to be that is the question",
     "the cat sat on the mat",
@@ -35,7 +35,7 @@ TEXTS = (
 def realistic_sizes(
     draw: DrawFn, contexts: tuple[int, int], tokens: tuple[int, int], dimensions: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """Draw m, V and d: within the ranges or, one time in five, up to 12 contexts of up to 12 tokens."""
+    """Draw the sizes m, V and d: within the ranges or, one time in five, up to 12 contexts and 12 tokens."""
     m, V, d = draw(st.integers(*contexts)), draw(st.integers(*tokens)), draw(st.integers(*dimensions))
     if draw(one_in(5)):
         m, V = draw(st.integers(1, MOST_CONTEXTS)), draw(st.integers(2, MOST_TOKENS))
@@ -46,10 +46,10 @@ def realistic_sizes(
 def realistic_rows(
     draw: DrawFn, m: int, d: int, *, independent: bool = False, diagonal: bool = False
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw m rows of length d that look like one of :data:`LOOKS`.
+    """Draw m rows of d entries of one kind of :data:`LOOKS`.
 
-    With ``independent`` they are linearly independent, m ≤ d: lower triangular with a diagonal that is not 0, in some
-    order of coordinates. With ``diagonal`` all entries beside the diagonal are 0.
+    With ``independent`` they are linearly independent, m ≤ d: lower triangular with a nonzero diagonal, up to the order
+    of coordinates. With ``diagonal`` all off-diagonal entries are 0.
     """
     look = draw(st.sampled_from(LOOKS))
     rows = draw(entries((m, d), Style.DECIMALS))
@@ -82,7 +82,7 @@ def realistic_rows(
 
 
 def exact_argmax(W: Int64[np.ndarray, "V d"], h: Float64[np.ndarray, "m d"]) -> Bool[np.ndarray, "m V"]:
-    """Return where (W h_j)_v is largest, over the rationals, so that ties are exact."""
+    """Return the mask of the v with the largest (W h_j)_v, (m, V), over the rationals, so that ties are exact."""
     rows = [[rational(w) for w in row] for row in W.astype(np.float64).tolist()]
     heights = [products(rows, [rational(x) for x in row]) for row in h.tolist()]
     return np.array([[height == max(logits) for height in logits] for logits in heights]).reshape(len(h), len(W))
@@ -90,7 +90,7 @@ def exact_argmax(W: Int64[np.ndarray, "V d"], h: Float64[np.ndarray, "m d"]) -> 
 
 @st.composite
 def text_windows(draw: DrawFn) -> NextTokens:
-    """Draw the windows of one or two characters of the beginning of a text, English or periodic."""
+    """Draw windows of one or two characters from the beginning of an English or a periodic text."""
     text, window = draw(st.sampled_from(TEXTS)), draw(st.integers(1, 2))
     length = draw(st.integers(4, 12 if window == 1 else 8))
     return NextTokens.of_corpus(text[:length], window, seed=draw(st.integers(0, 2**32 - 1)))

@@ -1,1 +1,1 @@
-"""Data of the statements on steepest descent alone."""
+"""Data that only the statements on steepest descent use."""

@@ -1,7 +1,8 @@
-"""Embeddings as networks give them: Gaussian or unit-normalised floats of mixed scale, copies, near-ties, parallels.
+"""Embeddings as networks compute them: Gaussian or normalised floats of mixed scale, copies, near-ties, parallels.
 
-Some direction separates by construction: the chosen token is the one that is farthest along it, and the class of a
-feature is that whose row is, both decided exactly; a query is turned to its label's side.
+Data are separable by construction: the chosen token is the one that is farthest along a drawn direction, and the class
+of a feature the one whose drawn row has the largest logit, both decided exactly; a query on the wrong side for its
+label changes its sign.
 
 References: issue reports.
 """
@@ -32,7 +33,7 @@ MOST = (3, 5, 5)
 """The largest n, T and d of tokens; the largest n, k and d of classification data are :data:`MOST_LABELLED`."""
 MOST_LABELLED = (6, 4, 4)
 TIES = (1e-9, 1e-13, 1e-11, 1e-6, 0.0)
-"""Relative differences of two embeddings that nearly coincide; 0 makes a copy."""
+"""The relative differences of two embeddings that nearly coincide; 0 gives a copy."""
 SCALES = (-3.0, 3.0)
 """The smallest and the largest power of ten among the scales of the embeddings of one data set."""
 COUNTS = 10_000
@@ -40,7 +41,7 @@ COUNTS = 10_000
 
 
 def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> SearchStrategy[C]:
-    """Draw from the second strategy half of the cases that are to be as users have them."""
+    """Return a strategy that draws half of the cases that are as users have them from ``embedded``."""
 
     @st.composite
     def either(draw: DrawFn) -> C:
@@ -51,7 +52,7 @@ def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> Sea
 
 @st.composite
 def embeddings(draw: DrawFn, m: int, d: int) -> Features:
-    """Draw m vectors: normal, some of length one or each of its own scale; some nearly coincide or are parallel."""
+    """Draw m Gaussian vectors, some normalised, or each with its own scale; some nearly coincide or are parallel."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     vectors = rng.normal(size=(m, d))
     if draw(one_in(3)):
@@ -68,12 +69,12 @@ def embeddings(draw: DrawFn, m: int, d: int) -> Features:
 
 @st.composite
 def embedded_cases(draw: DrawFn, *, single: bool = False, equal: bool = False) -> Case:
-    """Draw prompts' problems on embeddings, separable and with one best token in each input.
+    """Draw problems with embeddings for training a prompt, separable and with one best token in each input.
 
     Args:
         draw: given by Hypothesis.
-        single: n = 1.
-        equal: all others score the same (Assumption B).
+        single: whether n = 1.
+        equal: whether all other tokens have the same score (Assumption B).
     """
     n, T, d = (draw(st.integers(low, high)) for low, high in _sizes(single))
     keys = draw(embeddings(n * T, d)).reshape(n, T, d)
@@ -107,7 +108,7 @@ def embedded_query_cases(draw: DrawFn, *, single: bool = False, equal: bool = Fa
 
 @st.composite
 def embedded_labels(draw: DrawFn) -> LabelledFeatures:
-    """Draw classes of embeddings; some lie so near to a boundary that their class is a near-tie."""
+    """Draw classification data with embeddings; some are so near a decision boundary that their class is a near-tie."""
     n, k, d = (draw(st.integers(low, high)) for low, high in zip((1, 2, 1), MOST_LABELLED, strict=True))
     features = draw(embeddings(n, d))
     heads = np.random.default_rng(draw(st.integers(0, 2**32 - 1))).normal(size=(k, d))
@@ -128,7 +129,7 @@ def embedded_labels(draw: DrawFn) -> LabelledFeatures:
 
 
 def label_or_embedded_cases() -> SearchStrategy[LabelledFeatures]:
-    """Return classification data, embeddings among them."""
+    """Return a strategy for classification data, some with embeddings."""
     return or_embedded(label_cases(), embedded_labels())
 
 
@@ -138,7 +139,7 @@ def _sizes(single: bool) -> tuple[tuple[int, int], ...]:
 
 
 def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
-    """Return the token that is farthest in a direction, exactly; copies of it are moved back, in place."""
+    """Return the index of the token farthest along a direction, exactly; move copies of it back, in place."""
     exact = [rational(x) for x in along.tolist()]
     places = products([[rational(x) for x in token] for token in tokens.tolist()], exact)
     best = max(range(len(tokens)), key=lambda t: places[t])
@@ -152,7 +153,7 @@ def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
 
 
 def _best_at(scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n T"]:
-    """Return scores with each best one exchanged for the one at α."""
+    """Return scores in which the best score of each input is exchanged with that of α."""
     exchanged, every, best = scores.copy(), np.arange(len(alpha)), scores.argmax(axis=1)
     exchanged[every, alpha], exchanged[every, best] = scores[every, best], scores[every, alpha]
     return exchanged

@@ -1,1 +1,1 @@
-"""Data of the statements of *Transformers as Support Vector Machines* alone."""
+"""Data that only the statements of *Transformers as Support Vector Machines* use."""

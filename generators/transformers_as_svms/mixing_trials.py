@@ -1,7 +1,7 @@
-"""Random problems in which attention mixes: orthonormal tokens in general position, queries and head on the sphere.
+"""Random problems in which attention mixes tokens: orthonormal tokens, queries and head on the unit sphere.
 
-A trial depends on (seed, n, T, d, its number) alone. Tokens are unit vectors turned by reflections I − ½uuᵀ, u of four
-entries ±1, whose entries are dyadic; queries and head are multiples of 2⁻¹⁰.
+A trial depends only on (seed, n, T, d, number). Tokens are unit vectors, mapped into general position by reflections
+I − ½uuᵀ with u of four entries ±1, whose entries are dyadic; queries and head are multiples of 2⁻¹⁰.
 
 References: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input.
 """

@@ -1,8 +1,8 @@
-"""Strategies for the nuclear norm: data of every kind, and aligned data, of which W_⋆ is not the only solution.
+"""Strategies for the nuclear norm: data of every kind, and aligned data, for which W_⋆ is not the only solution.
 
-Aligned: the row of input i is c_i e_i times the query b_i e_i, in permuted axes. Rows fix the diagonal of W alone, and
-every P ⪰ 0 of that diagonal has norm C_⋆ = Σ 1/(c_i b_i): of two inputs and more there are solutions of several ranks,
-and claims concern the set of solutions.
+In aligned data the row of input i is the token difference c_i e_i times the query b_i e_i, up to a permutation of axes.
+Rows fix only the diagonal of W, and every P ⪰ 0 with this diagonal has the norm C_⋆ = Σ 1/(c_i b_i): with two or more
+inputs there are solutions of several ranks, and the claims are about the set of solutions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.query_dataset import QueryDataset
 
 INPUTS, MORE_AXES = 4, 2
-"""The largest number of inputs, and of axes beyond theirs."""
+"""The largest number of inputs, and of further axes."""
 LENGTHS = (1.0, 2.0, 0.5, 4.0)
 
 
@@ -26,7 +26,7 @@ LENGTHS = (1.0, 2.0, 0.5, 4.0)
 def aligned_cases(draw: DrawFn) -> Case:
     """Draw aligned cases.
 
-    Token 0 is c_i e_i and optimal; the others are 0 or −c_i e_i, of larger margin. All inputs have one head.
+    Token 0 is c_i e_i and optimal; the others are 0, or −c_i e_i with a larger margin. All inputs have the same head.
     """
     n, more, T = draw(st.integers(2, INPUTS)), draw(st.integers(0, MORE_AXES)), draw(st.integers(2, 3))
     d = n + more

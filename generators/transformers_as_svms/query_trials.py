@@ -1,6 +1,6 @@
-"""Random problems in which W is trained: tokens, queries and head on the unit sphere, labels uniform ±1.
+"""Random problems for training W: tokens, queries and head on the unit sphere, labels uniform ±1.
 
-A trial depends on (seed, n, T, d, its number) alone, not on how many are drawn. Tokens and queries are rounded to
+A trial depends only on (seed, n, T, d, number), not on how many trials are drawn. Tokens and queries are rounded to
 multiples of 2⁻²⁰, so that the keys vec(x zᵀ) are exact.
 
 References: *Transformers as Support Vector Machines*, notebook local_converge and the figure of SVM ranks.
@@ -26,7 +26,7 @@ def query_trial(seed: int, n: int, tokens: int, d: int, number: int, bits: int =
         tokens: the number of tokens of each input.
         d: the dimension.
         number: the number of the trial.
-        bits: of the numbers behind the point.
+        bits: the number of bits after the binary point.
     """
     rng = np.random.default_rng([seed, n, tokens, d, number])
     X, queries, v = (_sphere(rng, shape, bits) for shape in ((n, tokens, d), (n, d), (d,)))

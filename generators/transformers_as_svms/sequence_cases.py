@@ -40,8 +40,8 @@ Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n L e"]
 
 
-class Sees(StrEnum):
-    """The tokens that queries see."""
+class Visibility(StrEnum):
+    """The kinds of masks, which determine the tokens that queries see."""
 
     CAUSAL = "causal"
     MASKED = "masked"
@@ -52,11 +52,13 @@ class Sees(StrEnum):
 def sequence_cases(draw: DrawFn) -> Case:
     """Draw a case with several queries per input whose ATT-SVM over all queries is feasible."""
     inputs, tokens, dims = MOST
-    sees = draw(st.sampled_from((Sees.CAUSAL, Sees.MASKED, Sees.EVERY, Sees.MASKED, Sees.CAUSAL)))
+    sees = draw(
+        st.sampled_from((Visibility.CAUSAL, Visibility.MASKED, Visibility.EVERY, Visibility.MASKED, Visibility.CAUSAL))
+    )
     self_attention = draw(st.booleans())
-    # Under a causal mask two tokens leave one query with something to select.
-    n, T = draw(st.integers(1, inputs)), draw(st.integers(2 if sees is Sees.EVERY else 3, tokens))
-    L = T if self_attention or sees is Sees.CAUSAL else draw(st.integers(1, tokens))
+    # With a causal mask and two tokens, only the second query sees several tokens.
+    n, T = draw(st.integers(1, inputs)), draw(st.integers(2 if sees is Visibility.EVERY else 3, tokens))
+    L = T if self_attention or sees is Visibility.CAUSAL else draw(st.integers(1, tokens))
     d = draw(st.integers(2 if self_attention else 1, dims))
     e = d if self_attention else draw(st.integers(1, dims))
     style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS)))
@@ -96,14 +98,14 @@ def sequence_cases(draw: DrawFn) -> Case:
     return Case(data.problem, sequence=data, seed=draw(st.integers(0, 2**32 - 1)))
 
 
-def _mask(draw: DrawFn, sees: Sees, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
+def _mask(draw: DrawFn, sees: Visibility, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
     """Draw a mask in which every query sees a token, and the first query of the first input two."""
     n, L, T = shape
     inputs, tokens, _ = MOST
     visible = np.ones(shape, dtype=np.bool_)
-    if sees is Sees.CAUSAL:
+    if sees is Visibility.CAUSAL:
         return visible & np.tri(T, dtype=np.bool_)
-    if sees is Sees.MASKED:
+    if sees is Visibility.MASKED:
         visible = draw(integers(shape, 0, 2, most=(inputs, tokens, tokens))) < 2
         every = draw(integers((n, L), 0, tokens - 1, most=(inputs, tokens))) % T
         np.put_along_axis(visible, every[:, :, None], True, axis=2)
@@ -114,10 +116,9 @@ def _mask(draw: DrawFn, sees: Sees, shape: tuple[int, int, int]) -> Bool[np.ndar
 def _with_a_tie(
     values: Float64[np.ndarray, "n T"], Y: Float64[np.ndarray, "n L"], mask: Bool[np.ndarray, "n L T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n L"], Bool[np.ndarray, "n L T"]]:
-    """Give the last token of each input the value next to its own, so that the two tie; no query prefers them.
+    """Give the last token of each input the value of another token, so that the two tie, but are best for no query.
 
-    A query that sees nothing else also gets to see another token; a query that would prefer the tied tokens gets the
-    other label.
+    A query that sees only these two also sees another token; a query for which they would be best gets the other label.
     """
     values, Y, mask = values.copy(), Y.copy(), mask.copy()
     last = values.shape[1] - 1
@@ -135,7 +136,7 @@ def _with_a_tie(
 
 
 def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], first: int) -> Queries:
-    """Move queries along one axis, not before the ``first``, so that q·z_ik = Y_ik c_ik, c_ik ≥ 1."""
+    """Shift queries along one axis, with index at least ``first``, so that q·z_ik = Y_ik c_ik, c_ik ≥ 1."""
     inputs, tokens, dims = MOST
     e = z.shape[2]
     q = draw(integers((e,), -2, 2, most=(dims,))).astype(np.float64)
@@ -150,7 +151,7 @@ def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], f
 def independent_sequence_rows(data: SequenceDataset) -> bool:
     """Return whether the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
 
-    It is decided exactly, and does not depend on α.
+    This is decided exactly, and does not depend on α.
     """
     rows = list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())
     return len(rows) <= data.problem.d and fmpq_mat(rows).rank() == len(rows)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.mixing_assumptions import exact_scores, penalty_of, selected_sets, thresholds
-from generators.mixing_cases import MIXING, Where, mixing_cases
+from generators.mixing_cases import MIXING, PenaltyPlace, mixing_cases
 from generators.transformers_as_svms.mixing_trials import mixing_trial
 from reference_attention.optimal_attention import optimal_attention
 from tests.theorems.transformers_as_svms.mixing_examples import CASES, FOUR, mixing_case
@@ -33,18 +33,18 @@ def test_attainable_cases_satisfy_everything(case: Case) -> None:
 
 
 @settings(max_examples=40)
-@given(st.sampled_from(Where).flatmap(lambda where: st.tuples(st.just(where), mixing_cases(where=(where,)))))
-def test_the_penalty_lies_where_it_is_asked_for(drawn: tuple[Where, Case]) -> None:
+@given(st.sampled_from(PenaltyPlace).flatmap(lambda where: st.tuples(st.just(where), mixing_cases(where=(where,)))))
+def test_the_penalty_lies_where_it_is_asked_for(drawn: tuple[PenaltyPlace, Case]) -> None:
     where, case = drawn
     assert case.queried is not None
     twice, known = 2 * penalty_of(case), thresholds(exact_scores(case.queried)[0])
     assert assumption_named("orthonormal-tokens").check(case).holds
-    if where is Where.ON:
+    if where is PenaltyPlace.ON:
         assert twice in known
         assert assumption_named("decided-attention").check(case).holds is False
-    elif where is Where.ALL:
+    elif where is PenaltyPlace.ALL:
         assert twice > max(known)
-    elif where is Where.ONE:
+    elif where is PenaltyPlace.ONE:
         assert twice < min(x for x in known if x > 0)
     else:
         assert twice < max(known)

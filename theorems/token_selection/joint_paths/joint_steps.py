@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.joint_run import Steps
+from generators.joint_run import DescentSettings
 from reference_attention.losses import loss_named
 from reference_attention.paths.joint_risk import Joint
 from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
@@ -39,7 +39,9 @@ JOINT_RUN = (STARTS_AT_HEAD, STARTS_AT_PROMPT, HEAD_GRADIENT, HEAD_STEP, PROMPT_
 """The claims of :func:`joint_run`."""
 
 
-def joint_run(joint: Joint, under_test: Implementation, run: JointTrajectory, settings: Steps) -> Iterator[Claim]:
+def joint_run(
+    joint: Joint, under_test: Implementation, run: JointTrajectory, settings: DescentSettings
+) -> Iterator[Claim]:
     """Yield the claims that the run starts where it was asked to, and takes normalized steps of head and prompt.
 
     v(t+1) = v(t) − η_v ∇_v L/‖∇_v L‖ and p(t+1) = p(t) − η_p ∇_p L/‖∇_p L‖, both at (v(t), p(t)).
