@@ -36,7 +36,7 @@ def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(("data", "rule"), [("figure-1a", "normalized-1"), ("tsvm-paths-3", "spectral-0.02")])
-def test_it_measures_what_the_rule_does(tmp_path: Path, data: str, rule: str) -> None:
+def test_benchopt_measures_what_the_rule_does(tmp_path: Path, data: str, rule: str) -> None:
     rows = results_of(tmp_path / "benchmark", "-d", f"named[data={data}]", "-s", f"rules[rule={rule}]")
     case = attention_case(load(data, 0))
     start = start_of(data, case)

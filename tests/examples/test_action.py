@@ -36,7 +36,7 @@ def run(tmp_path: Path, **given: str) -> int:
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
-def test_its_script(kernel: str, code: int, tmp_path: Path) -> None:
+def test_the_script_of_the_action(kernel: str, code: int, tmp_path: Path) -> None:
     assert run(tmp_path, kernel=f"examples.real_faults.{kernel}", dtype="float64") == code
     folder = tmp_path / ACTION["inputs"]["folder"]["default"]
     names = {path.name for path in folder.iterdir()}

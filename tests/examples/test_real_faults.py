@@ -86,7 +86,7 @@ def wrong(found: Mapping[str, float]) -> set[str]:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @each_fault
-def test_it_shows_on_its_smallest_call_in_every_precision(fault: TiledFault, dtype: torch.dtype) -> None:
+def test_a_fault_shows_on_its_smallest_call_in_every_precision(fault: TiledFault, dtype: torch.dtype) -> None:
     result = errors(fault, fault.smallest, dtype)
     assert {name for name, error in result.items() if error > VISIBLE} == set(fault.wrong)
     assert wrong(errors(fault, fault.smallest)) == set(fault.wrong)
@@ -102,7 +102,7 @@ SMALLER = [
 
 
 @pytest.mark.parametrize(("fault", "less"), SMALLER, ids=lambda x: x.name if isinstance(x, TiledFault) else str(x))
-def test_it_does_not_show_on_a_smaller_call(fault: TiledFault, less: Shape) -> None:
+def test_a_fault_does_not_show_on_a_smaller_call(fault: TiledFault, less: Shape) -> None:
     assert not wrong(errors(fault, less))
 
 
@@ -176,7 +176,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
-def test_it_is_wrong_where_its_docstring_says_and_nowhere_else(call: On) -> None:
+def test_a_fault_is_wrong_where_its_docstring_says_and_nowhere_else(call: On) -> None:
     assert wrong(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
 
 
@@ -253,7 +253,7 @@ def test_a_step_that_does_not_exist_is_not_replaced() -> None:
 
 
 @each_fault
-def test_it_has_the_signature_of_a_right_kernel(fault: TiledFault) -> None:
+def test_a_fault_has_the_signature_of_a_right_kernel(fault: TiledFault) -> None:
     assert fault.right in (tiled, tiled_sdpa, tiled_plain)
     assert interface_of(fault.kernel) == interface_of(fault.right)
     assert str(inspect.signature(fault.kernel)) == str(inspect.signature(fault.right))

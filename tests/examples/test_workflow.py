@@ -26,7 +26,9 @@ def command(kernel: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
-def test_its_command_line(kernel: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_line_of_the_workflow(
+    kernel: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("falsified").mkdir()
     Path("known_failures.txt").write_text("")
@@ -35,6 +37,6 @@ def test_its_command_line(kernel: str, code: int, monkeypatch: pytest.MonkeyPatc
     assert names == ({"attention"} if code == 0 else {"attention", "test_kernel", "kernel"})
 
 
-def test_its_names_are_those_of_this_package() -> None:
+def test_the_workflow_names_this_package() -> None:
     assert 'pip install "max-margin-theorems[kernels]"' in WORKFLOW
     assert "KERNEL: my_package.attention:kernel" in WORKFLOW

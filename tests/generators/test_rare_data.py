@@ -106,5 +106,5 @@ REACHED: tuple[tuple[str, Callable[[Case], Any], float], ...] = (
 
 
 @pytest.mark.parametrize(("id", "holds", "least"), REACHED, ids=lambda x: getattr(x, "__name__", str(x)))
-def test_it_is_drawn(id: str, holds: Callable[[Case], Any], least: float) -> None:
+def test_rare_data_are_drawn_often_enough(id: str, holds: Callable[[Case], Any], least: float) -> None:
     assert np.mean([bool(holds(case)) for case in drawn(id)]) >= least

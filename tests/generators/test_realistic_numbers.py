@@ -197,7 +197,7 @@ def test_a_third_have_neighbours_without_duals(expected: tuple[str, ...]) -> Non
 
 @pytest.mark.usefixtures("users_only")
 @pytest.mark.parametrize("id", ["theorem-5", "theorem-6", "tsvm-frobenius-path", "tsvm-local-path"])
-def test_so_has_a_quarter_elsewhere(id: str) -> None:
+def test_more_than_a_quarter_of_other_cases_have_an_idle_neighbour(id: str) -> None:
     drawn = sample(statement_named(id).cases(), 60)
     assert np.mean([idle(case) for case in drawn]) > 1 / 4
 

@@ -40,7 +40,7 @@ def test_written_and_read_it_is_the_same_to_the_last_digit() -> None:
     assert not back.values.flags.writeable
 
 
-def test_it_crosses_to_another_process() -> None:
+def test_a_subject_is_sent_to_another_process() -> None:
     import pickle
 
     there = pickle.loads(pickle.dumps(Given(CASE, "test-lse")))
@@ -98,7 +98,7 @@ def test_what_needs_keys_and_scores_says_so() -> None:
     assert attention_case(Given(case)) is case
 
 
-def test_it_is_printed_by_its_fields() -> None:
+def test_a_subject_prints_its_fields() -> None:
     assert CASE.lines() == [
         "values (0.1, 0.3333333333333333, -0.0)",
         "counts (1.0, 2.0, 3.0)",

@@ -54,7 +54,7 @@ def test_the_command_finds_it_and_its_processes_do(theirs: Installed, tmp_path: 
     assert [(package, len(digest)) for package, digest in head["papers"].items()] == [("a-paper 0.1.0", 16)]
 
 
-def test_it_comes_from_there_and_its_own_test_passes(theirs: Installed, tmp_path: Path) -> None:
+def test_the_installed_paper_is_imported_and_its_own_test_passes(theirs: Installed, tmp_path: Path) -> None:
     code = "import a_paper, theorems, pytest, sys; print(a_paper.__file__, theorems.__file__); sys.exit(pytest.main())"
     (tmp_path / "test_it.py").write_text((A_PAPER / "tests" / "test_ordered_logits.py").read_text())
     done = theirs.run(tmp_path, "python", "-c", code)
@@ -63,7 +63,7 @@ def test_it_comes_from_there_and_its_own_test_passes(theirs: Installed, tmp_path
     assert "2 passed" in done.stdout
 
 
-def test_it_is_listed_and_shown_with_its_package(theorems: Callable[..., list[tuple[str, int]]]) -> None:
+def test_the_paper_is_listed_and_shown_with_its_package(theorems: Callable[..., list[tuple[str, int]]]) -> None:
     printed_texts = theorems("list", f"show {ID}", "show ordered-logits", "list data")
     assert [code for _, code in printed_texts] == [0, 0, 0, 0]
     (listed, _), (shown, _), (assumption, _), (data, _) = printed_texts
@@ -75,7 +75,7 @@ def test_it_is_listed_and_shown_with_its_package(theorems: Callable[..., list[tu
     assert "three-ranks" in data
 
 
-def test_it_is_verified_and_explained_on_data_and_in_a_report(
+def test_the_paper_is_verified_explained_and_reported_on_data(
     theorems: Callable[..., list[tuple[str, int]]], tmp_path: Path
 ) -> None:
     verify, other, explain, report = theorems(
@@ -111,7 +111,7 @@ print(*(one.run(len).status for one in pairs_in() if one.statement == sys.argv[-
 """
 
 
-def test_its_fault_is_caught_and_its_rows_of_the_table_of_counterexamples_replay(
+def test_the_paper_s_fault_is_caught_and_its_counterexamples_replay(
     theorems: Callable[..., list[tuple[str, int]]], theirs: Installed, tmp_path: Path
 ) -> None:
     [(power, code)] = theorems(f"power {ID} lemma-5 --faults softmin --examples 5 --jobs 1")

@@ -56,7 +56,7 @@ def test_every_token_selected_has_no_margin() -> None:
 
 
 @given(direction_cases(), st.sampled_from([2.0**-60, 2.0**60, 3.0]))
-def test_it_is_the_definition_at_any_length_of_q(case: Case, factor: float) -> None:
+def test_directions_follow_definition_3_at_any_length_of_q(case: Case, factor: float) -> None:
     keys, q = case.problem.keys, case.arrays["q"]
     result = direction(keys, q)
     selected, neighbours = by_definition(keys, q)

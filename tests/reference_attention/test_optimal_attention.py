@@ -40,7 +40,7 @@ def test_no_support_does_better(scores: list[fmpq], penalty: fmpq) -> None:
         assert nu == attention.levels[0] - scores[t] + 2 * penalty * w
 
 
-def test_by_hand() -> None:
+def test_optimal_attention_by_hand() -> None:
     attention = optimal_attention([[fmpq(1), fmpq(4), fmpq(2), fmpq(3)]], fmpq(1))
     assert attention.weights == ((0, fmpq(3, 4), 0, fmpq(1, 4)),)
     assert attention.multipliers == ((fmpq(3, 2), 0, fmpq(1, 2), 0),)

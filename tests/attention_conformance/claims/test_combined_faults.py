@@ -72,7 +72,7 @@ def test_a_kernel_that_returns_its_first_answer_again_is_caught_after_however_ma
 
 
 @pytest.mark.parametrize("name", IN_HALF)
-def test_which_is_none_where_half_precision_is_not_used(name: str) -> None:
+def test_a_fault_of_half_precision_does_not_show_in_float32(name: str) -> None:
     kernel, _ = PLANTED[f"{name}-bfloat16"]
     trials = trials_on(kernel, "float32")
     assert not falsified_on(trials, trials.cover()[::PARTS])

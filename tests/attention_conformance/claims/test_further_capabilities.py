@@ -80,7 +80,7 @@ def test_right_kernels_are_upheld(right: Kernel, dtype: str) -> None:
 
 
 @each_right_kernel
-def test_it_declares_what_is_new_of_it(right: Kernel) -> None:
+def test_a_kernel_declares_its_further_capabilities(right: Kernel) -> None:
     kernel = probed(right, "float64")
     assert {*OWN[right.__name__]} <= kernel.declares
     assert kernel.interface.name == INTERFACES.get(right.__name__, kernel.interface.name)

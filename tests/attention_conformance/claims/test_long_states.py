@@ -58,7 +58,7 @@ def test_what_is_wrong_when_it_is_compiled_is_caught_and_blamed_on_that(name: st
     assert {about for about, _ in falsified} == {"compiled"}
 
 
-def test_such_a_call_is_drawn_and_made_small() -> None:
+def test_a_compiled_call_is_drawn_and_shrunk() -> None:
     (result,) = verify_kernel(compiled_kernels.written_unsaid, statements=["kernel-compiled"], examples=5)
     assert result.verdict is Verdict.FALSIFIED
     assert result.failure is not None

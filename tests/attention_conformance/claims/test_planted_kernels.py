@@ -59,7 +59,9 @@ def test_a_planted_fault_is_caught_by_the_claim_about_it(
         ("output", "scale_of_keys_forgotten", "float64"),
     ],
 )
-def test_and_by_no_other_that_is_about_something_else(capability: str, name: str, dtype: str) -> None:
+def test_a_claim_about_another_capability_does_not_catch_a_planted_fault(
+    capability: str, name: str, dtype: str
+) -> None:
     kernel = getattr(planted_kernels, name)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=8, dtype=dtype)
     assert result.verdict is Verdict.UPHELD, result.reason

@@ -186,7 +186,7 @@ class TestJax:
         assert verdict(kernel, "kernel-output", 1) is Verdict.UPHELD
         assert verdict(kernel, "kernel-gradients", 2) is Verdict.FALSIFIED
 
-    def test_its_own_attention_computes_in_float32(self) -> None:
+    def test_attention_of_jax_computes_in_float32(self) -> None:
         kernel = kernel_named("jax:jax.nn:dot_product_attention")
         assert (kernel.interface.name, kernel.computes_in) == ("jax", "float32")
         assert verdict(kernel, "kernel-window", 2) is Verdict.UPHELD
@@ -206,7 +206,7 @@ class TestTransformers:
             ("transformers.models.llama.modeling_llama:eager_attention_forward", "float32"),
         ],
     )
-    def test_its_attention_is_upheld(self, name: str, computes_in: str, dtype: Any) -> None:
+    def test_attention_of_transformers_is_upheld(self, name: str, computes_in: str, dtype: Any) -> None:
         kernel = kernel_named(name, dtype)
         assert (kernel.interface.name, kernel.computes_in) == ("hf", dtype or computes_in)
         for id in ("kernel-output", "kernel-gradients", "kernel-boolean-mask", "kernel-grouped-heads"):

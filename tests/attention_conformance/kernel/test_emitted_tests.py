@@ -145,7 +145,9 @@ def run(text: str, kernel: Any = None) -> None:
     "row",
     [pytest.param(row, marks=[pytest.mark.compiler] * (row.capability == "compiled"), id=str(row)) for row in ROWS],
 )
-def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emitted_test_names_the_wrong_number_and_passes_on_a_right_kernel(
+    row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
     LeftOver.buffers.clear()  # it remembers calls of other tests, too
     text = emitted(row)

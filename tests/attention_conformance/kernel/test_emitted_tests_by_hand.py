@@ -79,7 +79,7 @@ def test_a_call_that_nobody_can_read_is_not_written_down(monkeypatch: pytest.Mon
     assert reproducer(large, "a line") == ("", "the call has 100,016 numbers, more than 50,000")
 
 
-def test_a_test_that_passes_is_none() -> None:
+def test_a_test_that_passes_is_not_written() -> None:
     given = call()
     right = Entry(
         OUTPUT, given, QUANTITIES[OUTPUT], *(np.zeros((1, 2, 2, 2)) for _ in range(2)), np.full((1, 2, 2, 2), 9.0)
@@ -90,7 +90,7 @@ def test_a_test_that_passes_is_none() -> None:
     )
 
 
-def test_nor_is_one_whose_formula_is_another() -> None:
+def test_a_test_with_another_formula_is_not_written() -> None:
     wrong = Entry(OUTPUT, call(), QUANTITIES[OUTPUT], *(np.full((1, 2, 2, 2), x) for x in (0.0, 7.0, 1e-9)))
     _, why = reproducer(found("plain", call(), wrong), "a line")
     assert why == "its formula of output is not this suite's, which is a fault of ours"

@@ -381,7 +381,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("id", TOUCHING)
-def test_those_that_touch_the_kernel_do(id: str) -> None:
+def test_statements_that_touch_the_kernel_call_it(id: str) -> None:
     watch = Watch()
     result = verify_generated(id, 2, 0, watch.implementation)
     assert set(watch.calls) == set(result.touched)
@@ -389,7 +389,7 @@ def test_those_that_touch_the_kernel_do(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", [id for id, why in NOT_TOUCHING.items() if why == SVM_ONLY.says])
-def test_those_about_the_svm_alone_do_not(id: str) -> None:
+def test_statements_about_the_svm_alone_do_not_call_the_kernel(id: str) -> None:
     watch = Watch()
     case = draw_cases(statement_named(id), 2, 0)[0]
     outcome = check(statement_named(id), case, watch.implementation)
@@ -399,7 +399,7 @@ def test_those_about_the_svm_alone_do_not(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", NOT_TOUCHING)
-def test_those_that_do_not_touch_it_are_not_applicable_and_call_nothing(id: str) -> None:
+def test_statements_that_do_not_touch_the_kernel_are_not_applicable(id: str) -> None:
     watch = Watch()
     result = verify_generated(id, 50, 0, watch.implementation)
     assert not watch.calls

@@ -145,7 +145,7 @@ def test_what_is_no_kernel_is_a_failure(tmp_path: Path, kernel: str) -> None:
     assert "AssertionError: --attention:" in process.stdout
 
 
-def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
+def test_the_plugin_costs_nothing_where_it_is_not_used(tmp_path: Path) -> None:
     text = (
         "import sys\n\ndef test_nothing_is_imported():\n"
         "    heavy = {'torch', 'hypothesis', 'numpy', 'reference_attention', 'generators', 'theorems',\n"

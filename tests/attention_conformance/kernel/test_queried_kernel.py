@@ -37,7 +37,7 @@ def some_weights(case: Case) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("scale", [1.0, 2.0**60])
-def test_it_is_the_attention_of_the_outer_keys(dtype: str, scale: float) -> None:
+def test_attention_with_queries_is_that_of_the_outer_keys(dtype: str, scale: float) -> None:
     case = case_of(scale)
     problem, W = case.problem, some_weights(case)
     under_test = kernel_of(kernels.handwritten, dtype).as_implementation().bind_to_case(case)

@@ -97,7 +97,9 @@ def emit(source: str, capability: str, dtype: str, file: str) -> str:
     return file_of(source, [result.failure.test], file)
 
 
-def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emitted_test_fails_on_the_fault_and_passes_on_the_repaired_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
     monkeypatch.setattr(Taken, "may_be_huge", False)  # loops of some kernels over 65,537 keys take twenty seconds
     chosen = [fault for fault in TILED_FAULTS if fault.name in FAULTS]

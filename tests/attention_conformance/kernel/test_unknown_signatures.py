@@ -136,7 +136,7 @@ def test_a_reading_travels_to_other_processes() -> None:
     assert again.interface.declared_capabilities(again.parameters) >= {"boolean-mask", "causal", "causal-rectangle"}
 
 
-def test_it_can_be_asked_for() -> None:
+def test_an_interface_can_be_given_by_name() -> None:
     kernel = kernel_of(sdpa(attend), interface="by-name")
     assert {"boolean-mask", "additive-mask", "causal", "scale", "default-scale"} <= kernel.declares
     result = kernel.run(kernel.request(_call(), _tensors(), {}))

@@ -176,7 +176,7 @@ def test_a_bad_text_is_refused(tmp_path: Path) -> None:
             load(str(tmp_path / name), 0)
 
 
-def test_it_is_said_what_training_ends_on_and_why() -> None:
+def test_the_explanation_says_where_training_ends_and_why() -> None:
     case = NextTokens(np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1]]))
     ends = NextTokenLimits.of(case)
     assert not ends.separable
@@ -189,7 +189,7 @@ def test_it_is_said_what_training_ends_on_and_why() -> None:
     assert any("2 never followed it, and is tied by 0 1; 1 1." in line for line in told)
 
 
-def test_it_is_said_where_the_loss_is_infinite_or_has_a_minimiser() -> None:
+def test_the_explanation_says_whether_the_loss_has_a_minimiser() -> None:
     foreign = NextTokens(np.eye(3), samples=np.array([[0, 1]]), labels=np.array([2]))
     assert "infinite" in foreign.explain()[0]
     everything = NextTokens(np.eye(1), np.array([[1, 1]]))

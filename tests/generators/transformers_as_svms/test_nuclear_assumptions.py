@@ -26,7 +26,7 @@ SEVERAL = case_of([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2))
 ONE = case_of([[[1.0, 0], [0, 0]], [[2.0, 1.0], [0, 0]]], [[1.0, 0], [1.0, 3.0]])
 
 
-def test_of_one_row_each_in_its_own_plane_there_are_several() -> None:
+def test_rows_in_orthogonal_planes_have_several_nuclear_solutions() -> None:
     result = unique_nuclear_solution(SEVERAL)
     assert result.holds is False
     assert result.evidence == "both ((1, 0), (0, 1)) and ((1, 1), (1, 1)) are solutions"
@@ -75,7 +75,7 @@ def test_semidefinite(rows: list[list[int]], semidefinite: bool) -> None:
     assert is_semidefinite(fmpq_mat(rows)) is semidefinite
 
 
-def test_they_are_among_the_assumptions() -> None:
+def test_the_nuclear_assumptions_are_registered() -> None:
     assert assumption_named("unique-nuclear-solution").check is unique_nuclear_solution
     assert assumption_named("rank-gap").check is rank_gap
 

@@ -93,7 +93,7 @@ def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
         ((0.0, 1e-6, 5.0), (1.0, 0.0, 0.0), 0),
     ],
 )
-def test_of_equal_branches_the_lowest_that_came_to_rest_is_taken(
+def test_the_lowest_converged_branch_is_taken(
     ranks: tuple[float, ...], left: tuple[float, ...], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint, R = figure_3((0.5, 1.5)), 4.0

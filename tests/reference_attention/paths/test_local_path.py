@@ -189,7 +189,7 @@ def test_the_path_is_a_stationary_point_of_its_cone(d: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [17, 33, 41])
-def test_it_is_also_where_descent_crossed_from_a_positive_excess_to_a_negative_one(seed: int) -> None:
+def test_a_minimum_with_negative_excess_is_reached_from_a_positive_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     d, T = rng.integers(2, 6), rng.integers(3, 5)
     problem = Problem(rng.normal(size=(2, T, d)) * rng.choice([1, 4]), rng.normal(size=(2, T)))

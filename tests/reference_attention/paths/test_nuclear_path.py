@@ -27,7 +27,7 @@ def on_the_sphere(seed: int, n: int = 2, T: int = 3, d: int = 3) -> tuple[QueryD
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_it_minimises_over_the_ball_and_tends_to_its_limit(seed: int) -> None:
+def test_the_nuclear_path_minimises_over_balls_and_tends_to_its_limit(seed: int) -> None:
     data, svm = on_the_sphere(seed, 4, 6, 10)
     path = nuclear_path(data.problem, svm, RADII)
     assert path.reasons == ("",) * 3
@@ -67,7 +67,7 @@ def test_an_optimiser_on_both_factors_finds_no_less(seed: int) -> None:
     assert result.fun == pytest.approx(mine, abs=1e-2)
 
 
-def test_its_derivative() -> None:
+def test_the_derivative_of_the_nuclear_path_s_objective() -> None:
     data, svm = on_the_sphere(0)
     system = NuclearOffsets.of(svm, log_costs_of(data.problem, svm))
     x, step = np.random.default_rng(0).standard_normal(system.start.size) * 0.1, 1e-6

@@ -255,7 +255,7 @@ def test_without_p_mm_the_lowest_of_many_minima_is_the_same_in_any_units(factor:
         assert (there.interior == here.interior).all()
 
 
-def test_of_several_tokens_of_highest_score_the_path_selects_those_of_the_widest_margin() -> None:
+def test_the_path_selects_the_widest_margin_among_tokens_of_highest_score() -> None:
     keys = np.array([[[2.0, 4.0], [-6.0, 4.0], [0.0, 0.0]], [[2.0, -3.0], [6.0, -6.0], [-3.0, -2.0]]])
     problem = Problem(keys, np.array([[1.0, 1.0, 0.0]] * 2))
     narrow = max_margin(keys, problem.optimal)

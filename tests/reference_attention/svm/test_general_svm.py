@@ -33,7 +33,7 @@ def solved(keys: OuterKeys = FOUR, sets: Any = TWO_OF_FOUR, alpha: Any = FIRST) 
     return solution
 
 
-def test_by_hand() -> None:
+def test_general_svm_by_hand() -> None:
     svm = solved()
     half = fmpq(1, 2)
     assert svm.point == [half, half, -half, -half]

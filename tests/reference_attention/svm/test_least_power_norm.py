@@ -27,7 +27,7 @@ def random_data(number: int) -> tuple[np.ndarray, np.ndarray, MaxMargin]:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_it_is_what_a_conic_solver_finds(norm: float) -> None:
+def test_the_least_power_norm_agrees_with_a_conic_solver(norm: float) -> None:
     keys, alpha, svm = random_data(2)
     solution = least_power_norm(keys, alpha, norm, svm.p)
     assert solution is not None

@@ -90,7 +90,7 @@ def test_inputs_without_a_non_optimal_token_ask_for_nothing() -> None:
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
-def test_it_agrees_with_brute_force(seed: int) -> None:
+def test_max_margin_sets_agree_with_brute_force(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, T, d = int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(1, 4))
     keys = rng.integers(-3, 4, (n, T, d)).astype(np.float64)
@@ -184,7 +184,7 @@ def test_too_many_choices_are_refused() -> None:
         max_margin_sets(keys, np.tile(PAPER_SETS, (n, 1)))
 
 
-def test_as_many_choices_as_are_allowed_are_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_are_enumerated_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     count = int(PAPER_SETS.sum(axis=1).prod())
     monkeypatch.setattr("reference_attention.svm.max_margin_sets.MOST_CHOICES", count)
     assert not solved(PAPER, PAPER_SETS).optimal.flags.writeable

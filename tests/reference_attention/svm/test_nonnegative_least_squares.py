@@ -16,7 +16,7 @@ import theorems
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 
-def test_it_is_solved_by_hand() -> None:
+def test_nonnegative_least_squares_by_hand() -> None:
     u, residual = nonnegative_least_squares(np.eye(2), np.array([3.0, -4.0]))
     assert u == pytest.approx([3, 0])
     assert residual == pytest.approx(4)
@@ -40,7 +40,7 @@ def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPa
     assert nonnegative_least_squares(np.eye(2), np.ones(2))[1] == math.inf
 
 
-def test_it_is_the_only_caller() -> None:
+def test_scipy_s_solver_has_one_caller() -> None:
     packages = (attention_conformance, reference_attention, generators, theorems)
     files = [path for package in packages for path in Path(package.__path__[0]).rglob("*.py")]
     call = re.compile(r"^from scipy.*\bnnls\b|optimize\.nnls\(", re.MULTILINE)

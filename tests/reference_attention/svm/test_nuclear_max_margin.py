@@ -75,7 +75,7 @@ def test_instances_on_the_sphere_are_decided(shape: tuple[int, int, int, int], s
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_is_what_a_conic_solver_finds(seed: int) -> None:
+def test_the_nuclear_solution_agrees_with_a_conic_solver(seed: int) -> None:
     keys, alpha = on_the_sphere(seed, 4, 6, 10, 10)
     svm = solve(keys, alpha)
     a, z = rows_of(keys, alpha)
@@ -88,7 +88,7 @@ def test_it_is_what_a_conic_solver_finds(seed: int) -> None:
     assert W.value == pytest.approx(svm.W, abs=1e-3)
 
 
-def test_of_one_input_it_is_the_svm_on_its_tokens() -> None:
+def test_the_nuclear_solution_of_one_input_is_the_svm_on_its_tokens() -> None:
     keys, alpha = on_the_sphere(3, 1, 5, 4, 3)
     svm, of_tokens = solve(keys, alpha), max_margin(keys.tokens, alpha)
     assert isinstance(of_tokens, MaxMargin)
@@ -97,7 +97,7 @@ def test_of_one_input_it_is_the_svm_on_its_tokens() -> None:
     assert svm.rank == 1
 
 
-def test_of_several_solutions_the_value_is_enclosed_and_nothing_else() -> None:
+def test_only_the_value_is_enclosed_where_there_are_several_solutions() -> None:
     """Of ((1, b), (b, 1)), |b| ≤ 1, every one has norm 2."""
     keys = OuterKeys(np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]]), np.eye(2))
     svm = solve(keys, np.array([0, 0]))

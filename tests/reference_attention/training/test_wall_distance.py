@@ -34,7 +34,7 @@ def test_a_flow_does_not_pass_a_wall_that_its_solver_cannot_see(monkeypatch: pyt
     assert margins(gradient_flow(PROBLEM, START, norm=NORM).final)[1] < -1e4
 
 
-def test_nor_do_many_flows_at_once() -> None:
+def test_flows_in_a_batch_do_not_pass_the_wall() -> None:
     alone = gradient_flow(PROBLEM, START, norm=NORM)
     flows = gradient_flows([PROBLEM], START[None], norms=np.array([NORM]))
     assert np.linalg.norm(flows.points[0] - alone.final) <= 1e-4

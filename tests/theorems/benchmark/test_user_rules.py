@@ -128,7 +128,7 @@ def test_a_step_that_is_not_finite_ends_the_run() -> None:
     assert run.norm == 1.0  # it stays at its start, (0, −1)
 
 
-def test_one_that_ends_its_process_costs_only_its_own_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_that_ends_its_process_costs_only_its_own_row(capsys: pytest.CaptureFixture[str]) -> None:
     rules = ["--rule", "mine.py:Dies", "--rule", "normalized-1", "--steps", "5", "--json", "r.json"]
     assert main(["bench", *ON_FIGURE_1A, *rules]) == 3
     printed = capsys.readouterr()

@@ -30,7 +30,7 @@ def block(eps: float | None) -> Any:
 @pytest.mark.parametrize(
     "function", [np.expm1, np.log1p, np.sqrt, np.tanh, np.arctan, np.sum, np.cumsum, np.linalg.norm]
 )
-def test_of_zeros_it_is_exactly_zero(eps: float | None, function: Callable[[Any], Any]) -> None:
+def test_functions_that_vanish_at_zero_are_exact_there(eps: float | None, function: Callable[[Any], Any]) -> None:
     with block(eps):
         result = function(ZEROS)
     assert not result.value.any()

@@ -150,7 +150,7 @@ def test_the_largest_and_the_longest_numbers_are_known() -> None:
     assert (exact([1.0, 2.0, 0.0]) == exact([1.0, 3.0, 5.0])).tolist() == [True, False, False]
 
 
-def test_nobody_changes_a_value_behind_the_error() -> None:
+def test_values_and_errors_are_read_only() -> None:
     mine = np.ones(3)
     ball = exact(mine)
     mine[0] = 7.0

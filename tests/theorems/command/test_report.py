@@ -65,7 +65,7 @@ fakes = pytest.mark.usefixtures("_fakes")
     ("ids", "code"),
     [(["true"], 0), (["false"], 1), (["true", "false", "undecided"], 1), (["undecided"], 3), (["never"], 3)],
 )
-def test_it_exits_like_verify_live_and_from_results(
+def test_a_report_exits_like_verify_live_and_from_results(
     ids: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live = document_of(*ids, *QUICK, "--json", "verified.json", code=code)
@@ -136,7 +136,7 @@ def test_the_real_statements_have_source_reason_and_evidence() -> None:
         ),
     ],
 )
-def test_it_leads_with_the_verdict(
+def test_a_report_begins_with_the_verdict(
     data: str | None, verdicts: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claims = [

@@ -107,7 +107,7 @@ def test_the_badge_counts_what_was_tried() -> None:
     assert badge([ALL[3], ALL[4]]) == ("not tested", "lightgrey")
 
 
-def test_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sarif_and_badge_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--report", str(tmp_path / "a.sarif"), "--badge", str(tmp_path / "badge.json"), "--out", str(tmp_path)]
     ids = ["kernel-log-sum-exp", "kernel-output", "--examples", "2", "--jobs", "0"]
     assert main(["verify", *ids, "--attention", HERE, *files]) == 1

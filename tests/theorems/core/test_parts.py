@@ -130,7 +130,7 @@ def test_a_claim_of_ours_that_no_source_states() -> None:
     assert "(a claim of ours, which the paper does not state)" in check(tried, CASE, REFERENCE).reason
 
 
-def test_somebody_who_says_nothing_concludes_everything() -> None:
+def test_all_claims_are_the_conclusion_if_none_is_declared_so() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP, states=None, premises=())
     parts = parts_of(tried)
     assert (parts.stated, parts.premises, parts.sharper) == (FALSIFIED, None, None)

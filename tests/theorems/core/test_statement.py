@@ -50,7 +50,7 @@ def test_verdict_of_a_claim(slack: float, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(("slack", "tolerance"), [(math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)])
-def test_not_a_number_is_never_a_pass(slack: float, tolerance: float) -> None:
+def test_nan_is_never_a_pass(slack: float, tolerance: float) -> None:
     assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.INCONCLUSIVE
     assert Claim("x", Form.EXACT, -math.inf, 1.0, "exact").verdict is Verdict.FALSIFIED
 

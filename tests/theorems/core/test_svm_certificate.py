@@ -67,7 +67,7 @@ def with_exact(svm: MaxMargin, **attributes: Any) -> MaxMargin:
     return replace(svm, exact=exact)
 
 
-def test_of_a_point_that_is_too_near_the_short_margin_is_told() -> None:
+def test_the_violated_margin_of_a_wrong_point_is_named() -> None:
     svm = solution()
     short = with_exact(svm, p=[x / 2 for x in svm.exact.p])
     assert verdict(short) == (Verdict.FALSIFIED, "the margin of token 1 of input 0 is 0.5 < 1")

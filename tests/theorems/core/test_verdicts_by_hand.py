@@ -37,7 +37,7 @@ def claim(slack: float, not_found: bool = False, undecided: str = "") -> Claim:
         ([claim(-1.0), claim(math.nan, True, "search")], False),
     ],
 )
-def test_not_found_is_all_that_is_open(claims: list[Claim], found: bool) -> None:
+def test_a_case_is_not_found_only_if_no_other_claim_is_undecided(claims: list[Claim], found: bool) -> None:
     assert _not_found(claims) is found
 
 

@@ -120,7 +120,7 @@ def test_simple_numbers_come_first() -> None:
     assert _complexity(0.5) < _complexity(0.25) < _complexity(0.125) < _complexity(0.3)
 
 
-def test_as_many_steps_are_tried_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simplification_tries_steps_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simplification, "STEPS", 5)
     tried: list[Case] = []
 

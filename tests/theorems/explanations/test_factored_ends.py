@@ -41,7 +41,7 @@ def test_factors_of_ones_own_are_where_it_begins() -> None:
     assert (stuck.ended, stuck.frobenius, stuck.norm) == ("stationary at its start", None, 0.0)
 
 
-def test_there_are_none_without_queries_and_no_factors_where_they_are_too_many() -> None:
+def test_factored_ends_need_queries_and_few_factors() -> None:
     assert ends(dataset_named("figure-1a")) == ()
     d = 13
     data = QueryDataset(np.eye(d)[None, :2], np.ones((1, d)), [1], np.eye(d)[0])
@@ -49,7 +49,7 @@ def test_there_are_none_without_queries_and_no_factors_where_they_are_too_many()
     assert [item.trained for item in ends(Case(data.problem, queried=data))] == ["W"]
 
 
-def test_it_stands_in_the_table_and_in_words() -> None:
+def test_factored_ends_are_in_the_table_and_in_a_sentence() -> None:
     case = dataset_named("tsvm-paths-3")
     it = facts_of(case, "tsvm-paths-3")
     [table] = [item for item in sections(it) if item.caption.startswith("Where gradient flows end")]

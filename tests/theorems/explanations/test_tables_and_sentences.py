@@ -73,7 +73,7 @@ def test_other_starts_are_numbered_and_end_somewhere() -> None:
     assert (number, where.partition(" ")[0], kind, apart) == ("1", "norm", "stationary", "")
 
 
-def test_as_text_it_has_its_rows_and_nothing_is_a_picture() -> None:
+def test_an_explanation_as_text_has_its_rows_and_no_picture() -> None:
     shown = text(replace(local(), name=":cat:"))
     assert shown.startswith(":cat:: n = 1")
     assert "selected, local" in shown
@@ -94,7 +94,7 @@ def test_local_optima_are_named_where_there_are_several() -> None:
     assert "5 choices α are locally optimal: [0], [1], [0], [1], …; the" in said(more)
 
 
-def test_of_several_inputs_it_is_said_where_the_optimal_token_is_selected() -> None:
+def test_the_explanation_counts_inputs_that_select_their_optimal_token() -> None:
     it = explain(dataset_named("figure-8").replace(start=two_inputs().others[0].start))
     assert headline(it).endswith(
         "locally optimal tokens (LMM), the optimal one in 1 of 2 inputs: token 1 of input 1 scores 0, below the 1 of"
@@ -124,7 +124,7 @@ def test_what_is_missing_is_named_and_whether_it_is_known() -> None:
     assert "Lemmas 1, 3, 6, 7, 10, 12, 13 and 14 apply, too." in said(local())
 
 
-def test_of_trained_weights_both_solutions_are_told() -> None:
+def test_the_explanation_of_trained_weights_has_both_solutions() -> None:
     """Orthogonal queries, each with its own direction: least Frobenius rank 2; of least nuclear norm several."""
     data = {"X": [[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], "queries": [[1, 0], [0, 1]], "Y": [1, 1], "v": [1, 1]}
     two = explain(data)

@@ -14,7 +14,7 @@ PICTURE = ROOT / "docs" / "images" / "explore.svg"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def test_it_is_what_the_command_writes() -> None:
+def test_the_animation_is_what_the_command_writes() -> None:
     """Up to a pixel, as flows differ in their last digits from machine to machine."""
     kept, made = PICTURE.read_text(encoding="utf-8"), animation_svg(frames())
     assert NUMBER.sub("", made) == NUMBER.sub("", kept)
@@ -22,7 +22,7 @@ def test_it_is_what_the_command_writes() -> None:
     assert np.abs(apart).max() <= 1
 
 
-def test_it_is_small_and_runs_nothing() -> None:
+def test_the_animation_is_small_and_runs_no_script() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert len(text) < 300_000
     root = ElementTree.fromstring(text)

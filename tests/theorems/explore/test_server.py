@@ -82,7 +82,7 @@ def test_a_token_that_is_none_is_answered_by_nothing(address: str, token: str) -
     assert "Traceback" not in text
 
 
-def test_it_listens_on_this_machine_alone(address: str) -> None:
+def test_the_server_listens_on_this_machine_alone(address: str) -> None:
     port = urlsplit(address).port
     listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     places = [parts[1].split(":") for parts in listening if parts[3] == "0A"]
@@ -90,7 +90,7 @@ def test_it_listens_on_this_machine_alone(address: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
-def test_it_ends_with_its_terminal_and_so_does_what_it_began(number: signal.Signals, code: int) -> None:
+def test_the_server_and_its_children_end_with_their_terminal(number: signal.Signals, code: int) -> None:
     with served("--data", "figure-1a") as (address, process):
         assert answer(address)[0] == 200  # a page, and its work
         until = time.monotonic() + 30

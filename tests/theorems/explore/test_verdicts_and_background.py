@@ -25,7 +25,7 @@ from theorems.run.verify import nothing
 
 
 @pytest.mark.parametrize("name", ["figure-1a", "tsvm-paths-3"])
-def test_they_are_those_of_verify(name: str) -> None:
+def test_verdicts_are_those_of_verify(name: str) -> None:
     case = dataset_named(name)
     results = verify(data=case)
     with closing(Pool(1)) as pool:
@@ -50,7 +50,7 @@ def test_theorem_2_fails_without_a_single_input_on_its_counterexample() -> None:
     assert "refutes" in statements_html([unit], {0: said})
 
 
-def test_one_that_holds_there_is_not_said_to_fail() -> None:
+def test_an_assumption_that_holds_is_not_reported_to_fail() -> None:
     """Two inputs apart from each other: the flow goes to p_mm all the same."""
     keys = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]])
     case = Case(Problem(keys, np.array([[1.0, 0], [1.0, 0]])))
@@ -67,7 +67,7 @@ def test_a_tie_takes_assumption_b_away() -> None:
     assert StatementOnData("theorem-1", plan(tied)[0].given).run(nothing).verdict == "not-applicable"
 
 
-def test_nobody_waits_for_statements_of_before() -> None:
+def test_statements_about_former_data_are_dropped() -> None:
     case = dataset_named("figure-8")
     asked = threading.Event()
     with closing(Pool(1)) as pool:

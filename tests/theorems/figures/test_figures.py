@@ -414,7 +414,7 @@ def test_blocks_are_put_together_by_their_dimension() -> None:
     ]
 
 
-def test_of_pieces_of_one_figure_nothing_is_made_where_one_failed() -> None:
+def test_a_figure_is_not_drawn_if_one_of_its_pieces_failed() -> None:
     [unit] = sheets([FIGURES["9a"]], Settings(5, 3))
     assert unit.conclude(Computed(unit.id, failed="it died")).numbers == {}
     [plain] = sheets([FIGURES["1a"]], Settings(5, 3))

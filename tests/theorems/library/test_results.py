@@ -68,7 +68,7 @@ def test_data_that_a_statement_refuses_are_bad_input_unless_another_is_falsified
     assert of(INCONCLUSIVE, FALSIFIED, bad_input="scores: too large.").exit_code is Exit.FALSIFIED
 
 
-def test_one_is_found_by_id_or_by_number() -> None:
+def test_a_result_is_found_by_id_or_by_number() -> None:
     results = of(UPHELD, FALSIFIED)
     assert results["s-1"] is results[1] is [*results][1]
     assert results.falsified_results == (results[1],)
@@ -91,7 +91,7 @@ def test_a_notebook_shows_a_table_in_which_nothing_is_markup() -> None:
     assert "color" not in shown
 
 
-def test_they_are_those_of_the_command(tmp_path: Path) -> None:
+def test_results_are_those_of_the_command(tmp_path: Path) -> None:
     ids = ("lemma-3", "lemma-11")
     written = tmp_path / "results.json"
     assert main(["verify", *ids, "--examples", "7", "--seed", "3", "--json", str(written)]) == 0

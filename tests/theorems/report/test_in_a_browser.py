@@ -121,7 +121,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_it_is_legible_fits_and_loads_nothing(scheme: str, report: str, tmp_path: Path) -> None:
+def test_a_report_is_legible_fits_the_screen_and_loads_nothing(scheme: str, report: str, tmp_path: Path) -> None:
     result, console = measured(report, scheme, tmp_path)
     assert console == ""
     assert [item["asked"] for item in result] == list(WIDTHS)

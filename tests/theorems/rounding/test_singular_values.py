@@ -9,14 +9,14 @@ from theorems.bounded import exact, in_floats
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 
 
-def test_those_of_a_diagonal_are_its_entries() -> None:
+def test_singular_values_of_a_diagonal_are_its_entries() -> None:
     given = np.array([[3.0, 0.0, 0.0], [0.0, 1e-9, 0.0]])
     result = singular_values(exact(given))
     assert (np.abs(result.value - [3.0, 1e-9]) <= result.error).all()
     assert (result.error < 1e-14).all()
 
 
-def test_those_of_a_matrix_with_an_error_carry_it() -> None:
+def test_singular_values_carry_the_error_of_their_matrix() -> None:
     rng = np.random.default_rng(0)
     given = rng.normal(size=(5, 4, 3))
     apart = rng.normal(size=given.shape) * 1e-6

@@ -75,7 +75,7 @@ def test_the_paper_s_conclusion_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sharper form of this suite" not in _report(result)
 
 
-def test_of_several_inputs_no_direction_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_theorem_2_states_no_direction_for_several_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theorem 2 states a limit of the direction for one input only."""
     from theorems.token_selection.global_paths import theorem_2_global_convergence as theorem
 

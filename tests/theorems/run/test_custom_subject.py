@@ -42,7 +42,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorems.run.registry.lookup, "statements", lambda: both)
 
 
-def test_it_is_upheld_on_generated_cases() -> None:
+def test_a_statement_about_a_custom_subject_is_upheld_on_generated_cases() -> None:
     result = verify_generated("test-lse", 30, 0)
     assert (result.verdict, result.counts) == (Verdict.UPHELD, {Verdict.UPHELD: 30})
 
@@ -75,7 +75,7 @@ def test_a_statement_about_attention_does_not_speak_of_it() -> None:
     assert {*STATEMENTS} <= {statement.id for statement in select_statements(())}
 
 
-def test_its_own_assumption_is_decided_and_reported() -> None:
+def test_an_assumption_about_a_custom_subject_is_decided_and_reported() -> None:
     case = Logits(np.zeros(2), np.array([1, 2]))
     (result,) = findings(Given(case), [STATEMENTS["test-small"]])
     assert (result.id, result.holds, result.evidence) == ("each-once", False, "counts [1, 2]")
@@ -114,7 +114,7 @@ def test_nothing_stands_in_for_a_function_unless_it_is_replaced() -> None:
     assert find is log_sum_exp
 
 
-def test_of_what_is_drawn_the_sizes_are_told() -> None:
+def test_drawn_cases_of_a_custom_subject_report_their_sizes() -> None:
     drawn = drawn_shares("test-lse", draw_cases(STATEMENTS["test-lse"], 20, 0))
     assert [*drawn.sizes] == ["m"]
     assert all(share.of == 0 for share in drawn.shares.values())

@@ -60,7 +60,7 @@ def test_some_generated_cases_may_be_lost_and_are_counted() -> None:
     assert result.as_json()["not_found"] == lost
 
 
-def test_not_all_of_them() -> None:
+def test_a_search_that_fails_on_every_case_is_inconclusive() -> None:
     assert verify_generated("never_found", 5, 0).verdict is Verdict.INCONCLUSIVE
 
 
@@ -78,5 +78,5 @@ def test_what_the_reference_finds_is_not_lost() -> None:
     assert verify_generated("lost_with_another", 5, 0, REFERENCE.replace("another")).verdict is Verdict.INCONCLUSIVE
 
 
-def test_nothing_else_is_forgiven() -> None:
+def test_a_case_that_is_also_undecided_does_not_count_as_a_failed_search() -> None:
     assert verify_generated("undecided_besides", 5, 0).not_found == 0

@@ -271,7 +271,7 @@ def damages(content: bytes, other: bytes, chance: random.Random) -> Iterator[byt
         yield content[:i] + content[j:]
 
 
-def test_of_damaged_journals_none_is_believed(path: Path) -> None:
+def test_no_damaged_journal_is_believed(path: Path) -> None:
     count, chance, refused = 6, random.Random(0), 0
     written = []
     for seed in (1, 2):

@@ -146,7 +146,7 @@ def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
     assert [result.id for result in listening.results] == ["two", "one"]
 
 
-def test_it_can_be_told_of_events_or_asked_for_them() -> None:
+def test_a_stepwise_run_sends_its_events() -> None:
     told = Listening()
     steps = run_stepwise(
         [Adding("one", 3)], 1, told, journal=None, timeout=9.0, enough=None, patience=9.0, pool=None, engine=None

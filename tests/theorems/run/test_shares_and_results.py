@@ -54,7 +54,7 @@ def test_a_near_tie_is_none_and_near_one(excess: float, near: bool) -> None:
     assert PROPERTIES["near tie of margins"](beside(excess)) is near
 
 
-def test_of_what_an_svm_says_only_cases_that_have_one_count() -> None:
+def test_svm_properties_count_only_cases_that_have_a_solution() -> None:
     """The optimal tokens are unique or given, and can be separated."""
     tied, given = beside(1.0, (1.0, 1.0, 0.0)), beside(1.0, (1.0, 1.0, 0.0), alpha=True)
     between = Case(Problem(np.array([[[0.0], [1.0], [-1.0]]]), np.array([[1.0, 0, 0]])))
@@ -74,7 +74,7 @@ def joint(W: list[list[float]] | None = None) -> Case:
     return case.replace(dataset=made, problem=made.problem)
 
 
-def test_where_supports_are_asked_for() -> None:
+def test_support_properties_need_tokens_labels_and_assumption_c() -> None:
     """Only of cases with tokens, labels and Assumption C over the supports."""
     right, without = joint(), beside(1.0)
     for name in ("identical support features", "W of full column rank", "p_relax parallel to p_mm"):
@@ -82,10 +82,6 @@ def test_where_supports_are_asked_for() -> None:
         assert PROPERTIES[name](right) is (name == "W of full column rank")
     flat = joint([[1.0, 0.0], [0.0, 0.0]])
     assert PROPERTIES["W of full column rank"](flat) in (False, None)
-
-
-def test_of_supports_alone_nothing_is_asked_beside_them() -> None:
-    assert PROPERTIES["p_relax parallel to p_mm"](DATASETS["figure-3a"]()) is None
 
 
 def summary(slack: float, tolerance: float) -> ClaimSummary:
@@ -198,7 +194,7 @@ def unseparable() -> Case:
     return Case(data.problem, dataset=data, alpha=np.array([0, 0]))
 
 
-def test_of_labels_that_no_head_fits_nothing_is_asked() -> None:
+def test_properties_of_heads_are_undefined_where_no_head_fits_the_labels() -> None:
     assert PROPERTIES["W of full column rank"](unseparable()) is None
     assert PROPERTIES["W of full column rank"](DATASETS["figure-3b"]()) is True
 

@@ -28,10 +28,7 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.run import verify as runner
-from theorems.run.events import ignore
 from theorems.run.result import ClaimSummary, Result, merge_results, of_outcome, summarise, tightest_of
-from theorems.run.schedule import run
-from theorems.run.statement_unit import Unit
 from theorems.run.verify import seed_of, verify_data, verify_generated
 
 pytestmark = pytest.mark.usefixtures("fake_statements")
@@ -83,10 +80,6 @@ def test_falsified_shrinks_on_the_same_claim(seed: int) -> None:
     assert two.keys.shape == (2, 2, 2)
     assert not two.keys.any()
     assert result.counts.keys() <= {Verdict.UPHELD, Verdict.FALSIFIED}
-
-
-def test_a_falsified_case_counts_once_and_ends_the_run() -> None:
-    result = verify_generated("false", 50, 0)
     assert result.counts[Verdict.FALSIFIED] == 1
     assert result.examples <= 50
 
@@ -261,11 +254,6 @@ def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
     for claims in ([seen("trivial", 0.0), near, exact], [exact, near, seen("trivial", 0.0)]):
         assert tightest_of(claims) is near
     assert tightest_of([exact, seen("trivial", 0.0), seen("wrong", -1.0)]).name == "wrong"
-
-
-def test_units_give_results_in_their_order() -> None:
-    units = [Unit(id, 5, 0) for id in ("true", "false", "true-too")]
-    assert [result.id for result in run(units, 1, ignore)] == ["true", "false", "true-too"]
 
 
 # ---- user data -------------------------------------------------------------------------------------------

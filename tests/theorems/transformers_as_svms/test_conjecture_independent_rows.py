@@ -36,7 +36,7 @@ MADE = Case(DATA.problem, queried=DATA, start=np.arange(9.0) / 9 - 0.5)
 
 @given(conjecture_independent_rows.cases())
 @settings(max_examples=3, deadline=None)
-def test_it_is_upheld(case: Case) -> None:
+def test_the_conjecture_is_upheld(case: Case) -> None:
     outcome = check(conjecture_independent_rows, case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 

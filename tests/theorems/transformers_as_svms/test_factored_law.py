@@ -41,7 +41,7 @@ def followed() -> tuple[FactoredPoints, NuclearMaxMargin, Any]:
     return points, svm, certificates
 
 
-def test_it_falls_as_the_gap_says(followed: Any) -> None:
+def test_the_risk_falls_as_the_gap_says(followed: Any) -> None:
     points, svm, certificates = followed
     lag = sharpest_lag(points, svm, certificates)
     assert isinstance(lag, Lag)

@@ -53,7 +53,7 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", WHERE)
-def test_which_claims_are_made_and_upheld(name: str) -> None:
+def test_feasibility_makes_and_upholds_its_claims(name: str) -> None:
     claims = claims_of(ID, name, REFERENCE)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
     whens = {"on every case", *WHERE[name]}

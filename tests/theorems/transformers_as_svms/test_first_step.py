@@ -101,12 +101,12 @@ def test_the_margin_of_orthogonal_data_is_the_closed_form() -> None:
     assert f"{float(scale * Fraction(1, 6)):.6g}" in finding.evidence
 
 
-def test_it_fails_where_another_input_pulls_the_other_way() -> None:
+def test_the_first_step_fails_where_another_input_pulls_the_other_way() -> None:
     assert holds(PULLED_ASIDE) is False
     assert check(statement(ID), PULLED_ASIDE, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
-def test_it_is_not_decided_within_the_rounding_of_the_loss() -> None:
+def test_the_first_step_is_undecided_within_the_rounding_of_the_loss() -> None:
     """Logistic slopes that differ in truth, and a pull that balances them to the last bit."""
     ratio = (1 + np.exp(1.5)) / (1 + np.exp(0.5))  # |ℓ'(0.5)|/|ℓ'(1.5)|
     second = float(-ratio * (1.0 / 3.0))

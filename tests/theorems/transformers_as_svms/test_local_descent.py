@@ -16,7 +16,7 @@ from theorems.transformers_as_svms.local_descent import tsvm_local_descent
 
 @given(tsvm_local_descent.cases())
 @settings(max_examples=1, deadline=None)
-def test_it_is_upheld(case: Case) -> None:
+def test_local_descent_is_upheld(case: Case) -> None:
     outcome = check(tsvm_local_descent, case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 

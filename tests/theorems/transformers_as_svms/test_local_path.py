@@ -36,7 +36,7 @@ def falsified(case: Case, under_test: Implementation) -> set[str]:
 
 @given(tsvm_local_path.cases())
 @settings(max_examples=8, deadline=None)
-def test_it_is_upheld(case: Case) -> None:
+def test_the_local_path_is_upheld(case: Case) -> None:
     outcome = check(tsvm_local_path, case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 

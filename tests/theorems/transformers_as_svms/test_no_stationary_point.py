@@ -54,7 +54,7 @@ def falsified(case: Case, under_test: Implementation) -> set[str]:
 
 @given(tsvm_no_stationary_point.cases())
 @settings(max_examples=6, deadline=None)
-def test_it_is_upheld(case: Case) -> None:
+def test_no_stationary_point_is_upheld(case: Case) -> None:
     outcome = check(tsvm_no_stationary_point, case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 

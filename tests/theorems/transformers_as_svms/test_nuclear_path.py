@@ -58,12 +58,12 @@ def baselines() -> list[Baseline]:
 
 
 @pytest.mark.parametrize("data", [on_the_sphere(0), on_the_sphere(1, 4, 6, 10), SEVERAL])
-def test_it_is_upheld(data: QueryDataset) -> None:
+def test_the_nuclear_path_is_upheld(data: QueryDataset) -> None:
     outcome = check(tsvm_nuclear_path, case_of(data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_of_several_solutions_it_speaks_of_their_face_alone() -> None:
+def test_the_claims_for_several_solutions_are_about_their_face_alone() -> None:
     outcome = check(tsvm_nuclear_path, case_of(SEVERAL), REFERENCE)
     names = {claim.name for claim in outcome.claims}
     assert {"sublevel-margin", "sublevel-face-distance", "sublevel-factors-balanced"} <= names

@@ -82,7 +82,7 @@ def test_fewer_inputs_support_than_there_are() -> None:
     assert int(fmpq_mat(3, 3, list(solution.exact.p)).rank()) == 2
 
 
-def test_of_least_nuclear_norm_transposed_weights_leave_the_spans_and_columns_count() -> None:
+def test_transposed_weights_of_least_nuclear_norm_are_caught_by_spans_and_columns() -> None:
     name = next(name for name in FEASIBLE if "nuclear-rank-by-tight-constraints" in claims_of(ID, name, REFERENCE))
     swapped = fault_named("nuclear-factors-swapped").implementation
     names = set().union(*(falsified(ID, name, swapped) for name in FEASIBLE))

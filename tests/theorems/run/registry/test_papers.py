@@ -203,7 +203,7 @@ def test_two_packages_with_one_paper_are_both_named(site: Path) -> None:
     )
 
 
-def test_of_assumptions_faults_definitions_and_data_there_is_one_of_each_name(
+def test_names_of_assumptions_faults_definitions_and_data_are_unique(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = FAULT.format("same")

@@ -68,7 +68,7 @@ def python(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
+def test_a_new_statement_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
     """Three commands in one process: a start costs more than they do."""
     code = "from theorems.command.app import main\nfor line in {}:\n    main(line.split()); print('next command')"
     process = python(house, "-c", code.format(["list", "show lemma-99", "list tolerances"]))
@@ -79,7 +79,7 @@ def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
     assert "sum-of-weights" in tolerances
 
 
-def test_it_is_verified(house: Path) -> None:
+def test_a_new_statement_is_verified(house: Path) -> None:
     process = theorems(house, "verify", "lemma-99", "--examples", "5", "--json", "results.json", "--jobs", "2")
     assert process.returncode == 0, process.stderr
     (result,) = json.loads((house / "results.json").read_text())["statements"]
@@ -87,13 +87,13 @@ def test_it_is_verified(house: Path) -> None:
     assert {claim["why"] for claim in result["claims"]} == {"sum-of-weights"}
 
 
-def test_it_is_hunted_without_its_assumption(house: Path) -> None:
+def test_a_new_statement_is_hunted_without_its_assumption(house: Path) -> None:
     process = theorems(house, "hunt", "lemma-99", "--without", "single-input", "--seconds", "60")
     assert process.returncode == 1, process.stdout + process.stderr
     assert "lemma-99 without single-input: refuted" in process.stdout
 
 
-def test_it_is_in_the_power_table(house: Path) -> None:
+def test_a_new_statement_is_in_the_power_table(house: Path) -> None:
     faults = ("--faults", "epsilon-in-denominator", "--faults", "temperature")
     process = theorems(house, "power", "lemma-99", *faults, "--examples", "3", "--markdown")
     assert "lemma-99" in process.stdout, process.stderr

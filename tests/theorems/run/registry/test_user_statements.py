@@ -109,7 +109,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # ---- found, run, shown -----------------------------------------------------------------------------------
 
 
-def test_by_variable_and_by_id() -> None:
+def test_a_statement_is_named_by_its_variable_or_its_id() -> None:
     path = wrote(TRUE)
     statement, other = statement_named(f"{path}:sums"), statement_named(f"./{path}:weights-sum-to-one")
     assert statement.id == other.id == "mine.py:weights-sum-to-one"
@@ -182,7 +182,7 @@ def test_read_again_when_it_has_changed() -> None:
     assert verify_generated(f"{path}:long", 30, 0).verdict is Verdict.UPHELD
 
 
-def test_its_neighbours_can_be_imported() -> None:
+def test_a_user_file_imports_modules_of_its_folder() -> None:
     wrote("LEAST = 0.0\n", "beside/neighbour_of_mine.py")
     text = FALSE.replace("svm.norm, 4.0", "svm.norm, LEAST").replace(
         "from theorems", "from neighbour_of_mine import LEAST\nfrom theorems"

@@ -87,7 +87,7 @@ def test_radii_where_a_binding_token_is_higher() -> None:
     assert region.radius == pytest.approx((math.log(6) + first * theta) / region.near, rel=4e-6)
 
 
-def test_of_equally_near_tokens_none_outdoes() -> None:
+def test_equally_near_tokens_do_not_outdo_each_other() -> None:
     problem, costs = posed([[1, 1], [1, -1]], [1, 3, -1])
     assert not Outdone.is_better(direction(problem.keys, Q), direction(problem.keys, Q), costs)
 

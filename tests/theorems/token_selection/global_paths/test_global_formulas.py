@@ -228,7 +228,7 @@ def test_the_exact_curve_keeps_the_bound() -> None:
     assert bounds[-1] < 1e-9
 
 
-def test_it_contracts_around_where_it_is_drawn_to() -> None:
+def test_the_flow_offset_contracts_around_its_attractor() -> None:
     """With unequal costs that lies beside the ray, and Φ is the same about it."""
     equal, unequal = offset_of(*TRIANGLE), offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0.5]]))
     assert abs(unequal.q[1]) > 0.3
@@ -341,7 +341,7 @@ def test_every_claim_of_lemma_11_is_made_and_upheld() -> None:
     assert claims["smallest-margin-is-one"].slack == 0
 
 
-def test_of_tied_scores_lemma_11_says_nothing() -> None:
+def test_lemma_11_does_not_apply_to_tied_scores() -> None:
     tied = Dataset(X=[[[1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]], Y=[1.0], v=[1.0, 0.5])
     assert lemma_11(tied)["margins-at-least-one"].verdict is Verdict.INCONCLUSIVE
 

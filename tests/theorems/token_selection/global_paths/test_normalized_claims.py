@@ -47,7 +47,7 @@ def test_a_run_that_is_too_short_is_all_that_is_said() -> None:
     assert asked.verdict is Verdict.FALSIFIED
 
 
-def test_of_a_run_that_overflows_nothing_is_said() -> None:
+def test_a_run_that_overflows_has_no_claims() -> None:
     [asked] = claims_of(stop=Stop.OVERFLOW)
     assert asked.verdict is Verdict.UPHELD
 

@@ -107,7 +107,7 @@ def test_figure_1a() -> None:
     assert {"offset-closed-form", "path-is-lowest", "sublevel-margin"} <= set(claims)
 
 
-def test_which_claims_are_made() -> None:
+def test_theorem_1_makes_its_claims() -> None:
     assert "path-rate" in claims_of("theorem-1", CORNERS["several-inputs"], REFERENCE)
     assert "offset-limit" in claims_of("theorem-1", CORNERS["more-neighbours-than-dimensions"], REFERENCE)
     for name in ("zero-dual", "zero-dual-of-dependent"):

@@ -40,7 +40,7 @@ DRAWN = list(draw_cases(STATEMENT, 40, 0))
 
 
 @pytest.mark.parametrize("case", [*FIXED, *DRAWN])
-def test_it_is_upheld(case: Case) -> None:
+def test_unwinnable_scores_is_upheld(case: Case) -> None:
     outcome = check(STATEMENT, case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 

@@ -44,13 +44,13 @@ def falsified(constants: LocalConstants, under_test: Implementation = REFERENCE,
 
 @given(lemma_7.cases())
 @settings(max_examples=10, deadline=None)
-def test_it_is_upheld(made: Case) -> None:
+def test_lemma_7_is_upheld(made: Case) -> None:
     outcome = check(lemma_7, made, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
 @pytest.mark.parametrize("name", HAND_MADE)
-def test_it_is_upheld_in_the_corners(name: str) -> None:
+def test_lemma_7_is_upheld_in_the_corners(name: str) -> None:
     outcome = check(lemma_7, HAND_MADE[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 

@@ -73,13 +73,13 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: np.ndar
 
 @given(theorem_3.cases())
 @settings(max_examples=4, deadline=None)
-def test_it_is_upheld(made: Case) -> None:
+def test_theorem_3_is_upheld(made: Case) -> None:
     outcome = check(theorem_3, made, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
 @pytest.mark.parametrize("name", HAND_MADE)
-def test_it_is_upheld_in_the_corners(name: str) -> None:
+def test_theorem_3_is_upheld_in_the_corners(name: str) -> None:
     outcome = check(theorem_3, HAND_MADE[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} >= {"stays-in-cone", "log-growth", "flow-rate", "limit"}

@@ -52,12 +52,12 @@ CASES = [Case(problem(seed), seed=seed) for seed in range(1, 5)] + [
 
 @settings(max_examples=25, deadline=None)
 @given(optimal_set_cases(separable=False))
-def test_it_is_upheld(case: Case) -> None:
+def test_lemma_14_is_upheld(case: Case) -> None:
     outcome = check(statement_named("lemma-14"), case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_it_is_upheld_on_the_fixed_cases() -> None:
+def test_lemma_14_is_upheld_on_the_fixed_cases() -> None:
     assert [check(statement_named("lemma-14"), case, REFERENCE).verdict for case in CASES] == [Verdict.UPHELD] * len(
         CASES
     )

@@ -82,12 +82,12 @@ CASES = fixed_cases()
 
 @settings(max_examples=8, deadline=None)
 @given(optimal_set_cases())
-def test_it_is_upheld(case: Case) -> None:
+def test_theorem_8_is_upheld(case: Case) -> None:
     outcome = check(statement_named("theorem-8"), case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_it_is_upheld_on_the_fixed_cases() -> None:
+def test_theorem_8_is_upheld_on_the_fixed_cases() -> None:
     verdicts = [check(statement_named("theorem-8"), case, REFERENCE).verdict for case in CASES]
     assert verdicts == [Verdict.UPHELD] * len(CASES)
 
