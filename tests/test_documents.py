@@ -467,7 +467,7 @@ TRUE = """$ theorems verify lemma-10 --examples 2
 lemma-10: claims checked on only some of 2 examples: neighbour-rank on 1"""
 
 
-def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_true_documents_pass(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_theorems(shown_in(TRUE), capsys)
 
 
@@ -484,7 +484,7 @@ def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("(neighbours)  7.7", "(neighbours)  7.7\n more"),
     ],
 )
-def test_what_is_wrong_is_noticed(desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str) -> None:
+def test_wrong_documents_fail(desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str) -> None:
     assert right in TRUE
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, it fails the test of a document
         check_theorems(shown_in(TRUE.replace(right, wrong)), capsys)

@@ -33,7 +33,7 @@ def test_damaged_files_are_read_or_refused(made: dict[str, Kind], name: str, tmp
     assert result.refused >= count // 5
 
 
-def test_what_goes_wrong_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_reader_is_caught(tmp_path: Path) -> None:
     """A reader that raises what it likes, one that says nothing, one that says too much."""
 
     def crash(path: Path) -> object:

@@ -92,7 +92,7 @@ def test_libraries_are_not_counted() -> None:
     assert cost(lambda: json.loads(json.dumps(list(range(100))))).instructions == 0
 
 
-def test_what_is_kept() -> None:
+def test_the_stored_counts_are_complete() -> None:
     kept = {"a": Kept(Cost(1000, 100), ""), "b": Kept(Cost(1000, 100), "exact now")}
     near = {"a": Cost(1040, 96), "b": Cost(960, 104)}
     assert updated(kept, near, "") == kept

@@ -46,7 +46,7 @@ def test_masks_are_those_of_pytorch() -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_what_is_wrong_is_named(dtype: str) -> None:
+def test_wrong_numbers_are_named(dtype: str) -> None:
     query, key, value, upstream = tensors(dtype)
     out = SDPA(query, key, value, enable_gqa=True)
     wrong = out.clone()

@@ -151,7 +151,7 @@ def test_other_precisions_are_float64_to_their_rounding(dtype: torch.dtype) -> N
 
 
 @pytest.mark.parametrize("size", [1e30, -1e30])
-def test_what_is_masked_changes_nothing(size: float) -> None:
+def test_masked_keys_change_nothing(size: float) -> None:
     q, k, v, upstream = inputs(5, 40, 4, 4)
     mask = torch.arange(40) % 3 > 0
     poisoned = [x.clone() for x in (k, v)]
@@ -185,7 +185,7 @@ def test_the_interfaces_are_those_of_the_libraries() -> None:
     assert pickle.loads(pickle.dumps(tiled_sdpa)) is tiled_sdpa
 
 
-def test_what_it_cannot_do_is_one_sentence() -> None:
+def test_unsupported_options_are_refused_in_one_sentence() -> None:
     q, k, v, _ = inputs(3, 3, 2, 2, key_heads=2)
     with pytest.raises(ValueError, match="leave dropout_p at 0"):
         tiled_sdpa(q, q, q, dropout_p=0.5)

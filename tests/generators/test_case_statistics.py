@@ -92,7 +92,7 @@ def test_a_tenth_to_two_fifths_of_the_cases_drawn_have_many_tokens_and_dimension
     assert max(T for _, T, _ in wide) > min(large.tokens)
 
 
-def test_what_is_asked_can_be() -> None:
+def test_the_table_of_shares_names_known_properties() -> None:
     """No line asks under a name that nothing has."""
     known = theorems.statements()
     for ids, name, least, most in ASKED:

@@ -72,7 +72,7 @@ def test_a_start_is_w0_or_the_product_of_k0_and_q0(tmp_path: Path) -> None:
     assert np.array_equal(case.arrays["Q0"], Q0)
 
 
-def test_what_was_written_down_is_read_back(tmp_path: Path) -> None:
+def test_query_data_survive_a_round_trip(tmp_path: Path) -> None:
     case = load(saved(tmp_path, W0=np.eye(3)), 0).case
     path = tmp_path / "case.json"
     path.write_text(as_text(case))
@@ -105,7 +105,9 @@ def test_assumptions_tell_the_ranks(tmp_path: Path) -> None:
         ({"Y": [0, 1]}, "Y: label 0 is 0; give 2*Y - 1."),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+def test_query_data_that_do_not_fit_are_refused_in_one_sentence(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         load(saved(tmp_path, **changed), 0)
     assert message in str(refused.value)

@@ -78,7 +78,9 @@ def test_a_mask_and_a_start_are_read_back(tmp_path: Path) -> None:
         ({"alpha": [0, 0]}, "alpha chooses a token of each input, not of each query; leave it out."),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+def test_sequence_data_that_do_not_fit_are_refused_in_one_sentence(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         load(saved(tmp_path, **changed), 0)
     assert message in str(refused.value)

@@ -49,7 +49,7 @@ def broken_assumptions(case: Case, expected: tuple[str, ...]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("expected", COMBINATIONS, ids="+".join)
-def test_what_is_asked_for_holds(expected: tuple[str, ...]) -> None:
+def test_drawn_cases_satisfy_the_assumptions(expected: tuple[str, ...]) -> None:
     seen = 0
 
     # Health checks but for slowness stay on: filter_too_much would mean that the construction is none.

@@ -69,7 +69,7 @@ def test_a_file_of_arrays_is_read_as_well(tmp_path: Path) -> None:
         ({"values": [1.0], "counts": [1], "seed": True}, "seed: must be a whole number"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
+def test_values_of_the_wrong_type_are_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         subject_of({"kind": "test-logits", **values})
     assert message in str(refusal.value)
@@ -90,7 +90,7 @@ def test_two_papers_cannot_have_the_same_kind() -> None:
             pass
 
 
-def test_what_needs_keys_and_scores_says_so() -> None:
+def test_commands_that_need_keys_and_scores_say_so() -> None:
     with pytest.raises(InvalidInput, match="mine: holds logits; give keys and scores"):
         attention_case(Given(CASE))
     case = subject_of({"keys": [[[1.0], [0.0]]], "scores": [[1.0, 0.0]]})

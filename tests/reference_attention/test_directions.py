@@ -42,7 +42,7 @@ def test_an_example_by_hand() -> None:
 
 
 @pytest.mark.parametrize("nudge", [2.0**-52, -(2.0**-52), 0.0])
-def test_a_tie_that_is_off_by_one_unit_in_the_last_place_is_none(nudge: float) -> None:
+def test_logits_one_unit_in_the_last_place_apart_do_not_tie(nudge: float) -> None:
     keys = np.array([[[0.0], [-1.0 - nudge], [-1.0]]])
     result = direction(keys, np.array([1.0]))
     assert int(result.neighbours.sum()) == (2 if nudge == 0 else 1)

@@ -44,7 +44,7 @@ def test_a_float_survives_the_round_trip(x: float) -> None:
 
 
 @pytest.mark.parametrize("x", [np.nan, np.inf, -np.inf])
-def test_what_is_no_rational_is_refused(x: float) -> None:
+def test_nan_and_infinity_are_refused_as_rationals(x: float) -> None:
     with pytest.raises(InvalidInput, match="NaN and infinite"):
         rational(x)
     with pytest.raises(InvalidInput, match="NaN and infinite"):

@@ -303,9 +303,7 @@ def test_axes_are_so_many_and_whole_numbers(tmp_path: Path, shape: tuple[int, ..
 
 
 @pytest.mark.parametrize(("limit", "name"), [("LARGEST_FILE", "a.npz"), ("LARGEST_TEXT", "a.json")])
-def test_a_file_may_be_as_large_as_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, name: str
-) -> None:
+def test_files_up_to_the_limit_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(_savez(X=np.zeros(3)) if path.suffix == ".npz" else b'{"X": [0, 0, 0]}')
     size = path.stat().st_size

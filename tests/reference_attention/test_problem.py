@@ -125,7 +125,7 @@ def test_lists_and_tensors_are_taken_and_the_loss_by_name() -> None:
     assert Dataset([[[1, 0], [0, 2]]], [1], [1, 0], loss="correlation").problem.loss is LOSSES["correlation"]
 
 
-def test_what_is_no_array_and_no_loss_is_refused_in_one_sentence() -> None:
+def test_values_that_are_no_array_or_no_loss_are_refused_in_one_sentence() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(InvalidInput, match=r"^a: torch\.Tensor is no array for NumPy \(.*\); give float64 of shape"):
         checked_array("a", torch.ones(1, 2, dtype=torch.bfloat16), ("n", 2))

@@ -70,7 +70,7 @@ def test_a_mask_of_numbers_is_one_of_booleans() -> None:
         ({"X": X[0]}, "give shape (n, T, d)."),
     ],
 )
-def test_what_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_sequences_that_do_not_fit_are_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         SequenceDataset(**({"X": X, "queries": Z, "Y": Y, "v": V} | changed))
     assert message in str(refused.value)

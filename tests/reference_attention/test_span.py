@@ -141,7 +141,7 @@ def test_a_flow_is_the_embedded_one(embed: Embedding) -> None:
     np.testing.assert_allclose(large.log_time[1:], small.log_time[1:], rtol=1e-5)
 
 
-def test_what_lies_outside_of_the_span_stays() -> None:
+def test_coordinates_outside_the_span_do_not_move() -> None:
     problem, outside = embedded(zeros_behind), np.zeros(D)
     outside[10:300] = np.random.default_rng(3).normal(size=290)
     start = outside + zeros_behind(np.array([0.5, 0.0, -0.25, 1.0]))

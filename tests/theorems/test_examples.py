@@ -91,7 +91,7 @@ DOCUMENT = (EXAMPLES.parent / "docs" / "conjectures.md").read_text(encoding="utf
 
 
 @pytest.mark.parametrize("id", sorted(set(re.findall(r"examples/[a-z_]+\.py:[a-z_-]+", DOCUMENT))))
-def test_what_the_document_names_exists(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_the_document_exist(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(EXAMPLES.parent)
     statement = statement_named(id)
     assert statement_named(statement.id).id == statement.id

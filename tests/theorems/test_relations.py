@@ -316,7 +316,9 @@ def _named(drawn: tuple[Any, Subject] | None) -> str:
 
 
 @fakes
-def test_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_relations_on_user_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("one.npz", keys=ONE.problem.keys, scores=ONE.problem.scores)
     seeds = [seed for seed in range(60) if _named(relation_of(load("one.npz", seed).case)) == "inputs-twice"]

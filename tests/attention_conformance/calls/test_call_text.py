@@ -30,7 +30,7 @@ CALL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("id", capabilities())
-def test_what_is_written_is_read_again(id: str) -> None:
+def test_a_call_survives_a_round_trip_as_text(id: str) -> None:
     for call in draw_cases(capabilities()[id], 6, 0):
         again = call_of(from_json(text_of(call, case_of=id)))
         for field in fields(AttentionCall):
@@ -57,7 +57,7 @@ def test_what_is_written_is_read_again(id: str) -> None:
         ({"key": [[[[1.0, 2.0]]]]}, "key: "),
     ],
 )
-def test_what_is_no_call_is_one_sentence(changed: dict[str, Any], says: str) -> None:
+def test_text_that_is_no_call_is_refused_in_one_sentence(changed: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         call_of(CALL | changed)
     assert says in str(refused.value)

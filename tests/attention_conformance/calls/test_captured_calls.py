@@ -170,7 +170,7 @@ def small(**changed: Any) -> dict[str, Any]:
         ({"out": np.ones(3)}, "unknown name 'out'"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(changed: dict[str, Any], says: str) -> None:
+def test_captured_tensors_that_do_not_fit_are_refused_in_one_sentence(changed: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         call_of(small(**changed), "captured.npz")
     assert says in str(refused.value)

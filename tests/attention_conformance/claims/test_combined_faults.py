@@ -98,7 +98,7 @@ def test_a_right_kernel_is_upheld_on_every_call_of_the_minute(name: str, dtype: 
     assert not falsified_on(trials, trials.cover())
 
 
-def test_what_came_of_calls_is_held_of_one_kernel_alone() -> None:
+def test_trials_are_cached_for_the_last_kernel_only() -> None:
     one, second = (kernel_of(UNUSUAL[name], "float64").as_implementation() for name in list(UNUSUAL)[:2])
     first = next(trials_of(one, 2, 0).about(CAPABILITIES[0], 2))[1]
     assert next(trials_of(one, 2, 0).about(CAPABILITIES[0], 2))[1] is first

@@ -49,7 +49,7 @@ def small_call(state: State, **options: object) -> AttentionCall:
         ("scale_of_backward", "query-gradient"),
     ],
 )
-def test_what_is_wrong_when_it_is_compiled_is_caught_and_blamed_on_that(name: str, claim: str) -> None:
+def test_faults_of_compiled_kernels_are_caught_and_blamed_on_the_compiler(name: str, claim: str) -> None:
     under_test = kernel_of(getattr(compiled_kernels, name)).as_implementation()
     mask = {"visible": np.tri(4, 5, dtype=bool)} if name == "mask_dropped" else {}
     claims = list(examine(small_call(State.COMPILED, scale=0.5, **mask), under_test))
@@ -82,7 +82,7 @@ def test_right_kernels_are_right_through_the_compiler(kernel: object, dtype: str
 
 
 @pytest.mark.parametrize("name", ["thousandth", "one_in_a_thousand", "not_cleared"])
-def test_what_is_wrong_once_in_a_thousand_calls_is_caught(name: str) -> None:
+def test_a_fault_in_one_of_a_thousand_calls_is_caught(name: str) -> None:
     under_test = kernel_of(getattr(forgetful_kernels, name), deep=True).as_implementation()
     # Its first call is right.
     (claim,) = (item for _, item in examine(small_call(State.MANY), under_test) if item.name == EACH_TIME)

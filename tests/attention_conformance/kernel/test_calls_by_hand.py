@@ -130,7 +130,7 @@ def test_a_kernel_of_one_query_is_called_for_each() -> None:
 @pytest.mark.parametrize(
     ("function", "message"), [("random", "returned different numbers"), ("infinite", "NaN or infinite")]
 )
-def test_what_is_refused_is_told(function: str, message: str) -> None:
+def test_kernels_with_random_or_infinite_output_are_refused(function: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         named(function)
 
@@ -141,7 +141,7 @@ def test_a_source_names_a_module_and_a_callable(source: str) -> None:
         import_callable(source)
 
 
-def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
+def test_only_tensors_of_four_axes_are_transposed() -> None:
     assert swap_axes("text") == "text"
     flat = torch.zeros(2, 3)
     assert swap_axes(flat) is flat
@@ -153,7 +153,7 @@ def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
     return (attention(q.transpose(1, 2) * softmax_scale, k.transpose(1, 2), v.transpose(1, 2))).transpose(1, 2)
 
 
-def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
+def test_options_without_a_parameter_are_not_passed() -> None:
     x = torch.arange(2.0 * 3 * 4 * 5, dtype=torch.float64).reshape(2, 3, 4, 5) / 100
     request = Request(x, x, x, scale=1.0, log_sum_exp=True)
     output, lse, _ = INTERFACES["flash"].call(flash_without_log_sum_exp, request, {"softmax_scale": 1.0})

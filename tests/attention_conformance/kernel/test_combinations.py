@@ -37,7 +37,7 @@ def falsified(id: str, failing: AttentionCall) -> Result:
 MASK = np.ones((1, 1, 4, 4), dtype=bool)
 
 
-def test_what_fails_with_two_options_is_not_said_of_three() -> None:
+def test_a_failure_of_two_options_is_not_reported_for_three() -> None:
     two, three = call(causal=True, visible=MASK), call(causal=True, visible=MASK, scale=0.5)
     other = call(scale=0.5)
     results = [falsified("kernel-causal", two), falsified("kernel-scale", three)]
@@ -131,7 +131,7 @@ def test_a_fault_of_two_options_is_found_to_be_one_of_them() -> None:
         assert {"boolean-mask", "additive-mask"} & set(combination)
 
 
-def test_what_another_capability_answers_for_is_not_falsified() -> None:
+def test_a_fault_of_one_capability_does_not_falsify_another() -> None:
     for name in ("grouped-heads", "empty-rows", "hidden-keys", "bias-gradient", "scale", "memory", "output"):
         assert results()[name].verdict is Verdict.UPHELD, name
     for name in ("causal", "boolean-mask", "additive-mask"):

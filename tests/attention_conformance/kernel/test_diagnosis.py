@@ -33,7 +33,7 @@ def found(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall
     return Trace("output", None, (given or call(),), (None,), names, entries)
 
 
-def test_where_no_number_is_due_the_first_claim_is_told() -> None:
+def test_without_a_wrong_number_the_first_claim_is_named() -> None:
     two = found(falsified=("same-bits", "inputs-are-unchanged"))
     assert _where(two) == "the same call twice gives other bits"
     assert _where(found(falsified=("unheard-of", "same-bits"))) == "unheard-of does not hold"
@@ -78,7 +78,7 @@ def test_a_length_next_to_that_of_a_block_is_named_if_one_key_less_passes(T: int
 
 
 @pytest.mark.parametrize("T", [5, 6, 10, 14, 18])
-def test_without_an_option_or_a_block_nothing_is_said(T: int) -> None:
+def test_without_an_option_or_a_block_there_is_no_guess(T: int) -> None:
     assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T)) == ""
 
 

@@ -96,7 +96,7 @@ def test_a_test_with_another_formula_is_not_written() -> None:
     assert why == "its formula of output is not this suite's, which is a fault of ours"
 
 
-def test_what_cannot_be_imported_is_said() -> None:
+def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
     handed_over = found("plain", call(), entry(OUTPUT, 1.0, [1e-9]))
     for source, why in (("", "has to import it by MODULE:CALLABLE"), ("jax:a:b", "takes arrays of jax")):
         text, said = reproducer(handed_over.replace(kernel=handed_over.kernel.replace(source=source)), "a line")
@@ -172,7 +172,7 @@ def test_a_recorded_call_is_one_expression(make: Callable[..., Any], line: str) 
     assert last.endswith(f"{line})")
 
 
-def test_what_is_used_twice_has_a_line_of_its_own() -> None:
+def test_a_value_used_twice_has_a_line_of_its_own() -> None:
     def twice(kernel: Any, x: torch.Tensor) -> torch.Tensor:
         cut = x.exp()
         return torch.cat([kernel(cut), kernel(cut, x)])
@@ -220,7 +220,7 @@ def test_functions_of_places_are_written_out() -> None:
         (lambda kernel, x: kernel(x.exp().add_(1)), "a tensor that the interface changes"),
     ],
 )
-def test_what_cannot_be_recorded_is_said(make: Callable[..., Any], why: str) -> None:
+def test_calls_that_cannot_be_recorded_give_their_reason(make: Callable[..., Any], why: str) -> None:
     recorder = Recorder(lambda *arguments: torch.tensor(True))
     recorder.name("x", X)
     with recorder:
@@ -241,7 +241,7 @@ def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
     assert printed_functions.own_of(expanded).shape == (1, 2, 3)
 
 
-def test_what_is_allowed_is_short_where_that_tells_as_well() -> None:
+def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
     """The most of all entries, where that tells; else a few digits of each; said once what it is."""
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = found("plain", call(), first, other)
@@ -282,7 +282,7 @@ def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
         made["test_causal_rectangle"]()
 
 
-def test_what_has_no_test_is_said_in_the_report_and_in_json() -> None:
+def test_report_and_json_say_why_there_is_no_test() -> None:
     failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}", no_test="the call has 60,000 numbers, more than 50,000")
     results = [
         Result("kernel-output", "a", {Verdict.FALSIFIED: 1}, failure=failure),

@@ -72,7 +72,7 @@ def verdicts(kernel: Callable[..., Any]) -> dict[str, Verdict]:
     return {result.id: result.verdict for result in results}
 
 
-def test_a_right_function_is_upheld_and_its_contract_is_told() -> None:
+def test_a_right_function_is_upheld_and_its_contract_is_described() -> None:
     assert verdicts(function()) == dict.fromkeys(IDS, Verdict.UPHELD)
     assert "boolean masks" in headline(kernel_of(function(), "float64"))
 

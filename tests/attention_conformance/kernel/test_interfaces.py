@@ -124,7 +124,7 @@ def test_three_tensors_and_a_scale_of_none_are_those_of_pytorch() -> None:
         assert [str(result.verdict) for result in results] == [verdict, "upheld"], kernel.__name__
 
 
-def test_what_is_not_tested_is_named_and_switched_off() -> None:
+def test_untested_parameters_are_named_and_switched_off() -> None:
     kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
     assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
     off = kernel.interface.neutral_values(kernel.parameters)

@@ -248,7 +248,7 @@ def test_the_scale_is_one_for_the_statements_of_the_papers() -> None:
         assert not scale_hint(kernel_of(kernel))
 
 
-def test_what_travels_to_another_process() -> None:
+def test_a_kernel_is_sent_to_another_process() -> None:
     under_test = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
     unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=under_test)))
     there, here = unit.under_test.kernel, under_test.kernel

@@ -139,7 +139,7 @@ def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
-def test_what_is_no_kernel_is_a_failure(tmp_path: Path, kernel: str) -> None:
+def test_a_fixture_that_is_no_kernel_fails(tmp_path: Path, kernel: str) -> None:
     process = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
     assert process.returncode == 1
     assert "AssertionError: --attention:" in process.stdout

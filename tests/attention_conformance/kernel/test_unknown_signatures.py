@@ -42,11 +42,11 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
         ("nanoGPT", "tensors are (B, H, L, E); every call is causal"),
     ],
 )
-def test_what_was_found_out_is_said(name: str, message: str) -> None:
+def test_the_probed_signature_is_described(name: str, message: str) -> None:
     assert f"found out by small calls: {message}" in headline(kernel_of(READ[name].make(attend)))
 
 
-def test_what_is_given_in_every_call_is_said() -> None:
+def test_arguments_of_every_call_are_described() -> None:
     assert "given in every call: input_layout='BSND'" in headline(kernel_of(READ["npu"].make(attend)))
 
 
@@ -116,7 +116,7 @@ def test_one_mask_for_all_heads_is_what_transformers_hands_over() -> None:
     assert not list(falsified(kernel, optional=True))
 
 
-def test_what_is_always_causal_is_not_refused_for_it() -> None:
+def test_a_kernel_that_is_always_causal_is_accepted() -> None:
     def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
         return attend(q, k, v, **options | {"causal": True})
 

@@ -163,7 +163,7 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
         ({"embeddings": [[1.0]], "counts": [[1, 2]], "step": -1.0}, "no step size"),
     ],
 )
-def test_what_is_no_data_is_refused_in_a_sentence(values: dict[str, object], says: str) -> None:
+def test_bad_next_token_data_are_refused_in_a_sentence(values: dict[str, object], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         subject_of(from_json(json.dumps({"kind": "next-tokens", **values})))
 

@@ -61,7 +61,7 @@ def test_contexts_that_contradict_each_other_are_joined() -> None:
         (lambda found: {"separator": [fmpq(1)]}, "another problem"),
     ],
 )
-def test_a_wrong_proof_is_told(change: object, says: str) -> None:
+def test_a_wrong_proof_is_refuted(change: object, says: str) -> None:
     found = extended_supports(LOOP)
     wrong = replace(found, **change(found))  # type: ignore[operator]
     assert re.search(says, wrong.error(LOOP)), wrong.error(LOOP)

@@ -39,7 +39,7 @@ def test_labels_are_one_target_each() -> None:
         ([[2**45, 0]], None, "common factor"),
     ],
 )
-def test_what_is_no_problem_is_refused(counts: object, multiplicities: object, says: str) -> None:
+def test_bad_master_problems_are_refused(counts: object, multiplicities: object, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         MasterProblem(np.ones((1, 2, 2)), counts, multiplicities)  # type: ignore[arg-type]
 

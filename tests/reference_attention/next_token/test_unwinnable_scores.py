@@ -207,7 +207,7 @@ CHANGES = {
         for change in CHANGES
     ],
 )
-def test_what_changes_nothing_changes_nothing(name: str, change: str) -> None:
+def test_the_split_is_invariant_under_permutations_shifts_and_units(name: str, change: str) -> None:
     problem = PROBLEMS[name]
     keys, scores = np.array(problem.keys), np.array(problem.scores)
     risk, size, weights = invariants(known_parts(name))

@@ -117,7 +117,7 @@ def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: flo
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: int) -> None:
+def test_a_polished_point_is_stationary_and_its_excess_is_right(seed: int) -> None:
     problem, svm = separable(seed)
     rng = np.random.default_rng(seed)
     for given in (None, svm):
@@ -138,7 +138,7 @@ def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: in
 
 @pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
 @pytest.mark.parametrize("R", [3.0, 40.0])
-def test_what_is_polished_does_not_depend_on_units(factor: float, R: float) -> None:
+def test_polishing_does_not_depend_on_units(factor: float, R: float) -> None:
     problem, svm = separable(0)
     scaled = Problem(problem.keys * factor, problem.scores)
     rough = svm.direction + 0.02 * np.random.default_rng(0).normal(size=6)
@@ -161,7 +161,7 @@ def test_newton_gets_there_from_half_a_radian_off(factor: float) -> None:
     assert far.p == pytest.approx(near.p, abs=1e-9 * 40.0 * factor)
 
 
-def test_where_no_step_descends_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_without_a_descending_step_gives_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, svm = separable(0)
     search = BallSearch(problem, problem.optimal, None)
     once = iter([search._excess.on_sphere])

@@ -85,7 +85,7 @@ def test_a_descent_that_need_not_go_to_the_end_ends_sooner_and_not_below_it() ->
     assert some < whole + 1.0
 
 
-def test_what_heads_that_outgrow_the_margin_descend_to_is_stationary() -> None:
+def test_descents_of_heads_that_outgrow_the_margin_end_at_stationary_points() -> None:
     given = figure_3((0.5, 1.5))
     log_r, R, start = 1500.0, 1e3, np.array([1.0, 0.02])
     s = spheres(given, log_r, R)

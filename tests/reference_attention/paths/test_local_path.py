@@ -122,7 +122,7 @@ def test_bad_cones_are_refused(mu: float, radius: float) -> None:
         local_path(LOWER, Q, ALPHA, [2.0], mu=mu, radius=radius)
 
 
-def test_what_is_zero_ranks_as_zero_and_nothing_else_does() -> None:
+def test_only_zero_has_the_rank_of_zero() -> None:
     sign = np.array([1.0, 1.0, 0.0, 0.0, -1.0, -1.0, -1.0])
     size = np.array([0.25, -np.inf, -np.inf, 3.0, -np.inf, 0.25, 0.5])
     ranks = order(sign, size)

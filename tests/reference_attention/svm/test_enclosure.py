@@ -61,7 +61,7 @@ def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("off", [-1, 0, 1])
-def test_a_margin_off_by_one_in_2_to_the_20_is_told(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
+def test_a_margin_off_by_one_in_2_to_the_20_is_resolved(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
     """Two rows fix p = (1, 1/K); the margin of the third, N + 1 − (N K − off)/K = 1 + off/K, is lost in floats."""
     monkeypatch.setattr(module, "MANY", 1)
     n, k = 2**45 + 12345, 2**19 + 77

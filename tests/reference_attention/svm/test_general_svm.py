@@ -85,7 +85,7 @@ def test_other_input_is_refused(sets: Any, alpha: Any, says: str) -> None:
         general_svm(FOUR, sets, alpha)
 
 
-def test_what_stays_finite_by_hand() -> None:
+def test_the_finite_part_by_hand() -> None:
     """s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2: W_fin and o as in the finding."""
     attention = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(1))
     svm = solved()

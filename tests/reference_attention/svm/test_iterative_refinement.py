@@ -74,7 +74,7 @@ def test_rows_are_told_exactly() -> None:
 
 
 @pytest.mark.parametrize("condition", [0, 10, 18])
-def test_what_is_told_of_the_error_holds(condition: int) -> None:
+def test_the_error_bound_of_the_duals_holds(condition: int) -> None:
     """λ is nearer to the exact one than said, at each of three refinements; nearly dependent rows are further off."""
     rng = np.random.default_rng(condition)
     high = rng.uniform(0.5, 1, size=(6, 9)) * rng.choice([-1.0, 1.0], size=(6, 9))

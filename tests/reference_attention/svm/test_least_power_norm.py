@@ -151,7 +151,7 @@ def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.Monkey
     assert _program(rows, np.inf)[1] > 1e200  # nothing is proven
 
 
-def test_what_is_not_solved_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsolved_problem_returns_no_solution(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, alpha, svm = random_data(2)
     monkeypatch.setattr(module, "NEWTON", 0)
     monkeypatch.setattr(module, "minimize", lambda *arguments, **options: type("Found", (), {"x": arguments[1]}))

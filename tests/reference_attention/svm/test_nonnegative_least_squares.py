@@ -30,7 +30,7 @@ def test_no_rows_or_no_columns_leave_the_target(rows: int, columns: int) -> None
     assert residual == pytest.approx(2 * math.sqrt(rows))
 
 
-def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_solver_has_an_infinite_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nonnegative_least_squares(np.full((2, 2), np.nan), np.ones(2))[1] == math.inf
 
     def stop(*arguments: object) -> None:

@@ -53,7 +53,7 @@ def test_bounds_meet_on_random_data(norm: float) -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
-def test_what_floats_tell_tight_wrongly_is_exchanged(norm: float) -> None:
+def test_constraints_that_floats_call_tight_wrongly_are_exchanged(norm: float) -> None:
     """Keys that tie but for the last bit, and rows a million times longer than others."""
     ties = [[0.3125, -0.017000000000000002, -0.4925], [0.31249999999999994, 0.26187500000000002, 1.3]]
     for rows in (ties, [[1e6, 1.0], [1e-3, 2e-3], [1e-3, 2e-3 + 1e-12]]):
@@ -78,7 +78,7 @@ def test_near_ties_are_solved(rows: list[list[float]], norm: float) -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.5, 3.0, math.inf])
-def test_what_changes_nothing_changes_nothing(norm: float) -> None:
+def test_the_solution_is_invariant_under_permutations_and_units(norm: float) -> None:
     """Units, signed permutations, coordinates of zero, a row that is there twice."""
     rows = np.array([[1e-10, 1e-10, 0.3], [1, -2, 0.1], [1, -2, 0.1 + 1e-12]])
     margin = of_rows(rows.tolist(), norm).margin
@@ -96,7 +96,7 @@ def test_more_coordinates_than_rows_by_other_equations() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
-def test_what_is_not_proven_is_not_handed_out(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
+def test_a_solution_without_a_proof_is_not_returned(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
     """Duals of a solver that stops early, the largest a tenth or two too large."""
     rows = [[1.0, 2.0], [2.0, 1.0], [1.0, -0.5]]
     right = of_rows(rows, norm)
@@ -114,7 +114,7 @@ def test_a_wrong_point_has_a_gap() -> None:
     assert replace(right, exact_p=[fmpq(1), fmpq(1, 2)]).duality_gap > 0.1
 
 
-def test_what_cannot_be_separated_has_none() -> None:
+def test_data_that_cannot_be_separated_have_no_solution_in_any_norm() -> None:
     keys = np.array([[[0.0], [1.0], [-1.0]]])
     assert all(norm_max_margin(keys, FIRST, norm) is None for norm in (1.0, 1.5, 2.0, math.inf))
 

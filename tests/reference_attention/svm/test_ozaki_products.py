@@ -78,7 +78,7 @@ def test_the_bound_by_hand() -> None:
     assert Grid(100, 23, 5).error > 100 * 15 * 2.0**-105
 
 
-def test_what_a_rounding_loses_is_told() -> None:
+def test_the_error_of_a_rounded_product_is_reported() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.normal(size=(2, 1000)) * 2.0 ** rng.integers(-40, 40, size=(2, 1000))
     total, lost = two_sum(a, b)

@@ -47,7 +47,7 @@ def test_bounds_meet_on_random_data(power: float) -> None:
     assert met >= 5
 
 
-def test_what_cannot_be_separated_has_none() -> None:
+def test_data_that_cannot_be_separated_have_no_spectral_solution() -> None:
     keys = OuterKeys(np.array([[[0.0], [1.0]], [[0.0], [-1.0]]]), np.ones((2, 1)))
     for power in (1.0, math.inf):
         assert norm_max_margin(keys, FIRST, Schatten(power, (1, 1))) is None

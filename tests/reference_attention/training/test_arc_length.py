@@ -219,7 +219,7 @@ def test_every_record_lies_in_its_step() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 3.0, -1e3])
-def test_what_all_tokens_share_does_not_hide_a_point_of_rest(offset: float) -> None:
+def test_a_common_offset_of_keys_does_not_hide_a_stationary_point(offset: float) -> None:
     keys = np.concatenate([valley().keys, np.full((2, 3, 1), offset)], axis=2)
     trace = tracer(Problem(keys, valley().scores), [1e-9, 0.5], 10.0)
     rest = trace._stationary_near(np.array([1e-9, 0.5]), 1e-3, saddles=False)

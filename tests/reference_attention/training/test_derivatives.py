@@ -60,7 +60,7 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
             assert in_its_scale == pytest.approx(by_logarithms.direction, rel=within, abs=within)
 
 
-def test_what_cancels_or_lies_far_below_is_left_to_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_that_cancel_or_underflow_are_computed_in_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """The centred gap of the largest weight is exactly zero, and the other token of the input e^−2000 of it."""
     keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-2000.0, 3.0]]], [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]]])
     scores = np.array([[[1.0, 1.0, 0.0]], [[1.0, 0.5, 0.0]]])

@@ -125,7 +125,7 @@ def test_constants_bound_what_they_are_constants_of() -> None:
         assert log_scale + math.log(np.linalg.norm(direction)) <= log_steep
 
 
-def test_records_are_thinned_and_a_step_too_long_is_told() -> None:
+def test_records_are_thinned_and_a_step_that_overflows_stops() -> None:
     run = factored_gradient_descent(DATA, K, Q, steps=7, record_every=3, log_step=-2.0)
     assert run.iterations.tolist() == [0, 3, 6, 7]
     assert run.stop is Stop.STEPS

@@ -82,7 +82,7 @@ def test_a_level_counts_from_where_it_is_kept() -> None:
     assert first_within(np.array([0.05, 0.05, 0.05, math.nan]), iterations, 0.1) is None
 
 
-def test_what_is_not_within_the_cap_is_beyond_every_number() -> None:
+def test_runs_that_miss_the_cap_count_as_infinite() -> None:
     result = spread([5, None, 3, None, 4])
     assert result.quartiles == (4, 5, None)
     assert result.not_within == 2
@@ -221,7 +221,7 @@ def test_a_rule_that_has_not_turned_yet_is_not_counted_among_other_tokens() -> N
     assert summaries([Comparison("none", (0.0,), no_limit="stationary")]) == []
 
 
-def test_what_is_proven_is_above_what_is_measured_and_tells() -> None:
+def test_proven_bounds_lie_above_the_measurements_and_are_not_trivial() -> None:
     rules = ("normalized-1", "gd-1/L")
     normalized, plain = Named("figure-1a", rules, 300).run(nothing).compared[0].rules
     assert plain.at_most is None  # it has not turned yet
@@ -241,7 +241,7 @@ def test_nothing_is_proven_of_a_local_limit_or_of_tied_scores() -> None:
     assert proven_bound(tied, svm, np.ones((3, 1))) is None
 
 
-def test_the_proven_bound_fails_for_a_run_that_is_none() -> None:
+def test_the_proven_bound_fails_for_a_wrong_run() -> None:
     """Half of the way beside the ray: what it has turned is less than its norm has grown."""
     problem = dataset_named("figure-1a").problem
     limit = limit_of(problem, np.array([0.0, -1.0]))

@@ -71,7 +71,7 @@ def test_a_theory_has_positive_numbers(field: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["mirror-3-0", "normalized-mirror-3-0", "mirror-1-1", "gd-0", "adam-0"])
-def test_a_rule_without_a_step_is_none(name: str) -> None:
+def test_a_rule_without_a_step_is_unknown(name: str) -> None:
     with pytest.raises(InvalidInput, match="is none of"):
         rule_named(name)
 

@@ -92,7 +92,7 @@ def test_the_error_is_never_lost(attempt: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("attempt", HAS_NO_RULE.values(), ids=HAS_NO_RULE)
-def test_what_has_no_rule_raises(attempt: Callable[[], Any]) -> None:
+def test_functions_without_a_rule_raise(attempt: Callable[[], Any]) -> None:
     with pytest.raises(TypeError):
         attempt()
 
@@ -127,7 +127,7 @@ def test_the_message_names_the_function() -> None:
         lambda: X * (2**60 + 1),
     ],
 )
-def test_what_is_no_exact_float_is_refused(wrong: Callable[[], Any]) -> None:
+def test_values_that_are_no_exact_floats_are_refused(wrong: Callable[[], Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         wrong()
 
@@ -283,7 +283,7 @@ def test_planted_mistakes_are_seen(mistake: str, seen_by: list[str], monkeypatch
     assert [name for name in seen_by if not failures(by_name[name], seed=1, trials=20)] == []
 
 
-def test_what_is_widened_by_nothing_stays_exactly_infinite() -> None:
+def test_an_infinite_entry_widened_by_zero_stays_exact() -> None:
     result = exact([-np.inf, -np.inf, 1.0]).widen([0.0, 1.0, 1.0])
     assert result.value[0] == -np.inf
     assert result.error[0] == 0

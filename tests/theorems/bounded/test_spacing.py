@@ -100,7 +100,7 @@ def test_the_error_grows_with_the_spacing() -> None:
         np.testing.assert_allclose(error / plain, 1 + eps / EPS, rtol=1e-2)
 
 
-def test_what_overflows_a_kernel_is_unknown() -> None:
+def test_numbers_that_overflow_a_kernel_are_unknown() -> None:
     x = exact([1e30, 1e10])
     with spacing(2.0**-23):
         assert np.isinf((x * x).error).tolist() == [True, False]
@@ -110,7 +110,7 @@ def test_what_overflows_a_kernel_is_unknown() -> None:
     assert np.isfinite((x * x).error).all()
 
 
-def test_what_a_kernel_flushes_to_zero_is_allowed_for() -> None:
+def test_bounds_allow_for_numbers_that_a_kernel_flushes_to_zero() -> None:
     with spacing(2.0**-23):
         for tiny in (exact([1e-30]) * 1e-10, np.exp(exact([-95.0])), np.linalg.norm(exact([[1e-25, 0.0]]), axis=-1)):
             assert (tiny.error >= tiny.value).all()

@@ -289,7 +289,7 @@ def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFi
         (["list", "counterexamples", "lemma-99"], "'lemma-99' is not a statement"),
     ],
 )
-def test_what_cannot_be_shown_or_listed(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_of_show_and_list(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert message in printed.err

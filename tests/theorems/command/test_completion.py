@@ -32,7 +32,7 @@ def completed(line: str) -> list[str]:
     return process.stdout.split()
 
 
-def test_a_shell_is_told() -> None:
+def test_a_shell_completes_ids_and_options() -> None:
     assert completed("theorems verify lemma-1") == [f"lemma-1{n}" for n in ("", 0, 1, 2, 3, 4)]
     assert completed("theorems hunt theorem-2 --without single") == ["single-input"]
     assert completed("theorems list count") == ["counterexamples"]

@@ -171,7 +171,7 @@ def test_a_report_begins_with_the_verdict(
     assert re.search(r"<details>\s*<summary>Versions and settings", page)
 
 
-def test_data_of_ones_own() -> None:
+def test_a_report_on_user_data_lists_the_assumptions() -> None:
     text = document_of("lemma-3", "lemma-5", "--data", "figure-1c")
     assert "## Assumptions on these data" in text
     assert "| `single-input` |" in text

@@ -42,7 +42,7 @@ INTERRUPTIONS = [(signal.SIGINT, jobs, group) for jobs in ("1", "2") for group i
 @pytest.mark.parametrize(
     ("number", "jobs", "group"), [*INTERRUPTIONS, (signal.SIGTERM, "2", False), (signal.SIGHUP, "1", False)]
 )
-def test_what_is_finished_is_written(number: signal.Signals, jobs: str, group: bool) -> None:
+def test_finished_results_are_written_on_a_signal(number: signal.Signals, jobs: str, group: bool) -> None:
     """The signal is sent to the command alone, or to its process group, as a terminal sends Ctrl-C."""
     files = ["--json", "r.json", "--junit-xml", "r.xml", "--resume", "r.jsonl"]
     process = started(FAKE, "verify", "slow", "true", "--examples", "200", "--jobs", jobs, *files)

@@ -86,7 +86,7 @@ def test_junit_xml_of_what_no_xml_may_hold() -> None:
 
 @fakes
 @pytest.mark.parametrize("option", ["--json", "--junit-xml", "--resume"])
-def test_what_cannot_be_written_is_said_before_the_work(
+def test_unwritable_files_are_refused_before_the_run(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("theorems.run.statement_unit.verify_generated", lambda *arguments: pytest.fail("it has begun"))
@@ -145,7 +145,7 @@ def test_bench_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @fakes
-def test_what_is_known_is_told_and_what_is_not_is_red(capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_failures_pass_and_others_fail(capsys: pytest.CaptureFixture[str]) -> None:
     Path("known.txt").write_text("false issue 7\n", encoding="utf-8")
     options = ["--examples", "3", "--jobs", "1", "--known-failures", "known.txt"]
     assert main(["verify", "true", "false", *options]) == 0

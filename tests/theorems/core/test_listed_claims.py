@@ -77,7 +77,7 @@ def _never(id: str, claims: dict[str, str]) -> Statement:
     return replace(made(id, FAKES["true"].conclusion), claims=claims)
 
 
-def test_a_claim_that_was_never_made_is_said(
+def test_a_claim_that_was_never_made_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     listed = always("sum-at-least-one", "sum-at-most-one") | {"rare": "where pigs fly"}

@@ -86,7 +86,7 @@ def test_the_conclusion_itself() -> None:
     )
 
 
-def test_what_was_never_reached_is_not_upheld() -> None:
+def test_a_part_that_was_never_reached_is_not_upheld() -> None:
     """The conclusion ended with the claim that failed, or left its own claim undecided."""
     for claims in ([RUN, NO_SHARP], [RUN, undecided_claim("limit", "too far", Form.LIMIT), NO_SHARP]):
         tried = stating(*claims)

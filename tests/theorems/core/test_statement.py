@@ -55,7 +55,7 @@ def test_nan_is_never_a_pass(slack: float, tolerance: float) -> None:
     assert Claim("x", Form.EXACT, -math.inf, 1.0, "exact").verdict is Verdict.FALSIFIED
 
 
-def test_what_is_under_test_and_returns_no_number_is_falsified() -> None:
+def test_an_implementation_that_returns_nan_is_falsified() -> None:
     (claim,) = NotANumber("x", "the gradient under test is not finite").claims
     assert claim.verdict is Verdict.FALSIFIED
     assert "not finite" in claim.detail

@@ -71,7 +71,7 @@ def test_where_counterexamples_lie_in_a_checkout() -> None:
 
 
 @pytest.mark.parametrize("use", [SVM_ONLY, BELOW_ROUNDING, FAR, SATURATED])
-def test_what_calls_no_kernel_says_so(use: KernelUse) -> None:
+def test_an_outcome_without_a_kernel_call_says_so(use: KernelUse) -> None:
     assert not use.called
     assert calls("somewhere", turn=1).called
 

@@ -211,7 +211,7 @@ def test_a_conclusion_that_breaks_down_was_met() -> None:
     assert examine(replace(fake(0.0, 0.0), conclusion=broken), CASE).met
 
 
-def test_what_a_search_climbs_on() -> None:
+def test_the_objective_of_a_search() -> None:
     """The measure of violation where it is guided by one; otherwise how far a claim is beyond its tolerance."""
     made = replace(fake(-1.0, 0.0), violation=lambda case: 0.125)
     assert examine(made, CASE).score == 0.125

@@ -66,7 +66,7 @@ def test_the_first_round_with_a_counterexample_ends_it() -> None:
     assert repr(there.found.problem) == repr(here.found.problem)
 
 
-def test_what_is_not_finished_has_no_case() -> None:
+def test_an_unfinished_round_has_no_case() -> None:
     work = rounds_of(*EASY, 0, None)
     assert work.count == rounds_.MANY
     assert work.parts()[7] == replace(work, count=1, part=7)

@@ -28,7 +28,7 @@ def test_without_a_condition_everything_goes() -> None:
     assert not small.start.any()
 
 
-def test_what_is_needed_stays_and_becomes_round() -> None:
+def test_needed_numbers_stay_and_are_rounded() -> None:
     def two_inputs_that_disagree(case: Case) -> bool:
         k = case.problem.keys
         return case.problem.n >= 2 and bool(k[0, 0, 0] > 1.7) and bool(k[1, 0, 0] < -0.3)
@@ -107,7 +107,7 @@ def test_parts_make_the_case_again(name: str) -> None:
     assert np.array_equal(made, {"keys": case.problem.keys, "scores": case.problem.scores, "start": case.start}[name])
 
 
-def test_what_counts_as_simpler() -> None:
+def test_the_order_of_simplicity() -> None:
     ordered = (0.0, 1.0, -1.0, 2.0, 10.0, 30.0, 100.0, 1600.0, 4194304.0)
     costs = [_complexity(x) for x in ordered]
     assert costs == sorted(costs)

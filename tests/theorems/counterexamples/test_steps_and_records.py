@@ -86,7 +86,7 @@ def test_chosen_tokens_move_up_where_one_before_them_goes() -> None:
         ("v", np.zeros(3), False),
     ],
 )
-def test_what_lives_among_the_keys(name: str, value: np.ndarray, among: bool) -> None:
+def test_arrays_in_the_coordinates_of_the_keys_are_recognised(name: str, value: np.ndarray, among: bool) -> None:
     assert _among_keys(name, value, 3) is among
 
 

@@ -141,7 +141,7 @@ def test_a_tie_is_a_tie() -> None:
     assert not {"theorem-1", "theorem-2", "theorem-3"} & applying(it)
 
 
-def test_what_is_undecided_is_said(
+def test_the_explanation_names_what_is_undecided(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(selection, "limit_of_flow", lambda problem, flow: "the solver gave up")
@@ -154,7 +154,7 @@ def test_what_is_undecided_is_said(
 
 
 @pytest.mark.parametrize("name", ["figure-1a", "figure-1b", "figure-8"])
-def test_what_applies_is_what_verify_checks(name: str) -> None:
+def test_applicable_statements_are_those_that_verify_checks(name: str) -> None:
     for result in verify(name, "lemma-3", "lemma-4", "lemma-5", "lemma-11", "lemma-14"):
         assert (result.id in applying(on(name))) == (result.verdict is not Verdict.NOT_APPLICABLE), result.id
 

@@ -32,7 +32,7 @@ def test_each_flow_ends_at_its_own_svm() -> None:
     assert by_factors.excess < 1e-4 < 0.05 < by_w.excess
 
 
-def test_factors_of_ones_own_are_where_it_begins() -> None:
+def test_factored_training_begins_at_the_user_s_factors() -> None:
     thin = {"K0": np.array([[-1.0], [2.0]]), "Q0": np.array([[1.0], [0.0]])}
     case = dataset_named("tsvm-paths-5").replace(arrays=MappingProxyType(thin))
     assert ends(case)[1].rank == 1

@@ -85,7 +85,7 @@ def test_figure_3_is_said_in_words() -> None:
     )
 
 
-def test_a_faulty_gradient_changes_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faulty_gradient_changes_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that is trained uphill no longer reaches v̄_mm."""
 
     def uphill(*arguments: Any, head_step: float, **others: Any) -> Any:
@@ -149,7 +149,7 @@ def test_the_command_writes_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]
         ),
     ],
 )
-def test_what_cannot_be_trained_is_one_sentence(data: Any, train: str, message: str) -> None:
+def test_data_that_cannot_be_trained_are_refused_in_one_sentence(data: Any, train: str, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         explain(data, train=train)
     assert message in str(refused.value)

@@ -87,7 +87,9 @@ def max_margin_direction(rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("names", "optimiser", "steps"), LAYERS)
-def test_what_is_said_of_a_trained_layer_agrees_with_plain_numpy(names: str, optimiser: Optimiser, steps: int) -> None:
+def test_the_explanation_of_a_trained_layer_agrees_with_plain_numpy(
+    names: str, optimiser: Optimiser, steps: int
+) -> None:
     weights = trained(names, optimiser, steps)
     arrays = {key: value.detach().numpy() for key, value in weights.items()}
     it = explain((TOKENS if names == "p" else QUERIES) | weights)

@@ -119,7 +119,7 @@ def test_zero_tokens_at_the_end_are_said_to_count() -> None:
     assert "padding" not in text(meant)
 
 
-def test_what_is_missing_is_named_and_whether_it_is_known() -> None:
+def test_statements_that_do_not_apply_are_named_with_the_assumption() -> None:
     assert "Does not apply: Theorem 2 (assumption equal-non-optimal-scores fails)." in said(local())
     assert "Lemmas 1, 3, 6, 7, 10, 12, 13 and 14 apply, too." in said(local())
 

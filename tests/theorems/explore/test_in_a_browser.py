@@ -87,7 +87,7 @@ def test_the_counterexample_is_a_click_and_its_theorem_fails(seen: Seen) -> None
     assert "refutes" in row.inner_text()
 
 
-def test_what_is_saved_is_read_by_the_suite(seen: Seen, tmp_path: Path) -> None:
+def test_a_file_saved_in_the_browser_is_read_by_the_suite(seen: Seen, tmp_path: Path) -> None:
     seen.drag("tokens", 0, 30, 30)
     seen.until("figure-8 (edited)")
     files = {}

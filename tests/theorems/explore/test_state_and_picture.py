@@ -200,7 +200,7 @@ def test_keys_without_any_spread_are_drawn_all_the_same(keys: np.ndarray) -> Non
 
 
 @pytest.mark.parametrize("name", [*SIZES, "theorem-2-without-single-input"])
-def test_what_is_saved_reads_back(name: str, tmp_path: Path) -> None:
+def test_a_saved_state_reads_back(name: str, tmp_path: Path) -> None:
     state = state_named(name)
     for file, content in (("a.json", downloads.as_json(state.case)), ("a.npz", downloads.as_npz(state.case))):
         (tmp_path / file).write_bytes(content)

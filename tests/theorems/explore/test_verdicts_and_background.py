@@ -112,7 +112,7 @@ def test_the_latest_request_alone_is_worked_on_and_results_keep_their_order() ->
     assert taken == ["old 0", *(f"new {k}" for k in range(5)), None]
 
 
-def test_what_is_raised_is_handed_on() -> None:
+def test_exceptions_of_the_background_are_raised() -> None:
     failed: list[Exception] = []
     heard = threading.Event()
 

@@ -45,7 +45,7 @@ def test_text_is_data_if_it_names_some_and_an_id_otherwise(what: Any, ids: Any, 
     assert data_and_ids(what, ids, data) == found
 
 
-def test_what_is_neither_and_what_is_given_twice_is_refused() -> None:
+def test_unknown_and_repeated_arguments_are_refused() -> None:
     with pytest.raises(
         InvalidInput, match=r"^'lemma-99' is neither a statement \(lemma-1, .*\) nor data \(figure-1a, "
     ):

@@ -135,7 +135,7 @@ WITNESSES = {
 
 
 @pytest.mark.parametrize("name", WITNESSES)
-def test_what_is_derived_refutes_the_statement_without_its_assumption(name: str) -> None:
+def test_derived_data_refute_the_statement_without_its_assumption(name: str) -> None:
     weakened, case = WITNESSES[name]
     assert isinstance(weakened, Weakened)
     assert weakened.fails(case).holds is False

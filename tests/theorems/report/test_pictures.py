@@ -55,7 +55,7 @@ def test_only_theorem_1_has_a_closed_form_here() -> None:
 
 
 @pytest.mark.parametrize("id", ["theorem-1", "conjecture-joint-descent"])
-def test_what_is_drawn_lies_inside(id: str) -> None:
+def test_drawings_lie_inside_their_picture(id: str) -> None:
     picture = limit_picture(id, quick(id))
     assert picture.caption.startswith(f"{id}: ")
     for image in picture.images:

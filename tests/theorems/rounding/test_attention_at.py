@@ -72,7 +72,7 @@ def test_the_error_is_not_absurdly_wide() -> None:
     assert all(1 / 500 < max(shares) <= 1 for shares in share.values())
 
 
-def test_what_a_right_gradient_is_allowed() -> None:
+def test_the_rounding_bound_of_a_right_gradient() -> None:
     """The reference's, and that of a textbook formula, which it is not allowed to be without its spacing."""
     used: dict[str, list[float]] = {"reference": [], "textbook": [], "without": []}
     textbook = FAULTS["cancelling-gradient"]
@@ -96,7 +96,7 @@ def test_what_a_right_gradient_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "eps"), [(None, 0.0), (torch.float64, EPS), (torch.float32, FLOAT32)])
-def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -> None:
+def test_the_rounding_bound_of_right_weights(dtype: torch.dtype | None, eps: float) -> None:
     """Each by itself and all together; a softmax of logits a little off misses the one, one that leaks the other."""
 
     def weights(keys: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -79,7 +79,7 @@ def test_points_that_carry_an_error() -> None:
 
 
 @pytest.mark.parametrize("wrong", [(np.nan, 0.0), (1.0, np.nan), (1.0, np.inf)])
-def test_what_is_no_number_is_falsified(wrong: tuple[float, float]) -> None:
+def test_an_excess_that_is_nan_is_falsified(wrong: tuple[float, float]) -> None:
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
 
     def broken(keys: Any, scores: Any, loss: Any, p: Any, alpha: Any) -> Any:
@@ -121,7 +121,7 @@ def test_sized_numbers_are_compared_in_the_larger_unit() -> None:
     assert at_least_in_units("a", Form.EFFECTIVE, nothing, tiny).verdict is Verdict.FALSIFIED
 
 
-def test_what_rounding_hides_is_undecided() -> None:
+def test_an_excess_below_rounding_is_undecided() -> None:
     """e^{−10} against 0 with an error of e^{−5}: no verdict; with one of e^{−20}: both verdicts."""
 
     def verdict(noise: float, larger: bool) -> Verdict:

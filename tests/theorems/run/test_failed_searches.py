@@ -64,12 +64,12 @@ def test_a_search_that_fails_on_every_case_is_inconclusive() -> None:
     assert verify_generated("never_found", 5, 0).verdict is Verdict.INCONCLUSIVE
 
 
-def test_on_data_of_ones_own_it_is_inconclusive() -> None:
+def test_a_failed_search_on_user_data_is_inconclusive() -> None:
     case = Case(Problem(np.zeros((1, 3, 1)), np.zeros((1, 3))))
     assert verify_data("lost_at_three", Given(case)).verdict is Verdict.INCONCLUSIVE
 
 
-def test_what_the_reference_finds_is_not_lost() -> None:
+def test_a_search_that_succeeds_on_the_reference_does_not_count_as_failed() -> None:
     case = Case(Problem(np.zeros((1, 2, 1)), np.zeros((1, 2))))
     one = made("lost_with_another", lost_with_another)
     assert check(one, case, REFERENCE).verdict is Verdict.UPHELD

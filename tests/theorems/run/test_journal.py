@@ -73,7 +73,7 @@ def test_wherever_it_is_cut_off_the_lines_before_are_kept(path: Path) -> None:
         assert path.read_bytes() == content[: ends[whole] + 1]
 
 
-def test_what_a_lost_power_supply_leaves_at_the_end_is_cut_away(path: Path) -> None:
+def test_a_tail_of_zeros_after_a_power_loss_is_cut_away(path: Path) -> None:
     content = filled(path)
     path.write_bytes(content + b"\0" * 20 + b"\n")
     assert held(path) == [0, 1, 2]
@@ -94,7 +94,7 @@ def test_what_a_lost_power_supply_leaves_at_the_end_is_cut_away(path: Path) -> N
         (b'{"journal": {"command": "add", "seed": 1}}\n', "was written by an earlier version"),
     ],
 )
-def test_what_is_not_its_own_is_refused_and_left_as_it_is(path: Path, content: bytes, message: str) -> None:
+def test_a_foreign_file_is_refused_and_left_as_it_is(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"^--resume: ") as refused:
         Journal(path, RUN)
@@ -162,7 +162,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
     assert held(path) == [0]
 
 
-def test_what_the_system_writes_in_pieces_is_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_writes_make_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, usual = Journal(path, RUN), os.write
     monkeypatch.setattr("theorems.run.journal.os.write", lambda file, content: usual(file, content[:7]))
     journal.keep_result(Adding("0"), Sum("0", 0))

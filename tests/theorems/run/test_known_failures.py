@@ -63,7 +63,7 @@ def test_strict_in_both_directions(text: str, says: str, tmp_path: Path) -> None
     assert sentence.endswith(says) or says in sentence
 
 
-def test_what_is_inconclusive_is_told_elsewhere(tmp_path: Path) -> None:
+def test_inconclusive_results_are_no_known_failures(tmp_path: Path) -> None:
     undecided = [result("lemma-3", Verdict.INCONCLUSIVE, 3)]
     assert told("lemma-3 slow\nchecked lemma-3 9", tmp_path).complaints(undecided) == []
 

@@ -120,7 +120,7 @@ def test_enough_is_enough() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_the_journal_has_is_not_done_again(tmp_path: Path, jobs: int) -> None:
+def test_units_in_the_journal_do_not_run_again(tmp_path: Path, jobs: int) -> None:
     units = [Adding("one", folder=str(tmp_path)), Adding("two", folder=str(tmp_path))]
     journal = Journal(tmp_path / "j", {})
     first = run(units, jobs, Listening(), journal=journal)
@@ -130,7 +130,7 @@ def test_what_the_journal_has_is_not_done_again(tmp_path: Path, jobs: int) -> No
     assert [(tmp_path / item).read_text().split() for item in ("one", "two")] == [list("1234")] * 2
 
 
-def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
+def test_results_finished_before_a_signal_are_kept(tmp_path: Path) -> None:
     class Stopping(Listening):
         def progressed(self, id: str, done: int) -> None:
             if done == 3:

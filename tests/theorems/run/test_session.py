@@ -102,7 +102,7 @@ def test_data_are_looked_at_before_anything_runs() -> None:
     assert started.about.examples is None
 
 
-def test_what_cannot_be_used_is_said_before_anything_happens() -> None:
+def test_a_bad_request_is_refused_before_any_event() -> None:
     records: list[Event] = []
     with pytest.raises(InvalidInput, match="'lemma-99' is not a statement"):
         Session(Request(("lemma-99",))).run(records.append)

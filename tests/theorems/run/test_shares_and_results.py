@@ -110,7 +110,7 @@ def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: t
     assert of_outcome(statement_named("lemma-3"), outcome, generated=generated).bad_input == message
 
 
-def test_what_is_checked_counts_decided_claims() -> None:
+def test_a_result_counts_decided_claims() -> None:
     claims = [Claim(f"c{k}", Form.EXACT, slack, 0.0, EXACT) for k, slack in enumerate((1.0, math.nan, -1.0))]
     outcome = Outcome(Verdict.FALSIFIED, tuple(claims), "c2")
     result = of_outcome(statement_named("lemma-3"), outcome, generated=True)

@@ -39,7 +39,7 @@ class Urgent(Letters):
     urgency: int = 0
 
 
-def test_what_is_urgent_is_done_first_in_its_own_order() -> None:
+def test_urgent_units_run_first_in_their_order() -> None:
     units = [Urgent(id, "x", urgency=n) for id, n in (("a", 0), ("b", 1), ("c", 1), ("d", 2), ("e", 0))]
     parts = Parts(units, lambda event: None, None, None)
     assert parts.order(backwards=False) == [3, 1, 2, 0, 4]
@@ -47,7 +47,7 @@ def test_what_is_urgent_is_done_first_in_its_own_order() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_comes_after_the_last_part_does_not_count(jobs: int, tmp_path: Path) -> None:
+def test_parts_after_the_last_needed_one_do_not_count(jobs: int, tmp_path: Path) -> None:
     units = [Letters("one", "abcde", "c", str(tmp_path), 0.02)]
     assert run(units, jobs, Listening()) == [Text("one", "<abc>")]
     if jobs == 1:

@@ -90,7 +90,7 @@ def test_muon_on_weights_has_one_from_a_margin_or_of_one_query() -> None:
     assert one.measured <= one.at_most < 0.1
 
 
-def test_the_bound_fails_for_a_run_that_is_none() -> None:
+def test_the_margin_bound_fails_for_a_wrong_run() -> None:
     """Sign descent in place of steepest descent in ℓ1, which is what it is said to be."""
     result = gap_of("figure-1a", [0.0, 0.0], SignDescent, 1.0)
     assert result.measured > result.at_most

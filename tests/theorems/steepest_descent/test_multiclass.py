@@ -113,7 +113,7 @@ def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
     assert float(value_of(geometry.log_excess(np.zeros(2)))) == pytest.approx(math.log(3))
 
 
-def test_the_bound_fails_for_steps_that_are_none() -> None:
+def test_the_bound_fails_for_wrong_steps() -> None:
     """Descent in ‖·‖_1 where γ and lengths are those of ‖·‖_∞."""
     solution = norm_max_margin(TWO.keys, TWO.labels, math.inf)
     assert solution is not None
@@ -274,7 +274,7 @@ def test_bad_input_is_refused() -> None:
             TWO.replace(**wrong)
 
 
-def test_what_is_drawn_is_separable_and_shrinks() -> None:
+def test_drawn_classification_data_are_separable_and_shrink() -> None:
     assert all(separable_labels(case).holds for case in drawn(PLAIN))
     several = next(case for case in drawn(PLAIN) if len(case.labels) > 2)
     assert {len(case.labels) for case in several.simpler()} >= {len(several.labels) - 1}

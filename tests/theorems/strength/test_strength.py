@@ -55,7 +55,7 @@ def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[St
     ("share", "cases", "told"),
     [(0.01, 3, True), (0.01, 2, True), (0.01, 1, False), (0.0005, 3, False), (-0.01, 3, True)],
 )
-def test_a_slack_that_moved_is_told(monkeypatch: pytest.MonkeyPatch, share: float, cases: int, told: bool) -> None:
+def test_a_slack_that_moved_is_reported(monkeypatch: pytest.MonkeyPatch, share: float, cases: int, told: bool) -> None:
     """By one per cent, on most of three cases: a bound that is weaker, or stronger."""
     monkeypatch.setattr(claims, "strengths", weaker("lipschitz", share, cases))
     assert [line.split(":")[0] for line in changes("lemma-6")] == ["lipschitz"] * told
@@ -77,7 +77,7 @@ A = Strength("a", "effective", 0.5, 1e-12)
         (replace(A, mean=0.4), False),
     ],
 )
-def test_what_counts_as_the_same(other: Strength, same: bool) -> None:
+def test_slacks_that_count_as_equal(other: Strength, same: bool) -> None:
     assert claims._same([A], [other]) is same
     assert not claims._same([A], [other, other])
     assert not claims._same([A], [])
@@ -86,7 +86,7 @@ def test_what_counts_as_the_same(other: Strength, same: bool) -> None:
 @pytest.mark.parametrize(
     ("form", "mean", "same"), [("limit", 0.305, True), ("limit", 0.31, False), ("exact", 0.9, True)]
 )
-def test_a_mean_that_moved_is_told(form: str, mean: float, same: bool) -> None:
+def test_a_mean_that_moved_is_reported(form: str, mean: float, same: bool) -> None:
     """A bound that is weaker everywhere but at the point nearest to failing."""
     a = replace(A, form=form, mean=0.3)
     assert claims._same([a], [replace(a, mean=mean)]) is same

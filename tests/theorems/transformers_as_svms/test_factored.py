@@ -117,7 +117,7 @@ def test_steps_of_half_the_safe_length_are_seen_and_safe_ones_are_not(monkeypatc
     assert claim.slack == pytest.approx(-np.log(2.0), rel=1e-9)
 
 
-def test_a_start_of_ones_own_is_taken_if_it_is_definite() -> None:
+def test_a_user_start_is_used_if_it_is_definite() -> None:
     assumption = assumption_named("definite-imbalance")
     definite = queried(*TWO, K0=[[2, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
     edge = queried(*TWO, K0=[[1, 0], [0, 2]], Q0=[[1, 0], [0, 1]])

@@ -91,7 +91,7 @@ def changed(**data: Any) -> Case:
         ),
     ],
 )
-def test_what_is_missing_is_seen(case: Case, id: str, says: str) -> None:
+def test_missing_kinds_of_cases_are_noticed(case: Case, id: str, says: str) -> None:
     finding = assumption_named(id).check(case)
     assert not finding.holds
     assert says in finding.evidence

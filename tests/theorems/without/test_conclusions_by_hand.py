@@ -52,7 +52,7 @@ def test_joint_descent_is_compared_with_its_own_limits() -> None:
     assert aside == pytest.approx(np.linalg.norm(prompt / 7 - limit))
 
 
-def test_a_deviation_that_halves_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deviation_that_halves_counts_as_converging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise one logit is allowed: 1/(Θ‖p‖)."""
     steps = conjecture_joint_descent.STEPS
     far = np.full((steps + 1, 2), 30.0)

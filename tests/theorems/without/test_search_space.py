@@ -63,7 +63,7 @@ def test_cases_are_drawn_that_might_be_counterexamples(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_what_was_found_is_one_to_its_guide(path: Path) -> None:
+def test_the_guide_of_a_search_accepts_its_counterexample(path: Path) -> None:
     record = load(path)
     if record.weakened.violation is None:
         return

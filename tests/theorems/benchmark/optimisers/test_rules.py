@@ -187,7 +187,7 @@ def test_orthogonalising_a_column_is_normalizing_it() -> None:
     assert units * np.linalg.norm(matrices, axis=1, keepdims=True) == pytest.approx(matrices, rel=1e-14)
 
 
-def test_what_has_no_rank_is_not_orthogonalised() -> None:
+def test_a_matrix_of_rank_zero_is_not_orthogonalised() -> None:
     flat = np.outer([1.0, 2.0], [3.0, 4.0])[None]
     result = orthogonal_factor(flat)[0]
     assert result == pytest.approx(flat[0] / np.linalg.norm(flat), rel=1e-12)

@@ -86,7 +86,7 @@ class Losing(OnExecutor):
         return self.away
 
 
-def test_what_is_lost_begins_again(tmp_path: Path) -> None:
+def test_a_lost_unit_begins_again(tmp_path: Path) -> None:
     listening = Listening()
     with ThreadPoolExecutor(1) as executor:
         [results] = run(
@@ -98,7 +98,7 @@ def test_what_is_lost_begins_again(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text().split() == ["x"] * 3
 
 
-def test_what_is_lost_three_times_is_given_up() -> None:
+def test_a_unit_lost_three_times_is_given_up() -> None:
     with ThreadPoolExecutor(1) as executor:
         results = run([Adding("a"), Adding("b")], 1, Listening(), engine=Coordinator(Losing(executor, 5), RUN))
     assert sorted(item.failed for item in results) == [
@@ -107,7 +107,7 @@ def test_what_is_lost_three_times_is_given_up() -> None:
     ]
 
 
-def test_what_a_lost_worker_had_finished_is_found_in_its_journal(tmp_path: Path) -> None:
+def test_results_of_a_lost_worker_are_read_from_its_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j", RUN)
     with ThreadPoolExecutor(1) as executor:
         coordinator = Coordinator(Losing(executor, 1), RUN, tmp_path / "j")

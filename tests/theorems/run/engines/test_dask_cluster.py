@@ -184,7 +184,7 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
         (["waiting", None], True),
     ],
 )
-def test_what_is_forgotten(looks: list[str | None], lost: bool) -> None:
+def test_a_task_is_lost_once_the_scheduler_forgets_it(looks: list[str | None], lost: bool) -> None:
     one = SubmittedTask(SimpleNamespace(status="pending"))
     assert [one.is_lost(there) for there in looks] == [False] * (len(looks) - 1) + [lost]
     heard = SubmittedTask(SimpleNamespace(status="finished"))
@@ -221,14 +221,12 @@ def test_a_scheduler_that_stays_away_ends_the_run_with_what_there_is(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["dask://nowhere", "dask://", "dask://a b:1", "dusk", "slurm"])
-def test_what_is_no_engine_is_said(name: str) -> None:
+def test_an_unknown_engine_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^--engine.*(HOST:PORT)"):
         engine_named(name)
 
 
-def test_a_scheduler_that_is_not_there_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECTING", 0.5)
     name = f"dask://127.0.0.1:{free_port()}"
     assert main(["verify", "lemma-11", "--engine", name]) == Exit.BAD_INPUT

@@ -349,7 +349,7 @@ def test_an_entry_point_without_metadata_is_named_all_the_same() -> None:
     assert module._package_of(EntryPoint("x", "y:Z", GROUP)) == "without a name"
 
 
-def test_what_breaks_down_in_a_package_is_no_error_of_ours(
+def test_an_exception_of_a_package_is_blamed_on_the_package(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = stated()["rooms.py"].replace("    yield", "    1 / 0\n    yield")

@@ -316,7 +316,9 @@ def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_what_breaks_is_inconclusive(old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_statement_that_raises_is_inconclusive(
+    old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert old in FALSE
     path = wrote(FALSE.replace(old, new))
     code = main(["verify", f"{path}:long", "--examples", "3"])

@@ -113,7 +113,7 @@ def test_a_cone_begins_at_margin_one() -> None:
 
 
 @pytest.mark.parametrize(("norm", "decided"), [(1e13, True), (2e13, False)])
-def test_what_rounding_hides_is_not_decided(norm: float, decided: bool) -> None:
+def test_comparisons_below_rounding_are_undecided(norm: float, decided: bool) -> None:
     """8 (d + 8) eps R B, B = √8: one logit at 2·10¹³."""
     assert outdone().decidable(np.array([norm])).tolist() == [decided]
 

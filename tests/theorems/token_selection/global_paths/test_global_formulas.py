@@ -58,7 +58,7 @@ def test_constants_from_a_margin() -> None:
     assert near(constants.climb(m), [0.7 / (3 * 1.1)])
 
 
-def test_what_a_norm_gains_is_summed_over_steps() -> None:
+def test_gains_of_the_norm_are_summed_over_steps() -> None:
     constants = MarginConstants(*posed(*LINE))
     p, moved = np.array([[[2.0]], [[3.0]], [[5.0]]]), np.array([[[1.0]], [[2.0]]])
     m = np.log([[20.0], [40.0]])
@@ -204,7 +204,7 @@ def along(offset: FlowOffset, *beside: float, height: float = 3.0) -> np.ndarray
     return offset.q + np.array([[height * k, y] for k, y in enumerate(beside)])
 
 
-def test_what_lies_in_the_span_contracts() -> None:
+def test_offsets_in_the_span_contract() -> None:
     """(**) by hand for Φ = log(2 cosh z): e^E = cosh 1, dp/dτ = (1, tanh 1), u rises by 3."""
     offset = offset_of(*TRIANGLE)
     assert offset.q == pytest.approx([math.log(2), 0.0])

@@ -42,12 +42,12 @@ def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
     return normalized_claims(REFERENCE.replace("other", {normalized_gradient_descent: loop}))
 
 
-def test_a_run_that_is_too_short_is_all_that_is_said() -> None:
+def test_a_run_that_is_too_short_makes_one_claim_which_is_falsified() -> None:
     [asked] = claims_of(lost=1)
     assert asked.verdict is Verdict.FALSIFIED
 
 
-def test_a_run_that_overflows_has_no_claims() -> None:
+def test_a_run_that_overflows_makes_one_claim_which_is_upheld() -> None:
     [asked] = claims_of(stop=Stop.OVERFLOW)
     assert asked.verdict is Verdict.UPHELD
 

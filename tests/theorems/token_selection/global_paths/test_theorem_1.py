@@ -93,7 +93,7 @@ def test_a_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
     assert "minimised-path-is-on-the-sphere" in falsified("theorem-1", CORNERS["several-inputs"], under_test)
 
 
-def test_what_lies_beyond_float64_is_undecided_with_a_reason() -> None:
+def test_theorem_1_beyond_float64_is_undecided_with_a_reason() -> None:
     for far in BEYOND_FLOAT.values():
         outcome = check(statement("theorem-1"), far, REFERENCE)
         assert outcome.verdict is Verdict.INCONCLUSIVE

@@ -82,7 +82,7 @@ def test_reference_upholds_the_corners(name: str) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_what_lies_beyond_float64_is_undecided_with_a_reason() -> None:
+def test_theorem_2_beyond_float64_is_undecided_with_a_reason() -> None:
     for far in BEYOND_FLOAT.values():
         outcome = check(statement("theorem-2"), far, REFERENCE)
         assert outcome.verdict is Verdict.INCONCLUSIVE

@@ -276,7 +276,7 @@ def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> 
     assert followable(changed)
 
 
-def test_what_the_flow_is_allowed_stays_small_in_many_dimensions() -> None:
+def test_the_tolerance_of_the_flow_stays_small_in_many_dimensions() -> None:
     """On (n, T, d) = (20, 20, 50) the solver's accuracy was once a twentieth of the bound."""
     rng = np.random.default_rng(0)
     keys, scores = 0.3 * rng.normal(size=(20, 20, 50)), np.zeros((20, 20))

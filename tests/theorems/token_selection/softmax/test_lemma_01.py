@@ -63,7 +63,7 @@ def test_back_propagation_is_what_torch_differentiates(loss: str) -> None:
     assert np.max(np.abs(ours - theirs) / size) < 256 * EPS
 
 
-def test_what_logits_have_in_common_does_not_matter_however_large() -> None:
+def test_a_common_shift_of_logits_does_not_matter_however_large() -> None:
     """e^1000 is no float; the digits of 1000 are lost."""
     setting = setting_of("logistic")
     rng = np.random.default_rng(1)
