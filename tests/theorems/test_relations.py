@@ -154,7 +154,7 @@ def test_what_looks_at_what_does_not_matter_is_caught(id: str, relation: str, ca
 
 
 @fakes
-def test_such_a_statement_is_caught_on_generated_cases_and_what_is_right_is_not() -> None:
+def test_a_statement_that_breaks_a_relation_is_caught_on_generated_cases() -> None:
     for id in ("by_size", "by_claim"):
         result = verify_generated(id, 60, 0, relations=True)
         assert result.verdict is Verdict.FALSIFIED, id
@@ -302,7 +302,7 @@ def test_text_is_written_and_read_like_numbers() -> None:
     assert again.vocabulary == (" ", "a")
 
 
-def test_which_change_it_is_depends_on_the_seed_of_the_case_alone() -> None:
+def test_the_change_depends_on_the_seed_of_the_case_alone() -> None:
     drawn = [_named(relation_of(ORDERED.replace(seed=seed))) for seed in range(40)]
     assert drawn == [_named(relation_of(ORDERED.replace(seed=seed, name="other"))) for seed in range(40)]
     assert len(set(drawn)) > 6
