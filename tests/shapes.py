@@ -73,7 +73,7 @@ def failures() -> Iterator[str]:
     from generators.user_data import as_text
     from reference_attention.errors import InvalidInput
     from reference_attention.svm.max_margin_sets import max_margin_sets
-    from tests.theorems.strength.claims import ids, kept
+    from tests.theorems.strength.claims import ids, stored_cases
     from theorems.core.check import check
     from theorems.core.implementation import REFERENCE
     from theorems.run.registry.lookup import statement_named
@@ -97,7 +97,7 @@ def failures() -> Iterator[str]:
             unchecked=list(HealthCheck),
             near_copies=False,
         )
-        smallest = min((example.case for example in kept(id)), key=lambda case: len(as_text(case)))
+        smallest = min((example.case for example in stored_cases(id)), key=lambda case: len(as_text(case)))
         outcome = check(statement, smallest, REFERENCE)
         if outcome.error:
             yield f"{id}: {outcome.reason}"

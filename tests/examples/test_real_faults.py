@@ -75,7 +75,7 @@ def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) 
     return {name: float(apart[name].nan_to_num(torch.inf).where(~same[name], 0).max()) for name in result}
 
 
-def wrong(found: Mapping[str, float]) -> set[str]:
+def wrong_numbers(found: Mapping[str, float]) -> set[str]:
     """The numbers that are wrong; none may be neither right nor visibly wrong."""
     assert not {name: error for name, error in found.items() if ROUNDING < error <= VISIBLE}
     return {name for name, error in found.items() if error > VISIBLE}
@@ -89,7 +89,7 @@ def wrong(found: Mapping[str, float]) -> set[str]:
 def test_a_fault_shows_on_its_smallest_call_in_every_precision(fault: TiledFault, dtype: torch.dtype) -> None:
     result = errors(fault, fault.smallest, dtype)
     assert {name for name, error in result.items() if error > VISIBLE} == set(fault.wrong)
-    assert wrong(errors(fault, fault.smallest)) == set(fault.wrong)
+    assert wrong_numbers(errors(fault, fault.smallest)) == set(fault.wrong)
 
 
 SMALLER = [
@@ -103,7 +103,7 @@ SMALLER = [
 
 @pytest.mark.parametrize(("fault", "less"), SMALLER, ids=lambda x: x.name if isinstance(x, TiledFault) else str(x))
 def test_a_fault_does_not_show_on_a_smaller_call(fault: TiledFault, less: Shape) -> None:
-    assert not wrong(errors(fault, less))
+    assert not wrong_numbers(errors(fault, less))
 
 
 def test_most_faults_have_a_smaller_call_on_which_they_do_not_show() -> None:
@@ -177,7 +177,7 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 def test_a_fault_is_wrong_where_its_docstring_says_and_nowhere_else(call: On) -> None:
-    assert wrong(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
+    assert wrong_numbers(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

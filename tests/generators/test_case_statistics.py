@@ -70,7 +70,7 @@ def cases(id: str) -> list[Case]:
 
 
 @cache
-def drawn(id: str) -> Drawn:
+def statistics_of(id: str) -> Drawn:
     return drawn_shares(id, cases(id))
 
 
@@ -78,7 +78,7 @@ def drawn(id: str) -> Drawn:
 def test_the_strategies_draw_what_they_are_asked_for(
     ids: tuple[str, ...], name: str, least: float, most: float
 ) -> None:
-    shares = {id: drawn(id).shares[name] for id in ids}
+    shares = {id: statistics_of(id).shares[name] for id in ids}
     assert all(share.of for share in shares.values())
     assert {id: str(share) for id, share in shares.items() if not least <= share.value <= most} == {}
 

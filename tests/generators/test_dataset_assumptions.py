@@ -27,7 +27,7 @@ def case(X: Any, Y: Any, v: Any, W: Any = None, alpha: Any = None, **arrays: Any
     return Case(data.problem, dataset=data, alpha=None if alpha is None else np.array(alpha), arrays=named)
 
 
-def found(id: str, *args: Any, **options: Any) -> Finding:
+def finding_of(id: str, *args: Any, **options: Any) -> Finding:
     return ASSUMPTIONS[id].check(case(*args, **options))
 
 
@@ -41,28 +41,28 @@ def test_without_a_dataset_nothing_is_established() -> None:
 
 def test_positive_labels() -> None:
     X, v = [[[1], [0]], [[2], [0]]], [1]
-    assert found("positive-labels", X, [1, 1], v).holds
-    assert found("positive-labels", X, [1, -1], v) == Finding(False, "label 1 is -1")
+    assert finding_of("positive-labels", X, [1, 1], v).holds
+    assert finding_of("positive-labels", X, [1, -1], v) == Finding(False, "label 1 is -1")
 
 
 def test_head_in_key_range() -> None:
     X = [[[1, 0], [0, 0]]]
-    assert found("head-in-key-range", X, [1], [3, 1]).holds
-    assert found("head-in-key-range", X, [1], [1, 1], [[1, 1], [2, 2]]).holds
-    assert found("head-in-key-range", X, [1], [0, 0], [[0, 0]]).holds
-    off = found("head-in-key-range", X, [1], [1, 1 + ULP], [[1, 1], [2, 2]])
+    assert finding_of("head-in-key-range", X, [1], [3, 1]).holds
+    assert finding_of("head-in-key-range", X, [1], [1, 1], [[1, 1], [2, 2]]).holds
+    assert finding_of("head-in-key-range", X, [1], [0, 0], [[0, 0]]).holds
+    off = finding_of("head-in-key-range", X, [1], [1, 1 + ULP], [[1, 1], [2, 2]])
     assert off.holds is False
     assert "W z = 0" in off.evidence
     assert off.exact == {"z": ["-1", "1"], "v·z": str(fmpq(1, 2**52))}
     # 0.1 + 0.2 is not 0.3: the rows (0.1, 0.2) and (0.2, 0.4) are proportional, (0.1, 0.3) and (0.2, 0.6) as well,
     # (0.1, 0.7) and (0.3, 2.1) are not, as floats.
-    assert found("head-in-key-range", X, [1], [0.2, 0.4], [[0.1, 0.2]]).holds
-    assert found("head-in-key-range", X, [1], [0.3, 2.1], [[0.1, 0.7]]).holds is False
+    assert finding_of("head-in-key-range", X, [1], [0.2, 0.4], [[0.1, 0.2]]).holds
+    assert finding_of("head-in-key-range", X, [1], [0.3, 2.1], [[0.1, 0.7]]).holds is False
 
 
 def paper_family(short: float, Y: Any = (1, -1)) -> Finding:
     X = [[[0, 2], [-1, short]], [[0, -2], [-1, -short]]]
-    return found("optimal-tokens", X, Y, [0, 1])
+    return finding_of("optimal-tokens", X, Y, [0, 1])
 
 
 def test_assumption_c_on_the_papers_family() -> None:
@@ -79,29 +79,29 @@ def test_assumption_c_on_the_papers_family() -> None:
 def test_assumption_c_on_figure_3() -> None:
     X = np.zeros((3, 2, 2))
     X[:, 0] = [(1, 1), (1, -1), (0.5, 1)]
-    assert found("optimal-tokens", X, [1, -1, 1], [0, 1]).holds
+    assert finding_of("optimal-tokens", X, [1, -1, 1], [0, 1]).holds
     # Its duals can all be positive, but the vertex of the dual polytope that a solver returns has a zero.
     label = label_margin(np.array([(1.0, 1.0), (-1.0, 1.0), (0.5, 1.0)]))
     assert label is not None
     assert all(x > 0 for x in label.duals)
     X[2, 0] = (0.5, 1.5)
-    refuted = found("optimal-tokens", X, [1, -1, 1], [0, 1])
+    refuted = finding_of("optimal-tokens", X, [1, -1, 1], [0, 1])
     assert refuted.holds is False
     assert "input 2" in refuted.evidence
-    assert found("optimal-support-tokens", X, [1, -1, 1], [0, 1]).holds
+    assert finding_of("optimal-support-tokens", X, [1, -1, 1], [0, 1]).holds
     # One ulp above the margin, the third input is no support any more.
     X[2, 0] = (0.5, 1 + ULP)
-    assert found("optimal-tokens", X, [1, -1, 1], [0, 1]).holds is False
+    assert finding_of("optimal-tokens", X, [1, -1, 1], [0, 1]).holds is False
 
 
 def test_assumption_c_needs_separable_features() -> None:
-    opposed = found("optimal-tokens", [[[1], [0]], [[1], [0]]], [1, -1], [1], alpha=[0, 0])
+    opposed = finding_of("optimal-tokens", [[[1], [0]], [[1], [0]]], [1, -1], [1], alpha=[0, 0])
     assert opposed.holds is False
     assert "no" in opposed.evidence
 
 
 def test_assumption_c_is_refuted_where_a_longer_token_helps() -> None:
-    longer = found("optimal-tokens", [[[1, 0], [2, 1]]], [1], [1, 0], alpha=[0])
+    longer = finding_of("optimal-tokens", [[[1, 0], [2, 1]]], [1], [1, 0], alpha=[0])
     assert longer.holds is False
 
 
@@ -109,14 +109,14 @@ def relaxed(head_radii: Any, prompt_radii: Any) -> Finding:
     X = np.zeros((3, 2, 2))
     X[:, 0] = [(1, 1), (1, -1), (0.5, 1.5)]
     radii = {"head_radii": head_radii, "prompt_radii": prompt_radii}
-    return found("radius-schedule", X, [1, -1, 1], [0, 1], **radii)
+    return finding_of("radius-schedule", X, [1, -1, 1], [0, 1], **radii)
 
 
 def test_radius_schedule() -> None:
     assert relaxed([10, 1e3], [1, 10]).holds
     assert relaxed([1e3, 1e3], [1, 10]).holds is False
     assert relaxed([0.1, 10], [1, 10]).holds is False
-    assert found("radius-schedule", [[[1, 1], [0, 0]]], [1], [0, 1]).holds
+    assert finding_of("radius-schedule", [[[1, 1], [0, 0]]], [1], [0, 1]).holds
 
 
 @pytest.mark.parametrize("features", [[(1.0, 1.0), (-1.0, 1.0), (0.5, 1.0), (0.25, 1.0)], [(2.0, 0.0), (2.0, 0.0)]])
@@ -155,7 +155,7 @@ def nonoptimality_and_loss(example: Case, p: np.ndarray) -> tuple[float, float]:
 def test_the_prompt_that_is_named_refutes_assumption_c(name: str) -> None:
     """No ν > 1e-9 at the prompt as printed, to six digits: 1 − s_iα is not small and the label margin is Γ."""
     X, Y = REFUTED[name]
-    finding = found("optimal-tokens", X, Y, [1, 1], alpha=[0] * len(X))
+    finding = finding_of("optimal-tokens", X, Y, [1, 1], alpha=[0] * len(X))
     assert finding.holds is False
     named = re.search(r"at p = \(([^)]*)\)", finding.evidence)
     assert named is not None

@@ -18,7 +18,7 @@ from reference_attention.exact import rational_matrix
 from reference_attention.problem import Problem
 
 
-def found(keys: Any) -> bool | None:
+def holds_for(keys: Any) -> bool | None:
     keys = np.array(keys, dtype=np.float64)
     return general_position(Case(Problem(keys, np.zeros(keys.shape[:2])))).holds
 
@@ -39,31 +39,31 @@ def literally(keys: np.ndarray[Any, Any]) -> bool:
 
 
 def test_three_tokens_on_a_line_are_not_in_general_position() -> None:
-    assert found([[[0, 0], [1, 1], [2, 2]]]) is False
-    assert found([[[0, 0], [1, 1], [2, 2 + 2.0**-51]]])
-    assert found([[[0, 0], [1, 1], [2, 3]]])
+    assert holds_for([[[0, 0], [1, 1], [2, 2]]]) is False
+    assert holds_for([[[0, 0], [1, 1], [2, 2 + 2.0**-51]]])
+    assert holds_for([[[0, 0], [1, 1], [2, 3]]])
 
 
 def test_a_repeated_token_or_difference_is_not_in_general_position() -> None:
-    assert found([[[0, 0], [0, 0]]]) is False
-    assert found([[[0], [1]], [[5], [6]]]) is False
-    assert found([[[0], [1]], [[5], [7]]])
+    assert holds_for([[[0, 0], [0, 0]]]) is False
+    assert holds_for([[[0], [1]], [[5], [6]]]) is False
+    assert holds_for([[[0], [1]], [[5], [7]]])
 
 
 def test_the_all_ones_vector() -> None:
     # d = 1, rows ±1 and 2: p = 1 gives all ones for two equal rows only.
-    assert found([[[1], [0]], [[2], [0]]])
-    assert found([[[1], [0]], [[1], [0]]]) is False
+    assert holds_for([[[1], [0]], [[2], [0]]])
+    assert holds_for([[[1], [0]], [[1], [0]]]) is False
     # d = 2: (1,0), (0,1), (1/2,1/2) are independent in pairs, but all reach 1 with p = (1, 1).
     keys = [[[1, 0], [0, 0]], [[0, 1], [0, 0]], [[0.5, 0.5], [0, 0]]]
-    assert found(keys) is False
+    assert holds_for(keys) is False
     keys[2][0][0] += 2.0**-50
-    assert found(keys)
+    assert holds_for(keys)
 
 
 def test_more_matrices_than_are_tried_is_not_established() -> None:
     assert matrices(4, 6, 5) > MOST_MATRICES
-    assert found(np.arange(120.0).reshape(4, 6, 5)) is None
+    assert holds_for(np.arange(120.0).reshape(4, 6, 5)) is None
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1), (3, 2, 2), (2, 3, 2), (3, 4, 1), (2, 4, 3), (4, 2, 6)])
@@ -76,7 +76,7 @@ def test_matrices_are_counted_as_they_are_enumerated(shape: tuple[int, int, int]
 def test_sizes_beyond_reach_are_counted_not_enumerated(shape: tuple[int, int, int]) -> None:
     """T^n splits were once gone through: at n = 30 that took for ever."""
     generator = np.random.default_rng(0)
-    assert found(generator.normal(size=shape)) is (True if matrices(*shape) <= MOST_MATRICES else None)
+    assert holds_for(generator.normal(size=shape)) is (True if matrices(*shape) <= MOST_MATRICES else None)
 
 
 @settings(max_examples=60)
@@ -87,7 +87,7 @@ def test_sizes_beyond_reach_are_counted_not_enumerated(shape: tuple[int, int, in
 )
 def test_the_enumeration_agrees_with_the_definition(keys: np.ndarray[Any, Any]) -> None:
     keys = keys.astype(np.float64)
-    assert found(keys) is literally(keys)
+    assert holds_for(keys) is literally(keys)
     nudged = nudge_to_general_position(keys)
     assert literally(nudged)
     assert np.abs(nudged - keys).max() <= 1 / 16
@@ -96,5 +96,5 @@ def test_the_enumeration_agrees_with_the_definition(keys: np.ndarray[Any, Any]) 
 @pytest.mark.parametrize("scale", [2.0**-300, 2.0**300])
 def test_units_do_not_matter(scale: float) -> None:
     keys = np.array([[[0, 0], [1, 1], [2, 3.0]]])
-    assert found(keys * scale)
-    assert found(np.array([[[0, 0], [1, 1], [2, 2.0]]]) * scale) is False
+    assert holds_for(keys * scale)
+    assert holds_for(np.array([[[0, 0], [1, 1], [2, 2.0]]]) * scale) is False

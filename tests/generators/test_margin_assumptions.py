@@ -24,19 +24,19 @@ def case(keys: Any, scores: Any, alpha: Any = None, **arrays: float) -> Case:
     return Case(Problem(keys, scores), alpha=None if alpha is None else np.array(alpha), arrays=named)
 
 
-def found(id: str, *args: Any, **arrays: Any) -> Finding:
+def finding_of(id: str, *args: Any, **arrays: Any) -> Finding:
     return ASSUMPTIONS[id].check(case(*args, **arrays))
 
 
 def test_separable_and_its_farkas_proof() -> None:
-    assert found("separable", [[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [1, 0]]).holds
-    opposed = found("separable", [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], [[1, 0], [1, 0]])
+    assert finding_of("separable", [[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [1, 0]]).holds
+    opposed = finding_of("separable", [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], [[1, 0], [1, 0]])
     assert opposed.holds is False
     assert "1/2" in opposed.evidence
     assert opposed.exact == {"λ": {"0,1": "1/2", "1,1": "1/2"}}
     # The smallest turn away from opposition separates again.
-    assert found("separable", [[[1, 0], [0, 0]], [[-1, 1e-12], [0, 0]]], [[1, 0], [1, 0]]).holds
-    doubled = found("separable", [[[1, 0], [1, 0]]], [[1, 0]])
+    assert finding_of("separable", [[[1, 0], [0, 0]], [[-1, 1e-12], [0, 0]]], [[1, 0], [1, 0]]).holds
+    doubled = finding_of("separable", [[[1, 0], [1, 0]]], [[1, 0]])
     assert doubled.holds is False
 
 
@@ -58,52 +58,52 @@ def test_evidence_of_real_data_is_short_and_the_exact_numbers_are_beside_it() ->
 
 def test_separable_is_about_the_chosen_tokens() -> None:
     keys, scores = [[[2], [1], [0]]], [[1, 0, 0]]
-    assert found("separable", keys, scores).holds
-    assert found("separable", keys, scores, [2]).holds
-    assert found("separable", keys, scores, [1]).holds is False
+    assert finding_of("separable", keys, scores).holds
+    assert finding_of("separable", keys, scores, [2]).holds
+    assert finding_of("separable", keys, scores, [1]).holds is False
 
 
 def test_locally_optimal_needs_the_neighbours_below() -> None:
     keys = [[[0, 0], [-1, 0], [-2, 1]]]
-    assert found("locally-optimal", keys, [[0, -1, 5]], [0]).holds
-    higher = found("locally-optimal", keys, [[0, 0, 5]], [0])
+    assert finding_of("locally-optimal", keys, [[0, -1, 5]], [0]).holds
+    higher = finding_of("locally-optimal", keys, [[0, 0, 5]], [0])
     assert higher.holds is False
     assert "token 1" in higher.evidence
     assert "margin exactly 1" in higher.evidence
-    assert found("locally-optimal", keys, [[0, -ULP, 5]], [0]).holds
-    assert found("locally-optimal", [[[1, 0], [1, 0]]], [[1, 0]], [0]).holds is False
+    assert finding_of("locally-optimal", keys, [[0, -ULP, 5]], [0]).holds
+    assert finding_of("locally-optimal", [[[1, 0], [1, 0]]], [[1, 0]], [0]).holds is False
 
 
 @pytest.mark.parametrize("beyond", [NEAR, 1 + ULP])
 def test_a_margin_of_almost_one_is_no_neighbour(beyond: float) -> None:
     # A float tolerance of 1e-8 would call token 2, which scores higher, a neighbour.
-    assert found("locally-optimal", [[[0], [-1], [-beyond]]], [[0, -1, 5]], [0]).holds
-    assert found("locally-optimal", [[[0], [-1], [-1]]], [[0, -1, 5]], [0]).holds is False
+    assert finding_of("locally-optimal", [[[0], [-1], [-beyond]]], [[0, -1, 5]], [0]).holds
+    assert finding_of("locally-optimal", [[[0], [-1], [-1]]], [[0, -1, 5]], [0]).holds is False
 
 
 def test_an_input_without_neighbours_is_free() -> None:
     keys = [[[1, 0], [0, 0]], [[-2, 1], [0, 0]]]
-    assert found("locally-optimal", keys, [[1, 0], [1, 0]], [0, 1]).holds
-    assert found("locally-optimal", keys, [[1, 0], [1, 0]], [1, 0]).holds is False
+    assert finding_of("locally-optimal", keys, [[1, 0], [1, 0]], [0, 1]).holds
+    assert finding_of("locally-optimal", keys, [[1, 0], [1, 0]], [1, 0]).holds is False
 
 
 def test_optimal_sets_are_separable_though_no_single_token_is() -> None:
     # (1) and (1) share the optimum: ATT-SVM(opt) is infeasible, ATT-SVM' is not.
     keys, scores = [[[1], [1], [0]]], [[1, 1, 0]]
-    assert found("separable", keys, scores).holds is False
-    assert found("separable-optimal-sets", keys, scores).holds
-    assert found("separable-optimal-sets", [[[0], [0], [1], [-1]]], [[1, 1, 0, 0]]).holds is False
+    assert finding_of("separable", keys, scores).holds is False
+    assert finding_of("separable-optimal-sets", keys, scores).holds
+    assert finding_of("separable-optimal-sets", [[[0], [0], [1], [-1]]], [[1, 1, 0, 0]]).holds is False
     # Only the second of the optimal tokens is outside the others.
-    second = found("separable-optimal-sets", [[[0], [2], [1], [-1]]], [[1, 1, 0, 0]])
+    second = finding_of("separable-optimal-sets", [[[0], [2], [1], [-1]]], [[1, 1, 0, 0]])
     assert second.holds
     assert "[1]" in second.evidence
-    assert found("separable-optimal-sets", [[[0], [2]]], [[1, 1]]).holds
+    assert finding_of("separable-optimal-sets", [[[0], [2]]], [[1, 1]]).holds
 
 
 def test_too_many_choices_are_not_established() -> None:
     keys, scores = np.zeros((4, 10, 1)), np.ones((4, 10))
     scores[:, -1] = 0
-    assert found("separable-optimal-sets", keys, scores).holds is None
+    assert finding_of("separable-optimal-sets", keys, scores).holds is None
 
 
 def start_in_cone(start: list[float], mu: float, radius: float) -> Finding:

@@ -14,7 +14,7 @@ from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_m
 DRAWN = 60
 
 
-def drawn(**options: object) -> list[Case]:
+def query_cases_drawn(**options: object) -> list[Case]:
     results: list[Case] = []
     drive(
         query_cases(**options),  # type: ignore[arg-type]
@@ -29,7 +29,7 @@ def drawn(**options: object) -> list[Case]:
 
 
 def test_alpha_is_locally_optimal_and_often_not_optimal() -> None:
-    example = drawn(alpha="locally-optimal")
+    example = query_cases_drawn(alpha="locally-optimal")
     for case in example:
         solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
         assert isinstance(solution, MaxMargin)
@@ -38,7 +38,7 @@ def test_alpha_is_locally_optimal_and_often_not_optimal() -> None:
 
 
 def test_rows_stay_independent_and_scores_distinct() -> None:
-    example = drawn(alpha="locally-optimal", families=(Family.INDEPENDENT,), distinct=True)
+    example = query_cases_drawn(alpha="locally-optimal", families=(Family.INDEPENDENT,), distinct=True)
     for case in example:
         assert independent_rows(case).holds
         assert distinct_scores(case).holds

@@ -25,7 +25,7 @@ EXAMPLES = 120
 
 
 @cache
-def drawn(id: str) -> tuple[Case, ...]:
+def cases_of(id: str) -> tuple[Case, ...]:
     return tuple(verify.draw_cases(statement_named(id), EXAMPLES, 0))
 
 
@@ -107,4 +107,4 @@ REACHED: tuple[tuple[str, Callable[[Case], Any], float], ...] = (
 
 @pytest.mark.parametrize(("id", "holds", "least"), REACHED, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_rare_data_are_drawn_often_enough(id: str, holds: Callable[[Case], Any], least: float) -> None:
-    assert np.mean([bool(holds(case)) for case in drawn(id)]) >= least
+    assert np.mean([bool(holds(case)) for case in cases_of(id)]) >= least

@@ -16,53 +16,53 @@ from reference_attention.problem import Problem
 UP = float(np.nextafter(1.0, 2.0))
 
 
-def found(id: str, scores: Any, loss: Any = "logistic") -> Finding:
+def finding_of(id: str, scores: Any, loss: Any = "logistic") -> Finding:
     scores = np.array(scores, dtype=np.float64)
     loss = loss_named(loss) if isinstance(loss, str) else loss
     return ASSUMPTIONS[id].check(Case(Problem(np.zeros((*scores.shape, 1)), scores, loss)))
 
 
 def test_strict_optimum() -> None:
-    assert found("strict-optimum", [[1, 0.5], [UP, 1]]).holds
-    tied = found("strict-optimum", [[1, 0.5], [0, 1.5, 1.5][1:]])
+    assert finding_of("strict-optimum", [[1, 0.5], [UP, 1]]).holds
+    tied = finding_of("strict-optimum", [[1, 0.5], [0, 1.5, 1.5][1:]])
     assert tied.holds is False
     assert tied.evidence == "input 1: tokens 0 and 1 both score 1.5"
 
 
 def test_equal_non_optimal_scores() -> None:
-    assert found("equal-non-optimal-scores", [[2, 1, 1], [0, 5, 0]]).holds
-    assert found("equal-non-optimal-scores", [[2, 1], [3, 9]]).holds
-    near = found("equal-non-optimal-scores", [[2, 1, UP], [0, 5, 0]])
+    assert finding_of("equal-non-optimal-scores", [[2, 1, 1], [0, 5, 0]]).holds
+    assert finding_of("equal-non-optimal-scores", [[2, 1], [3, 9]]).holds
+    near = finding_of("equal-non-optimal-scores", [[2, 1, UP], [0, 5, 0]])
     assert near.holds is False
     assert near.evidence == "input 0: non-optimal tokens 1 and 2 score 1 and 1.0000000000000002"
-    tied = found("equal-non-optimal-scores", [[2, 2, 1]])
+    tied = finding_of("equal-non-optimal-scores", [[2, 2, 1]])
     assert tied.holds is False
     assert "both score 2" in tied.evidence
 
 
 def test_distinct_scores() -> None:
-    assert found("distinct-scores", [[1, UP, 0], [1, 0, 2]]).holds
-    same = found("distinct-scores", [[1, UP, 0], [1, 0, 1]])
+    assert finding_of("distinct-scores", [[1, UP, 0], [1, 0, 2]]).holds
+    same = finding_of("distinct-scores", [[1, UP, 0], [1, 0, 1]])
     assert same.holds is False
     assert same.evidence == "input 1: tokens 0 and 2 both score 1"
-    assert found("distinct-scores", [[0.0, -0.0]]).holds is False
+    assert finding_of("distinct-scores", [[0.0, -0.0]]).holds is False
 
 
 def test_single_input() -> None:
-    assert found("single-input", [[1, 0]]).holds
-    assert found("single-input", [[1, 0], [1, 0]]) == Finding(False, "n = 2")
+    assert finding_of("single-input", [[1, 0]]).holds
+    assert finding_of("single-input", [[1, 0], [1, 0]]) == Finding(False, "n = 2")
 
 
 def test_mixing_hurts_unless_no_token_is_worse() -> None:
-    mixed = found("mixing-hurts", [[1, 1, 0.5], [2, 2, 2]])
+    mixed = finding_of("mixing-hurts", [[1, 1, 0.5], [2, 2, 2]])
     assert mixed.holds
     assert "Lemma 14" in mixed.evidence
-    assert found("mixing-hurts", [[1, 1], [2, 2]]).holds is False
+    assert finding_of("mixing-hurts", [[1, 1], [2, 2]]).holds is False
 
 
 def test_well_behaved_loss() -> None:
-    assert found("well-behaved-loss", [[-2, 3]], "exponential").holds
-    assert found("well-behaved-loss", [[-2, 3]], "correlation").holds
+    assert finding_of("well-behaved-loss", [[-2, 3]], "exponential").holds
+    assert finding_of("well-behaved-loss", [[-2, 3]], "correlation").holds
 
 
 class Increasing(Logistic):
@@ -100,7 +100,7 @@ class Renamed(Logistic):
     ],
 )
 def test_an_unknown_loss_is_refuted_or_not_established(loss: Any, holds: bool | None, message: str) -> None:
-    finding = found("well-behaved-loss", [[-2, 3]], loss)
+    finding = finding_of("well-behaved-loss", [[-2, 3]], loss)
     assert finding.holds is holds
     assert message in finding.evidence
 

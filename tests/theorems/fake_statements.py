@@ -82,7 +82,7 @@ def takes_its_time(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield Claim("slow", Form.EXACT, 1.0, 0.0, "exact")
 
 
-def made(
+def fake_statement(
     id: str,
     conclusion: Callable[[Case, Implementation], Iterator[Claim]],
     assumptions: tuple[str, ...] = (),
@@ -101,15 +101,15 @@ def made(
 FAKES = {
     fake.id: fake
     for fake in (
-        made("true", weights_sum_to_one, aliases=("also-true",)),
-        made("true-too", weights_sum_to_one),
-        made("false", single_input_only),
-        made("undecided", sometimes_undecided),
-        made("broken", breaks_down),
-        made("silent", says_nothing),
-        made("never", weights_sum_to_one, ("single-input",), least_n=2),
-        made("single", weights_sum_to_one, ("single-input",)),
-        made("slow", takes_its_time),
+        fake_statement("true", weights_sum_to_one, aliases=("also-true",)),
+        fake_statement("true-too", weights_sum_to_one),
+        fake_statement("false", single_input_only),
+        fake_statement("undecided", sometimes_undecided),
+        fake_statement("broken", breaks_down),
+        fake_statement("silent", says_nothing),
+        fake_statement("never", weights_sum_to_one, ("single-input",), least_n=2),
+        fake_statement("single", weights_sum_to_one, ("single-input",)),
+        fake_statement("slow", takes_its_time),
     )
 }
 

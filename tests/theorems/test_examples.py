@@ -32,7 +32,7 @@ def _without_making_failures_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("theorems.run.verify.SHRINKING_CALLS", 0)
 
 
-def tried(name: str, examples: int, fault: str = "", folder: Path = EXAMPLES) -> Result:
+def result_of(name: str, examples: int, fault: str = "", folder: Path = EXAMPLES) -> Result:
     under_test = FAULTS[fault].implementation if fault else REFERENCE
     return verify_generated(f"{folder / name}", examples, 0, under_test)
 
@@ -48,7 +48,7 @@ def altered(tmp_path: Path, name: str, old: str, new: str) -> Path:
 
 @pytest.mark.parametrize(("name", "examples"), [(JOINT, 8), (RATE, 8), (LOCAL, 50)])
 def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
-    result = tried(name, examples)
+    result = result_of(name, examples)
     assert result.verdict is Verdict.UPHELD, result.reason
     assert result.counts[Verdict.UPHELD] >= examples // 3
     assert all(claim.verdict is Verdict.UPHELD for claim in result.claims)
@@ -70,7 +70,7 @@ def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
 )
 def test_a_fault_in_the_implementation_is_caught(name: str, fault: str) -> None:
     # A run ends with the first failure; a near-neighbour comes about once in thirty problems.
-    assert tried(name, 40, fault).verdict is Verdict.FALSIFIED
+    assert result_of(name, 40, fault).verdict is Verdict.FALSIFIED
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_fault_in_the_implementation_is_caught(name: str, fault: str) -> None:
     ],
 )
 def test_a_fault_in_the_conclusion_is_caught(name: str, old: str, new: str, tmp_path: Path) -> None:
-    assert tried(name, 25, folder=altered(tmp_path, name, old, new)).verdict is Verdict.FALSIFIED
+    assert result_of(name, 25, folder=altered(tmp_path, name, old, new)).verdict is Verdict.FALSIFIED
 
 
 DOCUMENT = (EXAMPLES.parent / "docs" / "conjectures.md").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import risk, softmax_weights
 from tests.relations import table
-from tests.theorems.fake_statements import install, made
+from tests.theorems.fake_statements import fake_statement, install
 from theorems.command.app import main
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, undecided_claim
@@ -116,7 +116,10 @@ def _holds(name: str) -> Claim:
 
 @pytest.fixture
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch.setattr, {conclusion.__name__: made(conclusion.__name__, conclusion) for conclusion in FAULTS})
+    install(
+        monkeypatch.setattr,
+        {conclusion.__name__: fake_statement(conclusion.__name__, conclusion) for conclusion in FAULTS},
+    )
 
 
 X = np.array([[[4.0, 1.0], [1.0, 2.0], [1.0, 1.0]], [[2.0, 3.0], [1.0, 1.0], [2.0, 1.0]]])
@@ -138,7 +141,7 @@ ONE = Case(Problem(X[:1], TOKENS.problem.scores[:1]))
     ],
 )
 def test_what_looks_at_what_does_not_matter_is_caught(id: str, relation: str, case: Case) -> None:
-    statement = made(id, next(conclusion for conclusion in FAULTS if conclusion.__name__ == id))
+    statement = fake_statement(id, next(conclusion for conclusion in FAULTS if conclusion.__name__ == id))
     before, differing = check(statement, case, REFERENCE), 0
     for seed in range(20):
         changed = relation_named(relation).apply(case.replace(seed=seed))
@@ -187,7 +190,7 @@ def test_an_implementation_that_depends_on_the_order_of_inputs_is_caught() -> No
 
 
 def test_a_falsified_case_is_not_tried_again() -> None:
-    statement = made("by_axis", by_axis)
+    statement = fake_statement("by_axis", by_axis)
     outcome = check_with_relation(statement, Case(Problem(-X, X[:, :, 0])), REFERENCE)
     assert [claim.name for claim in outcome.claims] == ["positive"]
 
@@ -201,7 +204,7 @@ def fewer(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @pytest.mark.parametrize(("when", "differs"), [(ALWAYS, True), ("where a start is near", False)])
 def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, differs: bool) -> None:
-    statement = replace(made("fewer", fewer), claims={"always": ALWAYS, "more": when})
+    statement = replace(fake_statement("fewer", fewer), claims={"always": ALWAYS, "more": when})
     outcomes = [check_with_relation(statement, ORDERED.replace(seed=seed), REFERENCE) for seed in range(60)]
     reasons = [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
     assert bool(reasons) is differs
@@ -216,7 +219,7 @@ def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool) -> None:
-    statement = replace(made("lost-in-order", lost_in_order), search="by the last digit" if listed else "")
+    statement = replace(fake_statement("lost-in-order", lost_in_order), search="by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     permuted = [case for case in drawn if _named(relation_of(case)) == "tokens-permuted"]
     verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in permuted}
@@ -231,7 +234,7 @@ def lost_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool) -> None:
-    statement = replace(made("lost-besides", lost_besides), search="by the last digit" if listed else "")
+    statement = replace(fake_statement("lost-besides", lost_besides), search="by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in drawn}
     assert (Verdict.FALSIFIED in verdicts) is not listed
@@ -241,7 +244,7 @@ def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(listed: 
 def test_an_assumption_that_a_run_decides_may_hold_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Assumption("runs", "a run ends well", "", lambda case: Finding(bool(case.problem.optimal[0] == 0), "ends"))
     own = {"assumptions": ("runs",), "own_assumptions": {"runs": first}}
-    statement = replace(made("run-in-order", by_nothing), **own)
+    statement = replace(fake_statement("run-in-order", by_nothing), **own)
     monkeypatch.setattr("theorems.core.relation_check.RUNS", {"runs": "by the last digit"} if listed else {})
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     outcomes = [check_with_relation(statement, case, REFERENCE) for case in drawn]

@@ -48,7 +48,7 @@ def infinite(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> t
     return attention(query, keys, values) / 0
 
 
-def named(function: str) -> Kernel:
+def kernel_here(function: str) -> Kernel:
     return kernel_named(f"{__name__}:{function}", "float64")
 
 
@@ -116,7 +116,7 @@ def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
 
 def test_a_kernel_of_one_query_is_called_for_each() -> None:
     """And answers like one that takes all of them."""
-    one, all_ = named("one_query"), named("attention")
+    one, all_ = kernel_here("one_query"), kernel_here("attention")
     assert not one.many_queries
     assert all_.many_queries
     given = tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
@@ -132,7 +132,7 @@ def test_a_kernel_of_one_query_is_called_for_each() -> None:
 )
 def test_kernels_with_random_or_infinite_output_are_refused(function: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        named(function)
+        kernel_here(function)
 
 
 @pytest.mark.parametrize("source", ["math", ":kernel", "math:", ":"])
@@ -195,6 +195,6 @@ def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
 
 def test_an_interface_that_is_not_the_plain_one_needs_no_shapes() -> None:
     """What is called says in which shapes, where that is a choice."""
-    assert ", shapes " in headline(named("attention"))
+    assert ", shapes " in headline(kernel_here("attention"))
     sdpa = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float64")
     assert ", shapes " not in headline(sdpa)

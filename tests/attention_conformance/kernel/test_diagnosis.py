@@ -28,24 +28,25 @@ def entry(claim: str, theirs: Any, due: Any, given: AttentionCall) -> Entry:
     return Entry(claim, given, QUANTITIES[claim], np.array(theirs), np.array(due), np.full(np.shape(due), 1e-9))
 
 
-def found(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall | None = None) -> Trace:
+def trace_of(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall | None = None) -> Trace:
     names = falsified or tuple(entry.claim for entry in entries)
     return Trace("output", None, (given or call(),), (None,), names, entries)
 
 
 def test_without_a_wrong_number_the_first_claim_is_named() -> None:
-    two = found(falsified=("same-bits", "inputs-are-unchanged"))
+    two = trace_of(falsified=("same-bits", "inputs-are-unchanged"))
     assert _where(two) == "the same call twice gives other bits"
-    assert _where(found(falsified=("unheard-of", "same-bits"))) == "unheard-of does not hold"
+    assert _where(trace_of(falsified=("unheard-of", "same-bits"))) == "unheard-of does not hold"
 
 
 def test_others_are_told_likewise() -> None:
     one = entry(GRADIENTS[0], np.full((1, 1, 1, 2), 3.0), np.full((1, 1, 1, 2), 1.0), call())
     other = entry(GRADIENTS[1], np.zeros((1, 1, 1, 2)), np.ones((1, 1, 1, 2)), call())
     assert (
-        _where(found(one)) == "dQ at (b, h, l, e) = (0, 0, 0, 0) is 3 where 1 is due, 2e+09 times what rounding allows"
+        _where(trace_of(one))
+        == "dQ at (b, h, l, e) = (0, 0, 0, 0) is 3 where 1 is due, 2e+09 times what rounding allows"
     )
-    assert _where(found(one, other)) == _where(found(one)) + "; dK likewise"
+    assert _where(trace_of(one, other)) == _where(trace_of(one)) + "; dK likewise"
 
 
 def cause(kernel: Any, failing: AttentionCall, capability: str = "output") -> str:
@@ -108,12 +109,12 @@ def test_large_logits_are_named_if_small_ones_pass() -> None:
 @pytest.mark.parametrize(("factor", "base"), [(1 / math.log(2), True), (2.0, False), (1.0, False)])
 def test_a_logarithm_to_the_base_two_is_recognised(factor: float, base: bool) -> None:
     due = np.array([[[1.5, -2.0, 1e-5]]])
-    assert _is_of_base_two(found(entry("log-sum-exp", due * factor, due, call()))) is base
+    assert _is_of_base_two(trace_of(entry("log-sum-exp", due * factor, due, call()))) is base
 
 
 def test_nothing_known_is_no_sign_of_another_base() -> None:
     due = np.full((1, 1, 2), 1e-5)
-    assert not _is_of_base_two(found(entry("log-sum-exp", due, due, call())))
+    assert not _is_of_base_two(trace_of(entry("log-sum-exp", due, due, call())))
 
 
 LONG, WIDE = Sizes(B=1, H=2, G=1, L=3, T=2049, E=16, M=16), Sizes(B=5, H=4, G=2, L=40, T=40, E=136, M=136)

@@ -51,7 +51,7 @@ def kernel_of(function: str) -> Kernel:
     return kernel_named(f"{__name__}:{function}", "float64")
 
 
-def found(function: str, given: AttentionCall, *entries: Entry, falsified: tuple[str, ...] = ()) -> Trace:
+def trace_of(function: str, given: AttentionCall, *entries: Entry, falsified: tuple[str, ...] = ()) -> Trace:
     kernel = kernel_of(function)
     claims = falsified or tuple(x.claim for x in entries)
     return Trace("output", kernel, (given,), (kernel.answer(given),), claims, entries)
@@ -66,7 +66,7 @@ def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
     return Entry(claim, call(), QUANTITIES[claim], due + apart, due, np.array(allowed))
 
 
-def written(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def text_of_test(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The test, on a kernel that is right: it is not asked whether it fails."""
     monkeypatch.setattr("attention_conformance.kernel.reproducer.why_not", lambda *arguments: "")
     return reproducer(trace, line)[0]
@@ -74,8 +74,8 @@ def written(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_call_that_nobody_can_read_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = entry(OUTPUT, 1.0, [1e-9])
-    assert written(found("plain", call(), wrong), "a line", monkeypatch).startswith("def test_output():\n")
-    large = found("plain", call(T=LARGEST // 4), wrong)
+    assert text_of_test(trace_of("plain", call(), wrong), "a line", monkeypatch).startswith("def test_output():\n")
+    large = trace_of("plain", call(T=LARGEST // 4), wrong)
     assert reproducer(large, "a line") == ("", "the call has 100,016 numbers, more than 50,000")
 
 
@@ -84,7 +84,7 @@ def test_a_test_that_passes_is_not_written() -> None:
     right = Entry(
         OUTPUT, given, QUANTITIES[OUTPUT], *(np.zeros((1, 2, 2, 2)) for _ in range(2)), np.full((1, 2, 2, 2), 9.0)
     )
-    assert reproducer(found("plain", given, right), "a line") == (
+    assert reproducer(trace_of("plain", given, right), "a line") == (
         "",
         "saved as a test, the call passes: what the kernel returns depends on what was called before",
     )
@@ -92,12 +92,12 @@ def test_a_test_that_passes_is_not_written() -> None:
 
 def test_a_test_with_another_formula_is_not_written() -> None:
     wrong = Entry(OUTPUT, call(), QUANTITIES[OUTPUT], *(np.full((1, 2, 2, 2), x) for x in (0.0, 7.0, 1e-9)))
-    _, why = reproducer(found("plain", call(), wrong), "a line")
+    _, why = reproducer(trace_of("plain", call(), wrong), "a line")
     assert why == "its formula of output is not this suite's, which is a fault of ours"
 
 
 def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
-    handed_over = found("plain", call(), entry(OUTPUT, 1.0, [1e-9]))
+    handed_over = trace_of("plain", call(), entry(OUTPUT, 1.0, [1e-9]))
     for source, why in (("", "has to import it by MODULE:CALLABLE"), ("jax:a:b", "takes arrays of jax")):
         text, said = reproducer(handed_over.replace(kernel=handed_over.kernel.replace(source=source)), "a line")
         assert text == ""
@@ -107,7 +107,7 @@ def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
 @pytest.mark.parametrize(("words", "lines"), [(3, 1), (40, 3)])
 def test_the_line_is_the_docstring(words: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     line = " ".join(f"word{k}" for k in range(words))
-    text = written(found("plain", call(), entry(OUTPUT, 1.0, [1e-9])), line, monkeypatch)
+    text = text_of_test(trace_of("plain", call(), entry(OUTPUT, 1.0, [1e-9])), line, monkeypatch)
     _, doc, *_ = text.split('"""')
     assert text.split("\n")[1].startswith('    """word0 word1')
     assert doc.split() == [f"word{k}" for k in range(words)]
@@ -132,7 +132,7 @@ def numbered(*shape: int) -> torch.Tensor:
     return torch.arange(float(np.prod(shape)), dtype=torch.float64).reshape(shape)
 
 
-def recorded(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
+def recorded_lines(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
     """The lines of a function that makes what an interface would of these tensors, and calls a kernel that adds."""
     recorder = Recorder(lambda *arguments, **options: sum(arguments))
     for name, x in named.items():
@@ -167,7 +167,7 @@ PLACES = torch.tensor([1, 0])
     ],
 )  # fmt: skip
 def test_a_recorded_call_is_one_expression(make: Callable[..., Any], line: str) -> None:
-    (last,) = recorded(make, x=X)
+    (last,) = recorded_lines(make, x=X)
     assert last.startswith("return dict(output=kernel(")
     assert last.endswith(f"{line})")
 
@@ -177,14 +177,14 @@ def test_a_value_used_twice_has_a_line_of_its_own() -> None:
         cut = x.exp()
         return torch.cat([kernel(cut), kernel(cut, x)])
 
-    assert recorded(twice, x=Y) == ["x0 = x.exp()", "return dict(output=torch.cat([kernel(x0), kernel(x0, x)]))"]
+    assert recorded_lines(twice, x=Y) == ["x0 = x.exp()", "return dict(output=torch.cat([kernel(x0), kernel(x0, x)]))"]
 
     def written_to(kernel: Any, x: torch.Tensor) -> torch.Tensor:
         place = torch.zeros_like(x)
         kernel(x, place)
         return place[0]
 
-    assert recorded(written_to, x=Y) == [
+    assert recorded_lines(written_to, x=Y) == [
         "x0 = torch.zeros_like(x)",
         "kernel(x, x0)",
         "return dict(output=x0[0])",
@@ -203,7 +203,7 @@ def test_functions_of_places_are_written_out() -> None:
 
         return kernel(x, score_mod=score_mod, mask_mod=mask_mod)
 
-    lines = recorded(make, x=Y, seen=SEEN)
+    lines = recorded_lines(make, x=Y, seen=SEEN)
     assert lines[0].strip().splitlines() == [
         "def score_mod_at(score, b, h, i, j):",
         "    return ((torch.tanh((score / 2.0)) * 2.0) + (x[b, h] * (j - i).abs()))",
@@ -244,7 +244,7 @@ def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
 def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
     """The most of all entries, where that tells; else a few digits of each; said once what it is."""
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
-    both = found("plain", call(), first, other)
+    both = trace_of("plain", call(), first, other)
     messages = list(check_lines(both, first))
     assert messages[0].startswith("# Twice what rounding")
     assert messages[0].endswith("may lose.")
@@ -254,11 +254,11 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
     assert again[0] == "allowed = 2.52e-09"
     # The most is more than the difference.
     some = entry(OUTPUT, 2e-9, [1.23456e-9, 2.5e-9])
-    messages = list(check_lines(found("plain", call(), some), some))
+    messages = list(check_lines(trace_of("plain", call(), some), some))
     assert messages[1].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
     # 1.23456e-9 is less than the difference, and its short form is not.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
-    assert list(check_lines(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
+    assert list(check_lines(trace_of("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
 
 
 def mean_of_all(
@@ -273,7 +273,7 @@ def mean_of_all(
 
 def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
     given = tensors(Sizes(B=1, H=1, G=1, L=3, T=2, E=2, M=2), Numbers.NORMAL, seed=0).replace(causal=True)
-    wrong = found("mean_of_all", given, falsified=("rows-that-see-nothing",))
+    wrong = trace_of("mean_of_all", given, falsified=("rows-that-see-nothing",))
     text, _ = reproducer(wrong.replace(capability="causal-rectangle"), "a line")
     assert "empty = torch.tensor([[[True, False, False]]])" in text
     made: dict[str, Any] = {}

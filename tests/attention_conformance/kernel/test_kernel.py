@@ -195,7 +195,7 @@ def square_only(query: Any, keys: Any, values: Any) -> Any:
     return kernels.handwritten(query, keys, values)
 
 
-def both(query: Any, keys: Any, values: Any) -> Any:
+def rank_three_or_square(query: Any, keys: Any, values: Any) -> Any:
     return rank_three_only(query, keys, values) if values.shape == keys.shape else None
 
 
@@ -211,7 +211,7 @@ def single_only(query: Any, keys: Any, values: Any) -> Any:
         (kernels.handwritten, Layout(4, False)),
         (square_only, Layout(4, True)),
         (rank_three_only, Layout(3, False)),
-        (both, Layout(3, True)),
+        (rank_three_or_square, Layout(3, True)),
     ],
 )
 def test_layouts_are_found_and_agree(kernel: Any, layout: Layout) -> None:

@@ -30,14 +30,14 @@ class Ended(BaseException):
     """The kernel's process ended."""
 
 
-def ended(code: int) -> Any:
+def exit_with(code: int) -> Any:
     raise Ended(code)
 
 
 @contextmanager
 def elsewhere(source: str) -> Iterator[Kernel]:
     """The kernel of that name in a process of its own, called as it is known to be."""
-    process = KernelProcess(ended)
+    process = KernelProcess(exit_with)
     try:
         call = RemoteKernel(source, process=process)
         yield Kernel(call, source, source, parameters=call.parameters)
@@ -107,7 +107,7 @@ def test_a_forged_message_is_no_answer() -> None:
 def test_answers_are_the_bits_of_the_kernel_in_this_process() -> None:
     call = plain_call().replace(memory=Memory.SLICED, placed="qkv")
     here = kernel_named(SDPA, "float64").replace(alignment=Kernel(len, "").alignment)
-    process = KernelProcess(ended)
+    process = KernelProcess(exit_with)
     try:
         there = here.replace(call=RemoteKernel(SDPA, process=process))
         for state in (State.ONCE, State.OVERWRITTEN, State.SECOND_BACKWARD, State.CREATE_GRAPH, State.INFERENCE):

@@ -17,7 +17,7 @@ from tests.reference_attention.svm.test_max_margin import feasible
 SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30)]
 
 
-def both(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.ndarray) -> tuple[MaxMargin, MaxMargin]:
+def two_solutions(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.ndarray) -> tuple[MaxMargin, MaxMargin]:
     """The solution by balls wherever they can, and by rationals alone."""
     monkeypatch.setattr(module, "_by_floats", lambda *_: None)
     monkeypatch.setattr(module, "MANY", 1)
@@ -34,7 +34,7 @@ def both(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.ndarray) -
 def test_balls_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
     for seed, exponent in enumerate((-40, -17, -1, 0, 6, 39)):
         keys, alpha = feasible(*shape, seed)
-        balls, rationals = both(monkeypatch, np.ldexp(keys, exponent), alpha)
+        balls, rationals = two_solutions(monkeypatch, np.ldexp(keys, exponent), alpha)
         assert balls._outcome._rounded is not None
         assert (balls.p == rationals.p).all()
         assert (balls.duals == rationals.duals).all()
@@ -49,7 +49,7 @@ def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None
     keys, alpha = feasible(4, 6, 10, 0)
     i, t = np.argwhere(max_margin(keys, alpha).neighbours)[0]  # type: ignore[union-attr]
     twice = np.concatenate([keys, keys[:, t : t + 1]], axis=1)
-    balls, rationals = both(monkeypatch, twice, alpha)
+    balls, rationals = two_solutions(monkeypatch, twice, alpha)
     monkeypatch.undo()
     monkeypatch.setattr(module, "MANY", 1)
     floats = max_margin(twice, alpha)

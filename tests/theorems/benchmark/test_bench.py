@@ -38,7 +38,7 @@ DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 
-def written() -> dict[tuple[str, str], list[str]]:
+def documented_counts() -> dict[tuple[str, str], list[str]]:
     """The document's table: counts by data and rule."""
     table = DOCUMENT.partition("stays at or below each level\n")[2].partition("\nlimit: ")[0]
     rows = (line.split() for line in table.splitlines() if line.strip().startswith("figure-1"))
@@ -62,8 +62,8 @@ QUICK = [
 
 @pytest.mark.parametrize(("name", "rule"), QUICK)
 def test_the_document_has_what_the_command_counts(name: str, rule: str) -> None:
-    assert set(written()) == {(data, item) for data in DATA for item in DEFAULT}
-    within = [cell if cell != "-" and int(cell) <= CAP else "-" for cell in written()[name, rule]]
+    assert set(documented_counts()) == {(data, item) for data in DATA for item in DEFAULT}
+    within = [cell if cell != "-" and int(cell) <= CAP else "-" for cell in documented_counts()[name, rule]]
     assert counted(name, rule, CAP) == within
 
 

@@ -47,13 +47,13 @@ class Heard(Console):
         return self.file.getvalue().splitlines()
 
 
-def recorded() -> Case:
+def recorded_case() -> Case:
     return case_of(json.loads(FILE.read_text(encoding="utf-8"))["case"])
 
 
 def test_the_numbers_of_a_counterexample_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """When it is found, and when it is replayed."""
-    lines = list(case_lines(recorded()))
+    lines = list(case_lines(recorded_case()))
     assert lines
     assert main(["replay", str(FILE)]) == 1
     output = capsys.readouterr().out

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tests.theorems.constants.document import DOCUMENT, markdown
-from tests.theorems.constants.measuring import Witness, constants_of, ids, keep, kept, measure
+from tests.theorems.constants.measuring import Witness, constants_of, ids, keep, measure, stored_witnesses
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
             print(f"{id}: {constant.key}: {message}", flush=True)
             unseen += witness is None and not constant.unseen
         if given.write:
-            keep(id, kept(id) | witnesses)
+            keep(id, stored_witnesses(id) | witnesses)
     if given.write:
         DOCUMENT.write_text(markdown(), encoding="utf-8")
     return int(unseen > 0)

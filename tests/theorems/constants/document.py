@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.places import ROOT
-from tests.theorems.constants.measuring import Witness, constants_of, ids, kept
+from tests.theorems.constants.measuring import Witness, constants_of, ids, stored_witnesses
 from tests.theorems.constants.weakening import Constant
 
 DOCUMENT = ROOT / "docs" / "constants.md"
@@ -26,7 +26,7 @@ sharp.
 
 def markdown() -> str:
     """The whole document."""
-    rows = [row(id, constant, kept(id).get(constant.key)) for id in ids() for constant in constants_of(id)]
+    rows = [row(id, constant, stored_witnesses(id).get(constant.key)) for id in ids() for constant in constants_of(id)]
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -13,7 +13,7 @@ from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from tests.theorems.constants.table import CONSTANTS, WITNESSES
 from tests.theorems.constants.weakening import Constant
-from tests.theorems.strength.claims import kept as kept_strengths
+from tests.theorems.strength.claims import stored_cases
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.run.registry.lookup import statement_named
@@ -57,7 +57,7 @@ def failing(id: str, case: Any, constant: Constant, share: float) -> str:
 def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
     """Those of the witnesses that the table has, those whose strengths are kept, and drawn ones; small ones."""
     yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
-    yield from ((f"kept {k + 1}", witness.case) for k, witness in enumerate(kept_strengths(id)))
+    yield from ((f"kept {k + 1}", witness.case) for k, witness in enumerate(stored_cases(id)))
     drawn = draw_cases(statement_named(id), examples, 0)
     yield from ((f"drawn {k + 1}", case) for k, case in enumerate(drawn))
 
@@ -94,7 +94,7 @@ def keep(id: str, witnesses: dict[str, Witness | None]) -> None:
     path_of(id).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def kept(id: str) -> dict[str, Witness | None]:
+def stored_witnesses(id: str) -> dict[str, Witness | None]:
     """Those that are kept; none where nothing is."""
     if not path_of(id).exists():
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.theorems.constants.document import DOCUMENT, markdown
-from tests.theorems.constants.measuring import Witness, case_from, constants_of, failing, ids, kept
+from tests.theorems.constants.measuring import Witness, case_from, constants_of, failing, ids, stored_witnesses
 from tests.theorems.constants.table import CONSTANTS, WITNESSES
 from tests.theorems.constants.weakening import Constant
 from theorems.run.registry.lookup import statement_named
@@ -17,7 +17,7 @@ KEPT = [
     pytest.param(constant, witness, id=f"{id} {constant.key}")
     for id in ids()
     for constant in constants_of(id)
-    if (witness := kept(id).get(constant.key)) is not None
+    if (witness := stored_witnesses(id).get(constant.key)) is not None
 ]
 
 
@@ -29,16 +29,23 @@ def test_a_weakened_constant_is_seen(constant: Constant, witness: Witness) -> No
 
 
 def test_none_is_unseen_without_a_reason() -> None:
-    missing = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if item.key not in kept(id)]
+    missing = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if item.key not in stored_witnesses(id)]
     assert missing == []
-    silent = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if kept(id)[item.key] is None]
-    unsaid = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if kept(id)[item.key] or item.unseen]
+    silent = [
+        f"{id}: {item.key}" for id in ids() for item in constants_of(id) if stored_witnesses(id)[item.key] is None
+    ]
+    unsaid = [
+        f"{id}: {item.key}"
+        for id in ids()
+        for item in constants_of(id)
+        if stored_witnesses(id)[item.key] or item.unseen
+    ]
     assert {*silent} <= {*unsaid}
 
 
 def test_nothing_is_kept_of_other_constants() -> None:
     for id in ids():
-        assert set(kept(id)) == {item.key for item in constants_of(id)}
+        assert set(stored_witnesses(id)) == {item.key for item in constants_of(id)}
 
 
 def test_the_document_is_the_table() -> None:

@@ -19,7 +19,7 @@ from theorems.faults.flag_faults import FAULTS as FLAG_FAULTS
 from theorems.faults.token_faults import FAULTS as TOKEN_FAULTS
 
 
-def drawn(square: bool = True) -> Case:
+def random_case(square: bool = True) -> Case:
     rng = np.random.default_rng(0)
     data = Dataset(
         rng.normal(size=(2, 3, 4)), [-1, 1], rng.normal(size=4), rng.normal(size=(4 if square else 2, 4)) * 1e-90
@@ -27,16 +27,16 @@ def drawn(square: bool = True) -> Case:
     return Case(data.problem, dataset=data)
 
 
-def wrong(case: Case, under_test: Implementation) -> list[str]:
+def failing_claims(case: Case, under_test: Implementation) -> list[str]:
     return [claim.name for claim in dataset_claims(case, under_test) if claim.verdict is not Verdict.UPHELD]
 
 
 def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
-    for case in (drawn(), drawn(square=False)):
+    for case in (random_case(), random_case(square=False)):
         assert len(list(dataset_claims(case, REFERENCE))) == 2
-        assert not wrong(case, REFERENCE)
-        assert not wrong(case.normalise(), REFERENCE)
-    assert not list(dataset_claims(Case(drawn().problem), REFERENCE))
+        assert not failing_claims(case, REFERENCE)
+        assert not failing_claims(case.normalise(), REFERENCE)
+    assert not list(dataset_claims(Case(random_case().problem), REFERENCE))
 
 
 OUTER = [fault for fault in TOKEN_FAULTS if fault.implementation[keys_and_scores] is keys_and_scores]
@@ -54,31 +54,33 @@ def test_other_outer_products_are_caught(fault) -> None:  # type: ignore[no-unty
 
 @pytest.mark.parametrize("fault", [item for item in TOKEN_FAULTS if item not in OUTER], ids=lambda fault: fault.name)
 def test_other_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
-    (result,) = wrong(drawn(), fault.implementation)
+    (result,) = failing_claims(random_case(), fault.implementation)
     assert result == ("keys-are-products" if fault.name.startswith("keys") else "scores-are-products")
 
 
 def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand() -> None:
-    case = drawn()
+    case = random_case()
     assert case.dataset is not None
     keys = np.nextafter(case.problem.keys, np.inf)
 
     def off(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
         return keys, data.problem.scores
 
-    assert wrong(case, REFERENCE.replace("", {keys_and_scores: off})) == ["keys-are-products"]
+    assert failing_claims(case, REFERENCE.replace("", {keys_and_scores: off})) == ["keys-are-products"]
     scores = np.nextafter(case.problem.scores, np.inf)
-    assert wrong(case.replace(problem=Problem(case.problem.keys, scores)), REFERENCE) == ["scores-are-products"]
-    assert wrong(case, REFERENCE.replace("", {keys_and_scores: lambda data: (keys[:1], scores)})) != []
+    assert failing_claims(case.replace(problem=Problem(case.problem.keys, scores)), REFERENCE) == [
+        "scores-are-products"
+    ]
+    assert failing_claims(case, REFERENCE.replace("", {keys_and_scores: lambda data: (keys[:1], scores)})) != []
 
 
 def test_half_way_between_two_floats_either_will_do() -> None:
     data = Dataset([[[1.0, 2.0**-53], [0.0, 0.0]]], [1], [1.0, 1.0])
     case = Case(data.problem, dataset=data)
-    assert not wrong(case, REFERENCE)
+    assert not failing_claims(case, REFERENCE)
     up = np.array([[1 + 2.0**-52, 0.0]])
-    assert not wrong(case, REFERENCE.replace("", {keys_and_scores: lambda data: (data.X, up)}))
-    assert wrong(case, REFERENCE.replace("", {keys_and_scores: lambda data: (data.X, np.nextafter(up, 2.0))}))
+    assert not failing_claims(case, REFERENCE.replace("", {keys_and_scores: lambda data: (data.X, up)}))
+    assert failing_claims(case, REFERENCE.replace("", {keys_and_scores: lambda data: (data.X, np.nextafter(up, 2.0))}))
 
 
 DEPENDENT = Problem([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])

@@ -12,7 +12,7 @@ import pytest
 
 from generators.case import Case
 from reference_attention.problem import Problem
-from tests.theorems.fake_statements import FAKES, install, made
+from tests.theorems.fake_statements import FAKES, fake_statement, install
 from theorems.command.app import main
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict
@@ -74,7 +74,7 @@ def test_a_claim_that_is_not_listed_is_an_error() -> None:
 
 
 def _never(id: str, claims: dict[str, str]) -> Statement:
-    return replace(made(id, FAKES["true"].conclusion), claims=claims)
+    return replace(fake_statement(id, FAKES["true"].conclusion), claims=claims)
 
 
 def test_a_claim_that_was_never_made_is_reported(

@@ -52,7 +52,7 @@ def problem_of(data: dict[str, Any]) -> RaggedProblem:
     return problem
 
 
-def kept(data: dict[str, Any]) -> list[tuple[Any, Any]]:
+def visible_tokens(data: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Return keys and scores of the tokens that each input keeps."""
     rows = zip(data["keys"], data["scores"], data["mask"], strict=True)
     return [(keys[mask], scores[mask]) for keys, scores, mask in rows]
@@ -61,8 +61,8 @@ def kept(data: dict[str, Any]) -> list[tuple[Any, Any]]:
 def repeated(data: dict[str, Any]) -> Problem:
     """Return the problem in which each token is repeated, so that all inputs have one length."""
     times = [math.lcm(*COUNTS) // count for count in COUNTS]
-    keys = [np.repeat(k, m, axis=0) for (k, _), m in zip(kept(data), times, strict=True)]
-    return Problem(keys, [np.repeat(s, m) for (_, s), m in zip(kept(data), times, strict=True)])
+    keys = [np.repeat(k, m, axis=0) for (k, _), m in zip(visible_tokens(data), times, strict=True)]
+    return Problem(keys, [np.repeat(s, m) for (_, s), m in zip(visible_tokens(data), times, strict=True)])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -87,14 +87,14 @@ def test_every_choice_has_the_solution_of_the_solver_for_several_problems(seed: 
     for alpha in product(*map(range, COUNTS)):
         tokens = np.array(alpha)
         choice = chosen_tokens(problem, "", tokens)
-        other = sequence_max_margin([k[None] for k, _ in kept(data)], [tokens[i : i + 1] for i in range(3)])
+        other = sequence_max_margin([k[None] for k, _ in visible_tokens(data)], [tokens[i : i + 1] for i in range(3)])
         assert isinstance(choice.svm, MaxMargin) == isinstance(other, SequenceMaxMargin)
         if not isinstance(choice.svm, MaxMargin) or not isinstance(other, SequenceMaxMargin):
             continue
         assert list(choice.svm.exact.p) == other.exact_p
         rows = np.zeros(3)
         best = True
-        for i, (keys, scores) in enumerate(kept(data)):
+        for i, (keys, scores) in enumerate(visible_tokens(data)):
             assert choice.svm.neighbours[i, : COUNTS[i]].tolist() == other.neighbours[i][0].tolist()
             assert not choice.svm.neighbours[i, COUNTS[i] :].any()
             rows += choice.svm.duals[i, : COUNTS[i]] @ (keys[alpha[i]] - keys)
@@ -134,11 +134,11 @@ def test_no_token_that_is_left_out_is_called_anything_and_none_matters(seed: int
     it = explain(data)
     assert [(token.input, token.token) for token in it.tokens] == [(i, t) for i in range(3) for t in range(COUNTS[i])]
     for token in it.tokens:
-        assert token.globally_optimal == (token.score == kept(data)[token.input][1].max())
+        assert token.globally_optimal == (token.score == visible_tokens(data)[token.input][1].max())
     padding = {name: np.nan_to_num(data[name], nan=9.0) for name in ("keys", "scores")}
     assert explain(data | padding).to_json() == it.to_json()
     assert it.layer is not None
-    for i, (keys, _) in enumerate(kept(data)):
+    for i, (keys, _) in enumerate(visible_tokens(data)):
         logits = keys @ data["p"]
         weights = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
         assert it.layer.softmax[i, : COUNTS[i]] == pytest.approx(weights, rel=1e-12)

@@ -33,7 +33,7 @@ def rows(it: Explanation, caption: str) -> tuple[tuple[str, ...], ...]:
     return next(item.rows for item in sections(it) if item.caption.startswith(caption))
 
 
-def said(it: Explanation) -> str:
+def sentences_of(it: Explanation) -> str:
     return " ".join(paragraphs(it))
 
 
@@ -81,17 +81,17 @@ def test_an_explanation_as_text_has_its_rows_and_no_picture() -> None:
 
 
 def test_local_optima_are_named_where_there_are_several() -> None:
-    assert "2 choices α are locally optimal: [0], [1]; the start decides between them." in said(local())
-    assert "are locally optimal" not in said(explain(SINGLE))
+    assert "2 choices α are locally optimal: [0], [1]; the start decides between them." in sentences_of(local())
+    assert "are locally optimal" not in sentences_of(explain(SINGLE))
     both = local().locally_optimal
     assert both is not None
-    assert "4 choices α are locally optimal: [0], [1], [0], [1]; the" in said(
+    assert "4 choices α are locally optimal: [0], [1], [0], [1]; the" in sentences_of(
         replace(local(), locally_optimal=2 * both)
     )
     at_rest = explain({"keys": [[[-1], [-2], [0], [-1]]], "scores": [[1, 3, 3, 1]]})
-    assert "2 choices α are locally optimal: [1], [2]; this flow selects none of them." in said(at_rest)
+    assert "2 choices α are locally optimal: [1], [2]; this flow selects none of them." in sentences_of(at_rest)
     more = replace(local(), locally_optimal=(*both, *both, both[0]))
-    assert "5 choices α are locally optimal: [0], [1], [0], [1], …; the" in said(more)
+    assert "5 choices α are locally optimal: [0], [1], [0], [1], …; the" in sentences_of(more)
 
 
 def test_the_explanation_counts_inputs_that_select_their_optimal_token() -> None:
@@ -120,8 +120,8 @@ def test_zero_tokens_at_the_end_are_said_to_count() -> None:
 
 
 def test_statements_that_do_not_apply_are_named_with_the_assumption() -> None:
-    assert "Does not apply: Theorem 2 (assumption equal-non-optimal-scores fails)." in said(local())
-    assert "Lemmas 1, 3, 6, 7, 10, 12, 13 and 14 apply, too." in said(local())
+    assert "Does not apply: Theorem 2 (assumption equal-non-optimal-scores fails)." in sentences_of(local())
+    assert "Lemmas 1, 3, 6, 7, 10, 12, 13 and 14 apply, too." in sentences_of(local())
 
 
 def test_the_explanation_of_trained_weights_has_both_solutions() -> None:

@@ -80,7 +80,7 @@ def baselines(id: str, cases: int = EXAMPLES) -> Lazily:
     return Lazily(id, cases)
 
 
-def found(id: str, fault: Fault, cases: int = EXAMPLES) -> FaultOutcome:
+def outcome_of(id: str, fault: Fault, cases: int = EXAMPLES) -> FaultOutcome:
     return try_fault(statement_named(id), fault, baselines(id, cases)).outcome
 
 
@@ -88,14 +88,14 @@ def _unchanged(keys, size):  # type: ignore[no-untyped-def]
     return keys
 
 
-def missed(id: str, faults: Iterable[Fault]) -> list[str]:
+def missed_faults(id: str, faults: Iterable[Fault]) -> list[str]:
     """Return the names of the faults that the statement catches on none of its first cases."""
-    return [fault.name for fault in faults if found(id, fault) is not FaultOutcome.CAUGHT]
+    return [fault.name for fault in faults if outcome_of(id, fault) is not FaultOutcome.CAUGHT]
 
 
 @pytest.mark.parametrize("id", statements())
 def test_a_statement_catches_the_faults_that_name_it(id: str) -> None:
-    assert missed(id, [fault for fault in FAULTS.values() if fault.caught_by == id]) == []
+    assert missed_faults(id, [fault for fault in FAULTS.values() if fault.caught_by == id]) == []
 
 
 @pytest.mark.parametrize("id", sorted(set(statements()) - {fault.caught_by for fault in FAULTS.values()}))
@@ -103,7 +103,7 @@ def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
     """Most show on the first case; the other cases are for a statement of which fewer than three do."""
     caught: set[str] = set()
     for cases, fault in product((1, EXAMPLES), FAULTS.values()):
-        if found(id, fault, cases) is FaultOutcome.CAUGHT:
+        if outcome_of(id, fault, cases) is FaultOutcome.CAUGHT:
             caught.add(fault.name)
         if len(caught) == 3:
             return
@@ -113,22 +113,22 @@ def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
 def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> None:
     assert {fault.caught_by for fault in FAULTS.values()} <= set(statements())
     wrong = [FAULTS[name] for name in ("svm-with-bias", "neighbour-lost", "temperature")]
-    assert missed("lemma-11", wrong) == ["neighbour-lost", "temperature"]
+    assert missed_faults("lemma-11", wrong) == ["neighbour-lost", "temperature"]
 
 
 def test_each_fault_of_attention_and_gradient_is_caught_by_some_cheap_lemma() -> None:
     kinds = (Kind.SOFTMAX, Kind.GRADIENT)
     attention = {softmax_weights, risk, scaled_gradient, log_excess_risk}
     asked = [f for f in FAULTS.values() if f.kind in kinds and attention.issuperset(f.implementation.replaced)]
-    assert [fault.name for fault in asked if all(missed(id, [fault]) for id in LEMMAS)] == []
+    assert [fault.name for fault in asked if all(missed_faults(id, [fault]) for id in LEMMAS)] == []
 
 
 def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
     for id in ("lemma-3", "lemma-4", "lemma-6", "lemma-11"):
         assert {base.verdict for base in baselines(id)} == {"upheld"}
         same = Fault("reference", Kind.SOFTMAX, "nothing", id, on_keys(_unchanged))
-        assert found(id, same) in (FaultOutcome.UNMOVED, FaultOutcome.UNTOUCHED)
-        assert found(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is FaultOutcome.UNTOUCHED
+        assert outcome_of(id, same) in (FaultOutcome.UNMOVED, FaultOutcome.UNTOUCHED)
+        assert outcome_of(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is FaultOutcome.UNTOUCHED
 
 
 def test_the_faults_that_one_would_think_of_are_there() -> None:
@@ -260,7 +260,7 @@ def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_ris
 )
 def test_a_fault_below_rounding_is_not_caught(name: str, id: str) -> None:
     """So what is caught is the fault itself, not the way in which it was made."""
-    assert found(id, fault_named(name).of_size(1e-18), cases=3) in (FaultOutcome.MISSED, FaultOutcome.UNMOVED)
+    assert outcome_of(id, fault_named(name).of_size(1e-18), cases=3) in (FaultOutcome.MISSED, FaultOutcome.UNMOVED)
 
 
 def test_the_smallest_size_is_where_catching_ends() -> None:
@@ -268,8 +268,8 @@ def test_the_smallest_size_is_where_catching_ends() -> None:
     size = smallest_caught(statement, fault, baselines("lemma-3"))
     assert size is not None
     assert 1e-16 < size < 1e-10
-    assert found("lemma-3", fault.of_size(size)) is FaultOutcome.CAUGHT
-    assert found("lemma-3", fault.of_size(size / 10)) is not FaultOutcome.CAUGHT
+    assert outcome_of("lemma-3", fault.of_size(size)) is FaultOutcome.CAUGHT
+    assert outcome_of("lemma-3", fault.of_size(size / 10)) is not FaultOutcome.CAUGHT
     assert smallest_caught(statement_named("lemma-11"), fault, baselines("lemma-11")) is None
 
 

@@ -284,7 +284,7 @@ DRAWN = [*FIGURES, *EXPLAINED, COMPARISON]
 TRAINED_ON = json.loads((ROOM.parents[2] / "docs" / "images" / "figure-7.json").read_text(encoding="utf-8"))
 
 
-def held(name: str) -> list[Any]:
+def contents_of(name: str) -> list[Any]:
     """What a figure, or the explanation of data, holds and draws."""
     if name in EXPLAINED:
         return explanation(EXPLAINED[name])
@@ -300,7 +300,7 @@ def held(name: str) -> list[Any]:
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawings_are_as_they_were(name: str) -> None:
     """Whoever changes one looks at it, and then runs this file with ``--write``."""
-    assert apart(kept(name), json.loads(to_json(held(name)))) == []
+    assert apart(kept(name), json.loads(to_json(contents_of(name)))) == []
 
 
 def test_the_trials_are_named_on_the_figure() -> None:
@@ -423,4 +423,4 @@ def test_a_figure_is_not_drawn_if_one_of_its_pieces_failed() -> None:
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
     shortened(setattr)
-    keep({name: held(name) for name in DRAWN})
+    keep({name: contents_of(name) for name in DRAWN})

@@ -85,13 +85,13 @@ CAUGHT_BY = {
 
 
 @cache
-def drawn(id: str) -> tuple[NextTokens, ...]:
+def cases_of(id: str) -> tuple[NextTokens, ...]:
     return tuple(draw_cases(statement_named(id), 4 * EXAMPLES, 3))
 
 
 @pytest.mark.parametrize("id", IDS)
 def test_upheld_by_the_reference(id: str) -> None:
-    outcomes = [check(statement_named(id), case, REFERENCE) for case in drawn(id)[:EXAMPLES]]
+    outcomes = [check(statement_named(id), case, REFERENCE) for case in cases_of(id)[:EXAMPLES]]
     assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
 
 
@@ -99,7 +99,7 @@ def test_upheld_by_the_reference(id: str) -> None:
 def test_a_fault_is_caught_by_the_claim_about_what_it_is_in(name: str) -> None:
     fault = FAULTS[name]
     statement = statement_named(fault.caught_by)
-    for case in drawn(fault.caught_by):
+    for case in cases_of(fault.caught_by):
         spoiled = fault.spoil(case) if fault.spoil else case
         faulty = statement.conclusion(spoiled, fault.implementation)
         if any(claim.name == CAUGHT_BY[name] and claim.verdict is Verdict.FALSIFIED for claim in faulty):
@@ -197,12 +197,12 @@ def test_a_transient_is_no_counterexample() -> None:
 
 def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
     """There u follows what is ruled out, so that ‖P_F∇L‖ falls with ‖P_⊥∇L‖."""
-    limits = ended(certify_limits(tokens([[1]], [[2, 1, 0]]).problem, REFERENCE))
+    limits = value_of_part(certify_limits(tokens([[1]], [[2, 1, 0]]).problem, REFERENCE))
     x, y = np.array([[0.5]]), np.zeros((1, 2))
     step = 0.1
-    run = ended(follow(limits, REFERENCE, x, y, step, 2000))
+    run = value_of_part(follow(limits, REFERENCE, x, y, step, 2000))
     assert [claim.name for claim in cycle_claims(run, 1000) if claim.verdict is Verdict.FALSIFIED] == [TURNS]
-    run = ended(follow(limits, REFERENCE, x, y, step, 2000, normalized=True))
+    run = value_of_part(follow(limits, REFERENCE, x, y, step, 2000, normalized=True))
     assert {claim.verdict for claim in cycle_claims(run, 1000)} == {Verdict.UPHELD}
 
 
@@ -226,14 +226,14 @@ def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
 @pytest.mark.parametrize("power", [-40, 7])
 @pytest.mark.parametrize("id", ["ntp-descent", "ntp-attention"])
 def test_the_unit_of_embeddings_changes_nothing(id: str, power: int) -> None:
-    for case in drawn(id)[:4]:
+    for case in cases_of(id)[:4]:
         scaled = case.replace(embeddings=np.ldexp(case.embeddings, power))
         kept, changed = (check(statement_named(id), each, REFERENCE) for each in (case, scaled))
         assert kept.verdict is changed.verdict
         assert [claim.slack for claim in kept.claims] == [claim.slack for claim in changed.claims]
 
 
-def ended(made: Generator[object, None, Result]) -> Result:
+def value_of_part(made: Generator[object, None, Result]) -> Result:
     """Return the value of a part of a conclusion once it has made its claims."""
     while True:
         try:

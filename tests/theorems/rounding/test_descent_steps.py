@@ -20,7 +20,7 @@ PROBLEM = Problem(RNG.normal(size=(2, 4, 3)), RNG.normal(size=(2, 4)), loss_name
 STARTS = np.concatenate([np.zeros((1, 3)), RNG.normal(size=(3, 3)), 1e3 * RNG.normal(size=(1, 3))])
 
 
-def held(points: np.ndarray, log_step: float, *, normalized: bool = False) -> Claim:
+def steps_claim_of(points: np.ndarray, log_step: float, *, normalized: bool = False) -> Claim:
     at = AttentionAt(PROBLEM, points[:-1].reshape(-1, 3))
     gradient = at.gradient_of(REFERENCE, "step").reshape(points[:-1].shape)
     log_scale = at.log_scale.reshape(points.shape[0] - 1, -1)
@@ -33,12 +33,12 @@ def test_the_reference_takes_steps_and_a_change_in_the_eleventh_digit_is_seen(no
         points = normalized_gradient_descent(PROBLEM, STARTS, steps=40, step=0.3).points
     else:
         points = gradient_descent(PROBLEM, STARTS, steps=40, log_step=math.log(0.3)).points
-    assert held(points, math.log(0.3), normalized=normalized).verdict is Verdict.UPHELD
+    assert steps_claim_of(points, math.log(0.3), normalized=normalized).verdict is Verdict.UPHELD
     for t in (1, 20, 40):
         wrong = np.array(points)
         wrong[t, 1, 2] *= 1 + 1e-11
-        assert held(wrong, math.log(0.3), normalized=normalized).verdict is Verdict.FALSIFIED
-    assert held(points, math.log(0.3) + 1e-9, normalized=normalized).verdict is Verdict.FALSIFIED
+        assert steps_claim_of(wrong, math.log(0.3), normalized=normalized).verdict is Verdict.FALSIFIED
+    assert steps_claim_of(points, math.log(0.3) + 1e-9, normalized=normalized).verdict is Verdict.FALSIFIED
 
 
 def test_where_the_gradient_is_zero_a_normalized_step_moves_nothing() -> None:

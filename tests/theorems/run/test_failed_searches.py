@@ -11,7 +11,7 @@ import pytest
 from generators.case import Case
 from generators.user_data import Given
 from reference_attention.problem import Problem
-from tests.theorems.fake_statements import install, made
+from tests.theorems.fake_statements import fake_statement, install
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
@@ -48,7 +48,7 @@ def never_found(case: Case, under_test: Implementation) -> Iterator[Claim]:
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     conclusions = (lost_at_three, lost_with_another, undecided_besides, never_found)
-    install(monkeypatch.setattr, {item.__name__: made(item.__name__, item) for item in conclusions})
+    install(monkeypatch.setattr, {item.__name__: fake_statement(item.__name__, item) for item in conclusions})
 
 
 def test_some_generated_cases_may_be_lost_and_are_counted() -> None:
@@ -71,7 +71,7 @@ def test_a_failed_search_on_user_data_is_inconclusive() -> None:
 
 def test_a_search_that_succeeds_on_the_reference_does_not_count_as_failed() -> None:
     case = Case(Problem(np.zeros((1, 2, 1)), np.zeros((1, 2))))
-    one = made("lost_with_another", lost_with_another)
+    one = fake_statement("lost_with_another", lost_with_another)
     assert check(one, case, REFERENCE).verdict is Verdict.UPHELD
     outcome = check(one, case, REFERENCE.replace("another"))
     assert (outcome.verdict, outcome.not_found) == (Verdict.INCONCLUSIVE, False)

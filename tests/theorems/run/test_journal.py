@@ -55,7 +55,7 @@ def filled(path: Path, count: int = 3) -> bytes:
     return path.read_bytes()
 
 
-def held(path: Path) -> list[int]:
+def numbers_in(path: Path) -> list[int]:
     journal = Journal(path, RUN)
     result = [journal.result_of(Adding(str(k))) for k in range(3)]
     journal.close()
@@ -68,7 +68,7 @@ def test_wherever_it_is_cut_off_the_lines_before_are_kept(path: Path) -> None:
     for cut in range(len(content)):
         path.write_bytes(content[:cut])
         whole = max(sum(end < cut for end in ends) - 1, 0)
-        assert held(path) == list(range(whole))
+        assert numbers_in(path) == list(range(whole))
         # It goes on from there.
         assert path.read_bytes() == content[: ends[whole] + 1]
 
@@ -76,7 +76,7 @@ def test_wherever_it_is_cut_off_the_lines_before_are_kept(path: Path) -> None:
 def test_a_tail_of_zeros_after_a_power_loss_is_cut_away(path: Path) -> None:
     content = filled(path)
     path.write_bytes(content + b"\0" * 20 + b"\n")
-    assert held(path) == [0, 1, 2]
+    assert numbers_in(path) == [0, 1, 2]
     assert path.read_bytes() == content
 
 
@@ -127,7 +127,7 @@ def test_one_run_at_a_time(path: Path) -> None:
     with pytest.raises(InvalidInput, match="in use by another run"):
         Journal(path, RUN)
     journal.close()
-    assert held(path) == []
+    assert numbers_in(path) == []
 
 
 def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
     message = f"theorems: {path} cannot be written any more (No space left on device); the run goes on.\n"
     assert capsys.readouterr().err == message
     journal.close()
-    assert held(path) == [0]
+    assert numbers_in(path) == [0]
 
 
 def test_partial_writes_make_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_partial_writes_make_a_whole_line(path: Path, monkeypatch: pytest.Monkey
     journal.keep_result(Adding("1"), Sum("1", 1))
     monkeypatch.undo()
     journal.close()
-    assert held(path) == [0, 1]
+    assert numbers_in(path) == [0, 1]
 
 
 CLAIMS = tuple(
@@ -313,7 +313,7 @@ def test_another_process_is_refused(path: Path) -> None:
         with pytest.raises(InvalidInput, match="in use by another run"):
             Journal(path, RUN)
         other.communicate(b"\n")
-    assert held(path) == [0, 1, 2]
+    assert numbers_in(path) == [0, 1, 2]
 
 
 RESULT_OF_ONE = Result("b", "c", {Verdict.UPHELD: 1}, (replace(CLAIMS[2], cases=1),))

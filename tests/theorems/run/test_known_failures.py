@@ -29,7 +29,7 @@ FOUND = [
 ]
 
 
-def told(text: str, tmp_path: Path) -> KnownFailures:
+def known_failures_of(text: str, tmp_path: Path) -> KnownFailures:
     (tmp_path / "known.txt").write_text(text, encoding="utf-8")
     return read(tmp_path / "known.txt", [*known_ids(), "my file.py:it"])
 
@@ -41,7 +41,7 @@ def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
         "checked lemma-3 9",
         "checked lemma-6 5",
     ]
-    known = told(text, tmp_path)
+    known = known_failures_of(text, tmp_path)
     assert known.expected_failures(FOUND) == {"lemma-6": "descent: slack −1"}
     assert known.complaints(FOUND) == []
     # A reason that somebody gave stays.
@@ -59,13 +59,13 @@ def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
     ],
 )
 def test_strict_in_both_directions(text: str, says: str, tmp_path: Path) -> None:
-    (sentence,) = told(text, tmp_path).complaints(FOUND)
+    (sentence,) = known_failures_of(text, tmp_path).complaints(FOUND)
     assert sentence.endswith(says) or says in sentence
 
 
 def test_inconclusive_results_are_no_known_failures(tmp_path: Path) -> None:
     undecided = [result("lemma-3", Verdict.INCONCLUSIVE, 3)]
-    assert told("lemma-3 slow\nchecked lemma-3 9", tmp_path).complaints(undecided) == []
+    assert known_failures_of("lemma-3 slow\nchecked lemma-3 9", tmp_path).complaints(undecided) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_inconclusive_results_are_no_known_failures(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_used(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=says):
-        told(text, tmp_path)
+        known_failures_of(text, tmp_path)
 
 
 STATEMENTS = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from generators.case import Case
-from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
+from tests.theorems.fake_statements import FAKES, fake_statement, install, weights_sum_to_one
 from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Letters, Text
 from theorems.core.claim import Claim, Form
@@ -115,12 +115,12 @@ def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
 
 def rare(at: int) -> Statement:
     """False for the case of that number of those that are drawn, and for what comes of making it smaller."""
-    expected = label(draw_cases(made("rare", weights_sum_to_one), 20, 0)[at])
+    expected = label(draw_cases(fake_statement("rare", weights_sum_to_one), 20, 0)[at])
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("seldom", Form.EXACT, -1.0 if label(case) == expected else 1.0, 0.0, "exact")
 
-    return made("rare", conclusion)
+    return fake_statement("rare", conclusion)
 
 
 @pytest.mark.parametrize(("at", "examples"), [(3, 4), (12, 13), (18, 19)])

@@ -22,7 +22,7 @@ from reference_attention.files import from_json
 from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import softmax_weights
 from tests.places import ROOT
-from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
+from tests.theorems.fake_statements import FAKES, fake_statement, install, weights_sum_to_one
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -140,7 +140,7 @@ def test_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     def nan(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("nan", Form.EXACT, float("nan"), 0.0, "exact")
 
-    result = verify_generated(one_statement(monkeypatch, made("nan", nan)), 5, 0)
+    result = verify_generated(one_statement(monkeypatch, fake_statement("nan", nan)), 5, 0)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "slack nan" in result.reason
     assert result.as_json()["claims"][0]["worst_slack"] is None
@@ -151,7 +151,7 @@ def test_same_seed_same_result() -> None:
         assert same(verify_generated(id, 25, 3)) == same(verify_generated(id, 25, 3))
 
 
-def seen(monkeypatch: pytest.MonkeyPatch, seed: int, examples: int = 25) -> list[str]:
+def texts_of_cases(monkeypatch: pytest.MonkeyPatch, seed: int, examples: int = 25) -> list[str]:
     cases: list[str] = []
 
     def look(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -163,9 +163,9 @@ def seen(monkeypatch: pytest.MonkeyPatch, seed: int, examples: int = 25) -> list
 
 
 def test_another_seed_gives_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert seen(monkeypatch, 0) == seen(monkeypatch, 0)
-    assert len(set(seen(monkeypatch, 0)) & set(seen(monkeypatch, 1))) < 5
-    assert len(set(seen(monkeypatch, 0))) == 25
+    assert texts_of_cases(monkeypatch, 0) == texts_of_cases(monkeypatch, 0)
+    assert len(set(texts_of_cases(monkeypatch, 0)) & set(texts_of_cases(monkeypatch, 1))) < 5
+    assert len(set(texts_of_cases(monkeypatch, 0))) == 25
     assert seed_of("lemma-1", 0) != seed_of("lemma-3", 0)
 
 
@@ -244,16 +244,16 @@ def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
     def seen(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
         return summarise(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
 
-    trivial, near, failed = seen("a", 0.0, 1e-18), seen("a", 1e-3), seen("a", -1.0)
+    trivial, near, failed = texts_of_cases("a", 0.0, 1e-18), texts_of_cases("a", 1e-3), texts_of_cases("a", -1.0)
     for first, second in ((trivial, near), (near, trivial)):
         assert first.worse(second).worst_slack == 1e-3
         assert first.worse(second).cases == 2
     assert trivial.worse(trivial).worst_slack == 0
     assert trivial.worse(near).worse(failed).worst_slack == -1.0
-    exact = seen("exact", 0.0, 0.0)
-    for claims in ([seen("trivial", 0.0), near, exact], [exact, near, seen("trivial", 0.0)]):
+    exact = texts_of_cases("exact", 0.0, 0.0)
+    for claims in ([texts_of_cases("trivial", 0.0), near, exact], [exact, near, texts_of_cases("trivial", 0.0)]):
         assert tightest_of(claims) is near
-    assert tightest_of([exact, seen("trivial", 0.0), seen("wrong", -1.0)]).name == "wrong"
+    assert tightest_of([exact, texts_of_cases("trivial", 0.0), texts_of_cases("wrong", -1.0)]).name == "wrong"
 
 
 # ---- user data -------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_user_data_verdicts() -> None:
 
 
 def test_not_established_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
-    statement = made("open", weights_sum_to_one, ("step-size", "optimal-tokens"))
+    statement = fake_statement("open", weights_sum_to_one, ("step-size", "optimal-tokens"))
     result = verify_data(one_statement(monkeypatch, statement), Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
 
@@ -284,13 +284,13 @@ def test_from_data_is_followed_but_not_for_a_failing_case(monkeypatch: pytest.Mo
         for k in range(3):
             yield case.replace(seed=k)
 
-    name = one_statement(monkeypatch, made("thrice", weights_sum_to_one, from_data=thrice))
+    name = one_statement(monkeypatch, fake_statement("thrice", weights_sum_to_one, from_data=thrice))
     assert verify_data(name, Given(data())).examples == 3
     assert verify_data(name, Given(data(), failed="thrice")).examples == 1
 
 
 def test_no_case_from_data_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = one_statement(monkeypatch, made("none", weights_sum_to_one, from_data=lambda case: iter(())))
+    name = one_statement(monkeypatch, fake_statement("none", weights_sum_to_one, from_data=lambda case: iter(())))
     result = verify_data(name, Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
     assert result.reason == "there was no case to check"
@@ -301,7 +301,7 @@ def test_bad_input_within_a_conclusion_is_reported_as_such(monkeypatch: pytest.M
         raise InvalidInput("keys: too large for this; give fewer tokens.")
         yield
 
-    result = verify_data(one_statement(monkeypatch, made("refuses", refuses)), Given(data()))
+    result = verify_data(one_statement(monkeypatch, fake_statement("refuses", refuses)), Given(data()))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.bad_input == "keys: too large for this; give fewer tokens."
 

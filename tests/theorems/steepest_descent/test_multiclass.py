@@ -56,17 +56,17 @@ TWO = data([[1.0], [-2.0]], [0, 1], 2)
 
 
 @cache
-def drawn(id: str) -> tuple[LabelledFeatures, ...]:
+def cases_of(id: str) -> tuple[LabelledFeatures, ...]:
     return tuple(draw_cases(statement(id), 40, 0))
 
 
 @pytest.mark.parametrize("id", [PLAIN, MOMENTUM])
 def test_upheld_by_the_reference(id: str) -> None:
-    assert {check(statement(id), case, REFERENCE).verdict for case in drawn(id)[:6]} == {Verdict.UPHELD}
+    assert {check(statement(id), case, REFERENCE).verdict for case in cases_of(id)[:6]} == {Verdict.UPHELD}
 
 
 def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
-    for case in drawn(id):
+    for case in cases_of(id):
         claims = check(statement(id), case, under_test).claims
         if any(claim.name == expected and claim.verdict is Verdict.FALSIFIED for claim in claims):
             return True
@@ -88,7 +88,7 @@ def test_the_gradient_at_points_is_that_under_test() -> None:
 
 
 def test_gradient_and_loss_are_the_textbook_s() -> None:
-    case = drawn(PLAIN)[12].normalise()
+    case = cases_of(PLAIN)[12].normalise()
     W = np.random.default_rng(0).normal(size=(1, math.prod(case.shape)))
     logits = case.features @ W.reshape(case.shape).T
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -275,8 +275,8 @@ def test_bad_input_is_refused() -> None:
 
 
 def test_drawn_classification_data_are_separable_and_shrink() -> None:
-    assert all(separable_labels(case).holds for case in drawn(PLAIN))
-    several = next(case for case in drawn(PLAIN) if len(case.labels) > 2)
+    assert all(separable_labels(case).holds for case in cases_of(PLAIN))
+    several = next(case for case in cases_of(PLAIN) if len(case.labels) > 2)
     assert {len(case.labels) for case in several.simpler()} >= {len(several.labels) - 1}
 
 

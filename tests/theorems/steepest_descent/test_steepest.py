@@ -37,19 +37,19 @@ RUNS = {
 
 
 @cache
-def drawn(id: str) -> tuple[Case, ...]:
+def cases_of(id: str) -> tuple[Case, ...]:
     return tuple(draw_cases(statement(id), 40, 0)[10:])
 
 
 @pytest.mark.parametrize("id", [ONE, MARGIN, *MIRRORS])
 def test_upheld_by_the_reference(id: str) -> None:
-    outcomes = [check(statement(id), case, REFERENCE) for case in drawn(id)[:EXAMPLES]]
+    outcomes = [check(statement(id), case, REFERENCE) for case in cases_of(id)[:EXAMPLES]]
     assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
 
 
 def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
     """Whether that claim fails on a drawn case."""
-    for case in drawn(id):
+    for case in cases_of(id):
         claims = check(statement(id), case, under_test).claims
         if any(claim.name == expected and claim.verdict is Verdict.FALSIFIED for claim in claims):
             return True

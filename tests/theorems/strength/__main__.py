@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.theorems.strength.claims import changes, ids, keep, kept
+from tests.theorems.strength.claims import changes, ids, keep, stored_cases
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
             print(f"{id}: {line}")
             count += 1
         if given.write:
-            keep(id, [] if given.anew else [before.case for before in kept(id)])
+            keep(id, [] if given.anew else [before.case for before in stored_cases(id)])
     return int(count > 0 and not given.write)
 
 

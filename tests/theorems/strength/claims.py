@@ -120,7 +120,7 @@ def changes(id: str) -> list[str]:
 
     In one of three another point may be the nearest to failing, or a search end elsewhere: that may be the processor.
     """
-    pairs = [(named(before.claims), named(strengths(id, before.case))) for before in kept(id)]
+    pairs = [(by_claim_name(before.claims), by_claim_name(strengths(id, before.case))) for before in stored_cases(id)]
     lines = []
     for name in dict.fromkeys(name for before, now in pairs for name in (*before, *now)):
         both = [(before.get(name, []), now.get(name, [])) for before, now in pairs if name in before or name in now]
@@ -130,7 +130,7 @@ def changes(id: str) -> list[str]:
     return lines
 
 
-def named(claims: list[Strength]) -> dict[str, list[Strength]]:
+def by_claim_name(claims: list[Strength]) -> dict[str, list[Strength]]:
     """By the name of the claim; most are made once."""
     return {claim.name: [other for other in claims if other.name == claim.name] for claim in claims}
 
@@ -167,7 +167,7 @@ def _near(a: Strength, b: Strength) -> bool:
     return a.form == Form.EXACT or abs(a.mean - b.mean) <= MEAN * abs(a.mean) + ROUNDING
 
 
-def drawn(id: str) -> list[Any]:
+def drawn_cases(id: str) -> list[Any]:
     """A few small cases of the statement's own strategy: of several inputs, of one, of two tokens; of other losses."""
     by_kind: dict[tuple[bool, bool, str], Any] = {}
 
@@ -208,7 +208,7 @@ class Kept:
     claims: list[Strength]
 
 
-def kept(id: str) -> Iterator[Kept]:
+def stored_cases(id: str) -> Iterator[Kept]:
     """What is kept of a statement; nothing if there is none."""
     statement_named(id)  # whose paper knows the kind of its data
     path = KEPT / f"{id}.json"
@@ -224,7 +224,7 @@ def keep(id: str, cases: list[Any]) -> None:
             "case": json.loads(as_text(case)),
             "claims": [list(astuple(claim)) for claim in strengths(id, case)],
         }
-        for case in cases or drawn(id)
+        for case in cases or drawn_cases(id)
     ]
     # A line for the case and one for each claim: what changes is seen in a diff.
     parts = [

@@ -14,7 +14,7 @@ import pytest
 
 from generators.case import Case
 from tests.theorems.strength import claims
-from tests.theorems.strength.claims import KEPT, Strength, changes, ids, kept
+from tests.theorems.strength.claims import KEPT, Strength, changes, ids, stored_cases
 from theorems.bounded import exact
 from theorems.core import claim as core
 from theorems.core.claim import Form
@@ -30,7 +30,7 @@ def test_something_is_kept_of_each_and_of_nothing_else() -> None:
     assert sorted(path.stem for path in KEPT.iterdir()) == sorted(ids()), f"""
         to keep cases of a new statement: python -m tests.theorems.strength {missing} --write"""
     for id in ids():
-        held = list(kept(id))
+        held = list(stored_cases(id))
         assert len(held) >= 2
         assert all(item.claims for item in held)
 

@@ -16,7 +16,7 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from reference_attention.training.factorization import Layout, factored_slope, safe_step_of
 from tests.theorems.token_selection.faults import planted
-from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
+from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import falsifies_all
 from tests.theorems.token_selection.path_cases import claims_of, statement
 from theorems.bounded import value_of
 from theorems.core.check import check
@@ -86,12 +86,12 @@ def test_every_claim_is_made_and_upheld(id: str) -> None:
 
 @pytest.mark.parametrize("fault", CAUGHT_BY)
 def test_descent_catches_each_fault(fault: str) -> None:
-    assert seen(CASE, planted(fault)[fault], CAUGHT_BY[fault], DESCENT)
+    assert falsifies_all(CASE, planted(fault)[fault], CAUGHT_BY[fault], DESCENT)
 
 
 @pytest.mark.parametrize("fault", [name for name in FLOW_CATCHES if name != "gradient-too-long"])
 def test_the_flow_catches_each_fault(fault: str) -> None:
-    assert seen(CASE, planted(fault)[fault], FLOW_CATCHES[fault], FLOW)
+    assert falsifies_all(CASE, planted(fault)[fault], FLOW_CATCHES[fault], FLOW)
 
 
 def test_every_fault_of_factors_is_shown_to_be_caught() -> None:

@@ -18,7 +18,7 @@ from reference_attention.risk import scaled_gradient
 from reference_attention.training import descent
 from reference_attention.training.descent import Trajectory, normalized_gradient_descent
 from tests.theorems.token_selection.faults import planted
-from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
+from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import falsifies_all
 from tests.theorems.token_selection.path_cases import claims_of, statement
 from theorems.core.check import check
 from theorems.core.claim import Verdict
@@ -70,7 +70,7 @@ def test_every_claim_is_made_and_upheld() -> None:
 
 @pytest.mark.parametrize("fault", CAUGHT_BY)
 def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
-    assert seen(ORTHOGONAL, planted(fault)[fault], CAUGHT_BY[fault], ID)
+    assert falsifies_all(ORTHOGONAL, planted(fault)[fault], CAUGHT_BY[fault], ID)
 
 
 def _first_step(change: Any) -> Any:
@@ -86,8 +86,8 @@ def _first_step(change: Any) -> Any:
 def test_a_first_step_that_is_none_is_caught() -> None:
     shorter, elsewhere = _first_step(lambda points: points * 0.9), _first_step(lambda points: points + 1.0)
     asked_for, is_a_step, separates = FIRST_STEP_CLAIMS
-    assert seen(ORTHOGONAL, shorter, {is_a_step, separates}, ID)
-    assert seen(ORTHOGONAL, elsewhere, {asked_for}, ID)
+    assert falsifies_all(ORTHOGONAL, shorter, {is_a_step, separates}, ID)
+    assert falsifies_all(ORTHOGONAL, elsewhere, {asked_for}, ID)
 
 
 def test_the_margin_of_orthogonal_data_is_the_closed_form() -> None:

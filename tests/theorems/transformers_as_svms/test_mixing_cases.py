@@ -22,14 +22,14 @@ from tests.theorems.transformers_as_svms.mixing_examples import CASES, FOUR, mix
 IDS = ("queries-given", "quadratic-head", "orthonormal-tokens", "decided-attention", "attainable-attention")
 
 
-def held(case: Case) -> dict[str, bool | None]:
+def holds_by_assumption(case: Case) -> dict[str, bool | None]:
     return {id: assumption_named(id).check(case).holds for id in IDS}
 
 
 @settings(max_examples=40)
 @given(mixing_cases(where=MIXING, attainable=True))
 def test_attainable_cases_satisfy_everything(case: Case) -> None:
-    assert set(held(case).values()) == {True}
+    assert set(holds_by_assumption(case).values()) == {True}
 
 
 @settings(max_examples=40)
@@ -61,7 +61,7 @@ def test_sets_by_thresholds_are_those_of_the_projection(case: Case) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_cases_by_hand_satisfy_everything(name: str) -> None:
-    assert set(held(CASES[name]).values()) == {True}
+    assert set(holds_by_assumption(CASES[name]).values()) == {True}
 
 
 def changed(**data: Any) -> Case:

@@ -38,13 +38,13 @@ X = [[[2.0, 1.0, 0.0], [1.0, -1.0, 0.5], [0.0, 0.5, 1.0]], [[1.0, 0.0, 1.0], [-1
 QUERIES = [[1.0, 0.5, -1.0], [0.0, 2.0, 1.0]]
 
 
-def made(X: object, queries: object, loss: str = "logistic") -> Case:
+def query_case(X: object, queries: object, loss: str = "logistic") -> Case:
     data = QueryDataset(np.array(X), np.array(queries), [1.0] * len(np.array(X)), [1.0, 0.0, 0.0], loss)
     return Case(data.problem, queried=data, start=np.arange(data.problem.d) / 4.0, seed=3)
 
 
-DISTINCT = made(X, QUERIES)
-EQUAL = made([[[2.0, 1.0, 0.0], [1.0, -1.0, 0.5], [1.0, 0.5, 1.0]]], [[1.0, 0.5, -1.0]], "exponential")
+DISTINCT = query_case(X, QUERIES)
+EQUAL = query_case([[[2.0, 1.0, 0.0], [1.0, -1.0, 0.5], [1.0, 0.5, 1.0]]], [[1.0, 0.5, -1.0]], "exponential")
 
 
 def falsified(case: Case, under_test: Implementation) -> set[str]:
@@ -129,7 +129,7 @@ def test_faults_are_caught(under_test: Implementation, case: Case, by: set[str])
 
 def test_for_two_tokens_the_bound_is_an_equality() -> None:
     """One row: a gradient that is 1e-5 too short is too short."""
-    case = made([[[1.0, 0.0, 2.0], [0.0, 1.0, 0.5]]], [[1.0, -1.0, 0.5]])
+    case = query_case([[[1.0, 0.0, 2.0], [0.0, 1.0, 0.5]]], [[1.0, -1.0, 0.5]])
 
     def shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
         right = risk.scaled_gradient(keys, scores, loss, p)

@@ -255,14 +255,14 @@ def test_parts_may_come_in_any_order(name: str, arranged: Callable[..., Any]) ->
 
 
 @cache
-def caught(name: str) -> set[str]:
+def claims_falsified_by(name: str) -> set[str]:
     case_name, under_test, _ = PLANTS[name]
     return falsified(case_name, under_test)
 
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_plant_is_caught(name: str) -> None:
-    assert PLANTS[name][2] <= caught(name), caught(name)
+    assert PLANTS[name][2] <= claims_falsified_by(name), claims_falsified_by(name)
 
 
 @pytest.mark.parametrize("name", ["temperature", "masked-token", "float32-softmax"])
@@ -271,7 +271,7 @@ def test_faults_of_the_attention_are_caught(name: str) -> None:
 
 
 def test_each_claim_fails_under_some_plant() -> None:
-    names = set().union(*(caught(name) for name in PLANTS))
+    names = set().union(*(claims_falsified_by(name) for name in PLANTS))
     names |= falsified("causal", fault_named("temperature").implementation)
     assert names == set(STATEMENT.claims), set(STATEMENT.claims) - names
 

@@ -90,7 +90,7 @@ of_the_library = statement("of-the-library", assumptions=("single-input", EVEN))
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 
-def wrote(text: str, path: str = "mine.py") -> str:
+def write_file(text: str, path: str = "mine.py") -> str:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(text, encoding="utf-8")
     return path
@@ -110,7 +110,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_a_statement_is_named_by_its_variable_or_its_id() -> None:
-    path = wrote(TRUE)
+    path = write_file(TRUE)
     statement, other = statement_named(f"{path}:sums"), statement_named(f"./{path}:weights-sum-to-one")
     assert statement.id == other.id == "mine.py:weights-sum-to-one"
     assert statement_named(statement.id).id == statement.id
@@ -120,7 +120,7 @@ def test_a_statement_is_named_by_its_variable_or_its_id() -> None:
 
 
 def test_verified_with_a_report(capsys: pytest.CaptureFixture[str]) -> None:
-    path = wrote(TRUE)
+    path = write_file(TRUE)
     assert main(["verify", f"{path}:sums", "--examples", "10", "--json", "report.json"]) == 0
     assert "mine.py:weights-sum-to-one" in capsys.readouterr().out
     (statement,) = json.loads(Path("report.json").read_text(encoding="utf-8"))["statements"]
@@ -134,14 +134,14 @@ def test_verified_with_a_report(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_same_cases_from_any_path() -> None:
     """The seed follows the statement's own id: neither the directory nor the way to write it changes the cases."""
-    results = [verify_generated(wrote(FALSE, path) + ":long", 20, 3) for path in ("a.py", "deep/er/a.py")]
+    results = [verify_generated(write_file(FALSE, path) + ":long", 20, 3) for path in ("a.py", "deep/er/a.py")]
     assert [r.counts for r in results] == [results[0].counts] * 2
     cases = {re.sub(r'"case_of": "[^"]*"', "", r.failure.case) for r in results if r.failure}
     assert len(cases) == 1
 
 
 def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [f"{wrote(TRUE)}:sums", f"{wrote(FALSE, 'dir with blanks/false.py')}:long"]
+    paths = [f"{write_file(TRUE)}:sums", f"{write_file(FALSE, 'dir with blanks/false.py')}:long"]
     assert whole_command(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "2", "--json", "two.json"]) == 1
     assert main(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "1", "--json", "one.json"]) == 1
     two, statement = (
@@ -154,7 +154,7 @@ def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reproduced_from_the_file_that_was_written(capsys: pytest.CaptureFixture[str]) -> None:
-    path = wrote(FALSE, "dir with blanks/false.py")
+    path = write_file(FALSE, "dir with blanks/false.py")
     assert main(["verify", f"{path}:norm_at_least_one", "--examples", "40", "--out", "failed"]) == 1
     output = capsys.readouterr().out
     (written,) = Path("failed").iterdir()
@@ -168,39 +168,39 @@ def test_reproduced_from_the_file_that_was_written(capsys: pytest.CaptureFixture
 
 
 def test_shown_with_its_own_assumption_and_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", wrote(TRUE) + ":sums"]) == 0
+    assert main(["show", write_file(TRUE) + ":sums"]) == 0
     output = capsys.readouterr().out
     assert all(text in output for text in ("At p_mm, say.", "twice-rounding", "2 eps T", "ATT-SVM of the chosen"))
-    assert main(["show", wrote(OWN, "own.py") + ":constructed"]) == 0
+    assert main(["show", write_file(OWN, "own.py") + ":constructed"]) == 0
     assert "all scores are even" in capsys.readouterr().out
 
 
 def test_read_again_when_it_has_changed() -> None:
-    path = wrote(FALSE)
+    path = write_file(FALSE)
     assert verify_generated(f"{path}:long", 30, 0).verdict is Verdict.FALSIFIED
-    wrote(FALSE.replace("svm.norm, 4.0", "svm.norm, 0.0"))
+    write_file(FALSE.replace("svm.norm, 4.0", "svm.norm, 0.0"))
     assert verify_generated(f"{path}:long", 30, 0).verdict is Verdict.UPHELD
 
 
 def test_a_user_file_imports_modules_of_its_folder() -> None:
-    wrote("LEAST = 0.0\n", "beside/neighbour_of_mine.py")
+    write_file("LEAST = 0.0\n", "beside/neighbour_of_mine.py")
     text = FALSE.replace("svm.norm, 4.0", "svm.norm, LEAST").replace(
         "from theorems", "from neighbour_of_mine import LEAST\nfrom theorems"
     )
-    assert verify_generated(wrote(text, "beside/mine.py") + ":long", 5, 0).verdict is Verdict.UPHELD
+    assert verify_generated(write_file(text, "beside/mine.py") + ":long", 5, 0).verdict is Verdict.UPHELD
 
 
 # ---- own assumptions -------------------------------------------------------------------------------------
 
 
 def test_an_own_assumption_with_its_own_strategy() -> None:
-    result = verify_generated(wrote(OWN) + ":constructed", 30, 0)
+    result = verify_generated(write_file(OWN) + ":constructed", 30, 0)
     assert result.counts == {Verdict.UPHELD: result.examples}
 
 
 def test_where_the_librarys_cases_do_not_satisfy_it_nothing_is_claimed() -> None:
     """No filter and no pass: such cases are counted as not applicable."""
-    result = verify_generated(wrote(OWN) + ":of-the-library", 60, 0)
+    result = verify_generated(write_file(OWN) + ":of-the-library", 60, 0)
     assert result.counts[Verdict.NOT_APPLICABLE] > 0
     assert result.counts[Verdict.UPHELD] > 0
     assert "even-scores: " in result.reasons[Verdict.NOT_APPLICABLE]
@@ -210,11 +210,11 @@ def test_a_planted_fault_in_an_own_predicate_is_caught() -> None:
     wrong = OWN.replace("return Finding(not odd.any()", "return Finding(True").replace(
         "if even(case).holds", "if not (case.problem.scores % 2).any()"
     )
-    assert verify_generated(wrote(wrong) + ":of-the-library", 60, 0).verdict is Verdict.FALSIFIED
+    assert verify_generated(write_file(wrong) + ":of-the-library", 60, 0).verdict is Verdict.FALSIFIED
 
 
 def test_own_assumptions_on_data(capsys: pytest.CaptureFixture[str]) -> None:
-    path = wrote(OWN)
+    path = write_file(OWN)
     np.savez("odd.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[1.0, 0.0]]))
     np.savez("even.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[2.0, 0.0]]))
     assert main(["verify", f"{path}:constructed", "--data", "odd.npz"]) == 3
@@ -235,7 +235,7 @@ def test_a_predicate_that_breaks_or_says_nothing(capsys: pytest.CaptureFixture[s
             r"returned a value of type tuple; return Finding",
         ),
     ):
-        path = wrote(text)
+        path = write_file(text)
         assert main(["verify", f"{path}:constructed", "--data", "data.npz"]) == 3
         printed = capsys.readouterr()
         assert re.search(message, printed.out)
@@ -273,7 +273,7 @@ def test_a_reason_must_give_one(arguments: tuple[str, str, str], message: str) -
 
 
 def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    path = wrote(FALSE.replace('why="exact"', 'why="about right"'))
+    path = write_file(FALSE.replace('why="exact"', 'why="about right"'))
     assert main(["verify", f"{path}:long", "--examples", "3"]) == 3
     output = capsys.readouterr().out
     assert "raised ValueError in mine.py, line 9: claim norm: no tolerance named 'about right'" in output
@@ -320,7 +320,7 @@ def test_a_user_statement_that_raises_is_inconclusive(
     old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert old in FALSE
-    path = wrote(FALSE.replace(old, new))
+    path = write_file(FALSE.replace(old, new))
     code = main(["verify", f"{path}:long", "--examples", "3"])
     printed = capsys.readouterr()
     assert re.search(message, printed.out + printed.err), printed.out + printed.err
@@ -364,7 +364,7 @@ def test_a_user_statement_that_raises_is_inconclusive(
     ],
 )
 def test_a_file_that_cannot_be_used(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = wrote(text)
+    path = write_file(text)
     for command in ("verify", "show"):
         assert re.search(message, error_of(capsys, command, f"{path}:it"))
 
@@ -385,12 +385,12 @@ def test_a_file_that_cannot_be_used(text: str, message: str, capsys: pytest.Capt
 )
 def test_a_statement_that_cannot_be(given: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = 'from theorems.api import Assumption, Finding, statement\nA = Assumption("separable", "", "", Finding)\n'
-    path = wrote(f"{text}@statement({given})\ndef it(case, under_test):\n    'It.'\n")
+    path = write_file(f"{text}@statement({given})\ndef it(case, under_test):\n    'It.'\n")
     assert re.search(message, error_of(capsys, "verify", f"{path}:it"))
 
 
 def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> None:
-    path = wrote("from theorems.api import statement\n@statement('it')\ndef it(case, under_test):\n    yield\n")
+    path = write_file("from theorems.api import statement\n@statement('it')\ndef it(case, under_test):\n    yield\n")
     assert "mine.py, line 2: statement it: the conclusion has no docstring" in error_of(capsys, "verify", f"{path}:it")
 
 
@@ -406,7 +406,7 @@ def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> Non
     ],
 )
 def test_an_id_that_names_nothing(id: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    wrote(TRUE, "good.py")
+    write_file(TRUE, "good.py")
     Path("folder.py").mkdir()
     assert re.search(message, error_of(capsys, "verify", id))
 
@@ -417,7 +417,7 @@ def test_a_file_leaves_the_suite_as_it_is() -> None:
     text += "import theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
     text += 'made = statement("theorem-99", "t", assumptions=(), cases=t.theorem_2.cases)\n'
     text += "mine = made(t.theorem_2.conclusion)\n"
-    statement = statement_named(wrote(text) + ":mine")
+    statement = statement_named(write_file(text) + ":mine")
     assert statement.id == "mine.py:theorem-99"
     statements.cache_clear()
     assert before == statements()

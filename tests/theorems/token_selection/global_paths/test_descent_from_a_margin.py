@@ -59,7 +59,7 @@ CAUGHT_BY = {
 """Claims that each fault falsifies; not by far all of them."""
 
 
-def seen(given_case: Case, under_test: Implementation, expected: set[str], id: str = ID) -> bool:
+def falsifies_all(given_case: Case, under_test: Implementation, expected: set[str], id: str = ID) -> bool:
     """Whether all of these claims are falsified; the conclusion is not followed further than to the last of them."""
     missing = set(expected)
     for claim in statement(id).conclusion(given_case, under_test):
@@ -90,17 +90,17 @@ def test_every_claim_is_made_and_upheld_with_unequal_scores_and_two_inputs() -> 
 
 @pytest.mark.parametrize("fault", CAUGHT_BY)
 def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
-    assert seen(UNEVEN, planted(fault)[fault], CAUGHT_BY[fault])
+    assert falsifies_all(UNEVEN, planted(fault)[fault], CAUGHT_BY[fault])
 
 
 def test_a_normalized_run_from_elsewhere_is_caught_by_its_own_claim() -> None:
     under_test = planted("descent-from-zero")["descent-from-zero"]
     only = under_test.replace("", {gradient_descent: gradient_descent})
-    assert seen(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
+    assert falsifies_all(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
 
 
 def test_a_run_against_the_gradient_loses_its_margin() -> None:
-    assert seen(TWO, planted("negated-gradient")["negated-gradient"], {"margin-is-kept"})
+    assert falsifies_all(TWO, planted("negated-gradient")["negated-gradient"], {"margin-is-kept"})
 
 
 def _flow(change: Any) -> Implementation:
@@ -124,8 +124,8 @@ def _beside(found: Flow, problem: Problem) -> np.ndarray:
 
 
 def test_a_flow_that_is_none_is_seen_by_its_margin_and_its_direction() -> None:
-    assert seen(TWO, _flow(_thrown_back), {"flow-margin-is-kept"})
-    assert seen(TWO, _flow(_beside), {"flow-turns", "flow-offset-is-kept"})
+    assert falsifies_all(TWO, _flow(_thrown_back), {"flow-margin-is-kept"})
+    assert falsifies_all(TWO, _flow(_beside), {"flow-turns", "flow-offset-is-kept"})
 
 
 def _constants(given_case: Case) -> MarginConstants:

@@ -207,7 +207,7 @@ def test_a_cone_too_wide_for_its_margins_is_seen() -> None:
     assert margins_in_cone(widen(constants), edge).verdict is Verdict.FALSIFIED
 
 
-def drawn(share: int) -> Callable[[Any], int]:
+def index_at(share: int) -> Callable[[Any], int]:
     return lambda strategy: share
 
 
@@ -215,9 +215,9 @@ def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
     """η = 0.01^{share}/L_p of the keys as they are given, not of the normalised ones."""
     example = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
     assert example.normalise().problem.log_smoothness != example.problem.log_smoothness
-    eta = _shorter_step(drawn(32), example).arrays["eta"]
+    eta = _shorter_step(index_at(32), example).arrays["eta"]
     assert math.log(float(eta)) == pytest.approx(SHORTEST / 2 - example.problem.log_smoothness, rel=1e-12)
-    assert "eta" not in _shorter_step(drawn(0), example).arrays
+    assert "eta" not in _shorter_step(index_at(0), example).arrays
 
 
 def test_norms_are_told_in_units_of_the_solution() -> None:
