@@ -232,5 +232,4 @@ REFUSED: dict[Call, str] = {
 }
 """No kernels, and what the sentence says."""
 
-not_callable = 3
 """Nothing to call."""

@@ -6,9 +6,8 @@ import json
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
-
 from generators.datasets import dataset_named
+from tests.theorems.explanations.test_explain import local
 from theorems.explanations.content import sections, text
 from theorems.explanations.explanation import Explanation
 from theorems.explanations.sentences import headline, paragraphs
@@ -16,12 +15,6 @@ from theorems.library.explain import explain
 
 SINGLE = {"keys": [[[1, 0], [0, 0]]], "scores": [[1, 0]]}
 """Only the optimal token is locally optimal."""
-
-
-@cache
-def local() -> Explanation:
-    """Figure 1(b) from a start on the side of the token that is only locally optimal."""
-    return explain(dataset_named("figure-1b").replace(start=np.array([3.0, 0.0])))
 
 
 @cache

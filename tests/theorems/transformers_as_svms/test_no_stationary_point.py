@@ -87,8 +87,6 @@ def _keys_of_tokens_alone(data: QueryDataset) -> tuple[Array, Array]:
 
 ONE_QUERY = REFERENCE.replace("one-query", {outer_keys_and_scores: _keys_of_tokens_alone})
 
-NEGATED = fault_named("negated-gradient").implementation
-
 
 def _gives_up(problem: Problem, start: Array, *, norm: float, **options: Any) -> Flow:
     """A flow that ends at a tenth of the norm, and says so."""
