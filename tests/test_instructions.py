@@ -43,12 +43,12 @@ def test_a_hot_loop_costs_what_it_did(name: str, now: dict[str, Cost]) -> None:
     assert off == {}, 'to keep the new counts: python -m tests.instructions --write, for a rise with --why "…"'
 
 
-def test_each_is_kept_for_some_python() -> None:
+def test_each_workload_has_a_stored_count_for_some_python() -> None:
     named = {name for kept in json.loads(FILE.read_text()).values() for name in kept}
     assert named == set(WORKLOADS), "to keep counts of a new workload: python -m tests.instructions --write"
 
 
-def test_counts_are_the_same_again(now: dict[str, Cost]) -> None:
+def test_counts_repeat(now: dict[str, Cost]) -> None:
     assert counted(hash_seed=2) == now
 
 
@@ -103,7 +103,7 @@ def test_the_stored_counts_are_complete() -> None:
         assert updated(kept, {**near, "b": grown}, "checks more")["b"] == Kept(grown, "checks more")
 
 
-def test_another_python_keeps_what_has_not_changed(tmp_path: Path) -> None:
+def test_counts_of_other_python_versions_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     one = {"instructions": 1, "bytes": 2, "why": ""}
     path.write_text(json.dumps({"2.7": {"a": one, "b": one, "c": one}}))

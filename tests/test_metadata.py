@@ -46,6 +46,6 @@ def test_the_paper_has_its_sections_and_cites_all_that_it_lists() -> None:
 
 
 @pytest.mark.parametrize("name", ["SECURITY.md", "CODE_OF_CONDUCT.md", "CITATION.cff", "codemeta.json"])
-def test_the_readme_or_the_manifest_names_every_such_file(name: str) -> None:
+def test_the_readme_or_the_manifest_names_every_metadata_file(name: str) -> None:
     named = "".join((ROOT / entry).read_text(encoding="utf-8") for entry in ("README.md", "MANIFEST.in"))
     assert name in named

@@ -18,7 +18,7 @@ def test_parts_go_to_the_first_core_that_is_free(parts: list[float], cores: int,
     assert wall(parts, cores) == seconds
 
 
-def test_nothing_is_left_out(tmp_path: Path) -> None:
+def test_costs_are_read_and_printed_and_split_into_parts_without_loss(tmp_path: Path) -> None:
     measured = tmp_path / "verify.json"
     assert main(["verify", "lemma-5", "lemma-10", "--examples", "2", "--json", str(measured)]) == 0
     cost = costs(measured)

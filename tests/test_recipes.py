@@ -42,7 +42,7 @@ def test_each_example_has_its_recipe() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_a_recipe(name: str, copy: Path) -> None:
+def test_a_recipe_of_contributing_applies_and_its_commands_run(name: str, copy: Path) -> None:
     example = RECIPES / f"{name}.diff"
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = {file for file in changed_files(example) if (ROOT / file).exists()}

@@ -273,7 +273,7 @@ def test_a_common_test_fails_few_of_them_and_one_with_every_option_half() -> Non
     assert {name for name, options in failed.items() if options} == USUAL | BY_OPTION
 
 
-def test_in_bfloat16_it_fails_the_same() -> None:
+def test_the_common_test_fails_the_same_faults_in_bfloat16() -> None:
     assert {fault.name for fault in TILED_FAULTS if not gaussian_check(fault.kernel, torch.bfloat16)} == USUAL
 
 

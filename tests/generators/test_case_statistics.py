@@ -124,7 +124,7 @@ def test_joint_properties_are_those_of_a_figure() -> None:
     assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].of == 0
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_theorems_list_drawn_prints_the_statistics(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "drawn", "lemma-9", "lemma-5"]) == 0
     printed = capsys.readouterr().out
     assert main(["list", "drawn", "lemma-9", "lemma-5", "--markdown"]) == 0

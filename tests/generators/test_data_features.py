@@ -35,7 +35,7 @@ LOOKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_numbers_have_one_look(name: str) -> None:
+def test_numbers_have_one_feature(name: str) -> None:
     x = np.array([LOOKS[name]])
     result = {look for look in LOOKS if OF_FEATURES[look](x)}
     assert result == {name}
@@ -52,14 +52,14 @@ def test_other_units_keep_decimals() -> None:
     assert OF_FEATURES["columns in other units"](np.array([[[1.0]]])) is None
 
 
-def test_small_fractions_are_of_no_look() -> None:
+def test_small_fractions_have_no_feature() -> None:
     x = np.array([[[0.5, -3.0], [2.0, 1.0]]])
     assert not OF_FEATURES["numbers as users have them"](x)
     assert not OF_FEATURES["coordinate mostly zero"](x)
     assert not OF_FEATURES["constant coordinate"](x)
 
 
-def test_the_reported_set_is_seen() -> None:
+def test_the_features_of_a_reported_data_set_are_recognised() -> None:
     case = Case(Problem(np.array([REPORTED]), np.array([[0.0, -1, -1, -1, -1, -1]])))
     shares = {name: str(share) for name, share in drawn_shares("some", [case]).shares.items()}
     seen = (

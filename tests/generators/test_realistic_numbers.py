@@ -156,7 +156,7 @@ def test_constrained_tokens_are_separated_and_a_fault_would_be_seen(monkeypatch:
 
 @pytest.mark.usefixtures("users_only")
 @pytest.mark.parametrize("expected", OWN, ids="+".join)
-def test_assumptions_hold(expected: tuple[str, ...]) -> None:
+def test_realistic_cases_satisfy_their_assumptions(expected: tuple[str, ...]) -> None:
     for case in sample(cases(assumptions=expected)):
         assert not broken_assumptions(case, expected)
 
@@ -166,7 +166,7 @@ def test_assumptions_hold(expected: tuple[str, ...]) -> None:
     "id",
     ["theorem-5", "theorem-6", "lemma-8", "lemma-9", "theorem-4", "tsvm-rank", "tsvm-local-path", "tsvm-sequence"],
 )
-def test_assumptions_hold_in_other_strategies(id: str) -> None:
+def test_realistic_cases_of_other_strategies_satisfy_their_assumptions(id: str) -> None:
     statement = statement_named(id)
     for case in sample(statement.cases(), 30):
         for expected in {*statement.assumptions} - LATER:
@@ -226,7 +226,7 @@ def test_without_a_spare_token_one_is_made() -> None:
     assert with_idle_neighbour(inside, np.array([0]), 1, 1.0, solver(np.array([0]))) is inside
 
 
-def test_one_case_in_five_is_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_case_in_five_has_realistic_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[bool] = []
     chosen = problem_cases._as_users_have_them
 

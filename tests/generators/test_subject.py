@@ -24,7 +24,7 @@ CASE = Logits(
 )
 
 
-def test_written_and_read_it_is_the_same_to_the_last_digit() -> None:
+def test_a_subject_survives_a_round_trip_to_the_last_digit() -> None:
     text = as_text(CASE, case_of="test-lse", claim="lower")
     back = subject_of(from_json(text))
     assert isinstance(back, Logits)

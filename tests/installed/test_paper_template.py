@@ -47,7 +47,7 @@ def theorems(theirs: Installed, tmp_path: Path) -> Callable[..., list[tuple[str,
     return run
 
 
-def test_the_command_finds_it_and_its_processes_do(theirs: Installed, tmp_path: Path) -> None:
+def test_the_command_and_its_processes_find_the_paper(theirs: Installed, tmp_path: Path) -> None:
     done = theirs.run(tmp_path, "theorems", "verify", ID, "--examples", "20", "--jobs", "2", "--resume", "run.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
     head = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["journal"]
@@ -93,7 +93,7 @@ def test_the_paper_is_verified_explained_and_reported_on_data(
     assert f"| `{WITHOUT[0]}` | R |" in (tmp_path / "report.md").read_text()
 
 
-def test_without_each_of_its_assumptions_it_is_refuted_and_what_was_found_replays(
+def test_the_paper_s_statement_is_refuted_without_each_assumption(
     theorems: Callable[..., list[tuple[str, int]]], theirs: Installed
 ) -> None:
     recorded = theirs.packages / "a_paper" / "recorded"

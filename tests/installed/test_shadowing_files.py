@@ -52,7 +52,7 @@ def test_a_kernel_in_attention_py_by_pytest(installed: Installed, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", HIDING)
-def test_python_dash_m(installed: Installed, tmp_path: Path, name: str) -> None:
+def test_python_dash_m_in_a_folder_with_the_user_s_files(installed: Installed, tmp_path: Path, name: str) -> None:
     hiding = write(tmp_path, name)
     done = installed.run(tmp_path, "python", "-m", "theorems", "list")
     said = sentence(hiding, name.partition("/")[0].removesuffix(".py"))

@@ -96,7 +96,7 @@ def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("numbers", KINDS)
-def test_the_truth_is_inside(numbers: Numbers) -> None:
+def test_bounds_of_rows_contain_the_exact_rows(numbers: Numbers) -> None:
     share = dict.fromkeys(RESULTS, 0.0)
     sizes = (Sizes(1, 1, 1, 2, 3, 2, 1), Sizes(2, 2, 1, 3, 2, 1, 2))
     with oracle.precision(BITS):
@@ -137,7 +137,7 @@ def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("of", [Sizes(1, 4, 2, 17, 33, 8, 9), Sizes(2, 2, 2, 1, 129, 64, 3)], ids=["many", "long"])
-def test_autograd_is_inside(of: Sizes, dtype: str) -> None:
+def test_bounds_of_rows_contain_autograd_s_rows(of: Sizes, dtype: str) -> None:
     """Of a path that shares nothing with ours; within twice the error, as a kernel is allowed."""
     share = dict.fromkeys(RESULTS, 0.0)
     for numbers in Numbers:

@@ -65,7 +65,9 @@ def test_text_that_is_no_call_is_refused_in_one_sentence(changed: dict[str, Any]
 
 
 @pytest.mark.parametrize("given", [["explain"], ["bench"]])
-def test_where_there_is_nothing_to_call(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_without_a_kernel_refuse_a_call(
+    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "call.json"
     path.write_text(json.dumps(CALL))
     assert main([*given, "--data", str(path)]) == 2
@@ -81,7 +83,7 @@ def test_a_statement_and_data_of_another_kind() -> None:
         verify("kernel-output", data="figure-1a", attention=scaled_dot_product_attention)
 
 
-def test_a_failing_call_is_at_hand() -> None:
+def test_a_failing_call_is_stored_in_the_result() -> None:
     def halved(query: Any, keys: Any, values: Any) -> Any:
         return (query @ keys.mT).softmax(dim=-1) @ values / 2
 

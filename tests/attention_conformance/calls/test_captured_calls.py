@@ -76,7 +76,9 @@ def test_right_kernel_is_upheld_in_the_format_of_the_tensors(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_key_too_many_is_falsified(dtype: str, save: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_that_sees_one_key_too_many_is_falsified(
+    dtype: str, save: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     save(**tensors(dtype, is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output") == 1
     assert "perhaps which keys the causal mask hides" in capsys.readouterr().out
@@ -141,7 +143,7 @@ def test_tensors_of_torch_are_calls_in_their_format() -> None:
     assert (call.dtype, call.causal) == ("float16", True)
 
 
-def test_written_and_read_again() -> None:
+def test_a_captured_call_survives_a_round_trip() -> None:
     call = call_of(tensors("float16", is_causal=True, softcap=2.0), "captured.npz")
     again = call_of(from_json(text_of(call)))
     assert (again.dtype, again.scale, again.causal, again.softcap) == ("float16", None, True, 2.0)

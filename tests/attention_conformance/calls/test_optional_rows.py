@@ -71,7 +71,7 @@ def textbook(call: AttentionCall) -> dict[str, Any]:
 
 @pytest.mark.parametrize("parts", [0, 3])
 @pytest.mark.parametrize("name", CALLS)
-def test_autograd_agrees(name: str, parts: int) -> None:
+def test_rows_with_options_agree_with_autograd(name: str, parts: int) -> None:
     rows = FurtherRows(CALLS[name], FORMATS["float64"], Alignment.BOTTOM_RIGHT, parts=parts)
     outcome = textbook(CALLS[name])
     assert set(outcome) <= set(RESULTS)
@@ -83,7 +83,7 @@ def test_autograd_agrees(name: str, parts: int) -> None:
         assert due.error.max() < 1e-10
 
 
-def test_without_further_options_they_are_the_rows() -> None:
+def test_optional_rows_without_options_are_the_plain_rows() -> None:
     """To the last bit of value and error."""
     ours = FurtherRows(PLAIN, FORMATS["float32"])
     rows = AttentionRows(PLAIN, FORMATS["float32"])

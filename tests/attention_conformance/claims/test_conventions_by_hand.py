@@ -45,7 +45,7 @@ def neither(query: X, key: X, value: X, attn_mask: X | None = None, scale: float
     ("kernel", "verdict", "branch"),
     [(scaled, Verdict.UPHELD, "1/√E"), (papers, Verdict.UPHELD, "1"), (neither, Verdict.FALSIFIED, "1/√E")],
 )
-def test_a_scale_of_its_own_is_one_of_two(kernel: object, verdict: Verdict, branch: str) -> None:
+def test_a_kernel_s_default_scale_is_one_or_one_over_root_d(kernel: object, verdict: Verdict, branch: str) -> None:
     (result,) = verify_kernel(kernel, statements=["kernel-default-scale"], examples=3)
     assert result.verdict is verdict
     assert {name for claim in result.claims for name, _ in claim.branches} >= {branch}
@@ -103,7 +103,7 @@ def test_means_may_have_a_gradient_or_none(kernel: object, named: str, dtype: st
     assert {name for claim in rows.claims if claim.name == EMPTY for name, _ in claim.branches} >= {named}
 
 
-def test_half_a_gradient_is_neither() -> None:
+def test_half_a_gradient_follows_no_convention() -> None:
     (result,) = verify_kernel(with_half_of_the_gradient, statements=["kernel-empty-rows"], examples=25)
     assert result.verdict is Verdict.FALSIFIED
 

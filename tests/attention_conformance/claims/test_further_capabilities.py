@@ -125,7 +125,7 @@ def test_every_capability_has_two_faults() -> None:
     assert min(count[name] for names in OWN.values() for name in names) >= 2
 
 
-def test_merges_of_base_two_are_as_right() -> None:
+def test_merges_with_base_two_logarithms_are_upheld() -> None:
     """flashinfer's; which base it is shows in the log-sum-exp of two parts."""
 
     def merge(v_a: torch.Tensor, s_a: torch.Tensor, v_b: torch.Tensor, s_b: torch.Tensor) -> Any:

@@ -113,7 +113,7 @@ def test_a_wrong_name_is_one_sentence(source: str, message: str) -> None:
         import_callable(source)
 
 
-def test_jax_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jax_the_message_says_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "attention_conformance.kernel.jax_adapter", raising=False)
     with pytest.raises(InvalidInput, match=r"not installed; pip install .*\[adapters\]"):

@@ -39,7 +39,7 @@ def test_without_a_wrong_number_the_first_claim_is_named() -> None:
     assert _where(trace_of(falsified=("unheard-of", "same-bits"))) == "unheard-of does not hold"
 
 
-def test_others_are_told_likewise() -> None:
+def test_other_wrong_gradients_are_listed() -> None:
     one = entry(GRADIENTS[0], np.full((1, 1, 1, 2), 3.0), np.full((1, 1, 1, 2), 1.0), call())
     other = entry(GRADIENTS[1], np.zeros((1, 1, 1, 2)), np.ones((1, 1, 1, 2)), call())
     assert (
@@ -112,7 +112,7 @@ def test_a_logarithm_to_the_base_two_is_recognised(factor: float, base: bool) ->
     assert _is_of_base_two(trace_of(entry("log-sum-exp", due * factor, due, call()))) is base
 
 
-def test_nothing_known_is_no_sign_of_another_base() -> None:
+def test_an_entry_equal_to_its_due_value_is_no_sign_of_another_base() -> None:
     due = np.full((1, 1, 2), 1e-5)
     assert not _is_of_base_two(trace_of(entry("log-sum-exp", due, due, call())))
 

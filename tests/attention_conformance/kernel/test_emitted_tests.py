@@ -167,5 +167,5 @@ def test_an_emitted_test_names_the_wrong_number_and_passes_on_a_right_kernel(
     assert len(test.splitlines()) < LINES
 
 
-def test_every_capability_has_one() -> None:
+def test_every_capability_has_an_emitted_test() -> None:
     assert {row.capability for row in ROWS} == {capability.name for capability in CAPABILITIES}

@@ -89,7 +89,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_each_is_caught(fault: str) -> None:
+def test_a_fault_in_each_function_is_caught(fault: str) -> None:
     id, wrong = FAULTS[fault]
     verdicts_by_id = verdicts(function(**wrong))
     assert {id for id, verdict in verdicts_by_id.items() if verdict is Verdict.FALSIFIED} == {id}

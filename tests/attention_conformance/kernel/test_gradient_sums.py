@@ -48,7 +48,7 @@ def summing_in_parts(queries: int) -> Callable[..., Tensor]:
 
 @halves
 @pytest.mark.parametrize("queries", [1, 4, 16, 32, 64, 128, 256])
-def test_parts_are_found(queries: int, dtype: str) -> None:
+def test_the_number_of_queries_in_a_partial_sum_is_found(queries: int, dtype: str) -> None:
     kernel = kernel_of(summing_in_parts(queries), dtype)
     assert kernel.queries_to_a_sum == max(queries, 4)
     assert f"summed over queries in {dtype}, at most {max(queries, 4)} at a time" in headline(kernel)
@@ -75,7 +75,7 @@ def test_the_flash_path_of_pytorch_sums_in_half(dtype: str) -> None:
 
 
 @halves
-def test_nothing_is_due(dtype: str) -> None:
+def test_calls_of_zero_sums_have_exactly_zero_gradients(dtype: str) -> None:
     for L in (8, 64, 512):
         call = zero_sums(L, 2, 16, FORMATS[dtype], seed=1)
         rows = AttentionRows(call, FORMATS["float64"])

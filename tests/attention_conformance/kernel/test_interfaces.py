@@ -337,7 +337,7 @@ def test_sums_may_be_in_another_order_unless_a_kernel_is_asked_to_be_determinist
     assert wrong == ({"same-bits"} if at_all_times else set())
 
 
-def test_blocks_of_a_tutorial() -> None:
+def test_the_sizes_that_a_triton_kernel_takes_are_found() -> None:
     kernel = kernel_of(triton(attend))
     assert (kernel.taken.widths, kernel.taken.keys, kernel.taken.equal) == ((16, 32, 64, 128, 256), 64, True)
 

@@ -115,11 +115,11 @@ def test_a_fresh_seed_is_printed_and_another_each_time(capsys: pytest.CaptureFix
     assert len({0, *seeds}) == 3
 
 
-def test_nothing_that_touches_it_is_no_pass() -> None:
+def test_a_run_without_a_statement_about_kernels_is_no_pass() -> None:
     assert main(["verify", "lemma-10", "--attention", SDPA]) == 3
 
 
-def test_on_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_is_verified_on_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "lemma-3", "lemma-4", "--data", "figure-1c", "--attention", SDPA]) == 0
     assert "separable" in capsys.readouterr().out
 
@@ -186,7 +186,7 @@ def test_a_module_of_kernelbench(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_a_module_of_kernelbench_that_is_none(
+def test_a_malformed_module_of_kernelbench_is_refused(
     change: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("model.py").write_text(MODEL.format(wrong="").replace(*change))

@@ -134,7 +134,7 @@ def test_answers_are_the_bits_of_the_kernel_in_this_process() -> None:
         b'{"x": "float64"}',
     ],
 )
-def test_an_answer_that_is_none_is_refused(content: bytes) -> None:
+def test_a_malformed_answer_is_refused(content: bytes) -> None:
     with pytest.raises(NotAnAnswer):
         _read_tensor(content)
 

@@ -156,5 +156,5 @@ def test_the_plugin_costs_nothing_where_it_is_not_used(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stdout
 
 
-def test_the_package_announces_it() -> None:
+def test_the_package_declares_the_plugin() -> None:
     assert 'max_margin_theorems = "max_margin_theorems.pytest_plugin"' in (ROOT / "pyproject.toml").read_text()

@@ -129,7 +129,7 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_the_repaired_kernel(
     assert elsewhere(tmp_path / "right", tests, right | {planted.as_posix(): REPAIRED}) == dict.fromkeys(tests, True)
 
 
-def test_the_command_writes_it_and_says_what_is_in_it(
+def test_the_command_writes_the_test_file_and_lists_its_tests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -152,7 +152,7 @@ def test_the_command_writes_it_and_says_what_is_in_it(
     ]
 
 
-def test_where_there_is_nothing_to_write(
+def test_without_a_falsified_kernel_statement_no_test_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

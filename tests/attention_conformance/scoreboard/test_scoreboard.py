@@ -56,7 +56,7 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return ["scoreboard", "--kernels", "mine.toml", "--examples", "2", "--jobs", "1", "--out", "red"]
 
 
-def test_a_run(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scoreboard_run_writes_its_table(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Red, then explained; from the journal the second time."""
     two += ["--resume", "r.jsonl"]
     assert main([*two, "--markdown"]) == 1
@@ -104,7 +104,7 @@ def test_exit_codes(verdict: Verdict, looked: str, code: int, monkeypatch: pytes
     assert exit_code(verdict, looked, monkeypatch, tmp_path) == code
 
 
-def test_what_is_said_of_a_green_cell_is_complained_of(
+def test_a_note_on_an_upheld_cell_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(Verdict.UPHELD, "output", monkeypatch, tmp_path) == 3
@@ -164,7 +164,7 @@ def test_ten_libraries_are_listed_and_pinned() -> None:
     assert [item for item in libraries if not re.search(rf"^{item}==", pinned, re.MULTILINE)] == []
 
 
-def test_all_that_is_said_is_of_a_capability() -> None:
+def test_notes_of_the_scoreboard_are_about_capabilities() -> None:
     names = {id.removeprefix("kernel-") for id in capabilities()}
     assert [(entry.name, name) for entry in read_entries() for name in entry.looked if name not in names] == []
 

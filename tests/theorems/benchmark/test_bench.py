@@ -207,7 +207,7 @@ def test_a_noisy_curve_has_a_running_median_and_a_smooth_one_has_none() -> None:
     assert np.isnan(running_median(np.full(9, np.nan))).all()
 
 
-def test_a_drawing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_drawing(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--data", "figure-1a", "--rule", "normalized-1", "--steps", "20", "--examples", "0", "--jobs", "1"]
     assert main(["bench", *options, "--plot", "runs.png"]) == 0
     assert Path("runs.png").read_bytes().startswith(b"\x89PNG")

@@ -42,7 +42,7 @@ def report(iterations: dict[str, int | None], quartiles: list[int | None], missi
         (9, None, Verdict.WORSE),
     ],
 )
-def test_a_count_is_the_same_or_it_is_not(then: int | None, now: int | None, verdict: Verdict) -> None:
+def test_a_count_is_the_same_better_or_worse(then: int | None, now: int | None, verdict: Verdict) -> None:
     before, after = (report({"0.1": 3, "0.01": count}, [1, 2, 3], 0) for count in (then, now))
     named, generated = comparison_rows(before, after)
     assert (named.verdict, generated.verdict) == (verdict, Verdict.SAME)
@@ -113,7 +113,7 @@ def altered(values: dict[str, Any], how: str) -> Any:
         ("a list", "is not a JSON object"),
     ],
 )
-def test_what_counts_something_else_is_refused(
+def test_a_run_with_other_counts_is_refused(
     how: str, message: str, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("then.json").write_text(json.dumps(altered(json.loads(written), how)), encoding="utf-8")

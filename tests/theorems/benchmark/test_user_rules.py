@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_used(rule: str, message: str, capsys: pytest.Capt
     assert message in str(refused.value)
 
 
-def test_the_command_refuses_it_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_a_bad_rule_file_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *ON_FIGURE_1A, "--rule", "mine.py:Stepless"]) == 2
     printed = capsys.readouterr()
     assert printed.err.strip() == "theorems: mine.py: Stepless has no step(self, p, gradient); it says where p goes."

@@ -331,7 +331,7 @@ def test_python_dash_m() -> None:
 
 
 @pytest.mark.parametrize("option", ["--help", "list"])
-def test_starts_without_what_it_does_not_need(option: str) -> None:
+def test_the_command_starts_without_torch_and_matplotlib(option: str) -> None:
     loaded = "import sys; from theorems.command.app import main; main(['{}']); print(*sys.modules, file=sys.stderr)"
     process = subprocess.run(
         [sys.executable, "-c", loaded.format(option)],

@@ -38,7 +38,7 @@ def test_a_shell_completes_ids_and_options() -> None:
     assert completed("theorems list count") == ["counterexamples"]
 
 
-def test_all_are_offered_and_no_others() -> None:
+def test_completion_offers_exactly_the_registered_names() -> None:
     assert sorted(completion.ids("")) == sorted(statements())
     assert completion.assumptions("") == list(assumptions())
     assert completion.faults("") == list(FAULTS)

@@ -44,7 +44,7 @@ READERS = {
 @pytest.mark.skipif(sys.platform == "win32", reason="has other special files")
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("suffix", READERS)
-def test_every_reader_refuses_what_is_no_file_of_its_kind(tmp_path: Path, kind: str, suffix: str) -> None:
+def test_every_reader_refuses_special_and_oversized_files(tmp_path: Path, kind: str, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     SPECIAL[kind](path)
     with pytest.raises(InvalidInput, match=r"a\.\w+: (is |there is no|cannot be read|does not)") as refused:
@@ -53,7 +53,7 @@ def test_every_reader_refuses_what_is_no_file_of_its_kind(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("suffix", READERS)
-def test_every_reader_says_that_there_is_no_memory(
+def test_every_reader_reports_that_memory_is_exhausted(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / f"a{suffix}"
@@ -91,7 +91,7 @@ class Failing:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("step", STEPS)
-def test_whichever_write_fails_what_is_finished_is_kept(
+def test_finished_results_are_kept_whichever_write_fails(
     step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

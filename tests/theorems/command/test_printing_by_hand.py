@@ -82,7 +82,7 @@ def test_a_hunt_says_how_it_ended(
     assert f"5 cases in 1 rounds, seed 0, {'interrupted' if interrupted else '60 s'}; " in capsys.readouterr().out
 
 
-def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_a_hunt_is_printed_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """With cases per second; not before some seconds have passed, nor again at once."""
     now = [100.0]
     monkeypatch.setattr(console_output.time, "monotonic", lambda: now[0])
@@ -102,7 +102,7 @@ def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_rounds_that_were_looked_through_are_known() -> None:
+def test_completed_rounds_are_reused() -> None:
     """All of them; but for the last where it has a counterexample, which is drawn once more, or was cut short."""
     looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)

@@ -179,7 +179,7 @@ def test_a_report_on_user_data_lists_the_assumptions() -> None:
     assert "not-applicable" in text
 
 
-def test_the_recorded_evidence_has_no_hole() -> None:
+def test_every_pair_has_a_recorded_hunt() -> None:
     every = list(statements().values())
     result = hunt_records(every)
     assert result is not None
@@ -202,7 +202,7 @@ def test_the_table_of_planted_faults_is_counted(tmp_path: Path) -> None:
     assert counts.by_kind == {"softmax": {"lemma-3": (1, 2)}, "svm": {"lemma-3": (0, 1), "lemma-11": (1, 1)}}
 
 
-def test_a_hole_is_seen(tmp_path: Path) -> None:
+def test_a_missing_hunt_is_reported(tmp_path: Path) -> None:
     assert hunt_records(statements().values(), tmp_path) is None
     assert power(statements().values(), tmp_path) is None
     (tmp_path / "counterexamples").mkdir()

@@ -67,7 +67,7 @@ def test_finished_results_are_written_on_a_signal(number: signal.Signals, jobs: 
 
 
 @pytest.mark.parametrize("number", list(CODES))
-def test_while_it_starts(number: signal.Signals) -> None:
+def test_a_signal_while_the_command_starts_ends_it_cleanly(number: signal.Signals) -> None:
     """From when Python has read our first line: before that it is Python that a signal ends."""
     code = f"import os, signal; os.kill(os.getpid(), signal.{number.name})"
     hook = "import builtins, sys; usual = builtins.__import__\n"

@@ -123,13 +123,13 @@ def twice(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str
     return messages[0], messages[1]
 
 
-def test_a_hunt_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_hunt_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = twice(capsys, "hunt", "lemma-11", "--cases", "15")
     assert any("15 cases" in line for line in first)
     assert first == second
 
 
-def test_power_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_power_run_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
     faults = ["--faults", "neighbours-per-input", "--faults", "temperature"]
     options = ["--examples", "2", "--jobs", "1", "--markdown"]
     first, second = twice(capsys, "power", "lemma-10", "lemma-4", *faults, *options)
@@ -137,7 +137,7 @@ def test_power_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert "| `neighbours-per-input` | " in "\n".join(first)
 
 
-def test_bench_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_bench_run_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = twice(
         capsys, "bench", "--data", "figure-1a", "--rule", "gd-1", "--steps", "9", "--examples", "2", "--jobs", "1"
     )

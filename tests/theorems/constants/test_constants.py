@@ -22,7 +22,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("constant", "witness"), KEPT)
-def test_a_weakened_constant_is_seen(constant: Constant, witness: Witness) -> None:
+def test_a_weakened_constant_falsifies_a_claim(constant: Constant, witness: Witness) -> None:
     case = case_from(witness.case)
     assert failing(witness.id, case, constant, witness.share) == witness.claim
     assert failing(witness.id, case, constant, 0.0) == ""

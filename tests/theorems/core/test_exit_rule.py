@@ -25,5 +25,5 @@ def test_the_gravest_verdict_decides(count: int) -> None:
         assert exit_of(reversed(verdicts)) is CODES[verdicts[0]]
 
 
-def test_nothing_is_inconclusive() -> None:
+def test_no_verdict_at_all_is_inconclusive() -> None:
     assert exit_of([]) is Exit.INCONCLUSIVE

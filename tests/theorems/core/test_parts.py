@@ -55,7 +55,7 @@ def parts_of(tried: Statement) -> Parts:
     return result.parts
 
 
-def test_a_sharper_form_alone() -> None:
+def test_a_failure_of_a_sharper_form_alone() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     parts = parts_of(tried)
     assert (parts.stated, parts.premises, parts.sharper) == (UPHELD, UPHELD, FALSIFIED)
@@ -74,7 +74,7 @@ def test_a_sharper_form_alone() -> None:
     }
 
 
-def test_the_conclusion_itself() -> None:
+def test_a_failure_of_the_stated_conclusion() -> None:
     tried = stating(RUN, NO_LIMIT, SHARP)
     assert parts_of(tried).stated is FALSIFIED
     result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)

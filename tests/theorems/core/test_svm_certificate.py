@@ -41,7 +41,7 @@ def changed(array: np.ndarray, at: tuple[int, ...], to: Any) -> np.ndarray:
     return result
 
 
-def test_the_solution_is_the_solution() -> None:
+def test_the_right_solution_is_certified() -> None:
     svm = solution()
     assert svm.p.tolist() == [1.0, 0.0]
     assert svm.neighbours.tolist() == [[False, True, False], [False, True, False]]

@@ -89,7 +89,7 @@ def test_flags_are_decided_a_second_time(problem: Problem) -> None:
         assert wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, wrong), flags
 
 
-def test_what_the_examples_say_of_themselves() -> None:
+def test_flags_of_the_example_problems() -> None:
     flags = []
     for problem in (INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL):
         solution = max_margin(problem.keys, problem.optimal)

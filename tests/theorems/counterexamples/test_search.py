@@ -202,7 +202,7 @@ def test_a_finite_stationary_point_refutes_divergence() -> None:
     assert claim.verdict is Verdict.FALSIFIED
 
 
-def test_a_conclusion_that_breaks_down_was_met() -> None:
+def test_a_case_on_which_a_conclusion_raises_counts_as_meeting_the_assumptions() -> None:
     def broken(case: Case, under_test: Implementation) -> Iterator[Claim]:
         """Breaks."""
         raise ZeroDivisionError

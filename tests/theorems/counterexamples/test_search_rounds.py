@@ -88,7 +88,7 @@ def on_threads(name: str, run: dict[str, Any], journal: Path | None) -> Iterator
         (["lemma-11", "--cases", "9", "--record"], Exit.UPHELD),
     ],
 )
-def test_the_command_says_the_same(
+def test_a_hunt_on_an_engine_prints_the_same(
     options: list[str],
     code: Exit,
     monkeypatch: pytest.MonkeyPatch,

@@ -48,13 +48,13 @@ def test_what_the_paper_says_then_assumptions_then_statements() -> None:
         result.plot()
 
 
-def test_where_none_applies_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_explanation_says_that_no_statement_applies(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"test-small": STATEMENTS["test-small"]}
     monkeypatch.setattr(theorems.explanations.custom_subject, "statements", lambda: small)
     assert "No statement applies." in str(explain(CASE)).splitlines()
 
 
-def test_the_command_explains_a_file_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_explains_a_file_of_a_custom_subject(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.json").write_text(as_text(CASE))
     assert main(["explain", "--data", str(tmp_path / "mine.json"), "--json", str(tmp_path / "out.json")]) == Exit.UPHELD
     assert "\nApplies: test-lse" in capsys.readouterr().out

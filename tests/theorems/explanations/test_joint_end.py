@@ -118,7 +118,7 @@ def test_units_change_steps_and_nothing_else() -> None:
     assert all(second.apart[name] == pytest.approx(x, nan_ok=True) for name, x in first.apart.items())
 
 
-def test_the_command_writes_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_joint_run(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "joint.json"
     assert main(["explain", "--data", "figure-3a", "--train", "v", "--json", str(target)]) == 0
     assert "Head and prompt trained together" in capsys.readouterr().out

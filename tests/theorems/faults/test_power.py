@@ -123,7 +123,7 @@ def test_each_fault_of_attention_and_gradient_is_caught_by_some_cheap_lemma() ->
     assert [fault.name for fault in asked if all(missed_faults(id, [fault]) for id in LEMMAS)] == []
 
 
-def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
+def test_the_reference_as_a_fault_is_caught_by_no_statement() -> None:
     for id in ("lemma-3", "lemma-4", "lemma-6", "lemma-11"):
         assert {base.verdict for base in baselines(id)} == {"upheld"}
         same = Fault("reference", Kind.SOFTMAX, "nothing", id, on_keys(_unchanged))
@@ -131,7 +131,7 @@ def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
         assert outcome_of(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is FaultOutcome.UNTOUCHED
 
 
-def test_the_faults_that_one_would_think_of_are_there() -> None:
+def test_common_faults_of_attention_are_planted() -> None:
     assert set(FAULTS) >= NAMED_IN_THE_PLAN
     assert {fault.kind for fault in FAULTS.values()} == set(Kind)
 

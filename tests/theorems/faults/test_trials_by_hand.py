@@ -65,7 +65,7 @@ BELOW = statement(lambda risk: risk - 0.99)
         (statement(lambda risk: float("nan")), [base()], FaultOutcome.MISSED),
     ],
 )
-def test_what_is_found(of: Statement, bases: list[Baseline], found: FaultOutcome) -> None:
+def test_the_outcome_of_a_trial(of: Statement, bases: list[Baseline], found: FaultOutcome) -> None:
     assert try_fault(of, fault(), bases).outcome is found
 
 

@@ -266,7 +266,7 @@ def test_the_numbers_are_what_the_figure_shows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_a_wrong_gradient_is_seen(name: str) -> None:
+def test_a_wrong_gradient_changes_the_figure(name: str) -> None:
     assert not CHECKS[name](computed(name, wrong=True))
 
 

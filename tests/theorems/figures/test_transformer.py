@@ -208,7 +208,9 @@ def test_a_class_beyond_nine_is_no_batch(capsys: pytest.CaptureFixture[str]) -> 
     assert "is no batch of CIFAR-10" in capsys.readouterr().err
 
 
-def test_without_torch_they_are_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_torch_figures_6_and_7_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
     assert main(["figures", "6"]) == 2
     assert "figure 6 trains a transformer with torch, which is not installed" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_results_are_those_of_the_command(tmp_path: Path) -> None:
     assert without_seconds(written.read_text()) != without_seconds(verify(*ids, examples=7, seed=4).to_json())
 
 
-def test_on_data_they_are_those_of_the_command(tmp_path: Path) -> None:
+def test_results_on_data_are_those_of_the_command(tmp_path: Path) -> None:
     written = tmp_path / "results.json"
     assert main(["verify", "lemma-4", "lemma-5", "--data", "figure-1a", "--json", str(written)]) == 0
     assert without_seconds(written.read_text()) == without_seconds(verify("figure-1a", "lemma-4", "lemma-5").to_json())

@@ -135,7 +135,7 @@ def test_a_report_is_legible_fits_the_screen_and_loads_nothing(scheme: str, repo
     assert result[0]["scrolls"], "tables have boxes of their own, which scroll on a phone"
 
 
-def test_the_browser_sees_what_is_wrong(tmp_path: Path) -> None:
+def test_faulty_reports_fail_in_the_browser(tmp_path: Path) -> None:
     """The test of the test: a page that is too wide, faint, loads a picture, and runs what is not allowed."""
     page = html([]).replace(
         "<main>",

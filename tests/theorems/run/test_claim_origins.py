@@ -40,7 +40,7 @@ def _without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FlowOffset, "from_start", lambda self, start, rho: -1.0)
 
 
-def test_upheld_all_is_as_before() -> None:
+def test_an_upheld_result_has_no_parts_of_the_conclusion() -> None:
     result = verify_data("theorem-2", SINGLE)
     assert result.verdict is Verdict.UPHELD
     assert result.verdict_in_words == "upheld"

@@ -47,7 +47,7 @@ def test_a_statement_about_a_custom_subject_is_upheld_on_generated_cases() -> No
     assert (result.verdict, result.counts) == (Verdict.UPHELD, {Verdict.UPHELD: 30})
 
 
-def test_falsified_it_is_shrunk_written_replayed_and_printed() -> None:
+def test_a_falsified_custom_subject_is_shrunk_written_replayed_and_printed() -> None:
     result = verify_generated("test-lse", 200, 0, FAULT.implementation)
     assert result.verdict is Verdict.FALSIFIED
     assert result.failure is not None
@@ -82,7 +82,7 @@ def test_an_assumption_about_a_custom_subject_is_decided_and_reported() -> None:
     assert verify_data("test-small", Given(case)).reason == "each-once: counts [1, 2]"
 
 
-def test_hunted_it_is_made_small_and_kept(tmp_path: Path) -> None:
+def test_a_counterexample_with_a_custom_subject_is_shrunk_and_recorded(tmp_path: Path) -> None:
     hunt = Hunt(weakened_named("test-small", "each-once"), 0, math.inf, cases=200)
     hunt.run()
     assert hunt.finished

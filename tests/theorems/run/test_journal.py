@@ -62,7 +62,7 @@ def numbers_in(path: Path) -> list[int]:
     return [item.value for item in result if item is not None]
 
 
-def test_wherever_it_is_cut_off_the_lines_before_are_kept(path: Path) -> None:
+def test_a_journal_cut_off_anywhere_keeps_the_lines_before(path: Path) -> None:
     content = filled(path)
     ends = [k for k, byte in enumerate(content) if byte == ord("\n")]
     for cut in range(len(content)):
@@ -109,7 +109,7 @@ def test_a_damaged_line_is_named(path: Path) -> None:
         Journal(path, RUN)
 
 
-def test_a_result_that_is_none_is_damage(path: Path) -> None:
+def test_a_malformed_result_counts_as_damage(path: Path) -> None:
     filled(path)
     journal = Journal(path, RUN)
     journal.append({"unit": "Adding 1", "result": {"id": []}})

@@ -34,7 +34,7 @@ def known_failures_of(text: str, tmp_path: Path) -> KnownFailures:
     return read(tmp_path / "known.txt", [*known_ids(), "my file.py:it"])
 
 
-def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
+def test_a_written_list_accepts_the_failures_that_it_lists(tmp_path: Path) -> None:
     text = file_text(FOUND, "mine:kernel", {})
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
         "lemma-6 descent: slack −1",
@@ -58,7 +58,7 @@ def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
         ("checked lemma-3 9\nchecked lemma-1 1\nchecked lemma-6 6", "was written: lemma-1 0 of 1, lemma-6 5 of 6."),
     ],
 )
-def test_strict_in_both_directions(text: str, says: str, tmp_path: Path) -> None:
+def test_known_failures_are_strict_in_both_directions(text: str, says: str, tmp_path: Path) -> None:
     (sentence,) = known_failures_of(text, tmp_path).complaints(FOUND)
     assert sentence.endswith(says) or says in sentence
 

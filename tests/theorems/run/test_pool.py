@@ -113,7 +113,7 @@ def reopened(journal: Journal) -> Journal:
     return Journal(journal.path, {})
 
 
-def test_enough_is_enough() -> None:
+def test_a_sufficient_result_ends_the_run() -> None:
     units = [Adding("one"), Adding("two", 3), Adding("three")]
     results = run(units, 1, Listening(), enough=lambda one: "not finished" if one.value == 6 else "")
     assert [one.failed for one in results] == ["", "", "not finished"]

@@ -50,7 +50,7 @@ def in_one_line(code: int, capfd: pytest.CaptureFixture[str], message: str) -> N
 
 
 @pytest.mark.usefixtures("_files")
-def test_whatever_a_statement_does_is_told_with_the_case_and_the_others_go_on(
+def test_a_hostile_statement_is_reported_with_its_case_and_the_others_go_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "dead.py").write_text("import os\n\nos._exit(0)\n")
@@ -83,7 +83,7 @@ def test_a_kernel_that_crashes_and_one_that_does_not_survive_its_probe(capfd: py
 
 
 @pytest.mark.usefixtures("_files")
-def test_a_hunt(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_hunt_survives_a_hostile_statement(capfd: pytest.CaptureFixture[str]) -> None:
     code = main(["hunt", "mine.py:leaves", "--cases", "9"])
     message = "hunting mine.py:leaves, case 2: the process that worked on it ended with code 0; nothing is concluded."
     in_one_line(code, capfd, message)
@@ -101,7 +101,7 @@ print(verify("mine.py:leaves", "mine.py:rearranges", examples=3))
 """
 
 
-def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_can_verify(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(HOSTILE.read_text())
     (tmp_path / "endless.py").write_text("import os\n\nos.abort()\n")
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -62,7 +62,7 @@ def test_events_in_their_order() -> None:
 
 
 @pytest.mark.usefixtures("fake_statements")
-def test_handlers_are_given_what_events_are_asked_for() -> None:
+def test_handlers_receive_the_events_that_iteration_yields() -> None:
     session, seen = Session(Request(("true", "undecided"), examples=3, seed=5)), list[Event]()
     last = session.run(seen.append)
     asked = list(session.events())
@@ -73,7 +73,7 @@ def test_handlers_are_given_what_events_are_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("fake_statements")
-def test_a_result_may_be_enough() -> None:
+def test_a_sufficient_result_stops_the_session() -> None:
     request = Request(
         ("false", "true"), examples=9, enough=lambda one: "enough" if one.verdict is Verdict.FALSIFIED else ""
     )
@@ -82,7 +82,7 @@ def test_a_result_may_be_enough() -> None:
 
 
 @pytest.mark.usefixtures("fake_statements")
-def test_a_signal_stops_it_and_what_is_finished_is_there() -> None:
+def test_a_signal_stops_a_session_and_finished_results_are_kept() -> None:
     def interrupt(event: Event) -> None:
         if isinstance(event, CaseDone) and event.id == "slow":  # the last statement goes first
             signal.raise_signal(signal.SIGINT)

@@ -50,7 +50,7 @@ def beside(excess: float, scores: tuple[float, ...] = (1.0, 0.0, 0.0), alpha: bo
 
 
 @pytest.mark.parametrize(("excess", "near"), [(0.0, False), (NEARLY / 4, True), (4 * NEARLY, False)])
-def test_a_near_tie_is_none_and_near_one(excess: float, near: bool) -> None:
+def test_a_near_tie_is_close_to_a_tie_but_no_tie(excess: float, near: bool) -> None:
     assert PROPERTIES["near tie of margins"](beside(excess)) is near
 
 
@@ -124,7 +124,7 @@ def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
     assert of_headings([heading_of(statement_named("lemma-3"))]) == {"statements": ["lemma-3"]}
 
 
-def test_numbers_and_what_is_left_of_many_tokens() -> None:
+def test_tables_of_a_case_abbreviate_long_arrays() -> None:
     assert shown_array(np.array(0.5)) == "0.5"
     assert shown_array(np.array([0.5])) == "(0.5)"
     assert shown_array(np.arange(9.0)) == "(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 9 entries)"
@@ -140,7 +140,7 @@ def test_parts_are_full_but_for_the_last(examples: int, last: int) -> None:
     assert sum(sizes) == examples
 
 
-def test_why_a_unit_stopped_is_kept() -> None:
+def test_a_result_stores_why_its_unit_stopped() -> None:
     unit = Unit("lemma-3", 5, 0)
     assert (unit.unfinished_result("died").stopped, unit.unfinished_result("died").interrupted) == ("died", False)
     assert (unit.unfinished_result("").stopped, unit.unfinished_result("").interrupted) == ("interrupted", True)
@@ -208,7 +208,7 @@ def test_directions_are_parallel_over_the_rationals(token: tuple[float, float], 
     assert PROPERTIES["p_relax parallel to p_mm"](case) is parallel
 
 
-def test_a_failure_is_told_by_its_sentence_and_what_is_open_by_its_reason() -> None:
+def test_the_complaint_of_a_result_is_the_failure_or_the_reason() -> None:
     failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}")
     open_ = Result("lemma-3", "", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "why"}, failure=failure)
     falsified = replace(open_, counts={Verdict.FALSIFIED: 1})
@@ -225,7 +225,7 @@ def test_a_list_in_another_encoding_is_one_sentence(tmp_path: Path) -> None:
         read(path, ["lemma-3"])
 
 
-def test_a_unit_says_at_once_that_nothing_is_done() -> None:
+def test_a_unit_reports_zero_progress_at_its_start() -> None:
     told: list[int] = []
 
     class Enough(Exception):
@@ -246,7 +246,7 @@ def test_arrays_of_a_file_cannot_be_changed() -> None:
         case.arrays["probe"][0] = 3.0
 
 
-def test_a_unit_that_takes_long_is_told_of_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_of_a_long_unit_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     out = Console(file=StringIO(), width=200)

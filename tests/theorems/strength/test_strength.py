@@ -25,7 +25,7 @@ def test_claims_are_as_strong_as_they_were(id: str) -> None:
     assert changes(id) == [], f"if that is meant: python -m tests.theorems.strength {id} --write"
 
 
-def test_something_is_kept_of_each_and_of_nothing_else() -> None:
+def test_stored_cases_cover_exactly_the_statements() -> None:
     missing = " ".join(sorted(set(ids()) - {path.stem for path in KEPT.iterdir()}))
     assert sorted(path.stem for path in KEPT.iterdir()) == sorted(ids()), f"""
         to keep cases of a new statement: python -m tests.theorems.strength {missing} --write"""

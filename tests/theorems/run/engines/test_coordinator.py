@@ -42,7 +42,7 @@ def test_results_are_those_of_this_machine(engine: OnExecutor) -> None:
     assert run(units, 1, Listening(), engine=Coordinator(engine, RUN)) == run(units, 1, Listening())
 
 
-def test_what_a_unit_does_stays_in_its_process(engine: OnExecutor, tmp_path: Path) -> None:
+def test_side_effects_of_a_unit_stay_in_its_process(engine: OnExecutor, tmp_path: Path) -> None:
     units = [
         Adding("raises", manner="raises"),
         Adding("exits", manner="exits", foreign=True),
@@ -155,7 +155,7 @@ def test_a_worker_with_other_sources_is_refused(name: str, engine: OnExecutor) -
     assert {"files": "no/such.py", "libraries": "numpy"}.get(name, name) in str(refused.value)
 
 
-def test_journals_are_a_union(tmp_path: Path) -> None:
+def test_journals_of_workers_are_merged(tmp_path: Path) -> None:
     folder = tmp_path / "j.workers"
     assert folder == folder_of(tmp_path / "j")
     append(str(folder), "a", 1)
@@ -183,7 +183,7 @@ def test_a_digit_that_was_flipped_in_a_worker_s_journal_is_not_believed(tmp_path
     assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN, journal)) == [result]
 
 
-def test_until_ends_it_with_what_there_is(engine: OnExecutor) -> None:
+def test_the_condition_until_ends_a_run_with_its_results_so_far(engine: OnExecutor) -> None:
     coordinator = Coordinator(engine, RUN)
     over = threading.Event()
 

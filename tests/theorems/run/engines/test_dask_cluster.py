@@ -235,7 +235,7 @@ def test_a_missing_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch, capsys
     assert len(err.splitlines()) == 1
 
 
-def test_without_dask_it_is_said_what_to_install(
+def test_without_dask_the_message_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)

@@ -160,7 +160,7 @@ def test_a_room_that_cannot_be_read_names_its_package(
     assert message.count("cannot be used") == 1
 
 
-def test_the_command_says_it_in_one_sentence_and_exits_with_2(site: Path) -> None:
+def test_the_command_reports_a_broken_package_in_one_sentence_and_exits_with_2(site: Path) -> None:
     """A run of every statement would otherwise lack some, and be upheld."""
     install(site, "a_paper", modules={"rooms.py": "import no_such_library"})
     process = theorems(site, "list")
@@ -266,7 +266,7 @@ def test_a_paper_of_one_module_is_found_with_its_own_assumption(
     assert {one.name for id in statements() if (one := paper_of(statement_named(id)))} >= {*OURS}
 
 
-def test_what_is_found_depends_on_what_the_package_holds(
+def test_digests_of_runs_depend_on_installed_papers(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A journal, and the results of a cluster, are of another run once a paper of somebody else has changed."""
@@ -286,7 +286,7 @@ def test_what_is_found_depends_on_what_the_package_holds(
     assert identity.difference(first).startswith("has another a-paper 1.0 (None there, ")
 
 
-def test_a_process_of_the_pool_finds_it_and_completion_knows_its_ids(site: Path) -> None:
+def test_pool_processes_and_completion_know_an_installed_paper(site: Path) -> None:
     install_example(site)
     process = theorems(site, "verify", "ordered-logits-descend", "lemma-10", "--examples", "3", "--jobs", "2")
     assert process.returncode == 0, process.stdout + process.stderr
@@ -307,7 +307,7 @@ print(hunt_records([one]))
 """
 
 
-def test_the_site_and_the_report_have_it(site: Path) -> None:
+def test_site_and_report_show_an_installed_paper(site: Path) -> None:
     install_example(site)
     process = run(site, "-c", SITE)
     assert process.returncode == 0, process.stderr

@@ -119,7 +119,7 @@ def test_a_statement_is_named_by_its_variable_or_its_id() -> None:
     assert statement.assumptions == ("separable", "single-input")
 
 
-def test_verified_with_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_statement_is_verified_with_a_json_report(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(TRUE)
     assert main(["verify", f"{path}:sums", "--examples", "10", "--json", "report.json"]) == 0
     assert "mine.py:weights-sum-to-one" in capsys.readouterr().out
@@ -140,7 +140,7 @@ def test_same_cases_from_any_path() -> None:
     assert len(cases) == 1
 
 
-def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_statements_run_in_several_processes(capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"{write_file(TRUE)}:sums", f"{write_file(FALSE, 'dir with blanks/false.py')}:long"]
     assert whole_command(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "2", "--json", "two.json"]) == 1
     assert main(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "1", "--json", "one.json"]) == 1
@@ -153,7 +153,7 @@ def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert statement == two
 
 
-def test_reproduced_from_the_file_that_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_user_statement_is_reproduced_from_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(FALSE, "dir with blanks/false.py")
     assert main(["verify", f"{path}:norm_at_least_one", "--examples", "40", "--out", "failed"]) == 1
     output = capsys.readouterr().out
@@ -167,7 +167,7 @@ def test_reproduced_from_the_file_that_was_written(capsys: pytest.CaptureFixture
     assert main(["verify", "theorem-1", "--data", str(written)]) in (0, 3)
 
 
-def test_shown_with_its_own_assumption_and_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_statement_is_shown_with_its_assumption_and_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", write_file(TRUE) + ":sums"]) == 0
     output = capsys.readouterr().out
     assert all(text in output for text in ("At p_mm, say.", "twice-rounding", "2 eps T", "ATT-SVM of the chosen"))
@@ -175,7 +175,7 @@ def test_shown_with_its_own_assumption_and_tolerance(capsys: pytest.CaptureFixtu
     assert "all scores are even" in capsys.readouterr().out
 
 
-def test_read_again_when_it_has_changed() -> None:
+def test_a_changed_user_file_is_read_again() -> None:
     path = write_file(FALSE)
     assert verify_generated(f"{path}:long", 30, 0).verdict is Verdict.FALSIFIED
     write_file(FALSE.replace("svm.norm, 4.0", "svm.norm, 0.0"))
@@ -267,7 +267,7 @@ def test_a_reason_is_a_tolerance() -> None:
         (("", "f", "b"), "key is empty"),
     ],
 )
-def test_a_reason_must_give_one(arguments: tuple[str, str, str], message: str) -> None:
+def test_a_tolerance_without_a_formula_or_a_reason_is_refused(arguments: tuple[str, str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         reason(*arguments)
 
@@ -383,7 +383,7 @@ def test_a_file_that_cannot_be_used(text: str, message: str, capsys: pytest.Capt
         ('"it", assumptions=(A,)', "'separable' is one of the suite's; choose another id"),
     ],
 )
-def test_a_statement_that_cannot_be(given: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ill_formed_user_statement_is_refused(given: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = 'from theorems.api import Assumption, Finding, statement\nA = Assumption("separable", "", "", Finding)\n'
     path = write_file(f"{text}@statement({given})\ndef it(case, under_test):\n    'It.'\n")
     assert re.search(message, error_of(capsys, "verify", f"{path}:it"))
