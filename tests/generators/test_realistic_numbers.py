@@ -163,8 +163,7 @@ def test_realistic_cases_satisfy_their_assumptions(expected: tuple[str, ...]) ->
 
 @pytest.mark.usefixtures("users_only")
 @pytest.mark.parametrize(
-    "id",
-    ["theorem-5", "theorem-6", "lemma-8", "lemma-9", "theorem-4", "tsvm-rank", "tsvm-local-path", "tsvm-sequence"],
+    "id", ["theorem-5", "theorem-6", "lemma-8", "lemma-9", "theorem-4", "tsvm-rank", "tsvm-local-path", "tsvm-sequence"]
 )
 def test_realistic_cases_of_other_strategies_satisfy_their_assumptions(id: str) -> None:
     statement = statement_named(id)

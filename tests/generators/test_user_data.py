@@ -60,10 +60,7 @@ CALL = {name: [[[[1.0]]]] for name in ("query", "key", "value", "upstream")}
 )
 def test_truth_values_are_no_numbers(tmp_path: Path, values: dict[str, Any], name: str, value: Any) -> None:
     """Among numbers NumPy takes them for 1 and 0 without a trace."""
-    for further in (
-        {name: value},
-        *([{"arrays": {name: value}}] if name in ("q", "eta") else []),
-    ):
+    for further in ({name: value}, *([{"arrays": {name: value}}] if name in ("q", "eta") else [])):
         (tmp_path / "data.json").write_text(to_json(values | further), encoding="utf-8")
         with pytest.raises(InvalidInput) as refused:
             load(str(tmp_path / "data.json"), 0, calls=True)

@@ -16,12 +16,7 @@ from reference_attention.loss import Loss
 from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.risk import ScaledGradient
 from reference_attention.training.batched_gradient import BatchedGradient
-from reference_attention.training.derivatives import (
-    differences_to,
-    gradient_field,
-    newton_field,
-    terms,
-)
+from reference_attention.training.derivatives import differences_to, gradient_field, newton_field, terms
 from theorems.core.implementation import REFERENCE
 
 EPS = float(np.finfo(float).eps)
@@ -192,12 +187,7 @@ def by_torch(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     return ScaledGradient(gradient.log_scale.numpy(), gradient.direction.numpy())
 
 
-GRADIENTS = {
-    "generic": risk.scaled_gradient,
-    "field": by_field,
-    "batch-field": by_batch_field,
-    "torch": by_torch,
-}
+GRADIENTS = {"generic": risk.scaled_gradient, "field": by_field, "batch-field": by_batch_field, "torch": by_torch}
 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)

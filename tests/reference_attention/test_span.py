@@ -14,15 +14,7 @@ from reference_attention.directions import direction
 from reference_attention.paths.local_path import local_path
 from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Problem
-from reference_attention.span import (
-    WIDE,
-    Span,
-    differences_to_first,
-    span_of,
-    span_of_rows,
-    tangential,
-    thin_tangents,
-)
+from reference_attention.span import WIDE, Span, differences_to_first, span_of, span_of_rows, tangential, thin_tangents
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training import flow as flow_module
 from reference_attention.training.batched_flow import gradient_flows

@@ -74,8 +74,7 @@ for size in (16, 128, 512):
             ),
         )
 _where(
-    "training_at_64",
-    lambda q, k, v, m, c: c and q.shape[-1] >= 64 and min(q.shape[2], k.shape[2]) >= 128 and m is None,
+    "training_at_64", lambda q, k, v, m, c: c and q.shape[-1] >= 64 and min(q.shape[2], k.shape[2]) >= 128 and m is None
 )
 
 

@@ -184,11 +184,7 @@ def test_a_value_used_twice_has_a_line_of_its_own() -> None:
         kernel(x, place)
         return place[0]
 
-    assert recorded_lines(written_to, x=Y) == [
-        "x0 = torch.zeros_like(x)",
-        "kernel(x, x0)",
-        "return dict(output=x0[0])",
-    ]
+    assert recorded_lines(written_to, x=Y) == ["x0 = torch.zeros_like(x)", "kernel(x, x0)", "return dict(output=x0[0])"]
 
 
 def test_functions_of_places_are_written_out() -> None:

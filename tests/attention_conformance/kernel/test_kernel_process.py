@@ -54,8 +54,7 @@ def verdicts(kernel: Kernel, call: AttentionCall) -> set[Verdict]:
 
 
 @pytest.mark.parametrize(
-    "state",
-    [State.ONCE, State.REPLAYED, State.INTERLEAVED, pytest.param(State.COMPILED, marks=pytest.mark.compiler)],
+    "state", [State.ONCE, State.REPLAYED, State.INTERLEAVED, pytest.param(State.COMPILED, marks=pytest.mark.compiler)]
 )
 def test_a_right_kernel_is_upheld_with_its_gradients(state: State) -> None:
     with elsewhere(f"{FILE}:right") as kernel:

@@ -78,10 +78,7 @@ def test_the_prediction_catches_another_loss_temperature_and_score() -> None:
     right = offset_errors(regularization_path(problem, radii, max_margin=svm), predicted)
     louder = problem.scores.copy()
     louder[0, problem.optimal[0]] += 0.1
-    faulty = [
-        replace(problem, loss=LOSSES["exponential"]),
-        replace(problem, scores=louder),
-    ]
+    faulty = [replace(problem, loss=LOSSES["exponential"]), replace(problem, scores=louder)]
     for wrong in faulty:
         errors = offset_errors(regularization_path(wrong, radii, max_margin=svm), predicted)
         assert errors[1] > 10 * right[1]

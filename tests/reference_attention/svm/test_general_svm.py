@@ -13,12 +13,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.exact import to_floats
 from reference_attention.optimal_attention import optimal_attention
 from reference_attention.outer_keys import OuterKeys
-from reference_attention.svm.finite_part import (
-    finite_part,
-    independent_part,
-    mixing_offset,
-    offset_correction,
-)
+from reference_attention.svm.finite_part import finite_part, independent_part, mixing_offset, offset_correction
 from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from reference_attention.svm.max_margin import Infeasible
 

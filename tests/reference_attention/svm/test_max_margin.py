@@ -524,11 +524,7 @@ def test_checker_catches_a_wrong_norm_and_wrong_neighbours() -> None:
     keys, alpha = feasible(2, 4, 3, 0)
     p, duals, neighbours = claim(solved(keys, alpha))
     longer = [x * Fraction(1 + EPS) for x in p]
-    assert check_kkt(keys, alpha, longer, duals, neighbours) == {
-        "complementarity",
-        "stationarity",
-        "neighbours",
-    }
+    assert check_kkt(keys, alpha, longer, duals, neighbours) == {"complementarity", "stationarity", "neighbours"}
     assert check_kkt(keys, alpha, p, duals, set()) == {"neighbours"}
 
 

@@ -334,11 +334,7 @@ def test_python_dash_m() -> None:
 def test_the_command_starts_without_torch_and_matplotlib(option: str) -> None:
     loaded = "import sys; from theorems.command.app import main; main(['{}']); print(*sys.modules, file=sys.stderr)"
     process = subprocess.run(
-        [sys.executable, "-c", loaded.format(option)],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
+        [sys.executable, "-c", loaded.format(option)], capture_output=True, text=True, env=environment(), timeout=60
     )
     modules = set(process.stderr.split())
     assert "typer" in modules

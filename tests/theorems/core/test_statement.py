@@ -182,14 +182,7 @@ def test_unknown_ids_are_refused_with_the_nearest_three() -> None:
 def test_order_is_the_papers() -> None:
     ids = ["lemma-10", "theorem-2", "lemma-3", "other", "theorem-1", "lemma-1"]
     random.Random(0).shuffle(ids)
-    assert sorted(ids, key=suite.in_order) == [
-        "lemma-1",
-        "lemma-3",
-        "lemma-10",
-        "theorem-1",
-        "theorem-2",
-        "other",
-    ]
+    assert sorted(ids, key=suite.in_order) == ["lemma-1", "lemma-3", "lemma-10", "theorem-1", "theorem-2", "other"]
 
 
 # ---- every statement of the suite ------------------------------------------------------------------------

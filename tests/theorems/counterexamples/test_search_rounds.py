@@ -89,11 +89,7 @@ def on_threads(name: str, run: dict[str, Any], journal: Path | None) -> Iterator
     ],
 )
 def test_a_hunt_on_an_engine_prints_the_same(
-    options: list[str],
-    code: Exit,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    options: list[str], code: Exit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.undo()  # workers have rounds of the usual length
     monkeypatch.setattr(theorems.command.common, "coordinator", on_threads)

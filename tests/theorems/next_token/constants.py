@@ -62,6 +62,6 @@ WITNESSES: dict[str, dict[str, Subject]] = {
             labels=np.array([0, 0, 0, 0, 1]),
             seed=1600,
         )
-    },
+    }
 }
 """Cases by the statement, tried before any others: one token has the weight, another the gap."""

@@ -120,10 +120,7 @@ def test_a_script_without_a_main_guard_can_verify(tmp_path: Path) -> None:
     [
         ("raises", "the process that worked on it failed at step 3: ZeroDivisionError: by nothing"),
         ("exits", "the process that worked on it ended with code 7 at step 3"),
-        (
-            "is killed",
-            "the process that worked on it was killed by SIGKILL, perhaps for lack of memory, 3 times",
-        ),
+        ("is killed", "the process that worked on it was killed by SIGKILL, perhaps for lack of memory, 3 times"),
         ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
         ("leaves a child", "the process that worked on it ended with code 0 at step 3"),
         ("hangs", "out of time after 0.5 s at step 3"),

@@ -205,12 +205,7 @@ def test_cases_do_not_depend_on_what_else_is_imported(tmp_path: Path) -> None:
         script = LOOK.format(tests=ROOT / "tests" / "theorems", extra=tmp_path, module=module)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=tmp_path,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
+            [sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
         )
         assert process.stdout.count("keys") == 60
         outputs.add(process.stdout)

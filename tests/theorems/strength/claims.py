@@ -40,13 +40,7 @@ ROUNDING = 1e-6
 """A slack may be anything within a tolerance that is smaller: that is rounding, or a solver's."""
 TINY = 1e-20
 """A tolerance below it may be any, or none: what it allows for is an exact zero on one processor and not on another."""
-UNSTEADY = {
-    "minimised-path-is-lowest",
-    "softmin-of-margins",
-    "flow-rate",
-    "stays-in-cone",
-    "grows-along-general-svm",
-}
+UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate", "stays-in-cone", "grows-along-general-svm"}
 """Claims of which several points are about equally near to failing, so that rounding decides which slack is told;
 and one on a run to and fro across kinks, of which it decides the phase."""
 FACTOR = 4.0
@@ -220,10 +214,7 @@ def stored_cases(id: str) -> Iterator[Kept]:
 def keep(id: str, cases: list[Any]) -> None:
     """Write cases down with what is claimed of them now; drawn ones if there are none."""
     records = [
-        {
-            "case": json.loads(as_text(case)),
-            "claims": [list(astuple(claim)) for claim in strengths(id, case)],
-        }
+        {"case": json.loads(as_text(case)), "claims": [list(astuple(claim)) for claim in strengths(id, case)]}
         for case in cases or drawn_cases(id)
     ]
     # A line for the case and one for each claim: what changes is seen in a diff.

@@ -98,7 +98,7 @@ CORNERS: dict[str, Case] = {
 
 BEYOND_FLOAT: dict[str, Case] = {
     # |ℓ'| = e^{−10¹²⁰} at the optimal score: κ = 10¹²⁰.
-    "scores-of-1e120": case([[[1, 0.2], [0, 0.1], [-0.3, 1]]], [[1e120, 0, 0]]),
+    "scores-of-1e120": case([[[1, 0.2], [0, 0.1], [-0.3, 1]]], [[1e120, 0, 0]])
 }
 """Undecided, with a reason, because the limit lies beyond every float."""
 

@@ -117,20 +117,10 @@ CONSTANTS: tuple[Constant, ...] = (
         lambda original, share: lambda rows: original(rows) * int(1024 * 2**share) / 1024,
     ),
     Constant(
-        ("tsvm-no-stationary-point",),
-        "σ² and σ_min²",
-        "4 σ²",
-        row_independence,
-        "certified_eigenvalue",
-        scaled(4.0),
+        ("tsvm-no-stationary-point",), "σ² and σ_min²", "4 σ²", row_independence, "certified_eigenvalue", scaled(4.0)
     ),
     Constant(
-        ("tsvm-no-stationary-point",),
-        "√(T − 1) of saturation",
-        "1",
-        no_stationary_point,
-        "root_of_others",
-        towards_one,
+        ("tsvm-no-stationary-point",), "√(T − 1) of saturation", "1", no_stationary_point, "root_of_others", towards_one
     ),
     Constant(
         ("tsvm-no-stationary-point",),

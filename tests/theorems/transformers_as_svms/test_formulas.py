@@ -116,10 +116,7 @@ def test_a_path_turns_within_its_bound_and_is_held_against_its_own_seeds() -> No
     of = bounds()
     radii = np.array([4.0, 64.0]) * float(of.kappa.value)
     claims = {claim.name: claim for claim in _path(of, radii, 0)}
-    assert set(claims) == {
-        *("path-is-in-the-cone", "path-is-no-higher-than-its-seeds"),
-        *("path-margin", "path-turns"),
-    }
+    assert set(claims) == {*("path-is-in-the-cone", "path-is-no-higher-than-its-seeds"), *("path-margin", "path-turns")}
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
     # What is proven there falls like the logarithm of the offset over the radius.
     assert 0 <= claims["path-turns"].slack < 0.2

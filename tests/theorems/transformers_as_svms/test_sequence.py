@@ -21,11 +21,7 @@ from reference_attention.problem import Problem
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
 from reference_attention.sequence_risk import sequence_excess, sequence_parts
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.sequence_max_margin import (
-    SequenceInfeasible,
-    SequenceMaxMargin,
-    sequence_max_margin,
-)
+from reference_attention.svm.sequence_max_margin import SequenceInfeasible, SequenceMaxMargin, sequence_max_margin
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation

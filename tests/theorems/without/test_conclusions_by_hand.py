@@ -60,9 +60,7 @@ def test_a_deviation_that_halves_counts_as_converging(monkeypatch: pytest.Monkey
         conjecture_joint_descent, "_run", lambda case, steps: (joint_3b(), JointTrajectory(far, far), 0.25)
     )
     monkeypatch.setattr(
-        conjecture_joint_descent,
-        "_distances",
-        lambda joint, run, at: {steps // 4: (1.0, 1.0), steps: (0.4, 0.6)}[at],
+        conjecture_joint_descent, "_distances", lambda joint, run, at: {steps // 4: (1.0, 1.0), steps: (0.4, 0.6)}[at]
     )
     prompt, head = conjecture_joint_descent._limit_claims(FIGURE_3B, REFERENCE)
     assert (prompt.slack, head.slack) == (0.0, -0.6)

@@ -62,10 +62,7 @@ def test_gains_of_the_norm_are_summed_over_steps() -> None:
     constants = MarginConstants(*posed(*LINE))
     p, moved = np.array([[[2.0]], [[3.0]], [[5.0]]]), np.array([[[1.0]], [[2.0]]])
     m = np.log([[20.0], [40.0]])
-    by_step = [
-        (1 - 1 / 4) * 0.7 / (1 + math.log(8.8) / 2),
-        (2 - 4 / 6) * 0.85 / (1 + math.log(8.4) / 3),
-    ]
+    by_step = [(1 - 1 / 4) * 0.7 / (1 + math.log(8.8) / 2), (2 - 4 / 6) * 0.85 / (1 + math.log(8.4) / 3)]
     result = least_progress(constants, exact(p), exact(moved), exact(m))
     assert near(result, [[by_step[0]], [sum(by_step)]])
 

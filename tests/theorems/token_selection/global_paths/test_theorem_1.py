@@ -68,9 +68,7 @@ CAUGHT_BY: dict[str, str] = {
 PATHS = ("path-at-twice-the-radius", "path-at-half-the-radius", "path-at-one-radius", "path-leaves-radii-out")
 """Faults in the radii of the optimiser's path."""
 
-MISSED = {
-    "gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points",
-}
+MISSED = {"gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points"}
 """Faults that leave the theorem true, and why."""
 
 

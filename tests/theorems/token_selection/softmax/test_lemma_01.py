@@ -23,12 +23,7 @@ from theorems.core.claim import Claim, Verdict, at_least
 from theorems.core.implementation import REFERENCE
 from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.softmax import lemma_01_prompt_and_key_query as lemma_01
-from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import (
-    SLOPES,
-    Setting,
-    _setting,
-    weight_gradient,
-)
+from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import SLOPES, Setting, _setting, weight_gradient
 
 N, T, D, DU, B = 3, 4, 5, 2, 6
 ALL_LOSSES = [*LOSSES, *ILL_BEHAVED_LOSSES]
