@@ -1,5 +1,4 @@
-"""Each counterexample with the missing assumption put back: the conclusion holds,
-so its code is no verdict by itself."""
+"""Counterexamples with the missing assumption put back: the conclusion holds there, so the assumption made it fail."""
 
 from __future__ import annotations
 
@@ -116,54 +115,119 @@ def full_width(case: Case) -> Case:
     return with_arrays(case, K0=np.asarray(case.arrays["K0"]) + np.array([[0.0, 1.0], [0.0, 1.0]]))
 
 
-RESTORED: dict[tuple[str, str], Restore] = {
-    ("lemma-4", "well-behaved-loss"): linear_loss,
-    ("lemma-4", "strict-optimum"): one_optimum,
-    ("lemma-4", "equal-non-optimal-scores"): one_optimum,
-    ("lemma-4", "separable"): one_side,
-    ("lemma-5", "well-behaved-loss"): linear_loss,
-    ("lemma-5", "strict-optimum"): one_optimum,
-    ("lemma-5", "equal-non-optimal-scores"): one_optimum,
-    ("lemma-5", "separable"): one_side,
-    ("lemma-5", "single-input"): first_input,
-    ("lemma-6", "well-behaved-loss"): linear_loss,
-    ("lemma-6", "step-size"): step_of_four,
-    ("lemma-7", "well-behaved-loss"): linear_loss,
-    ("lemma-7", "separable"): one_side,
-    ("lemma-7", "locally-optimal"): reversed_scores,
-    ("lemma-8", "well-behaved-loss"): linear_loss,
-    ("lemma-8", "wider-direction"): comparable,
-    ("lemma-8", "decided-neighbours"): higher_neighbour,
-    ("lemma-9", "well-behaved-loss"): linear_loss,
-    ("lemma-9", "higher-neighbours"): reversed_scores,
-    ("lemma-10", "general-position"): other_lengths,
-    ("lemma-11", "positive-labels"): positive,
-    ("lemma-11", "strict-optimum"): apart,
-    ("lemma-11", "head-in-key-range"): full_rank,
-    ("lemma-14", "well-behaved-loss"): linear_loss,
-    ("lemma-14", "mixing-hurts"): harmful_mixing,
-    ("theorem-1", "well-behaved-loss"): linear_loss,
-    ("theorem-1", "strict-optimum"): one_optimum,
-    ("theorem-1", "separable"): one_side,
-    ("theorem-8", "well-behaved-loss"): linear_loss,
-    ("theorem-8", "mixing-hurts"): harmful_mixing,
-    ("theorem-8", "separable-optimal-sets"): one_side,
-    ("tsvm-factored-flow", "definite-imbalance"): full_width,
+def scores(*rows: list[float]) -> Restore:
+    return lambda case: with_problem(case, scores=np.array(rows))
+
+
+def keys(*blocks: list[list[float]]) -> Restore:
+    return lambda case: with_problem(case, keys=np.array(blocks))
+
+
+def arrays(**changed: list[float] | float) -> Restore:
+    return lambda case: with_arrays(case, **changed)
+
+
+def opposite_start(case: Case) -> Case:
+    assert case.start is not None
+    return case.replace(start=-case.start)
+
+
+def tokens(*blocks: list[list[float]], W: Any = None) -> Restore:
+    """Other tokens, keys being the tokens themselves."""
+
+    def restored(case: Case) -> Case:
+        assert case.dataset is not None
+        X = np.array(blocks) if blocks else case.dataset.X
+        data = Dataset(X, case.dataset.Y, case.dataset.v, W, case.dataset.loss)
+        return case.replace(problem=data.problem, dataset=data)
+
+    return restored
+
+
+RESTORED: dict[str, Restore] = {
+    "lemma-4-without-well-behaved-loss": linear_loss,
+    "lemma-4-without-strict-optimum": one_optimum,
+    "lemma-4-without-equal-non-optimal-scores": one_optimum,
+    "lemma-4-without-separable": one_side,
+    "lemma-5-without-well-behaved-loss": linear_loss,
+    "lemma-5-without-strict-optimum": one_optimum,
+    "lemma-5-without-equal-non-optimal-scores": one_optimum,
+    "lemma-5-without-separable": one_side,
+    "lemma-5-without-single-input": first_input,
+    "lemma-6-without-well-behaved-loss": linear_loss,
+    "lemma-6-without-step-size": step_of_four,
+    "lemma-7-without-well-behaved-loss": linear_loss,
+    "lemma-7-without-separable": one_side,
+    "lemma-7-without-locally-optimal": reversed_scores,
+    "lemma-8-without-well-behaved-loss": linear_loss,
+    "lemma-8-without-wider-direction": comparable,
+    "lemma-8-without-decided-neighbours": higher_neighbour,
+    "lemma-9-without-well-behaved-loss": linear_loss,
+    "lemma-9-without-higher-neighbours": reversed_scores,
+    "lemma-10-without-general-position": other_lengths,
+    "lemma-11-without-positive-labels": positive,
+    "lemma-11-without-strict-optimum": apart,
+    "lemma-11-without-head-in-key-range": full_rank,
+    "lemma-14-without-well-behaved-loss": linear_loss,
+    "lemma-14-without-mixing-hurts": harmful_mixing,
+    "theorem-1-without-well-behaved-loss": linear_loss,
+    "theorem-1-without-strict-optimum": one_optimum,
+    "theorem-1-without-separable": one_side,
+    "theorem-8-without-well-behaved-loss": linear_loss,
+    "theorem-8-without-mixing-hurts": harmful_mixing,
+    "theorem-8-without-separable-optimal-sets": one_side,
+    "tsvm-factored-flow-without-definite-imbalance": full_width,
+    "theorem-2-without-well-behaved-loss": linear_loss,
+    "theorem-2-without-equal-non-optimal-scores": scores([0.0, 0.0, 2.0]),
+    "theorem-2-without-separable": keys([[1.0], [0.0], [2.0]]),
+    "theorem-2-without-single-input": first_input,
+    "theorem-3-without-well-behaved-loss": linear_loss,
+    "theorem-3-without-locally-optimal": scores([1.0, 0.0]),
+    "theorem-3-without-in-cone": opposite_start,
+    "theorem-3-without-step-size": arrays(eta=2.0**-5),
+    "theorem-4-without-well-behaved-loss": linear_loss,
+    "theorem-4-without-distinct-scores": scores([0.0, 1.0], [0.0, 1.0]),
+    "theorem-4-without-general-position": keys([[0.25], [0.0], [1.0]]),
+    "theorem-4-without-not-locally-optimal-direction": arrays(q=[1.0]),
+    "theorem-5-without-optimal-tokens": tokens([[0.0, 1.0], [0.0, 0.0]], [[0.0, -1.0], [0.5, 0.0]]),
+    "theorem-5-without-separable": tokens(),
+    "theorem-6-without-optimal-support-tokens": tokens([[2.0, -2.0], [0.0, 0.0]], [[2.0, 2.0], [0.0, 0.0]]),
+    "theorem-6-without-separable": tokens(),
+    "theorem-6-without-radius-schedule": arrays(head_radii=[20.0, 4e7]),
+    "theorem-6-without-prompt-selects": tokens([[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]),
+    "lemma-12-without-prompt-selects": tokens([[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]),
+    "lemma-13-without-prompt-selects": tokens([[-1.0, 0.0], [0.0, 0.0]], [[-2.0, 0.0], [-1.0, -1.0]]),
+    "lemma-13-without-optimal-support-tokens": tokens([[-1.0, -1.0], [0.0, 0.0]], [[1.0, -1.0], [0.0, 0.0]]),
+    "lemma-13-without-separable": tokens(),
+    "lemma-13-without-radius-schedule": arrays(head_radii=[10.0, 4e6]),
+    "conjecture-joint-descent-without-optimal-support-tokens": tokens(
+        [[-1.0, -2.0], [0.0, -1.0]], [[1.0, -2.0], [0.0, -1.0]]
+    ),
+    "conjecture-joint-descent-without-descent-selects": tokens([[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 0.0]]),
 }
 
 
-@pytest.mark.parametrize(("id", "without"), RESTORED, ids=[f"{a}-without-{b}" for a, b in RESTORED])
-def test_with_the_assumption_back_the_conclusion_holds(id: str, without: str) -> None:
-    weakened = weakened_named(id, without)
-    case = load(FOLDER / f"{weakened.name}.json").case
-    restored = RESTORED[id, without](case).normalise()
-    assert weakened.statement.assumption(without).check(case).holds is False
-    if without != "step-size":
-        assert weakened.statement.assumption(without).check(restored).holds is True
-    for kept in weakened.keeps:
-        assert weakened.statement.assumption(kept).check(restored).holds is True, kept
-    claims = list(weakened.conclusion(restored, REFERENCE))
-    assert claims
+OWN_PREDICATE = (
+    "theorem-3-without-in-cone",
+    "theorem-6-without-optimal-support-tokens",
+    "lemma-13-without-optimal-support-tokens",
+)
+"""Counterexamples on which the predicate of the weakened statement alone decides that the assumption fails."""
+
+
+@pytest.mark.parametrize("name", RESTORED)
+def test_with_the_assumption_restored_the_conclusion_holds(name: str) -> None:
+    record = load(FOLDER / f"{name}.json")
+    weakened, case = record.weakened, RESTORED[name](record.case).normalise()
+    stated = weakened.statement.assumption(weakened.without).check
+    for check in (weakened.fails, *([stated] if name not in OWN_PREDICATE else [])):
+        assert check(record.case).holds is False
+        assert check(case).holds is True or name == "lemma-6-without-step-size"
+    for id in weakened.keeps:
+        assert weakened.statement.assumption(id).check(case).holds is True, id
+    claims = list(weakened.conclusion(case, REFERENCE))
+    # Of lemma-8 the restored directions have their widths the other way round.
+    assert record.claim in [claim.name for claim in claims] or name == "lemma-8-without-wider-direction"
     assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
 
 
