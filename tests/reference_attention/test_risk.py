@@ -211,12 +211,12 @@ def _wrong_temperature(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGrad
     return risk.scaled_gradient(keys, scores, loss, p * (1 + 1e-6))
 
 
-def _wrong_sign(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+def negated(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     gradient = risk.scaled_gradient(keys, scores, loss, p)
     return ScaledGradient(gradient.log_scale, -gradient.direction)
 
 
-def _dropped_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+def without_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     """E[δγ δk] without − E[δγ] E[δk]."""
     chosen = risk.select(keys, p)
     gaps = scores - np.take_along_axis(scores, chosen.token[..., None], axis=-1)
@@ -239,7 +239,7 @@ def _saturated_cancellation(keys: Any, scores: Any, loss: Loss, p: Any) -> Scale
 
 
 @pytest.mark.parametrize(
-    "fault", [_wrong_temperature, _wrong_sign, _dropped_cross_term, _wrong_loss, _saturated_cancellation]
+    "fault", [_wrong_temperature, negated, without_cross_term, _wrong_loss, _saturated_cancellation]
 )
 def test_the_comparison_catches_planted_faults(fault: Any) -> None:
     assert worst(fault, LOGISTIC, generic) > 1

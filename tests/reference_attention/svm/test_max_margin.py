@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 import cvxpy
 import numpy as np
@@ -20,16 +19,12 @@ from reference_attention.floats import EPS
 from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import IntegerRows, _independent, least_norm
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin, offending_neighbours
+from tests.reference_attention.test_exact import fraction
 
 Pair = tuple[int, int]
 
 SECOND_SOLVER_GAP = 1e-10
 """The relative gap and infeasibility to which cvxpy's Clarabel is asked to solve."""
-
-
-def fraction(q: Any) -> Fraction:
-    """A python-flint rational as a Fraction."""
-    return Fraction(int(q.p), int(q.q))
 
 
 def rows_of(keys: np.ndarray, alpha: np.ndarray) -> dict[Pair, list[Fraction]]:

@@ -21,6 +21,7 @@ from reference_attention.training.descent import (
     gradient_descent,
     normalized_gradient_descent,
 )
+from tests.reference_attention.test_risk import negated
 
 EPS = float(np.finfo(float).eps)
 
@@ -38,11 +39,6 @@ def other_gradient(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient
     return risk.scaled_gradient(keys, scores, loss, p)
 
 
-def wrong_sign(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    gradient = risk.scaled_gradient(keys, scores, loss, p)
-    return ScaledGradient(gradient.log_scale, -gradient.direction)
-
-
 def largest_violation(problem: Problem, run: Trajectory, log_step: float) -> float:
     """Of L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L‖², the descent inequality at η ≤ 1/L_p."""
     value = risk.risk(problem.keys, problem.scores, problem.loss, run.points)
@@ -51,14 +47,14 @@ def largest_violation(problem: Problem, run: Trajectory, log_step: float) -> flo
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_each_step_descends_as_promised_and_the_wrong_sign_does_not(loss: str) -> None:
+def test_each_step_descends_as_promised_and_the_negated_does_not(loss: str) -> None:
     problem = some_problem(loss=loss)
     start = np.zeros(5)
     run = gradient_descent(problem, start, steps=200)
     assert run.stop is Stop.STEPS
     # Two risks of a few roundings each.
     assert largest_violation(problem, run, -problem.log_smoothness) <= 64 * EPS
-    wrong = gradient_descent(problem, start, steps=200, gradient=wrong_sign)
+    wrong = gradient_descent(problem, start, steps=200, gradient=negated)
     assert largest_violation(problem, wrong, -problem.log_smoothness) > 64 * EPS
 
 

@@ -18,6 +18,8 @@ from reference_attention.training import flow as flow_module
 from reference_attention.training.derivatives import newton_field
 from reference_attention.training.descent import Stop, gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
+from tests.reference_attention.test_risk import negated, without_cross_term
+from tests.reference_attention.training.test_descent import other_gradient
 
 EPS = float(np.finfo(float).eps)
 
@@ -25,22 +27,9 @@ EPS = float(np.finfo(float).eps)
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def other_gradient(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    return risk.scaled_gradient(keys, scores, loss, p)
-
-
 def cooler(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     """A softmax of temperature 1.01."""
     return risk.scaled_gradient(keys, scores, loss, p / 1.01)
-
-
-def without_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """E[δγ δk] without − E[δγ] E[δk]."""
-    chosen = risk.select(keys, p)
-    gaps = scores - np.take_along_axis(scores, chosen.token[..., None], axis=-1)
-    slope = loss.derivative(risk.predictions(keys, scores, p)) / keys.shape[-3]
-    c = slope[..., None] * np.exp(chosen.log_weights) * gaps
-    return ScaledGradient(np.float64(0), (c[..., None] * chosen.key_differences).sum(axis=(-3, -2)))
 
 
 def separable(seed: int, n: int = 2, T: int = 4, d: int = 6) -> tuple[Problem, MaxMargin]:
@@ -133,13 +122,8 @@ def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) 
     assert abs(slope + 2) <= 10 * svm.norm / 1e4
     assert apart[-1] <= (10 * svm.norm) ** 2 / 1e12
     assert flow.evaluations < 10_000
-    backwards = gradient_flow(problem, np.zeros(6), norm=1e6, gradient=_upwards)
+    backwards = gradient_flow(problem, np.zeros(6), norm=1e6, gradient=negated)
     assert not (backwards.reached_norm and backwards.one_minus_cosine(svm.direction)[-1] <= (10 * svm.norm) ** 2 / 1e12)
-
-
-def _upwards(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    gradient = risk.scaled_gradient(keys, scores, loss, p)
-    return ScaledGradient(gradient.log_scale, -gradient.direction)
 
 
 @pytest.mark.parametrize("factor", [-100.0, -1.0, 100.0])
