@@ -342,7 +342,7 @@ def test_relations_on_user_data(
 
 def test_a_kernel_has_relations_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--relations", "--attention", "torch.nn.functional:scaled_dot_product_attention"]) == 2
-    assert "--relations: cannot be combined with --attention" in capsys.readouterr().err
+    assert "--relations cannot be combined with --attention" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="cannot be combined with attention"):
         verify("lemma-3", relations=True, attention="m:f")
 

@@ -1,1 +1,1 @@
-"""The command ``theorems``: all that talks to a terminal. :mod:`theorems.command.app` has the subcommands."""
+"""The command ``theorems``: all that reads options or prints. Its subcommands are in :mod:`theorems.command.app`."""

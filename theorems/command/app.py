@@ -22,7 +22,7 @@ from max_margin_theorems.extensions import extensions, object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
-# Before NumPy is loaded: processes share the work, threads within one only get in each other's way.
+# Set before NumPy is loaded: the work is divided among processes; threads within them only slow each other down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -55,7 +55,7 @@ def add_subcommand(kind: type[Any], place: str) -> None:
 
     Args:
         kind: the dataclass of its options, which gives it its name and its help.
-        place: ``module:NAME`` of the function that takes the options; imported when it is called.
+        place: ``module:NAME`` of the function that takes the options, imported when the subcommand is called.
     """
     hints = get_type_hints(kind, include_extras=True)
 
@@ -83,7 +83,7 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.FiguresOptions, "figures:figures_and_report"),
     (subcommands.ReportOptions, "report:report_and_write"),
 )
-"""Options of each subcommand, and the function of :mod:`theorems.command` that takes them; in the order of the help."""
+"""The class of options of each subcommand, and the function of :mod:`theorems.command` that takes them."""
 
 FORMER = {
     "tolerances": "list tolerances",
@@ -98,7 +98,7 @@ FORMER = {
     "verify --no-isolate": "verify --jobs 0",
     "verify --sarif": "verify --report FILE.sarif",
 }
-"""Former subcommands and options, and what does the same now."""
+"""Former subcommands and options, each with its replacement."""
 
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
@@ -110,7 +110,7 @@ for extension in extensions():
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    Wrong input, and output that nobody takes, are reported in one sentence on standard error.
+    Bad input, and output that cannot be written, are reported in one sentence on standard error.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _former(arguments: Sequence[str]) -> str:
-    """Return what to use instead of a former subcommand or option; empty if there is none."""
+    """Return the message that names the replacement of a former subcommand or option; empty if none is used."""
     words = [word.partition("=")[0] for word in arguments]
     for former, new in FORMER.items():
         command, _, option = former.partition(" ")
@@ -151,22 +151,22 @@ def _former(arguments: Sequence[str]) -> str:
 def _complaint(error: Exception, words: Sequence[str]) -> int:
     from reference_attention.errors import InvalidInput
 
-    message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
+    message = getattr(error, "format_message", None)  # usage errors of typer, whichever version of click it contains
     if isinstance(error, InvalidInput) or callable(message):
         sentence = message() if callable(message) else str(error)
         missing = re.fullmatch(r"Missing option '(--[a-z-]+)'( / '--[a-z-]+')?\.", sentence)
         if missing:
-            instead = words[1:] and not words[1].startswith("-")
-            sentence = f"Missing option '{missing[1]}'{f'; give {missing[1]} {words[1]}' if instead else ''}."
+            has_value = words[1:] and not words[1].startswith("-")
+            sentence = f"Missing option '{missing[1]}'{f'; give {missing[1]} {words[1]}' if has_value else ''}."
         _say(sentence)
         return Exit.INCONCLUSIVE if _is_process_death(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
-        # Every file of ours that cannot be written is an InvalidInput.
+        # Errors in writing files are InvalidInput, so this one concerns standard output.
         _say(f"standard output cannot be written ({error.strerror or error}).")
         return _close_output(Exit.BAD_INPUT)
     with suppress(OSError):
         traceback.print_exception(error)
-    _say("internal error, nothing is concluded; please report it.")
+    _say("internal error; nothing is concluded. Please report it with the lines above.")
     return Exit.INCONCLUSIVE
 
 
@@ -183,7 +183,7 @@ def _say(sentence: str) -> None:
 
 
 def _close_output(code: Exit) -> Exit:
-    """Discard what is still to be printed; otherwise Python complains of it at its end."""
+    """Discard the output that is still buffered; otherwise Python prints an error when it exits."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return code

@@ -1,4 +1,4 @@
-"""Badge of a kernel: how many capabilities it has, as JSON for an endpoint badge of shields.io."""
+"""Badge of a kernel for shields.io: the number of its capabilities, as JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from theorems.run.result import Result
 
 
 def badge_text(results: Sequence[Result]) -> str:
-    """Return ``attention: N of M capabilities`` as JSON, M those that were tried, or that none was tried.
+    """Return a badge as JSON: N upheld of M checked capabilities, or "not tested".
 
-    https://shields.io/badges/endpoint-badge has the schema.
+    Source: https://shields.io/badges/endpoint-badge has the schema.
     """
     verdicts = [result.verdict for result in results if result.id in capabilities() and result.was_tried]
     upheld = verdicts.count(Verdict.UPHELD)

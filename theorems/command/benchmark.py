@@ -28,17 +28,17 @@ from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.tables import console
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
-"""The data sets of the paper that are compared unless others are named; Figure 4 has the data of 1(c)."""
+"""The default data: those of the paper's Figure 1 (Figure 4 uses the data of 1(c))."""
 
 
 def bench_and_report(options: BenchOptions) -> int:
     """Run the rules, print the tables, and return the exit code.
 
-    It is 0, 1 if a row is worse than that of ``compare``, or 3 if there is nothing to compare on some data, or a rule
-    of somebody's file failed.
+    The exit code is 1 if a row is worse than in ``--compare``, 3 if some data have no limit direction or a rule in a
+    user's file failed, else 0.
 
     Raises:
-        InvalidInput: unknown rules, data that cannot be read, a file that cannot be written; before anything runs.
+        InvalidInput: before anything runs, if a rule is unknown, data cannot be read or a file cannot be written.
     """
     rules = expand_rules(options.rule or DEFAULT)
     foreign = [rule for rule in rules if is_in_a_file(rule)]
@@ -54,22 +54,22 @@ def bench_and_report(options: BenchOptions) -> int:
     if options.plot is not None:
         check_kind(options.plot)
     check_targets(options.plot)
-    then = None
+    earlier_report = None
     if options.compare is not None:
-        then = earlier(options.compare)
+        earlier_report = earlier(options.compare)
         now = {"steps": options.steps, "seed": options.seed, "examples": options.examples, "contents": contents}
-        check_comparable(then, now, options.compare)
+        check_comparable(earlier_report, now, options.compare)
     with open_sandbox(options.jobs) as sandbox:
         for rule in foreign:
             sandbox.call(f"loading {parts_of(rule)[0]}", load_rule, rule)
-        return _bench(options, rules, contents, then, sandbox)
+        return _bench(options, rules, contents, earlier_report, sandbox)
 
 
 def _bench(
     options: BenchOptions,
     rules: tuple[str, ...],
     contents: Mapping[str, str | None],
-    then: Mapping[str, Any] | None,
+    earlier_report: Mapping[str, Any] | None,
     sandbox: Sandbox,
 ) -> int:
     sources, rules_of_suite = tuple(contents), [rule for rule in rules if not is_in_a_file(rule)]
@@ -83,7 +83,7 @@ def _bench(
     for unit, batch in zip(work, batches, strict=False):
         by_kind[not isinstance(unit, Named)].append(batch)
     named, generated = (
-        merge((comparison for batch in some for comparison in batch.compared), rules) for some in by_kind
+        merge((comparison for batch in batches for comparison in batch.compared), rules) for batches in by_kind
     )
     report = {
         "seed": options.seed,
@@ -99,7 +99,7 @@ def _bench(
         if options.plot is not None:
             write_bytes(options.plot, render_plot(named, generated, options.plot))
     print_tables(console(), named, generated, options.steps)
-    worse = then is not None and not interrupted and _say_what_changed(then, report, options)
+    worse = earlier_report is not None and not interrupted and _print_comparison(earlier_report, report, options)
     complain(*(f"{batch.id}: {batch.failed}" for batch in batches if batch.failed))
     if interrupted:
         complain("interrupted; only finished problems are printed.")
@@ -107,9 +107,9 @@ def _bench(
     return Exit.FALSIFIED if worse else exit_of(_verdicts(batches, named, generated))
 
 
-def _say_what_changed(then: Mapping[str, Any], report: Mapping[str, Any], options: BenchOptions) -> bool:
-    """Print the rows against those of ``--compare``, and return whether one is worse."""
-    rows = comparison_rows(then, from_json(to_json(report)))
+def _print_comparison(earlier_report: Mapping[str, Any], report: Mapping[str, Any], options: BenchOptions) -> bool:
+    """Print each row beside that of ``--compare``, and return whether one is worse."""
+    rows = comparison_rows(earlier_report, from_json(to_json(report)))
     console().print(comparison_table(rows, str(options.compare)), soft_wrap=True)
     return any(row.verdict is Compare.WORSE for row in rows)
 
@@ -119,7 +119,7 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Yield a verdict per comparison, for the exit code.
 
-    Named data without a limit were not compared; a generated problem without one is passed over.
+    Named data without a limit direction are inconclusive; generated problems without one do not count.
     """
     for batch in batches:
         if batch.failed:

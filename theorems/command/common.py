@@ -1,4 +1,4 @@
-"""Functions of several subcommands: refuse files that cannot be written, run units with progress, write, complain."""
+"""Functions that several subcommands share: checks of output files, runs with progress, output, exit codes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from theorems.run.unit_protocols import R, Work
 
 
 def check_targets(*paths: Path | None) -> None:
-    """Refuse files that cannot be written, before anything runs.
+    """Check that output files can be written, before anything runs.
 
     Raises:
-        InvalidInput: there is one.
+        InvalidInput: one of them cannot be written.
     """
     for path in paths:
         if path is not None:
@@ -40,32 +40,32 @@ def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **opt
 
     Args:
         units: the units.
-        jobs: how many processes.
-        title: the plural noun for the units, as :func:`theorems.run.progress.show_progress` has it.
+        jobs: the number of processes.
+        title: the plural noun for the units, for the progress bars.
         steps: the plural noun for their steps.
-        options: as for :func:`theorems.run.schedule.run`.
+        options: further arguments of :func:`theorems.run.schedule.run_stepwise`.
     """
     totals = {unit.id: unit.total for unit in units}
     try:
         with show_progress(console(stderr=True), totals, title=title, steps=steps) as progress:
             return run(units, jobs, progress, **options), False
-    except Interrupted as stopped:
-        return stopped.results, True
+    except Interrupted as error:
+        return error.results, True
 
 
 @contextmanager
 def resumable(options: HuntOptions | PowerOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the journal of ``--resume`` and the workers of ``--engine``, for :func:`run_units`.
+    """Yield the journal of ``--resume`` and the workers of ``--engine``, as keyword arguments of :func:`run_units`.
 
     Raises:
-        InvalidInput: one of them cannot be used.
+        InvalidInput: the journal or the engine cannot be used.
     """
     with open_journal(options.resume, run) as journal, coordinator(options.engine, run, options.resume) as engine:
         yield {"journal": journal, "engine": engine}
 
 
 def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
-    """Write files, and return a sentence for each that could not be written after all."""
+    """Write files, and return an error message for each that could not be written."""
     sentences = []
     for path, text in texts:
         try:
@@ -76,28 +76,28 @@ def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
 
 
 def write_report(path: Path | None, **content: Any) -> None:
-    """Write JSON, with our version, where it is asked for."""
+    """Write the content, with our version, to a JSON file; do nothing if the path is None."""
     if path is not None:
         write_text(path, to_json({"version": version(), **content}, indent=2) + "\n")
 
 
 def complain(*sentences: str) -> None:
-    """Print a line per sentence on standard error."""
+    """Print each sentence on a line of standard error."""
     for sentence in sentences:
         console(stderr=True).print(f"theorems: {sentence}", soft_wrap=True)
 
 
 def exit_code_of(results: Sequence[Result]) -> int:
-    """Return the exit code of the results; print a sentence on standard error where no table says why."""
+    """Return the exit code of the results; print the reason on standard error if the tables do not show it."""
     if Results(tuple(results)).exit_code is Exit.BAD_INPUT:
         bad = next(result for result in results if result.bad_input)
         complain(f"{bad.id}: {bad.bad_input}")
         return Exit.BAD_INPUT
-    return exit_code_said({result.verdict for result in results}, "no statement applies to these data")
+    return exit_code_of_verdicts({result.verdict for result in results}, "no statement applies to these data")
 
 
-def exit_code_said(verdicts: Set[Verdict], nothing: str) -> int:
-    """Return the exit code of the verdicts; where none applies, say on standard error that ``nothing`` is why."""
+def exit_code_of_verdicts(verdicts: Set[Verdict], nothing: str) -> int:
+    """Return the exit code of the verdicts; if no statement applies, print ``nothing`` as the reason."""
     if verdicts <= {Verdict.NOT_APPLICABLE}:
         complain(f"nothing was checked: {nothing}.")
     return exit_of(verdicts)

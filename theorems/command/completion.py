@@ -10,7 +10,7 @@ from max_margin_theorems.papers import folders_of, papers
 
 ROOM = Path(__file__).parents[1]
 TABLES = ("assumptions", "data", "tolerances", "drawn", "counterexamples")
-"""The tables that ``theorems list`` prints in place of statements, definitions and assumptions."""
+"""The tables that ``theorems list`` can print."""
 
 
 def ids(incomplete: str) -> list[str]:
@@ -25,7 +25,7 @@ def ids(incomplete: str) -> list[str]:
 
 
 def lists(incomplete: str) -> list[str]:
-    """Return the tables of ``theorems list``, and the ids that may follow two of them."""
+    """Return the tables of ``theorems list``, and the ids of statements, which may follow some of them."""
     return [*_beginning(incomplete, TABLES), *ids(incomplete)]
 
 
@@ -44,7 +44,7 @@ def assumptions(incomplete: str) -> list[str]:
 
 
 def data(incomplete: str) -> list[str]:
-    """Return named datasets, and files."""
+    """Return named datasets, and .npz and .json files and folders."""
     from generators.datasets import all_data
 
     folder, _, stem = incomplete.rpartition("/")
@@ -68,21 +68,21 @@ def faults(incomplete: str) -> list[str]:
 
 
 def rules(incomplete: str) -> list[str]:
-    """Return the rules of bench."""
+    """Return the default rules of ``theorems bench``."""
     from theorems.benchmark.rules import DEFAULT
 
     return _beginning(incomplete, DEFAULT)
 
 
 def figures(incomplete: str) -> list[str]:
-    """Return figures of the papers."""
+    """Return the names of figures."""
     from theorems.figures.registry import FIGURES
 
     return _beginning(incomplete, FIGURES)
 
 
 def engines(incomplete: str) -> list[str]:
-    """Return the engines that may do the work."""
+    """Return the values of ``--engine``."""
     return _beginning(incomplete, ("local", "dask://"))
 
 

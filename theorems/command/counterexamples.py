@@ -1,4 +1,4 @@
-"""``theorems hunt``, ``replay``, ``list counterexamples``: from options to tables, files and exit codes."""
+"""``theorems hunt``, ``replay`` and ``list counterexamples``: from options to tables, files and exit codes."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def hunt_and_report(options: HuntOptions) -> int:
     """Hunt, print, write; return 1 if a counterexample was found, 0 if none, 3 if no case could be decided.
 
     Raises:
-        InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
-        ProcessDied: the statement stands in a file, which ended the process that it ran in.
+        InvalidInput: before anything runs, if an id is unknown or a directory cannot be used.
+        ProcessDied: the code of a statement in a user's file ended its process.
     """
     searched, spent = None, 0.0
     if options.engine != LOCAL:
@@ -74,10 +74,10 @@ def hunt_and_report(options: HuntOptions) -> int:
 def hunt_there(
     options: HuntOptions, searched: RoundsResult | None, spent: float, progress: Progress
 ) -> tuple[int, str]:
-    """Run a whole hunt in another process, which has the statement and its cases.
+    """Run :func:`hunt_here` in a process of the sandbox, for a statement in a user's file.
 
     Returns:
-        The exit code, and the text to print; a signal ends it with what is finished, as it does everywhere.
+        The exit code, and the text to print. A signal ends the hunt with its unfinished result.
     """
     signals.listen()
     signals.let_through()
@@ -91,12 +91,13 @@ def load_weakening(id: str, without: str) -> Heading:
 
 
 def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
-    """Search the rounds of a hunt on the workers of an engine; return what they saw, and whether a signal ended it.
+    """Search the rounds of a hunt on an engine; return their observations, and whether a signal ended the search.
 
-    The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
+    ``--seconds`` ends a search without a counterexample. After a counterexample the earlier rounds are finished, so
+    that the result is the first counterexample for any number of workers.
 
     Raises:
-        InvalidInput: unknown ids, or an engine that cannot be used.
+        InvalidInput: an id is unknown, or the engine cannot be used.
     """
     with open_sandbox(1, isolates=is_in_a_file(options.id)) as sandbox:
         file = options.id.rpartition(":")[0]
@@ -115,7 +116,7 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
         [result], interrupted = run_units([work], 1, "hunts", "cases", **run_options)
     if interrupted or result.failed != OVER:
         return result, interrupted
-    # Nothing was found, and rounds that are not finished count for nothing.
+    # Out of time without a counterexample: only the finished rounds count.
     finished = tuple(filter(None, result.rounds))
     why = "" if finished else f"no round of {ROUND} cases was finished in {options.seconds:g} s"
     return replace(result, rounds=finished, failed=why), False
@@ -132,9 +133,9 @@ def hunt_here(
 
     Args:
         options: the options of the command.
-        progress: called with the number of cases looked at.
-        searched: the first rounds, if they were looked through elsewhere.
-        spent: the seconds that those took.
+        progress: called with the number of cases examined.
+        searched: the first rounds, if an engine has searched them.
+        spent: the seconds that the engine took.
     """
     weakened = weakened_named(options.id, options.without)
     check_directory(options.out, "failing cases")
@@ -143,7 +144,8 @@ def hunt_here(
         open_journal(options.resume, _identity(options, heading_of(weakened.statement))) as journal,
         hunt_progress(console(stderr=True), weakened.name, options.seconds) as show,
     ):
-        # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
+        # After rounds searched by an engine, observations of this process are not the first ones of the hunt: no
+        # journal.
         hunt_journal = HuntJournal(journal if searched is None else None)
         rounds, observations = ((), hunt_journal.known) if searched is None else searched.as_known(options.cases)
 
@@ -151,8 +153,13 @@ def hunt_here(
             progress(effort.tried)
             show(effort)
 
-        rest: dict[str, Any] = {"known": observations, "note": hunt_journal.note, "rounds": rounds, "spent": spent}
-        hunt = Hunt(weakened, options.seed, options.seconds, watch, cases=options.cases, **rest)
+        search_options: dict[str, Any] = {
+            "known": observations,
+            "note": hunt_journal.note,
+            "rounds": rounds,
+            "spent": spent,
+        }
+        hunt = Hunt(weakened, options.seed, options.seconds, watch, cases=options.cases, **search_options)
         try:
             with signals.interruptible():
                 hunt.run()
@@ -181,7 +188,7 @@ def replay_and_report(options: ReplayOptions) -> int:
     """Check a counterexample again, from its data alone; return 1 if it still falsifies, 0 if not, 3 if undecided.
 
     Raises:
-        InvalidInput: a file that is no counterexample.
+        InvalidInput: the file is not a counterexample.
     """
     record = load(options.file)
     weakened = record.weakened
@@ -189,7 +196,7 @@ def replay_and_report(options: ReplayOptions) -> int:
     names = [claim.name for claim in examined.claims]
     if names and record.claim not in names:
         raise InvalidInput(
-            f"{options.file}: claim {record.claim!r} is none of this case, which has {', '.join(names)}."
+            f"{options.file}: {record.claim!r} is not a claim on this case; its claims are {', '.join(names)}."
         )
     examined = in_own_units(weakened, record.case, examined)
     out = console()
@@ -204,10 +211,10 @@ def replay_and_report(options: ReplayOptions) -> int:
 def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
     """Replay the recorded counterexamples of statements, by default of all, and print the table statement × assumption.
 
-    Return 0 if every pair is accounted for, 1 if not.
+    Return 0 if every pair has a record that replays, or needs none; else 1.
 
     Raises:
-        InvalidInput: unknown ids, or a file that is no counterexample.
+        InvalidInput: an id is unknown, or a file is not a counterexample.
     """
     chosen_ids = {statement.id for statement in select_statements(ids)}
     units = [pair for pair in pairs_in() if pair.statement in chosen_ids]
@@ -219,6 +226,6 @@ def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
         print(markdown(rows), end="")
     else:
         console().print(rows_table(rows))
-    bad = [row for row in rows if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
-    complain(*(f"{row.id}: {row.status}. {row.said}" for row in bad))
-    return Exit.FALSIFIED if bad else Exit.UPHELD
+    missing = [row for row in rows if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
+    complain(*(f"{row.id}: {row.status}. {row.explanation}" for row in missing))
+    return Exit.FALSIFIED if missing else Exit.UPHELD

@@ -16,14 +16,14 @@ from theorems.library.explain import explain
 from theorems.run.tables import console
 
 LONG = 3.0
-"""An estimate of more seconds than these is printed beforehand."""
+"""Seconds; a longer estimated duration is printed before the explanation begins."""
 
 
 def explain_and_report(options: ExplainOptions) -> int:
     """Explain, print, write, and return the exit code.
 
     Raises:
-        InvalidInput: data or targets that cannot be used; before anything runs.
+        InvalidInput: before anything runs, if the data cannot be used or an output file cannot be written.
     """
     kind = options.plot.suffix.removeprefix(".") if options.plot else ""
     check_targets(options.json)
@@ -47,7 +47,7 @@ def explain_and_report(options: ExplainOptions) -> int:
     data = f"--data {quote(options.data)}"
     if isinstance(explanation, HeadExplanations):
         head = quote(f"{options.module}[0]")
-        console().print(f"One of them in full: theorems explain {data} --module {head}", soft_wrap=True)
+        console().print(f"To explain one head in full: theorems explain {data} --module {head}", soft_wrap=True)
     if isinstance(explanation, Explanation) and not case.unfit_for(()):
         console().print(f"To drag its tokens: theorems explore {data}", soft_wrap=True)
     if options.json is not None:

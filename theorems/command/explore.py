@@ -15,10 +15,10 @@ from theorems.run.tables import console
 
 
 def explore_and_serve(options: ExploreOptions) -> int:
-    """Serve the page until a signal ends it, or write it, and return the exit code.
+    """Serve the page until a signal ends it, or write it to a file, and return the exit code.
 
     Raises:
-        InvalidInput: no bokeh, data or a file that cannot be used.
+        InvalidInput: bokeh is not installed, the data cannot be used, or the file cannot be written.
     """
     if find_spec("bokeh") is None:
         raise InvalidInput(

@@ -21,7 +21,8 @@ def figures_and_report(options: FiguresOptions) -> int:
     """Compute, draw, write, and return the exit code: 0, or 3 if a figure could not be computed.
 
     Raises:
-        InvalidInput: unknown names or formats, no matplotlib, a directory that cannot be written; before anything runs.
+        InvalidInput: before anything runs, if a name or format is unknown, matplotlib is not installed, or the
+            directory cannot be written.
     """
     figures = figures_named(options.names or ())
     if options.kind not in FORMATS:
@@ -58,5 +59,5 @@ def figures_and_report(options: FiguresOptions) -> int:
 def _write(figure: Figure, result: Computed, options: FiguresOptions) -> None:
     text = to_json({"figure": figure.name, "title": figure.plain_title, **result.numbers})
     write_text(path_of(options.out, figure, "json"), text + "\n")
-    # What is drawn is what the file holds.
+    # Draw the numbers of the JSON file, so that file and drawing cannot differ.
     write_bytes(path_of(options.out, figure, options.kind), render_figure(figure, from_json(text), options.kind))

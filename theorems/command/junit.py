@@ -1,4 +1,4 @@
-"""A run of verify as JUnit XML, which CI services show: a test case per statement."""
+"""Results of verify as JUnit XML, which CI services show: one test case per statement."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SHOWN_AS = {
     Verdict.INCONCLUSIVE: ("error", "errors"),
     Verdict.NOT_APPLICABLE: ("skipped", "skipped"),
 }
-"""The element for a verdict that is no pass, and the attribute that counts such elements."""
+"""The XML element for each verdict other than upheld, and the attribute that counts such elements."""
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML 1.0 document may hold."""
+"""Characters that XML 1.0 does not allow."""
 
 
 def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the document.
+    """Return the results as a JUnit XML document.
 
-    Falsified is a failure, inconclusive an error, not applicable is skipped, and so is a statement that is ``expected``
-    to be falsified; the text is the claim with its numbers, or the reason.
+    Falsified is a failure, inconclusive an error; not applicable is skipped, and so is a falsified statement that
+    ``expected`` (id: reason) lists. The text is the claim with its numbers, or the reason.
     """
     counts = {name: 0 for _, name in SHOWN_AS.values()}
     suite = ElementTree.Element("testsuite", name="theorems", tests=str(len(results)))

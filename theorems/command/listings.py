@@ -1,4 +1,4 @@
-"""Output of ``theorems list`` and ``show``."""
+"""``theorems list`` and ``theorems show``: tables of the suite's objects, and one object in full."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from theorems.run.tables import column_table, console, markdown_table
 
 
 def print_list(options: ListOptions) -> int:
-    """Print statements, capabilities of attention kernels, definitions and assumptions, or what the options ask for.
+    """Print the requested table; by default statements, capabilities of kernels, definitions and assumptions.
 
     Raises:
-        InvalidInput: ids with whole tables, or unknown ids.
+        InvalidInput: the table is unknown, takes no ids, or an id is unknown.
     """
     name, *ids = options.what or ("",)
     if name and name not in TABLES:
         raise InvalidInput(
-            f"list: {name!r} is not one of {', '.join(TABLES)}; `theorems show ID` describes a statement."
+            f"list: {name!r} is not a table; give one of {', '.join(TABLES)}. `theorems show ID` describes a statement."
         )
     if ids and name not in ("drawn", "counterexamples"):
-        raise InvalidInput(f"list: {name} takes no ids, only drawn and counterexamples do.")
+        raise InvalidInput(f"list: {name} takes no ids; only drawn and counterexamples do.")
     if name == "counterexamples":
         return table_and_report(ids, options.markdown)
     tables = _tables(name, ids)
@@ -119,7 +119,7 @@ def _printed(table: Objects[Any]) -> Table:
 
 
 def claims_table(statement: Statement) -> Table:
-    """Return a table of the claims that a statement may make, and when."""
+    """Return a table of the claims of a statement, with the cases on which each is made."""
     rows = [
         (name, when, *([statement.part_of(name).words] if statement.says_whose else []))
         for name, when in statement.claims.items()
@@ -132,7 +132,7 @@ def show(options: ShowOptions) -> None:
     """Print a statement, a definition or an assumption in full.
 
     Raises:
-        InvalidInput: no such id.
+        InvalidInput: the id is unknown.
     """
     id = options.id
     tables: list[Table] = []
@@ -179,5 +179,5 @@ def _statement(id: str) -> Statement:
             raise
         near = suggest(id, [*statements(), *capabilities(), *definitions(), *assumptions()])
         raise InvalidInput(
-            f"id: {id!r} is not a statement, a definition or an assumption.{near} `theorems list` shows all."
+            f"{id!r} is not the id of a statement, a definition or an assumption.{near} `theorems list` shows all."
         ) from None

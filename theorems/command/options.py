@@ -1,4 +1,4 @@
-"""Options and arguments that several subcommands have, each written once."""
+"""Options and arguments that several subcommands share."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from theorems.command import completion
 from theorems.run.pool import PATIENCE as PATIENCE
 
 LARGEST_SEED = 2**31 - 1
-"""The largest seed that is drawn."""
+"""The largest seed that ``--seed fresh`` draws."""
 JOBS = min(2, os.cpu_count() or 1)
 """Default number of processes."""
 
 
 def same_seed(results: str) -> Any:
-    """Return the option ``--seed``, on which ``results`` depends."""
+    """Return the option ``--seed``; ``results`` is the noun for what it determines."""
     return typer.Option(min=0, metavar="S", help=f"Same seed, same {results}.")
 
 
 def seed_or_fresh(what: str) -> Any:
-    """Return the option ``--seed``, on which ``what`` depends; "fresh" draws one that nobody knew before."""
+    """Return the option ``--seed`` that also takes "fresh", for a random seed; ``what`` is what it determines."""
     return typer.Option(parser=_seed, metavar="S", help=f'Same seed, same {what}; "fresh" draws one and prints it.')
 
 
 def _seed(text: str | int) -> int:
-    """Return the seed that is meant.
+    """Parse a seed: a whole number, or "fresh" for a random one.
 
     Raises:
-        BadParameter: it is no seed.
+        BadParameter: the text is neither.
     """
     if text == "fresh":
         return 1 + secrets.randbelow(LARGEST_SEED)
@@ -42,7 +42,7 @@ def _seed(text: str | int) -> int:
     except ValueError:
         seed = -1
     if seed < 0:
-        raise typer.BadParameter(f"{text} is neither a whole number from 0 on nor fresh.")
+        raise typer.BadParameter(f"{text} is not a seed; give a whole number, 0 or larger, or fresh.")
     return seed
 
 
@@ -52,7 +52,7 @@ def examples_option(objects: str, least: int = 1) -> Any:
 
 
 def processes(independent: str, least: int = 1, more: str = "") -> Any:
-    """Return the option ``--jobs``, on which ``independent`` does not depend; a verb is part of it."""
+    """Return the option ``--jobs``; ``independent`` is what does not depend on it, with a verb: "the results do"."""
     return typer.Option(min=least, metavar="N", help=f"Number of processes; {independent} not depend on it.{more}")
 
 
@@ -62,22 +62,22 @@ def identifier(help: str, completion: Callable[[str], list[str]]) -> Any:
 
 
 def identifiers(help: str, completion: Callable[[str], list[str]], metavar: str = "ID") -> Any:
-    """Return an argument for several objects, or none."""
+    """Return an argument for any number of ids."""
     return typer.Argument(metavar=f"[{metavar}]...", help=help, autocompletion=completion)
 
 
 def text(metavar: str, help: str, completion: Callable[[str], list[str]] | None = None, *names: str) -> Any:
-    """Return an option for a word, or a file; perhaps one of those that a shell completes, or with names of its own."""
+    """Return an option with a text value, perhaps with a completion for shells, or with names of its own."""
     return typer.Option(*names, metavar=metavar, help=help, autocompletion=completion)
 
 
 def limit(help: str) -> Any:
-    """Return an option for a limit in seconds."""
+    """Return an option for a time limit in seconds."""
     return typer.Option(min=0.001, metavar="SECONDS", help=help)
 
 
 def folder(help: str) -> Any:
-    """Return the option ``--out`` where several files are written."""
+    """Return the option ``--out`` for a folder of output files."""
     return text("DIR", help)
 
 
@@ -87,12 +87,12 @@ def as_markdown(content: str) -> Any:
 
 
 def data(help: str, *names: str) -> Any:
-    """Return the option ``--data``, perhaps with another name."""
+    """Return the option ``--data``, perhaps with other names."""
     return text("FILE|NAME", help, completion.data, *names)
 
 
 def file(help: str) -> Any:
-    """Return an option for a file that is written."""
+    """Return an option for an output file."""
     return text("FILE", help)
 
 

@@ -17,14 +17,14 @@ from theorems.run.tables import console
 from theorems.run.untrusted_calls import headings
 
 LISTED = 12
-"""Most faults that a message names; the table has all."""
+"""Most faults that the message on uncaught faults names; the table has all."""
 
 
 def power_and_report(options: PowerOptions) -> int:
-    """Run, write, print, and return the exit code.
+    """Check the statements against the planted faults, print the table, and return the exit code.
 
     Raises:
-        InvalidInput: unknown ids or faults; before anything runs.
+        InvalidInput: before anything runs, if an id or a fault is unknown.
     """
     with open_sandbox(options.jobs) as sandbox:
         by_id = {heading.id: heading for heading in headings(tuple(options.ids or statements()), sandbox)}
@@ -51,20 +51,20 @@ def power_and_report(options: PowerOptions) -> int:
         if smallest:
             out.print(sizes_table([size for size in smallest if not size.failed]))
     if interrupted:
-        complain("interrupted; cells marked · were not tried.")
+        complain("interrupted; cells marked · were not checked.")
         return Exit.INTERRUPTED
     return _exit_code(faults, columns)
 
 
 def _command(options: PowerOptions) -> str:
-    """Return the command line that makes the document."""
+    """Return the command line that prints this document."""
     faults = (word for name in options.faults or () for word in ("--faults", name))
-    rest = ("--examples", str(options.examples), "--seed", str(options.seed), "--markdown")
-    return " ".join(["theorems power", *(options.ids or ()), *faults, *rest])
+    other_options = ("--examples", str(options.examples), "--seed", str(options.seed), "--markdown")
+    return " ".join(["theorems power", *(options.ids or ()), *faults, *other_options])
 
 
 def _exit_code(faults: Sequence[Fault], columns: Sequence[Column]) -> int:
-    wrong = "the correct implementation is falsified, so the column means nothing: "
+    wrong = "the correct implementation is falsified, so that this column of the table means nothing: "
     useless = [column for column in columns if column.failed or column.falsified]
     complain(*(f"{column.id}: {column.failed or wrong + column.falsified}" for column in useless))
     if useless:

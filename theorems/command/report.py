@@ -1,4 +1,4 @@
-"""The document of a run: written by ``theorems verify --report``, or from results that verify wrote before."""
+"""The report of a run as a document, for ``theorems verify --report`` and for ``theorems report``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
-from theorems.command.common import check_targets, complain, exit_code_said, write_files
+from theorems.command.common import check_targets, complain, exit_code_of_verdicts, write_files
 from theorems.command.subcommands import ReportOptions
 from theorems.core.exit_code import Exit
 from theorems.library.results import Results
@@ -25,19 +25,19 @@ Evidence = tuple[list[HuntRecord] | None, Power | None]
 
 
 def check_document(option: str, path: Path | None, *others: str) -> None:
-    """Refuse a file that cannot be written, or whose ending is neither .md nor .html nor one of ``others``.
+    """Check that a document can be written, and that its name ends in .md, .html or one of ``others``.
 
     Raises:
-        InvalidInput: it is such a file; the sentence names the option.
+        InvalidInput: the check fails; the message names the option.
     """
     endings = (*RENDERERS, *others)
     if path is not None and path.suffix not in endings:
-        raise InvalidInput(f"{option}: the name {path} does not end in {' or '.join(endings)}.")
+        raise InvalidInput(f"{option}: {path} does not end in {', '.join(endings[:-1])} or {endings[-1]}; rename it.")
     check_targets(path)
 
 
 def evidence_about(about: Description) -> Evidence:
-    """Return the recorded counterexamples and tables of planted faults about the statements of a run."""
+    """Return what is recorded about the statements of a run: counterexamples, and tables of planted faults."""
     suite = [statement_named(heading.id) for heading in about.statements if not heading.file]
     return hunt_records(suite), power(suite)
 
@@ -46,10 +46,10 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
     """Return the document of a run, in the format that the ending of ``path`` names.
 
     Args:
-        path: the file that will hold it.
+        path: the file for the document.
         results: the results of the run.
-        evidence: records about its statements.
-        all_statements: whether the run is of every statement of the suite.
+        evidence: the records about its statements, of :func:`evidence_about`.
+        all_statements: whether the run is about every statement of the suite.
     """
     about = results.about
     failures = {result.id: result.failure for result in results.results if result.failure is not None}
@@ -67,10 +67,10 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
 
 
 def report_and_write(options: ReportOptions) -> int:
-    """Read the results of verify, write the document, and return the exit code that verify had.
+    """Read results of ``verify --json``, write the document, and return the exit code of that run of verify.
 
     Raises:
-        InvalidInput: files that cannot be used.
+        InvalidInput: the results cannot be read, or the document cannot be written.
     """
     check_document("--out", options.out)
     run = read(options.results)
@@ -84,4 +84,4 @@ def report_and_write(options: ReportOptions) -> int:
     elif unwritten := write_files([(options.out, RENDERERS[options.out.suffix](document))]):
         complain(*unwritten)
         return Exit.BAD_INPUT
-    return exit_code_said({record.verdict for record in run.statements}, "no statement of the file is upheld")
+    return exit_code_of_verdicts({record.verdict for record in run.statements}, "no statement of the file is upheld")

@@ -1,4 +1,4 @@
-"""A run of verify as SARIF 2.1.0, which code scanning shows beside the source."""
+"""Results of verify as SARIF 2.1.0, which code scanning services show beside the source."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from theorems.run.result import Result
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SHOWN_AS = {Verdict.FALSIFIED: ("fail", "error"), Verdict.INCONCLUSIVE: ("open", "none")}
-"""The kind of a verdict that is no pass, and its level, "none" for a verdict that is no failure (section 3.27.10)."""
+"""SARIF kind and level of the verdicts that are reported (section 3.27.10 asks for level "none" unless "fail")."""
 FOLDERS = ("", "src/")
-"""Folders of a checkout in which a package may lie."""
+"""Folders of a checkout that may contain packages."""
 
 
 def sarif_text(results: Sequence[Result], kernel: str | None, expected: Mapping[str, str]) -> str:
-    """Return the document: a rule for each statement, a result for each that is falsified or inconclusive.
+    """Return a SARIF document: a rule for each statement, a result for each falsified or inconclusive one.
 
     Args:
         results: the results of the run.
-        kernel: MODULE:CALLABLE; its definition is where results are, if the checkout has it.
-        expected: why a statement is known to be falsified: its result is suppressed.
+        kernel: MODULE:CALLABLE; results point to its definition, if the checkout has it.
+        expected: reasons why statements are known to be falsified, by id; their results are marked as suppressed.
     """
     rules = [{"id": result.id, "shortDescription": {"text": result.title or result.id}} for result in results]
     place = _location(kernel) if kernel else {"logicalLocations": [{"name": "theorems"}]}
@@ -55,7 +55,7 @@ def _result(index: int, result: Result, place: dict[str, Any], justification: st
 
 
 def _location(kernel: str) -> dict[str, Any]:
-    """Return where a kernel is defined, by its name alone: it is not imported."""
+    """Return the SARIF location of a kernel's definition, found by its name without importing it."""
     *_, module, path = kernel.split(":")
     logical = {"logicalLocations": [{"fullyQualifiedName": f"{module}.{path}", "kind": "function"}]}
     stem = module.replace(".", "/")
@@ -67,7 +67,7 @@ def _location(kernel: str) -> dict[str, Any]:
 
 
 def _line(file: Path, name: str) -> int:
-    """Return the line on which a name is defined at the top of a file; the first one if that cannot be told."""
+    """Return the line that defines a name at the top level of a file; 1 if it is not found."""
     with suppress(OSError, ValueError, SyntaxError):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             targets = node.targets if isinstance(node, ast.Assign) else [node]

@@ -1,6 +1,6 @@
-"""The options of every subcommand, as a dataclass with its help; several share options of :mod:`.options`.
+"""The options of every subcommand: a dataclass each, whose docstring is the help of the subcommand.
 
-Nothing that takes long to import is imported here.
+Options that several subcommands share are in :mod:`theorems.command.options`. Nothing slow is imported here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class ListOptions:
     """List statements, capabilities of kernels, definitions and assumptions; or one of the tables below.
 
     assumptions: these alone. data: the named datasets. tolerances: every tolerance of the suite, with its formula and
-    its reason. drawn [ID]...: the sizes of the first 50 cases that verify tries of each statement, and how many have
-    which property. counterexamples [ID]...: the recorded counterexamples, each replayed, as a table statement ×
-    assumption.
+    its reason. drawn [ID]...: sizes and properties of the first 50 generated cases of each statement. counterexamples
+    [ID]...: for each statement and each of its assumptions, the recorded counterexample without the assumption,
+    replayed.
 
-    Exit code 0: listed; 1: of the counterexamples, one does not replay or was never hunted; 2: bad input.
+    Exit code 0: listed; 1: a counterexample does not replay, or a pair was never hunted; 2: bad input.
     """
 
     what: Annotated[
@@ -39,12 +39,13 @@ class ListOptions:
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """Show a statement: text, source, assumptions, tolerances; or an assumption."""
+    """Show a statement with its source, assumptions, claims and tolerances; or a definition, or an assumption."""
 
     id: Annotated[
         str,
         options.identifier(
-            "A statement, path.py:name, a definition or an assumption.", completion.definitions_or_assumptions
+            "The id of a statement, a definition or an assumption; or path.py:name of a statement in your file.",
+            completion.definitions_or_assumptions,
         ),
     ]
 
@@ -66,7 +67,7 @@ class VerifyOptions:
     realistic: Annotated[
         bool,
         typer.Option(
-            "--realistic", help="Generate only cases that look like users' data: sparse, rounded, repeated, …"
+            "--realistic", help="Generate only cases that resemble users' data: sparse, rounded, repeated numbers."
         ),
     ] = False
     relations: Annotated[
@@ -95,14 +96,17 @@ class VerifyOptions:
         str | None,
         options.text(
             "minute|deep",
-            "minute: checks for about a minute on two cores, and lists what is left out; deep: everything, also 3000"
-            " repeated calls and calls compiled to machine code.",
+            "Checks of a kernel. minute: about a minute on two cores, and a list of what is left out; deep: everything,"
+            " also 3000 repeated calls and calls compiled to machine code.",
         ),
     ] = None
     json: options.Json = None
     out: Annotated[Path, options.folder("Folder for failing cases.")] = Path("falsified")
     jobs: Annotated[
-        int, options.processes("the results do", 0, " 0: run your files and your kernel in this one, too, to debug.")
+        int,
+        options.processes(
+            "the results do", 0, " 0: also run your files and your kernel in this process, to debug them."
+        ),
     ] = options.JOBS
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
@@ -113,7 +117,9 @@ class VerifyOptions:
     known_failures: options.KnownFailures = None
     write_known_failures: Annotated[
         Path | None,
-        options.file("Write that file, with the number of claims checked: checking fewer is a failure."),
+        options.file(
+            "Write a file for --known-failures, with the number of claims checked, below which a later run fails."
+        ),
     ] = None
     emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
         None
@@ -122,8 +128,8 @@ class VerifyOptions:
         list[Path] | None,
         options.text(
             "FILE.md|FILE.html|FILE.sarif",
-            "Write one document: verdicts, claims, tolerances with their reasons, counterexamples, faults caught; or"
-            " verdicts other than upheld as SARIF 2.1.0, for code scanning. Repeat it for several.",
+            "Write a document with verdicts, claims, tolerances with reasons, counterexamples and planted faults; or,"
+            " as SARIF 2.1.0 for code scanning, the verdicts other than upheld. Repeat the option for several files.",
         ),
     ] = None
     badge: Annotated[
@@ -152,7 +158,7 @@ class ExplainOptions:
         options.text(
             "PATH.py:NAME",
             "Trained weights: an nn.MultiheadAttention, linear layers (query, key), arrays of those names, or a"
-            " function that returns one; NAME[2] is the head of that number.",
+            " function that returns one of these; NAME[2] is head number 2, counted from 0.",
         ),
     ] = None
     rule: Annotated[
@@ -180,8 +186,8 @@ class ExploreOptions:
     """Open a page in the browser: drag a token, and see what the theorems say.
 
     The page draws tokens, max-margin directions and runs in the plane while you drag, and lists assumptions and
-    verdicts. Save what you find as data, a test, a picture or a link. The page is served on this machine only, at an
-    address that contains a secret, until Ctrl-C.
+    verdicts. You can save the state as data, a test, a picture or a link. The page is served on this machine only, at
+    an address that contains a secret, until Ctrl-C.
 
     Exit code 0: the file is written; 2: bad input, or bokeh is not installed; 130: ended by Ctrl-C.
     """
@@ -202,7 +208,7 @@ class HuntOptions:
     """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
     All other assumptions hold exactly, the violation is far above rounding, and limits are followed until the norm
-    is 10⁶. A counterexample is shrunk to as few and as round numbers as possible.
+    is 10⁶. A counterexample is shrunk to few and round numbers.
 
     Exit code 1: a counterexample was found and written; 0: none was; 2: bad input; 3: no case could be decided.
     """
@@ -211,7 +217,9 @@ class HuntOptions:
     without: Annotated[
         str,
         options.text(
-            "ASSUMPTION", "The assumption to drop; without it the statement itself is hunted.", completion.assumptions
+            "ASSUMPTION",
+            "The assumption to drop; if left out, a counterexample to the statement itself is hunted.",
+            completion.assumptions,
         ),
     ] = ""
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Stop searching after S seconds.")] = 60.0
@@ -237,7 +245,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class PowerOptions:
-    """Tabulate which statement catches which planted fault, after how many examples, and how small a fault.
+    """Tabulate which statement catches which planted fault, after how many examples, and down to which size of fault.
 
     Exit code 0: each fault is caught by some statement; 1: a fault is caught by none; 2: bad input; 3: the correct
     implementation is falsified.
@@ -246,7 +254,7 @@ class PowerOptions:
     ids: Annotated[list[str] | None, options.identifiers("Statements; all by default.", completion.ids)] = None
     faults: Annotated[
         list[str] | None,
-        options.text("NAME", "A planted fault; repeat it for several; all by default.", completion.faults),
+        options.text("NAME", "A planted fault; all by default. Repeat the option for several.", completion.faults),
     ] = None
     examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
     seed: Annotated[int, options.same_seed("table")] = 0
@@ -260,9 +268,9 @@ class PowerOptions:
 class BenchOptions:
     """Compare optimisers: iterations until the direction reaches its limit and stays there, and fitted rates.
 
-    The limit is the one that the rule's own theory names: p_mm, or for mirror descent the solution of ATT-SVM in ‖p‖_q.
-    Its tokens are those that the gradient flow from the same start selects. Where no theorem about attention names a
-    limit, p_mm is used.
+    The limit is the direction that the theory of the rule names: p_mm, or for mirror descent the solution of ATT-SVM in
+    ‖p‖_q; p_mm if no theorem about attention names one. The chosen tokens are those that the gradient flow from the
+    same start selects.
 
     Exit code 0: compared; 1: a row is worse than in --compare; 2: bad input; 3: some data have no limit direction, or
     none of the generated problems has, or a rule of your file failed.
@@ -270,7 +278,7 @@ class BenchOptions:
 
     data: Annotated[
         list[str] | None,
-        options.data("Data; repeat it for several. Figures 1(a), 1(b) and 1(c) by default."),
+        options.data("Data; the datasets of Figures 1(a), 1(b) and 1(c) by default. Repeat the option for several."),
     ] = None
     rule: Annotated[
         list[str] | None,
@@ -283,7 +291,7 @@ class BenchOptions:
             completion.rules,
         ),
     ] = None
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Largest number of iterations of each run.")] = 20_000
     examples: Annotated[int, options.examples_option("problems", least=0)] = 20
     seed: Annotated[int, options.same_seed("problems")] = 0
     json: options.Json = None

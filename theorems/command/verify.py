@@ -1,4 +1,4 @@
-"""``theorems verify``: a request goes to a session, its events become tables, files and an exit code."""
+"""``theorems verify``: from its options to a session, whose events become tables, files and an exit code."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from theorems.run.tables import (
 
 
 def verify_and_report(options: VerifyOptions) -> int:
-    """Run, write, print, and return the exit code.
+    """Verify, write the files, print the results, and return the exit code.
 
     Raises:
-        InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
+        InvalidInput: before anything runs, if an id is unknown, the data cannot be used or a file cannot be written.
     """
     request = request_of(options)
     check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test, options.badge)
@@ -55,13 +55,13 @@ def verify_and_report(options: VerifyOptions) -> int:
         check_document("--report", path, SARIF)
     check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
-        raise InvalidInput("--emit-test: writes tests of a kernel; give the kernel with --attention.")
+        raise InvalidInput("--emit-test writes tests of a kernel; give the kernel with --attention.")
     if options.attention is not None and _documents(options):
         raise InvalidInput(
-            "--report: .md and .html document statements about the reference; leave out --attention, or give a .sarif."
+            "--report: with --attention only a .sarif file can be written; give one, or leave out --attention."
         )
     if options.badge is not None and options.attention is None:
-        raise InvalidInput("--badge: counts what a kernel is able to do; give the kernel with --attention.")
+        raise InvalidInput("--badge counts the capabilities of a kernel; give the kernel with --attention.")
     report = Report(request.examples, options)
     if options.fail_fast:
         request = replace(request, enough=report.enough)
@@ -71,17 +71,19 @@ def verify_and_report(options: VerifyOptions) -> int:
 
 
 def request_of(options: VerifyOptions) -> Request:
-    """Return the request that the options make.
+    """Return the request for a session that the options describe.
 
     Raises:
-        InvalidInput: data that cannot be used, an option of a kernel without one, an unknown profile, or one without
-            a kernel.
+        InvalidInput: the data cannot be used, the profile is unknown, or options contradict each other, such as an
+            option for kernels without ``--attention``.
     """
-    for name, attribute in (("dtype", "computes in"), ("interface", "is called by"), ("device", "runs on")):
+    for name, property in (("dtype", "number format"), ("interface", "signature"), ("device", "device")):
         if options.attention is None and getattr(options, name) is not None:
-            raise InvalidInput(f"--{name}: says what a kernel {attribute}; give the kernel with --attention.")
+            raise InvalidInput(f"--{name} sets the {property} of a kernel; give the kernel with --attention.")
     if options.relations and options.attention is not None:
-        raise InvalidInput("--relations: cannot be combined with --attention, whose calls have relations of their own.")
+        raise InvalidInput(
+            "--relations cannot be combined with --attention: checks of kernels include their own relations."
+        )
     data = None if options.data is None else load(options.data, options.seed, calls=options.attention is not None)
     request = Request(
         tuple(options.ids or ()),
@@ -103,7 +105,9 @@ def request_of(options: VerifyOptions) -> Request:
         return request
     profile = kernel_suite().profile_named(options.profile)
     if options.attention is None or data:
-        raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and not --data.")
+        raise InvalidInput(
+            "--profile selects checks of a kernel; give the kernel with --attention, and leave out --data."
+        )
     return replace(
         request,
         examples=profile.examples,
@@ -121,21 +125,21 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
 
 
 def _documents(options: VerifyOptions) -> list[Path]:
-    """Return the files of ``--report`` that people read."""
+    """Return the files of ``--report`` that are documents: Markdown or HTML."""
     return [path for path in options.report or () if path.suffix != SARIF]
 
 
 SARIF = ".sarif"
-"""Ending of a file of ``--report`` for code scanning."""
+"""Ending of the files of ``--report`` for code scanning."""
 SHORT = 18
-"""The largest number of lines that ``--fail-fast`` prints of a falsified statement: with those of other files, 20."""
+"""Most lines that ``--fail-fast`` prints about the falsified statement, so that all its output fits in 20 lines."""
 
 
 class Report:
-    """Handler of a session's events: it prints, writes files, decides on the exit code."""
+    """Handler of a session's events, which prints and writes the results and computes the exit code."""
 
     def __init__(self, examples: int, options: VerifyOptions) -> None:
-        """Take the number of examples and the options; no failures are known, and nothing has run yet."""
+        """Take the number of examples per statement and the options."""
         self.out = console()
         self._examples, self._options = examples, options
         self._known = KnownFailures(Path())
@@ -143,10 +147,10 @@ class Report:
         self._evidence: Evidence = (None, None)
 
     def __call__(self, event: Event) -> None:
-        """Print what is to be said before the run.
+        """Read the known failures and print the opening, once the session has started.
 
         Raises:
-            InvalidInput: a file of known failures that cannot be used.
+            InvalidInput: the file of known failures cannot be used.
         """
         if not isinstance(event, Started):
             return
@@ -160,7 +164,7 @@ class Report:
             self._print_opening()
 
     def _print_opening(self) -> None:
-        """Print what is tried on which kernel, a seed, and which assumptions hold on the data."""
+        """Print the kernel and the profile, the seed unless it is 0, and which assumptions hold on the data."""
         about = self._about
         if about.kernel is not None:
             self.out.print(about.kernel.headline, soft_wrap=True)
@@ -169,22 +173,23 @@ class Report:
             self.out.print(profile.says(self._options.ids or ()), soft_wrap=True)
         if self._options.seed:
             self.out.print(
-                f"seed {self._options.seed}: --seed {self._options.seed} draws the same cases", soft_wrap=True
+                f"seed {self._options.seed}; to draw the same cases again, give --seed {self._options.seed}",
+                soft_wrap=True,
             )
         if about.findings:
             self.out.print(assumptions_table(about.findings))
 
     def enough(self, result: Result) -> str:
-        """Return why to stop after a result, with ``--fail-fast``; empty to go on."""
+        """Return the reason to stop after a result, for ``--fail-fast``; empty to go on."""
         if result.verdict is not Verdict.FALSIFIED or result.id in self._known.reasons:
             return ""
-        return f"not finished, as {result.id} is falsified"
+        return f"stopped because {result.id} is falsified"
 
     def end(self, last: Finished | Stopped) -> int:
         """Write and print the results, and return the exit code."""
         expected = self._known.expected_failures(last.results)
         unknown = [result for result in last.results if result.id not in expected]
-        # Files first: whoever reads the output may be gone.
+        # Write the files first: printing fails if the reader of the output is gone.
         reproduce = {result.id: self._save(result) for result in unknown if result.failure is not None}
         options, kernel = self._options, self._options.attention
         hints = last.hints if isinstance(last, Finished) else ()
@@ -221,7 +226,7 @@ class Report:
             self.out.print(kernel_suite().describe_tests(unknown, options.emit_test), soft_wrap=True)
         complain(*unwritten)
         if isinstance(last, Stopped):
-            complain("interrupted; statements not marked as interrupted were finished.")
+            complain("interrupted; statements that are not marked as interrupted are finished.")
             return Exit.INTERRUPTED
         if unwritten:
             return Exit.BAD_INPUT
@@ -231,7 +236,7 @@ class Report:
         return Exit.FALSIFIED if complaints and code is not Exit.BAD_INPUT else code
 
     def _print_first(self, result: Result, reproduce: Mapping[str, str], hints: Sequence[str]) -> None:
-        """Print the statement that ended a run in at most :data:`SHORT` lines; the file of its case has the rest."""
+        """Print the falsified statement that ended the run, in at most :data:`SHORT` lines."""
         kernel = self._about.kernel
         text = io.StringIO()
         whole = Console(file=text, markup=False, emoji=False, highlight=False, width=160)
@@ -244,12 +249,12 @@ class Report:
         for hint in hints:
             whole.print(hint, soft_wrap=True)
         lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
-        others = f"falsified: {result.id}; the others were not finished, or are not printed (--fail-fast)"
+        last_line = f"falsified: {result.id}; with --fail-fast, the other statements are stopped or not printed"
         if len(lines) > SHORT - 1:
             again = [line for line in lines if line.startswith("  Reproduce with")]
             room = SHORT - 2 - len(again)
             lines = [*lines[:room], f"  … {len(lines) - room - len(again)} more lines, without --fail-fast", *again]
-        for line in (*lines, others):
+        for line in (*lines, last_line):
             self.out.print(line, soft_wrap=True)
 
     def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
@@ -276,7 +281,7 @@ class Report:
             self.out.print(f"\n{kernel_suite().closing_lines(results.results, kernel.json)}", soft_wrap=True)
 
     def _save(self, result: Result) -> str:
-        """Write the failing case of a result, and return a line that says how to see it again."""
+        """Write the failing case of a result to a file, and return the line that says how to reproduce it."""
         assert result.failure is not None
         chosen, kernel = self._options, self._about.kernel
         options = " --relations" if chosen.relations else ""
@@ -287,5 +292,5 @@ class Report:
         try:
             path = save(result.id, result.failure, self._options.out)
         except InvalidInput as error:
-            return f"The case could not be written: {error}"
+            return f"The failing case could not be written: {error}"
         return f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"

@@ -1,4 +1,4 @@
-"""The beginning of a statement about p_mm: the implementation under test solves ATT-SVM, which is then certified."""
+"""The first claims of a statement about p_mm: the implementation under test solves ATT-SVM, and is certified."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def solve_att_svm(
         alpha: the chosen tokens, (n,).
         under_test: the implementation whose solver is called.
         claim: the name of the claim that is undecided without p_mm.
-        form: of that claim.
+        form: the form of that claim.
 
     Raises:
-        Refuted: ATT-SVM(α) was called infeasible, and the multipliers are no proof.
-        Undecided: it was called infeasible, with a proof.
+        Refuted: the solver returned "infeasible" with multipliers that do not prove it.
+        Undecided: the solver returned "infeasible" with a proof.
     """
     solution = under_test[max_margin](problem.exact_keys, alpha)
     if isinstance(solution, Infeasible):
@@ -46,11 +46,11 @@ def end_as_infeasible(
     form: Form = Form.EXACT,
     svm: str = "ATT-SVM",
 ) -> NoReturn:
-    """End a statement whose SVM, in whatever norm, was called infeasible.
+    """End a statement whose SVM, in any norm, the implementation under test called infeasible.
 
     Raises:
-        Refuted: the multipliers do not prove it.
-        Undecided: they prove it.
+        Refuted: the multipliers do not prove that it is infeasible.
+        Undecided: the multipliers prove it.
     """
     refusal = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
     if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), infeasible.exact):

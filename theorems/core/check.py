@@ -25,13 +25,15 @@ class Outcome:
 
     Attributes:
         verdict: falsified if a claim is, else inconclusive if a claim is or an error was raised, else upheld; not
-            applicable if an assumption is not known to hold, or the kernel refuses the call or is not called.
+            applicable if an assumption is not known to hold, or the kernel under test refuses the call or is not
+            called.
         claims: every claim that the conclusion yielded.
-        reason: for anything but upheld: the claim, the assumption with its evidence, or the error.
+        reason: the falsified or undecided claim, the assumption with its evidence, or the error; empty if upheld.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
-        touched: the functions of the attention kernel under test that were called; empty if it is no kernel.
-        not_found: whether it is inconclusive only because a search of the suite found nothing, also with the reference.
-        parts: the verdicts on premises, stated conclusion and sharper forms; of a falsified case only.
+        touched: the functions of the attention kernel under test that were called; empty without a kernel.
+        not_found: whether the only reason for inconclusive is that a search of the suite found nothing, which it does
+            not with the reference, either.
+        parts: the verdicts on premises, stated conclusion and sharper forms, if the case is falsified.
     """
 
     verdict: Verdict
@@ -49,7 +51,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
     A statement that raises an error is inconclusive, never upheld.
     """
     with warnings.catch_warnings():
-        # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
+        # A NaN or overflow reaches a claim, which it cannot pass; NumPy's warning would only disturb the report.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
         all_claims: list[Claim] = []
@@ -64,7 +66,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
                 _require_declared(statement, claim)
                 all_claims.append(claim)
                 if calls or not under_test.recorded or claim.verdict is not Verdict.UPHELD:
-                    claims.append(claim)  # on a kernel, only what may depend on it
+                    claims.append(claim)  # with a kernel, keep only claims that may depend on its calls
             if under_test.recorded and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
             judged = replace(_judge(statement, case, claims, all_claims), touched=tuple(sorted(calls)))
@@ -79,7 +81,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
 
 
 def record_calls(under_test: Implementation) -> tuple[Implementation, set[str]]:
-    """Return the same implementation, and a set of the names of its recorded functions, filled as they are called."""
+    """Return the implementation with recorded calls, and the set that collects the names of the called functions."""
     calls: set[str] = set()
 
     def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,26 +101,26 @@ def _require_declared(statement: Statement, claim: Claim) -> None:
 
 
 def _not_found(claims: Iterable[Claim]) -> bool:
-    """Return whether there are claims that are not upheld, and a search that found nothing is the reason for each."""
+    """Return whether there are claims that are not upheld, each because a search found nothing."""
     open_ones = [claim for claim in claims if claim.verdict is not Verdict.UPHELD]
     return bool(open_ones) and all(claim.not_found for claim in open_ones)
 
 
 def _not_found_either(statement: Statement, case: Subject, under_test: Implementation) -> bool:
-    """Return whether the search finds nothing with the reference, either."""
+    """Return whether the search finds nothing with the reference implementation, either."""
     return under_test is REFERENCE or _not_found(_of_reference(statement, case, under_test))
 
 
 def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims about the reference on the case, with the textbook precision of the code under test."""
+    """Yield the claims about the reference on the case, with the ``textbook_eps`` of the implementation under test."""
     reference = REFERENCE.replace(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 
 
 def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, names: set[str]) -> str:
-    """Return a sentence on claims made about the reference but not about the implementation; empty if there are none.
+    """Return a message about claims made about the reference but not the implementation; empty if there are none.
 
-    A claim may depend on a flag, say, that the implementation under test reports wrongly.
+    A claim may be missing because the implementation under test reports, for example, a wrong flag.
     """
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
@@ -127,7 +129,7 @@ def _missing_claims(statement: Statement, case: Subject, under_test: Implementat
 
 
 def claims_of(conclusion: object) -> Iterator[Claim]:
-    """Yield the claims of a conclusion, after checking that each is a claim.
+    """Yield the claims of a conclusion, after checking that each is a :class:`Claim`.
 
     Raises:
         TypeError: the conclusion yields something else.
@@ -148,8 +150,8 @@ def error_outcome(
     Args:
         statement: the statement that raised.
         error: the exception.
-        claims: those made before.
-        where: the code that raised, if not the conclusion.
+        claims: the claims made before the error.
+        where: the code that raised it, if not the conclusion.
     """
     kind = type(error).__name__
     line = line_in(statement.file, error)
@@ -168,13 +170,13 @@ def error_outcome(
 
 
 def line_in(file: str, error: BaseException) -> int:
-    """Return the innermost line of the file that was running when the error was raised; 0 if none was."""
+    """Return the innermost line of a file in the traceback of an error; 0 if the file does not occur."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return lines[-1] if file and lines else 0
 
 
 def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims: list[Claim]) -> Outcome:
-    """Return the outcome for ``claims``; the parts of a falsified statement are judged by ``all_claims``."""
+    """Return the outcome for ``claims``; if it is falsified, compute its ``parts`` from ``all_claims``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states
@@ -192,10 +194,10 @@ def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims:
 
 
 def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
-    """Say which part of the statement a falsified claim belongs to, and the verdict on its conclusion on that case.
+    """Describe the part of the statement to which a falsified claim belongs, and the verdict on its conclusion.
 
     Returns:
-        Empty for a statement that does not say which of its claims are its conclusion.
+        The description; empty for a statement that does not declare which of its claims are its conclusion.
     """
     if parts is None or not statement.says_whose:
         return ""
@@ -204,14 +206,14 @@ def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
 
 
 def sentence(claim: Claim, part: str = "") -> str:
-    """Return the claim with its numbers as text; ``part``, the part of the statement it is, stands after its name."""
+    """Return the claim with its numbers as text, with ``part``, the description of its part, after its name."""
     detail = f"; {claim.detail}" if claim.detail else ""
     name = f"{claim.name} ({part})" if part else claim.name
     return f"{name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
 def _missing_assumption(statement: Statement, case: Subject, original: Subject) -> str:
-    """Return the first assumption not known to hold, with its evidence in ``original`` units; empty if all hold."""
+    """Return the first assumption not known to hold, with its evidence in the units of ``original``; else empty."""
     if unfit := original.unfit_for(statement.assumptions):
         return unfit
     for id in statement.assumptions:

@@ -1,4 +1,4 @@
-"""Verdict and Claim: the assertions of a statement, one named inequality or limit at a time."""
+"""Verdict and Claim: a statement asserts claims, each a named inequality or limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.core.tolerances import EXACT, ROUNDING, TOLERANCES, Reason
 
 
 class Verdict(StrEnum):
-    """The four outcomes; they are never mixed up, and only the first is a pass."""
+    """The four possible outcomes of a check; only ``upheld`` is a pass."""
 
     UPHELD = "upheld"
     FALSIFIED = "falsified"
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 
 WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
-"""The verdicts from worst to best: the verdict on several things is the first of these that one of them has."""
+"""The verdicts from worst to best; the verdict on several claims or statements is the worst one."""
 
 
 class Form(StrEnum):
@@ -38,11 +38,11 @@ class Form(StrEnum):
     LIMIT = "limit"
     """A limit, followed to where it is visible, with its rate."""
     SHARP = "sharp"
-    """The next-order term, predicted in closed form."""
+    """The next-order term of a limit, predicted in closed form."""
 
 
 UNBOUNDED = "the bound of its rounding is infinite, which allows everything"
-"""Why a claim with an infinite tolerance is undecided."""
+"""The reason why a claim with an infinite tolerance is undecided."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,18 @@ class Claim:
     """One named inequality or limit: it holds when ``slack ≥ −tolerance``.
 
     Attributes:
-        name: stable, kebab-case; the report lists claims by it.
+        name: a stable name in kebab-case, by which reports list the claim.
         form: exact, effective, limit or sharp.
-        slack: how far the claim is on the right side of the inequality, in the units of ``tolerance``; the worst one if
-            the claim was tried at many points.
-        tolerance: what rounding (or the argued rate) allows; never a bare number.
+        slack: left side minus right side, in the units of ``tolerance``; the smallest one if the claim was checked at
+            many points.
+        tolerance: the amount by which rounding, or an argued rate, may violate the inequality; ``why`` justifies it.
         why: the reason of the tolerance, or the key of one that the suite declares.
-        detail: both sides at the worst point, for a reader.
+        detail: both sides at the worst point, in words.
         undecided: why the claim could not be decided; empty if it could.
-        branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts
-            them.
-        not_found: whether it is undecided because a search of the suite did not find what the claim is about. Such a
-            case is no pass either, but it says nothing about what is under test: of generated cases half may be like
-            that.
+        branch: which of the alternatives that the claim allows occurred, in a few words; reports count them.
+        not_found: whether the claim is undecided because a search of the suite did not find what the claim is about.
+            Such a case is not a pass, but tells nothing about the implementation under test; up to half of the
+            generated cases may be so.
     """
 
     name: str
@@ -76,8 +75,8 @@ class Claim:
     not_found: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse an unknown reason or a negative tolerance; where the tolerance is infinite, mark it undecided."""
-        # A declared name carries when the claim is made, which need not travel with it.
+        """Refuse an unknown reason or a negative tolerance; mark a claim with an infinite one as undecided."""
+        # Keep the plain name: a ClaimName also has a condition, which cannot be pickled.
         object.__setattr__(self, "name", str(self.name))
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
@@ -88,9 +87,9 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive: a NaN decides nothing.
+        """Upheld or falsified by slack and tolerance; inconclusive if undecided or NaN.
 
-        An implementation that returns NaN where a number is due is falsified by :class:`NotANumber`.
+        An implementation that returns NaN instead of a number is falsified by :class:`NotANumber`.
         """
         if self.undecided or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
@@ -108,26 +107,25 @@ def at_least(
     scale: Any = None,
     points: str = "point",
 ) -> Claim:
-    """Return the claim that left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+    """Return the claim that left ≥ right at every entry; it reports the entry with the least room.
 
-    An entry at which both sides are the same float holds whatever the tolerance, and says nothing about how near the
-    others are: it is reported only where there are no others. A NaN is reported unless another entry fails. A claim
-    tried at no point at all is undecided, not upheld.
+    Entries whose sides are the same float hold with any tolerance, so that they are reported only if there are no
+    others. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
 
     Args:
-        name: of the claim.
+        name: the name of the claim.
         form: exact, effective, limit or sharp.
-        left: an array. If it or ``right`` carries its rounding (:class:`theorems.bounded.Bounded`), nothing but the
-            error of ``left − right`` is allowed.
+        left: an array. If it or ``right`` carries its rounding error (:class:`theorems.bounded.Bounded`), the
+            tolerance is the error bound of ``left − right``.
         right: an array that broadcasts against ``left``.
-        rounding: the absolute error that ``left − right`` of plain numbers may carry, per entry.
+        rounding: for plain numbers, the absolute error of ``left − right``, per entry.
         why: the reason for ``rounding``, or the key of one that the suite declares.
-        scale: the divisor of slack and tolerance that makes them comparable between entries: by default 1, or the
-            larger of two sides that carry their rounding.
-        points: what an entry is, for the detail line.
+        scale: the divisor that makes slack and tolerance comparable between entries; by default the larger side if the
+            sides carry their rounding error, else 1.
+        points: a noun for the entries, for the detail line.
 
     Raises:
-        TypeError: ``rounding`` is given for sides that carry theirs, or missing for plain numbers.
+        TypeError: ``rounding`` is given although the sides carry their error, or missing for plain numbers.
     """
     carried = isinstance(left, Bounded) or isinstance(right, Bounded)
     if carried == (rounding is not None):
@@ -135,7 +133,7 @@ def at_least(
     if carried:
         gap: Any = left - right
         left, right = value_of(left), value_of(right)
-        # The quotients by the scale are rounded as well.
+        # Dividing by the scale rounds, too.
         rounding = gap.error * (1 + 4 * EPS)
         larger = np.fmax(np.fmax(np.abs(left), np.abs(right)), rounding)
         scale = np.where(np.isfinite(larger) & (larger > 0), larger, 1.0) if scale is None else scale
@@ -161,23 +159,23 @@ def at_least(
 
 
 class Ended(Exception):
-    """Raised by a conclusion after a claim without which the others have no meaning: it ends there.
+    """End of a conclusion after a claim without which the later claims have no meaning.
 
     Attributes:
-        claims: those still to be yielded at the end.
+        claims: the claims to yield before the conclusion ends.
     """
 
     claims: tuple[Claim, ...] = ()
 
 
 class Undecided(Ended):
-    """Raised by a conclusion that cannot go on: it ends there, with one claim that is undecided.
+    """End of a conclusion that cannot continue, with one undecided claim.
 
     Args:
         claim: the name of the claim that could not be decided.
         why: the reason.
-        form: of the claim.
-        not_found: whether the reason is that a search or solver of the suite's own found nothing to judge by.
+        form: the form of the claim.
+        not_found: whether the reason is that a search or solver of the suite found nothing.
     """
 
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> None:
@@ -188,27 +186,27 @@ class Undecided(Ended):
 
 
 class Refuted(Ended):
-    """Raised where the implementation under test returns something impossible: the conclusion ends, falsified.
+    """End of a conclusion, falsified, because the implementation under test returned something impossible.
 
     Args:
-        claim: the name of the claim that it fails.
-        what: a description of what was returned.
-        form: of the claim.
+        claim: the name of the claim that fails.
+        detail: a description of what was returned.
+        form: the form of the claim.
     """
 
     def __init__(self, claim: str, detail: str, form: Form = Form.EFFECTIVE) -> None:
         """Make the one failed claim from its name and what was returned."""
         super().__init__(f"{claim}: {detail}")
-        # Infinitely far from what is due.
+        # An impossible result is infinitely far from a correct one.
         self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=detail),)
 
 
 class NotANumber(Refuted):
-    """Raised where the implementation under test returns something that is no finite number."""
+    """End of a conclusion, falsified, because the implementation under test returned inf or NaN."""
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the conclusion, made to end with the exception's claims where it raises :class:`Ended`."""
+    """Wrap a conclusion so that, where it raises :class:`Ended`, it yields the exception's claims and ends."""
 
     def claims(result: Iterable[Any]) -> Iterator[Any]:
         try:
@@ -228,14 +226,13 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, str]) -> Callable[..., Any]:
-    """Return the conclusion, with every claim that refines a limit undecided where that limit is.
+    """Wrap a conclusion so that a claim that refines a limit is undecided if the claim of the limit is.
 
-    A claim that refines a limit speaks of a path or flow that goes there. Where it was not followed there, the claim
-    compares something else, and says nothing about what is under test.
+    Such a claim compares a path or flow with its limit, and means nothing if the limit was not reached.
 
     Args:
         conclusion: yields claims.
-        refines: name of a claim → name of the limit that it refines.
+        refines: the name of the limit's claim, by the name of the claim that refines it.
     """
     if not refines:
         return conclusion
@@ -267,7 +264,7 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
 
 
 def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Claim]) -> Claim:
-    """Return the claim, made undecided where the limit that it refines is; ``not_found`` is then that of the limit."""
+    """Return the claim, undecided if the limit that it refines is, with the ``not_found`` of the limit."""
     limit = refines.get(claim.name, "")
     of_limit = limits.get(limit)
     if not limit or claim.undecided or (of_limit and of_limit.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)):
@@ -278,9 +275,9 @@ def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, 
 
 
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
-    """Make a function one part of a conclusion: where it raises :class:`Ended` only this part ends; the next goes on.
+    """Decorate one section of a conclusion: if it raises :class:`Ended`, only this section ends.
 
-    A refutation (:class:`Refuted`), such as a result that is no number, still ends the whole conclusion.
+    A refutation (:class:`Refuted`), such as NaN for a number, still ends the whole conclusion.
     """
 
     @wraps(claims)
@@ -296,12 +293,12 @@ def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Cl
 
 
 def undecided_claim(claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> Claim:
-    """Return a claim that could not be decided, where the conclusion goes on with others.
+    """Return an undecided claim, for a conclusion that continues with other claims.
 
     Args:
-        claim: its name.
+        claim: the name of the claim.
         why: the reason.
-        form: of the claim.
-        not_found: whether the reason is that a search or solver of the suite's own found nothing to judge by.
+        form: the form of the claim.
+        not_found: whether the reason is that a search or solver of the suite found nothing.
     """
     return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why, not_found=not_found)

@@ -1,4 +1,4 @@
-"""The names of claims, each typed once: declared with its part in the statement and when it is made, then used.
+"""Declarations of claims: each name is declared once, with its part in the statement and when the claim is made.
 
 A statement's file declares each of its claims, lists the declarations in ``claims=`` and makes the claims by them::
 
@@ -20,7 +20,7 @@ from theorems.core.claim import Claim
 from theorems.core.parts import Part
 
 ALWAYS = "on every case"
-"""The condition of a claim that is always made, unless one before it ends the conclusion."""
+"""The condition of a claim that is made on every case, unless an earlier claim ends the conclusion."""
 
 
 class ClaimName(str):
@@ -28,8 +28,9 @@ class ClaimName(str):
 
     Attributes:
         part: a premise, the stated conclusion, or a sharper form of ours.
-        when: on which cases it is made, in words; a :class:`theorems.core.parts.Condition` can be decided.
-        refines: the claim of the limit that it says more about, empty if none: where that one is undecided, so is this.
+        when: the cases on which the claim is made, in words; a :class:`theorems.core.parts.Condition` can also be
+            decided.
+        refines: the name of the limit's claim that this claim sharpens, without which it is undecided; empty if none.
     """
 
     part: Part
@@ -37,17 +38,17 @@ class ClaimName(str):
     refines: str
 
     def __new__(cls, name: str, part: Part, when: str = ALWAYS, refines: str = "") -> ClaimName:
-        """Make the string with its attributes."""
+        """Create the string and set its attributes."""
         name_with_part = super().__new__(cls, name)
         name_with_part.part, name_with_part.when, name_with_part.refines = part, when, refines
         return name_with_part
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a plain string: conditions do not travel between processes."""
+        """Pickle as a plain string, since conditions are functions that cannot be pickled."""
         return str, (str(self),)
 
     def only(self, when: str) -> ClaimName:
-        """Return this name for a statement that makes the claim on fewer cases: where ``when`` holds, too."""
+        """Return this name for a statement that makes the claim only on cases where ``when`` holds, too."""
         return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}", self.refines)
 
 
@@ -57,37 +58,37 @@ def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
 
 
 def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """Declare a claim that data, solutions or runs are those that the conclusion speaks of."""
+    """Declare a claim that data, solutions or runs are what the conclusion assumes them to be."""
     return ClaimName(name, Part.PREMISE, when)
 
 
 def sharper(name: str, *, when: str = ALWAYS, refines: str = "") -> ClaimName:
-    """Declare a claim that says more than the source does.
+    """Declare a claim that is sharper than what the source states.
 
     Args:
-        name: kebab-case.
-        when: on which cases it is made.
-        refines: the claim of a limit whose rate or next-order term this one gives. Where that limit was not found, or
-            is not decided, the claim is not judged: :func:`theorems.core.claim.unless_limit_is_open`.
+        name: the name, in kebab-case.
+        when: the cases on which the claim is made.
+        refines: the claim of a limit whose rate or next-order term this claim gives; it is undecided if that claim is,
+            see :func:`theorems.core.claim.unless_limit_is_open`.
     """
     return ClaimName(name, Part.SHARPER, when, refines)
 
 
 @runtime_checkable
 class Given(Protocol):
-    """An object that a conclusion speaks of: a solution, a run, points."""
+    """Protocol of objects that a conclusion is about, such as a solution, a run or points."""
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the object is what the conclusion takes it for."""
+        """Yield the claims that the object is what the conclusion assumes it to be."""
 
 
 def premises(*objects: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
-    """Yield the claims that the given objects are what the conclusion takes them for.
+    """Yield the claims that objects are what the conclusion assumes them to be.
 
     A conclusion calls it as ``yield from premises(descent, flow)``.
 
     Raises:
-        Ended: one of the objects is so far from it that no claim about it would mean anything.
+        Ended: a claim about an object fails by so much that the later claims have no meaning.
     """
     for premise in objects:
         if isinstance(premise, Claim):

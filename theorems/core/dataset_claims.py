@@ -1,4 +1,4 @@
-"""Claims, decided over the rationals, that keys are X_i Wᵀ, or vec(x_it z_iᵀ) where W is trained, and scores Y_i X_i v.
+"""Exact claims on a dataset: keys are X_i Wᵀ, or vec(x_it z_iᵀ) if W is trained, and scores are Y_i X_i v.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*,
 (W-ERM).
@@ -31,8 +31,8 @@ DATASET_CLAIMS = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield the claims that k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.
 
-    They are checked of the implementation and of the problem that the statement speaks about; there are none for a case
-    without tokens.
+    Both the implementation's keys and scores and those of the case's problem are checked. A case without tokens has no
+    such claims.
     """
     data = case.dataset
     if data is None:
@@ -75,7 +75,7 @@ def _rounding_claim(name: str, products: list[fmpq], reported: Any, expected: Fl
             return _claim(name, f"an array of shape {values.shape} is reported, not {expected.shape}")
         for k in np.flatnonzero(values != nearest).tolist():
             value, product = float(values.flat[k]), products[k]
-            # Halfway between two floats, either will do.
+            # A product halfway between two floats may be rounded to either.
             if not np.isfinite(value) or abs(rational(value) - product) > rational(float(np.spacing(abs(value)))) / 2:
                 where = tuple(int(x) for x in np.unravel_index(k, expected.shape))
                 return _claim(name, f"entry {where} is {nearest.flat[k]:.17g}; {source} is {value:.17g}")

@@ -1,4 +1,4 @@
-"""A definition of a paper, with the objects that embody it."""
+"""A definition of a paper, with the code that computes it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Definition:
     """A definition of the paper.
 
     Attributes:
-        id: e.g. ``definition-2``.
+        id: the id, such as ``definition-2``.
         title: the term that it defines, in a few words.
-        source: where the paper states it.
-        text: the definition.
+        source: the place in the paper that states it.
+        text: the definition in full.
         objects: ``module:name`` of the code that computes it.
     """
 
@@ -25,7 +25,11 @@ class Definition:
     objects: tuple[str, ...]
 
     def resolve(self) -> tuple[object, ...]:
-        """Import the objects that :attr:`objects` names and return them; a name that does not exist raises."""
+        """Import and return the objects that :attr:`objects` names.
+
+        Raises:
+            ImportError, AttributeError: there is no such object.
+        """
         values = []
         for name in self.objects:
             module, _, path = name.partition(":")

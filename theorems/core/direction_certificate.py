@@ -1,4 +1,4 @@
-"""A second computation of Definition 3, straight from its words, to check a direction under test against.
+"""Certificate of a direction: its selected tokens and neighbours, computed a second time from Definition 3.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 """
@@ -21,9 +21,9 @@ DEFINITION_3 = premise("definition-3")
 def by_definition(
     keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"]
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Compute the selected tokens and directional neighbours straight from Definition 3, over the rationals."""
+    """Return the selected tokens and directional neighbours of q, computed over the rationals from Definition 3."""
     n, tokens, d = keys.shape
-    # In units of powers of two, which change no order.
+    # Scaled by powers of two, which change no order.
     whole = fmpz_mat(n * tokens, d, Dyadic.of(keys).integers())
     logits = (whole * fmpz_mat(d, 1, Dyadic.of(q).integers())).entries()
     rows = [logits[i * tokens : (i + 1) * tokens] for i in range(n)]
@@ -36,7 +36,7 @@ def by_definition(
 def as_defined(
     direction: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = DEFINITION_3
 ) -> Claim:
-    """Return the claim that the selected tokens and directional neighbours found for q are those of the definition."""
+    """Return the claim that ``direction`` has the selected tokens and directional neighbours of Definition 3 for q."""
     selected, neighbours = by_definition(keys, q)
     right = int(((direction.selected == selected) & (direction.neighbours == neighbours)).sum())
     return at_least(name, Form.EXACT, right, selected.size, rounding=0.0, why=EXACT, points="direction")

@@ -11,16 +11,15 @@ from theorems.core.claim import Claim, Form, at_least
 
 
 def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
-    """Return the claim that left = right at every entry, up to the rounding that the two sides carry.
+    """Return the claim that left = right at every entry, up to the rounding error that the two sides carry.
 
-    Entries that are exactly the same on both sides say nothing about how near the others are: they are left out, unless
-    there are no others.
+    Entries that are exactly equal are left out unless all are, since they say nothing about nearness to failing.
 
     Args:
-        name: of the claim.
+        name: the name of the claim.
         left: an array; it or ``right`` is :class:`theorems.bounded.Bounded`.
         right: an array that broadcasts against ``left``.
-        points: what an entry is, for the detail line.
+        points: a noun for the entries, for the detail line.
     """
     sides = np.broadcast_arrays(*(x if isinstance(x, Bounded) else exact(x) for x in (left, right)))
     decided = sides[0] == sides[1]

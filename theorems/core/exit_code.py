@@ -9,11 +9,11 @@ class Exit(IntEnum):
     """The exit code of the command."""
 
     UPHELD = 0
-    """All are upheld or not applicable, and at least one is upheld."""
+    """All statements are upheld or not applicable, and at least one is upheld."""
     FALSIFIED = 1
     BAD_INPUT = 2
     """The usage or the data are wrong."""
     INCONCLUSIVE = 3
-    """Something could not be decided, or nothing could be tried."""
+    """A statement could not be decided, or no statement could be checked."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141

@@ -1,4 +1,4 @@
-"""From verdicts to the exit code of a command."""
+"""The exit code of a command for a set of verdicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from theorems.core.exit_code import Exit
 
 
 def exit_of(verdicts: Iterable[Verdict]) -> Exit:
-    """Return the exit code for several verdicts: upheld needs one that is, and none falsified or inconclusive."""
+    """Return the exit code for several verdicts; 0 needs one upheld, and none falsified or inconclusive."""
     distinct = set(verdicts)
     if Verdict.FALSIFIED in distinct:
         return Exit.FALSIFIED

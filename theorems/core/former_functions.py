@@ -1,6 +1,6 @@
 """Functions that were attributes of :class:`theorems.core.implementation.Implementation` until version 0.2.
 
-``under_test.max_margin(…)`` is now ``under_test[max_margin](…)``; files of users go on working for one version.
+``under_test.max_margin(…)`` is now ``under_test[max_margin](…)``; the old form works for one more version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MODULES = {
     "training.joint_descent": "joint_descent head_gradient",
     "training.steepest_descent": "steepest_descent mirror_descent",
 }
-"""The names by module of :mod:`reference_attention`; ``a=b`` where the function b was the attribute a."""
+"""Names of functions by their module in :mod:`reference_attention`; ``a=b`` if the attribute a was the function b."""
 _FUNCTIONS = {
     former: (f"reference_attention.{module}", name or former)
     for module, names in _MODULES.items()
@@ -47,7 +47,7 @@ _FUNCTIONS = {
 
 
 def function_named(former: str) -> Callable[..., Any]:
-    """Return the function that the attribute of that name was.
+    """Return the function for the name of a former attribute.
 
     Raises:
         AttributeError: there was no such attribute.
@@ -60,11 +60,11 @@ def function_named(former: str) -> Callable[..., Any]:
 
 
 def functions_among(options: Iterable[str]) -> dict[str, Callable[..., Any]]:
-    """Return the functions that options name, by these names."""
+    """Return the functions for those options that are former attribute names, by name."""
     return {name: function_named(name) for name in options if name in _FUNCTIONS}
 
 
 def names_of(former: str, function: Callable[..., Any]) -> tuple[str, str]:
-    """Return the former name of a function, and the way to ask for it."""
+    """Return the former name of a function, and the expression that replaces it."""
     name = function.__name__
     return f"Implementation.{former}", f"Implementation[{name}], with {name} from {function.__module__}"

@@ -1,6 +1,6 @@
-"""The implementation under test: a name, and the functions that stand in for functions of the reference.
+"""The implementation under test: a name, and the functions that replace functions of the reference.
 
-A statement asks it for each function that it needs, ``under_test[max_margin](keys, alpha)``, and gets the reference's
+A statement looks up each function that it needs, ``under_test[max_margin](keys, alpha)``, and gets the reference's
 function or its replacement: a library author's kernel in place of the softmax, or a planted fault. Any public function
 of :mod:`reference_attention`, or of a paper's own package, can be replaced.
 """
@@ -21,14 +21,14 @@ Replacements = Mapping[Callable[..., Any], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Implementation(UnderTest):
-    """Softmax attention and its hard-margin SVM, as the statements see them.
+    """Implementation of softmax attention and its hard-margin SVM, on which statements are checked.
 
     Attributes:
-        name: shown in the report.
-        replaced: from a function of the reference to the function that stands in for it, of the same signature.
-        textbook_eps: 0 for gradients that keep their digits when the softmax saturates. A kernel that computes the
-            textbook formula has absolute errors instead: give the spacing of its numbers at one (2⁻⁵² in float64),
-            and finite-point statements allow that much.
+        name: the name in reports.
+        replaced: the replacements, each by the function of the reference that it replaces, with the same signature.
+        textbook_eps: 0 if gradients have small relative errors also when the softmax saturates. A kernel that computes
+            the textbook formula has absolute errors instead: give the spacing of its numbers at 1 (2⁻⁵² in float64),
+            from which the tolerances at finite points are computed.
 
     >>> from theorems import REFERENCE, max_margin
     >>> lazy = REFERENCE.replace("lazy", {max_margin: lambda keys, alpha: None})
@@ -41,19 +41,19 @@ class Implementation(UnderTest):
     textbook_eps: float = 0.0
 
     def __getitem__(self, function: Function) -> Function:
-        """Return the function that stands in for a function of the reference: itself unless it is replaced."""
+        """Return the replacement of a function of the reference, or the function itself if it has none."""
         return self.replaced.get(function, function)  # type: ignore[return-value]
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return a function by the name that was an attribute of this class until version 0.2; it warns."""
+            """Return the function that was an attribute of this class until version 0.2, with a DeprecationWarning."""
             function = former_functions.function_named(name)
             warn_renamed(*former_functions.names_of(name, function))
             return self[function]
 
     def replaces(self, function: Callable[..., Any]) -> bool:
-        """Return whether something stands in for the function."""
+        """Return whether the function has a replacement."""
         return function in self.replaced
 
     def identity(self) -> str:
@@ -64,9 +64,9 @@ class Implementation(UnderTest):
         """Return a copy with another name and further functions replaced.
 
         Args:
-            name: of the copy.
-            replaced: functions that stand in for functions of the reference.
-            changed: other attributes. A function's name, as in ``max_margin=…``, works until version 0.3 and warns.
+            name: the name of the copy.
+            replaced: further replacements, as the attribute.
+            changed: other attributes. A former attribute, as in ``max_margin=…``, works with a warning until 0.3.
         """
         by_former_name = former_functions.functions_among(changed)
         for former, function in by_former_name.items():
@@ -81,10 +81,10 @@ class Implementation(UnderTest):
     in_place_of = FormerName("__getitem__")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Return how the implementation is pickled: the reference by its name, others as usual."""
-        # The reference is told from an equal one by its identity, in other processes, too.
+        """Return the data for pickling: the name ``REFERENCE`` for the reference, the fields for others."""
+        # Code tests ``is REFERENCE``, which must hold in other processes, too.
         return "REFERENCE" if self is REFERENCE else super().__reduce_ex__(protocol)
 
 
 REFERENCE = Implementation()
-"""This package's own attention and SVM."""
+"""The reference: :mod:`reference_attention` without replacements."""

@@ -1,4 +1,4 @@
-"""Which statements call the attention kernel under test, and why others do not."""
+"""Description of how a statement uses the attention kernel under test, or why it does not."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class KernelUse:
     """The use that a statement makes of an attention kernel under test.
 
     Attributes:
-        called: whether it calls the kernel; its rounding bounds then take ``textbook_eps`` into account.
-        says: where the statement calls it, or why it does not.
-        turn: the order in which a test that ends with the first failure tries statements, cheap ones first.
-        capability: the option that a kernel has to declare for the statement to apply; empty for those of the papers.
+        called: whether it calls the kernel; if so, its rounding bounds include ``textbook_eps``.
+        says: where the statement calls the kernel, or why it does not.
+        turn: the position of the statement in a test that stops at the first failure; cheap ones come first.
+        capability: the option that a kernel must declare for the statement to apply; empty for statements of papers.
         differentiates: whether the statement needs the kernel's backward pass.
     """
 
@@ -27,7 +27,7 @@ class KernelUse:
 
 
 def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
-    """Describe a statement that calls the kernel; ``where`` tells a reader of the report where it does."""
+    """Return the description of a statement that calls the kernel; ``where`` says at which step."""
     return KernelUse(True, where, turn, differentiates=differentiates)
 
 

@@ -1,9 +1,9 @@
-"""Differences of keys with bounds of their rounding, including that of the keys where they are rounded products.
+"""Differences of keys with bounds of their rounding error, including the rounding of the keys themselves.
 
-Exact decisions are made for the factors x and z of a key x zᵀ, whose entries are in general no floats. An
-implementation is given floats, each of these entries rounded once: at W its logits, weights and gradient are those of
-these keys. Tokens that differ by little leave few digits of a difference of rounded keys, so that no formula on
-differences of factors bounds its error. The rows enclose both, and so does every number that is made of them.
+If W is trained, a key is a product x zᵀ, whose entries are in general not floats. Exact decisions use the factors x
+and z; an implementation receives the keys as floats, each entry rounded once, and its logits, weights and gradient
+belong to these rounded keys. For nearly equal tokens the difference of rounded keys has a large relative error. The
+rows computed here enclose both the exact and the rounded differences, and so do all numbers computed from them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from theorems.bounded import Bounded, exact
 from theorems.bounded.arithmetic import UNIT, Arithmetic, current
 
 LARGE = 4096
-"""Number of entries of the keys from which on it pays to look for points that refer to the same tokens."""
+"""Number of entries of the keys above which points that select the same tokens are grouped."""
 
 
 def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
-    """Return the rows k_i,token_i − k_it, (*b, n, T, d), enclosing those of the factors and of the rounded keys."""
+    """Return the rows k_i,token_i − k_it, (*b, n, T, d), which enclose the exact and the rounded differences."""
     if problem.keys.size < LARGE:
         return _rows(problem, token)
-    # Far out nearly every point refers to the tokens that are selected.
+    # At large norms nearly every point selects the same tokens.
     distinct, inverse = np.unique(token.reshape(-1, problem.n), axis=0, return_inverse=True)
     if len(distinct) > 1:
         return _rows(problem, distinct)[inverse.reshape(token.shape[:-1])]
@@ -38,8 +38,8 @@ def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
 def _rows_of_one(problem: Problem, token: tuple[int, ...], kind: str, arithmetic: Arithmetic) -> Any:
     """Return the cached rows for one choice of tokens.
 
-    The kind of number and the arithmetic are part of the key: a search asks in plain floats for what a claim asks with
-    its rounding.
+    The kind of number and the arithmetic are part of the cache key: a search computes in plain floats, a claim with
+    rounding bounds.
     """
     return _rows(problem, np.array(token, dtype=np.int64))
 

@@ -1,7 +1,7 @@
-"""Upper bounds of the spectral and of the nuclear norm of a rational matrix, proven over the rationals.
+"""Upper bounds of the spectral and the nuclear norm of a rational matrix, proven over the rationals.
 
-No eigenvalue and no singular value is needed: ‖A‖_op < σ where σ²I − AᵀA is positive definite, which elimination
-decides; and ‖A‖_⋆ ≤ ½(‖K‖² + ‖Q‖²) for all factors of A = K Qᵀ. Floats only guess σ and K.
+Neither eigenvalues nor singular values are needed: ‖A‖_op < σ if σ²I − AᵀA is positive definite, which elimination
+decides; and ‖A‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²) for all factors A = K Qᵀ. Floats only guess σ and K.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 
 CLOSE = 2.0**-46
-"""The relative amount by which the first σ tried exceeds the float singular value."""
+"""The relative amount by which the first trial σ exceeds the largest singular value in floats."""
 
 
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """Return σ > ‖A‖_op, by a relative 2^−46 as a rule; None where none is found, as for A = 0."""
+    """Return a σ > ‖A‖_op, usually larger by a relative 2^−46; None if none is found, as for A = 0."""
     square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
     size, more = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
     while more < 1 and 0 < size < math.inf:

@@ -1,8 +1,9 @@
-"""Attention with a nonlinear head, made of the functions of an implementation that knows linear ones only.
+"""Attention with a nonlinear head, computed by an implementation that knows only linear heads.
 
 Every δ_ij = Σ_t s_it g_itj is the excess risk of a linear head with scores −g under the correlation loss, hence what
 ``log_excess_risk`` computes to rounding however small; the gradient of L is the one of a linear head with scores
-−|ℓ'_i| Σ_j |b_j| φ'_j g_itj, taken at p. So an implementation is judged on its softmax, faults included.
+−|ℓ'_i| Σ_j |b_j| φ'_j g_itj, evaluated at p. The softmax, with its faults, is thus that of the implementation under
+test.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
 """
@@ -32,7 +33,7 @@ class HeadedAttention:
     Attributes:
         problem: keys and loss (the scores are not used).
         mixing: the head with the constants of Lemma 14.
-        under_test: the implementation whose softmax it is.
+        under_test: the implementation whose softmax is used.
     """
 
     problem: Problem
@@ -40,8 +41,8 @@ class HeadedAttention:
     under_test: Implementation
 
     def log_steps(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n m"]:
-        """Return log δ_ij; NaN where the implementation has δ_ij negative."""
-        # One problem per input and unit; the softmax is that of the input.
+        """Return log δ_ij; NaN where the implementation computes a negative δ_ij."""
+        # One problem per input i and hidden unit j; the keys, hence the softmax, are those of input i.
         scores = -np.moveaxis(self.mixing.gaps, 2, 1)[:, :, None]
         keys = self.problem.keys[:, None, None]
         prompt = np.broadcast_to(p[..., None, None, :], (*p.shape[:-1], 1, scores.shape[1], p.shape[-1]))
@@ -50,7 +51,7 @@ class HeadedAttention:
         return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
     def log_lost(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
-        """Return log (ν_i − Y_i ψ), by how much each output falls short of its supremum."""
+        """Return log(ν_i − Y_i ψ), the logarithm of the gap between each output and its supremum ν_i."""
         return log_score_drop(self.mixing, self.log_steps(p))
 
     def log_excess(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
@@ -73,7 +74,7 @@ class HeadedAttention:
         return self.under_test[scaled_gradient](self.problem.keys, scores, CORRELATION, p)
 
     def as_implementation(self) -> Implementation:
-        """Return an implementation with this risk and gradient, which ignore the scores, loss and α given to them."""
+        """Return an implementation with this risk and gradient; their arguments scores, loss and α are ignored."""
 
         def excess(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
             log_size = self.log_excess(p)

@@ -1,9 +1,9 @@
-"""A check of the implementation's solution of ATT-SVM⋆: weak duality over the rationals.
+"""Certificate for a solution of ATT-SVM⋆ by the implementation under test: weak duality over the rationals.
 
 K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
-definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m, whoever found them. That
-needs no eigenvalue, no singular value and no tolerance; how near the two bounds lie needs one, as K, Q and λ are
-rounded. Face, gap and support are compared with those of M in floats, the gap and τ from both sides.
+definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m for any K, Q and λ.
+These bounds need no eigenvalue, no singular value and no tolerance. That the two bounds meet needs a tolerance, since
+K, Q and λ are rounded. Face, gap and support are compared with those of M in floats, gap and τ from both sides.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """
@@ -37,7 +37,7 @@ NOT_SEPARATING = "KQᵀ does not separate α"
 
 @dataclass(frozen=True, eq=False)
 class NuclearCertificate:
-    """The bounds of C_⋆ that floats K, Q and λ prove, to be compared with what the solution says.
+    """The bounds of C_⋆ that the floats K, Q and λ of a solution prove, for comparison with its stated bounds.
 
     Attributes:
         data: tokens and queries.
@@ -122,7 +122,7 @@ class NuclearCertificate:
         return ""
 
     def wrong_face(self) -> str:
-        """Return the first error in a solution said to be the only one: rank, face, gap, support, τ; empty if none."""
+        """Return the first error in rank, face, gap, support or τ of a solution stated to be unique; else empty."""
         svm, r = self.svm, self.svm.K.shape[1]
         if svm.face is None or svm.gap is None or svm.injectivity is None or svm.support is None or svm.rank != r:
             return "it is said to be the only solution, without all that belongs to it"
@@ -136,7 +136,7 @@ class NuclearCertificate:
             return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
         values = np.linalg.svd(M, compute_uv=False)
         following = float(values[r]) if r < len(values) else 0.0
-        # Bounds that use g and τ grow as these fall, so both may be too small, by a factor 2 and rounding.
+        # Smaller g and τ only weaken the bounds that use them, so each may be too small, by a factor 2 and rounding.
         if (
             not (1 - following - off) / 2 <= svm.gap <= 1 - following + off
             or not svm.gap > 0
@@ -158,7 +158,7 @@ class NuclearCertificate:
 
 
 def images_of(u: Float64[np.ndarray, "s r"], v: Float64[np.ndarray, "s r"]) -> Float64[np.ndarray, "s k"]:
-    """Compute u_jᵀ P v_j at an orthonormal basis P of the symmetric matrices, (s, r(r+1)/2)."""
+    """Return u_jᵀ P v_j for each P of an orthonormal basis of the symmetric r × r matrices, (s, r(r+1)/2)."""
     i, j = np.triu_indices(u.shape[1])
     both = u[:, i] * v[:, j] + u[:, j] * v[:, i]
     return np.asarray(both * np.where(i == j, 0.5, math.sqrt(0.5)))
@@ -167,8 +167,8 @@ def images_of(u: Float64[np.ndarray, "s r"], v: Float64[np.ndarray, "s r"]) -> F
 def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-optimal") -> Claim:
     """Return the claim that K, Q and λ prove the bounds of C_⋆.
 
-    If the solution is said to be the only one, the claim is also that the bounds meet and that rank, face, gap and
-    support are right.
+    If the solution is stated to be unique, the claim is also that the bounds meet and that rank, face, gap and support
+    are right.
     """
     wrong = certificate.wrong_bounds()
     if not wrong and certificate.svm.exact is not None:

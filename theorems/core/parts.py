@@ -1,8 +1,8 @@
 """The parts of a statement: premises, the conclusion as its source states it, and sharper forms of ours.
 
-A statement is falsified when any of its claims is. The part to which the claim belongs decides what that means. A false
-premise: the objects computed are not those that the statement speaks of. A false stated conclusion: the statement is
-wrong. A false sharper form: the suite's own addition to the statement is wrong.
+A statement is falsified if any of its claims is. What that means depends on the part to which the claim belongs. If it
+is a premise, the computed objects are not those that the statement is about; if it is the stated conclusion, the
+statement is wrong; if it is a sharper form, only the suite's addition to the statement is wrong.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Part(StrEnum):
     STATED = "stated"
     """The conclusion as the source states it, at finite points or in the limit."""
     PREMISE = "premise"
-    """A check that data, solutions and runs are those that the conclusion speaks of."""
+    """A check that data, solutions and runs are what the conclusion assumes them to be."""
     SHARPER = "sharper"
-    """More than the source states: an explicit constant, a rate, the next-order term."""
+    """A claim beyond what the source states: an explicit constant, a rate, the next-order term."""
 
     @property
     def words(self) -> str:
-        """The part in words for a reader."""
+        """The part in words."""
         names = {Part.STATED: "the conclusion", Part.PREMISE: "a premise", Part.SHARPER: "a sharper form of ours"}
         return names[self]
 
@@ -38,13 +38,13 @@ class Condition(str):
     For example ``Condition("n = 1", lambda case: case.problem.n == 1)``.
 
     Attributes:
-        holds: case → whether the condition holds.
+        holds: a function of a case that returns whether the condition holds.
     """
 
     holds: Callable[[Any], bool]
 
     def __new__(cls, words: str, holds: Callable[[Any], bool]) -> Condition:
-        """Make the string with its predicate."""
+        """Create the string and set its predicate."""
         condition = super().__new__(cls, words)
         condition.holds = holds
         return condition
@@ -52,11 +52,11 @@ class Condition(str):
 
 @dataclass(frozen=True)
 class Parts:
-    """The verdicts on the parts of a statement where it was falsified; None for a part without claims.
+    """The verdicts on the parts of a falsified statement; None for a part without claims.
 
     Attributes:
-        stated: inconclusive if a claim of the conclusion that is due was not made or not decided, or if a premise was
-            falsified: what was computed is then not what the conclusion speaks of.
+        stated: the verdict on the stated conclusion. It is inconclusive if a due claim was not made or not decided, or
+            if a premise was falsified, because the computed objects are then not those of the statement.
         forms: the verdict on the claims of each form, premises included.
     """
 
@@ -67,7 +67,7 @@ class Parts:
 
     @property
     def note(self) -> str:
-        """A few words for a table on which part was falsified; empty where it was the stated conclusion."""
+        """A few words for a table on the part that was falsified; empty if it was the stated conclusion."""
         if self.stated is Verdict.UPHELD:
             return "a sharper form only"
         if self.stated is Verdict.INCONCLUSIVE:
@@ -76,10 +76,10 @@ class Parts:
 
     @classmethod
     def of_json(cls, contents: Mapping[str, Any]) -> Parts:
-        """Read what :meth:`as_json` wrote.
+        """Return the parts from the JSON that :meth:`as_json` returned.
 
         Raises:
-            ValueError: the mapping has another form.
+            ValueError: the mapping is not of that form.
         """
         forms = contents.get("forms")
         if not isinstance(forms, dict) or not {*contents} <= {"stated", "premises", "sharper", "forms"}:
@@ -88,7 +88,7 @@ class Parts:
         return cls(**parts, forms={Form(form): Verdict(verdict) for form, verdict in forms.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdicts by part and by form, as strings; those without claims are left out."""
+        """Return the verdicts by part and by form, as strings; parts and forms without claims are left out."""
         parts = {name: getattr(self, name) for name in ("stated", "premises", "sharper")}
         forms = {str(form): str(self.forms[form]) for form in Form if form in self.forms}
         return {**{name: str(verdict) for name, verdict in parts.items() if verdict is not None}, "forms": forms}
@@ -101,7 +101,7 @@ def worst(verdicts: Iterable[Verdict | None]) -> Verdict | None:
 
 
 def merge_parts(several: Iterable[Parts | None]) -> Parts | None:
-    """Merge the parts of several cases, keeping the worst verdict on each; None if no case was falsified."""
+    """Return the worst verdict on each part over several cases; None if no case was falsified."""
     parts = [part for part in several if part is not None]
     if not parts:
         return None
@@ -121,10 +121,10 @@ def parts_on(
 
     Args:
         case: the case, on which conditions are decided.
-        claims: all that were made on it.
-        part_of: name of a claim → its part.
-        states: the claims of the stated conclusion, and when each is made; empty where no source states a conclusion,
-            None where nobody has said.
+        claims: all claims that were made on the case.
+        part_of: returns the part of a claim, given its name.
+        states: the claims of the stated conclusion, and when each is made; empty if no source states a conclusion,
+            None if the statement does not declare them.
     """
     all_claims = list(claims)
     by_part = {part: worst(claim.verdict for claim in all_claims if part_of(claim.name) is part) for part in Part}
@@ -145,7 +145,7 @@ def parts_on(
 
 
 def _is_due(when: str, case: Any) -> bool:
-    """Return whether a claim that was not made should have been; True where that cannot be decided."""
+    """Return whether a claim is due on a case; True if its condition cannot be decided."""
     if not isinstance(when, Condition):
         return True
     try:
@@ -155,13 +155,13 @@ def _is_due(when: str, case: Any) -> bool:
 
 
 def explain_part(part: Part, form: Form, parts: Parts, source: str) -> str:
-    """Say what a falsified claim means for its statement, for a reader who might take it for more.
+    """Describe what a falsified claim means for its statement.
 
     Args:
         part: the part of the statement to which the claim belongs.
-        form: of the claim.
+        form: the form of the claim.
         parts: the verdicts on the case.
-        source: who states the conclusion, ``the paper`` say.
+        source: who states the conclusion, such as ``the paper``.
     """
     if parts.stated is None:
         return f"a claim of ours, which {source} does not state"

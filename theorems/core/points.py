@@ -1,6 +1,6 @@
-"""Points at which a conclusion "for every p" is tried: deterministic, spread over scales, and then adversarial.
+"""Points at which a conclusion "for every p" is checked: spread over directions and scales, then adversarial.
 
-Shapes: a batch of m points is (m, d). The seed of the case alone decides which points.
+Shapes: a batch of m points is (m, d). The points depend on the seed of the case alone.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from jaxtyping import Float64, Int64
 from reference_attention.problem import Problem
 
 Violation = Callable[[Float64[np.ndarray, "k d"]], Float64[np.ndarray, "k"]]
-"""Points → by how much a conclusion is violated at each; larger is worse."""
+"""Function of points, (m, d), that returns the violation of a conclusion at each, (m,); larger is worse."""
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
 """Norms of the probe points, in units of 1 / (scale of the keys)."""
 
 
 ENTRIES = 1 << 19
-"""About how many entries of keys, over all points, are processed at once."""
+"""About the number of entries of the keys, over all points, that are processed at once."""
 LEAST_POINTS = 10
-"""The number of points where problems are large."""
+"""The least number of points, used for large problems."""
 
 
 def affordable(problem: Problem, m: int, entries: int = ENTRIES) -> int:

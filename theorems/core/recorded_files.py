@@ -7,5 +7,5 @@ from pathlib import Path
 _INSTALLED = Path(__file__).resolve().parents[1] / "recorded"  # setup.py copies them there
 
 RECORDED = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
-"""The folder that has ``counterexamples``."""
+"""The folder that contains the folder ``counterexamples``."""
 COUNTEREXAMPLES = RECORDED / "counterexamples"

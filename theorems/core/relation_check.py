@@ -1,7 +1,7 @@
-"""A check that a statement has the same verdict on a case and on the case changed by a relation.
+"""Metamorphic check: a statement must have the same verdict on a case and on the case changed by a relation.
 
-A difference is a fault of the suite (of a statement, a predicate, a solver, or of what is under test), never of a
-theorem: it is the falsified claim :data:`SAME_VERDICT`.
+A difference is an error of a statement, a predicate, a solver or the implementation under test, never of a theorem. It
+is reported as the falsified claim :data:`SAME_VERDICT`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 
 SAME_VERDICT = "same-verdict-on-changed-data"
-"""The claim that a relation makes of a statement."""
+"""The name of the claim that the verdict does not change."""
 DIFFERS, NOT_FOUND = "differs", "not-found"
-"""Words that follow the name of a relation in the branch of that claim."""
+"""Words after the name of a relation in the ``branch`` of that claim."""
 
 
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
     """Check the statement on the case, and on the case changed by one relation, drawn by the seed of the case.
 
-    Where the verdict, the verdict on a claim or the finding on an assumption differs, the outcome is falsified by
-    :data:`SAME_VERDICT`, which names the relation; where nothing differs that claim is upheld. A statement that is
-    falsified on the case itself is not tried again.
+    If the verdict, the verdict on a claim or the finding on an assumption differs, the outcome is falsified by
+    :data:`SAME_VERDICT`, which names the relation; otherwise that claim is upheld. A case that is falsified itself is
+    not checked again.
     """
     outcome = check(statement, case, under_test)
     if outcome.verdict is Verdict.FALSIFIED:
@@ -52,19 +52,19 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
 
 
 def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
-    """Return the outcome, inconclusive: on one of the two cases a run or search of the suite's own ended elsewhere."""
+    """Return an inconclusive outcome: a run or search of the suite succeeded on only one of the two cases."""
     claim = replace(undecided_claim(SAME_VERDICT, why, not_found=True), branch=f"{relation.name} {NOT_FOUND}")
     claims = (*outcome.claims, claim)
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, claims=claims, reason=reason, not_found=True)
 
 
 def missing_assumption(outcome: Outcome) -> str:
-    """Return the id of the assumption that a statement which is not applicable lacks, read from its reason."""
+    """Return the id of the assumption that makes a statement not applicable, read from the reason."""
     return outcome.reason.partition(": ")[0]
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
-    """Return the claims made on every case or under a decidable condition: whether others are made may be random."""
+    """Return the claims made on every case or under a decidable condition; others may depend on random draws."""
     return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 
@@ -77,8 +77,8 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
     Args:
         relation: the relation by which the case was changed.
-        outcome: on the unchanged case.
-        difference: as :func:`difference_of` has it; empty if there is none.
+        outcome: the outcome on the unchanged case.
+        difference: the difference that :func:`difference_of` returned; empty if there is none.
     """
     if not difference and outcome.verdict is Verdict.NOT_APPLICABLE:
         return outcome
@@ -94,7 +94,7 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
 
 def _names_not_found(*outcomes: Outcome) -> set[str]:
-    """Return the names of the claims that a search left undecided in an outcome and that are falsified in none."""
+    """Return the names of the claims that a search left undecided in some outcome and that no outcome falsifies."""
     claims = [claim for outcome in outcomes for claim in outcome.claims]
     wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
     return {claim.name for claim in claims if claim.not_found} - wrong
@@ -106,9 +106,9 @@ def difference_of(
     """Return what differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
 
     Args:
-        outcome: on the case.
-        changed: on the changed case.
-        expected: claims that have to be made of both or of neither.
+        outcome: the outcome on the case.
+        changed: the outcome on the changed case.
+        expected: claims that must be made on both cases or on neither.
         skipped: claims that are not compared.
     """
     if outcome.verdict is not changed.verdict:

@@ -1,6 +1,6 @@
 """Checks for several queries per input: the parts are the data, masks are respected, and W^mm solves ATT-SVM.
 
-Decided over the rationals, from tokens, queries and mask, by code that shares nothing with
+They are decided over the rationals from tokens, queries and mask, by code independent of
 :mod:`reference_attention.svm`.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
@@ -104,7 +104,7 @@ def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) 
 def unseen_claim(
     data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
 ) -> Claim | None:
-    """Return the claim that tokens which a query does not see leave every bit of its risk; None if all see all."""
+    """Return the claim that changing masked tokens changes no bit of a query's risk; None if no token is masked."""
     blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
     if not len(blind):
         return None
@@ -121,7 +121,7 @@ def unseen_claim(
 def _risk_of(
     data: SequenceDataset, pair: tuple[int, int], under_test: Implementation, points: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "s b"] | None:
-    """Return sign and logarithm of one query's excess risk, (2, b), by the parts under test; None if none has it."""
+    """Return sign and logarithm of one query's excess risk, (2, b), from the parts under test; None if none has it."""
     for part in under_test[sequence_parts](data):
         for r in np.flatnonzero((part.pairs == pair).all(axis=1)).tolist():
             keys, scores, loss = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
@@ -154,7 +154,7 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
         if (margin == 1) != bool(svm.neighbours[q][r, t]):
             return f"{place} has margin 1 + {to_float(margin - 1):.3g}"
         size = sum(abs(to_float(a) * to_float(b)) for a, b in zip(row, svm.exact_p, strict=True))
-        # A row is within a rounding of the exact one, the sum of d products adds d more.
+        # A row differs from the exact one by one rounding; the sum of d products adds d more.
         if not abs(float(svm.margins[q][r, t]) - to_float(margin)) <= (len(row) + 4) * EPS * size:
             return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[q][r, t]:.17g}"
     nonzero = {place: weight for place, weight in svm.exact_duals.items() if weight != 0}
@@ -187,5 +187,5 @@ def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.ran
     if not is_farkas_proof(rows, solution.exact):
         return exact_claim(DECIDED, "called infeasible, and the multipliers prove nothing")
     rank = int(fmpq_mat(list(rows.values())).rank())
-    # A Farkas proof is a dependence of rows, so this cannot fail; it is checked because the paper states it.
+    # A Farkas proof is a dependence of the rows, so this cannot fail; it is checked since the paper states it.
     return exact_claim(DECIDED, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")

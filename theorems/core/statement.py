@@ -2,7 +2,7 @@
 
 A statement is one file, and it reads like the paper: a function whose docstring states the theorem, its effective
 forms and the derivation, and whose body yields claims. ``@statement`` makes it; the command, the tests, the hunt, the
-power table and the report find it where it stands (:mod:`theorems.run.registry`).
+power table and the report find it by its module (:mod:`theorems.run.registry`).
 """
 
 from __future__ import annotations
@@ -28,40 +28,42 @@ from theorems.core.kernel_use import KernelUse
 from theorems.core.parts import Part
 
 Conclusion = Callable[[Any, Implementation], Iterator[Claim]]
-"""(case, implementation under test) → claims; a capability of kernels takes a call in place of the case."""
+"""Function of a case and the implementation under test that yields claims; for capabilities of kernels, of a call."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of a paper, or one in somebody's own file.
+    """A statement of a paper, or one in a user's file.
 
     Attributes:
-        id: e.g. ``theorem-2``, or ``path.py:name``.
-        title: what it says, in a few words.
-        source: where the paper states it.
+        id: the id, such as ``theorem-2`` or ``path.py:name``.
+        title: what it states, in a few words.
+        source: the place in the paper that states it.
         assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``; all must hold for the
             conclusion to be checked. :meth:`assumption` finds them.
         cases: a strategy for cases that satisfy the assumptions by construction.
         conclusion: yields the claims, given a case and the implementation under test.
         text: the statement, its effective form and its derivation (the docstring of the conclusion).
-        from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself by default.
+        from_data: yields the cases to check for a user's case, such as one per locally optimal α; by default the case
+            itself.
         aliases: other ids of the same statement.
-        kernel: its use of an attention kernel, or why it uses none; None where nobody has said.
-        survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind; for
-            the suite's own statements see :mod:`theorems.faults.survivors`.
-        needs: assumptions without which its words mean nothing, so that there is nothing to hunt: id → why.
-        own_assumptions: assumptions that are not the suite's, by id.
-        claims: the claims that it may make, by name, and when; empty where nobody has said.
-        file: the file that it was read from; empty for the suite's own.
-        states: the claims that are its conclusion as the source states it; empty where no source states it, None where
-            nobody has said: then all its claims are.
-        premises: the claims that data, solutions and runs are those that the conclusion speaks of. Claims that are
-            neither are sharper forms of the suite's own.
+        kernel: its use of an attention kernel, or why it uses none; None if it does not declare that.
+        survives: reasons why it holds under planted faults in what it calls, by the name or the kind of the fault; for
+            statements of the suite see :mod:`theorems.faults.survivors`.
+        needs: assumptions without which it cannot be formulated, so that there is nothing to hunt; reasons by id.
+        own_assumptions: assumptions other than the suite's, by id.
+        claims: the claims that it may make: by name, the cases on which it does; empty if it does not declare them.
+        file: the user's file that defines it; empty for statements of the suite.
+        states: the claims that are its conclusion as the source states it; empty if no source states it; None if it
+            does not declare them, and then all its claims count as its conclusion.
+        premises: the claims that data, solutions and runs are what the conclusion assumes them to be. Claims in neither
+            ``states`` nor ``premises`` are sharper forms.
         about: the class of its cases.
-        refines: name of a claim → name of the limit without which it is not judged.
-        varies: relations of :mod:`generators.metamorphic_relations` that may change its verdict: name → why.
-        search: why a search or a run of the statement may be decided on a case and undecided on the case changed by a
-            relation; empty where it has none. Where both are decided they have to agree.
+        refines: the name of the limit without which a claim is not judged, by the name of the claim.
+        varies: reasons why relations of :mod:`generators.metamorphic_relations` may change its verdict, by the name of
+            the relation.
+        search: the reason why a search or a run of the statement may be decided on a case and undecided on the case
+            changed by a relation; empty if it has none. If both are decided they must agree.
     """
 
     id: str
@@ -88,11 +90,11 @@ class Statement:
 
     @property
     def says_whose(self) -> bool:
-        """True if the statement says which of its claims are the conclusion that its source states."""
+        """Whether the statement declares which of its claims are the conclusion that its source states."""
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:
-        """Return whether the claim of that name is a premise, the stated conclusion, or a sharper form of ours."""
+        """Return the part of the claim with a name: premise, stated conclusion, or sharper form."""
         if claim in self.premises:
             return Part.PREMISE
         return Part.STATED if self.states is None or claim in self.states else Part.SHARPER
@@ -106,14 +108,14 @@ class Statement:
 
     @property
     def own_id(self) -> str:
-        """The id without the file, which may be given by several paths."""
+        """The id without the file, since several paths may lead to the same file."""
         return self.id.removeprefix(f"{self.file}:") if self.file else self.id
 
     def assumption(self, id: str) -> Assumption:
-        """Return the assumption of that id: the statement's own, or else the suite's.
+        """Return the assumption with an id: the statement's own, or else the suite's.
 
         Raises:
-            InvalidInput: for an unknown id.
+            InvalidInput: the id is unknown.
         """
         return self.own_assumptions.get(id) or assumption_named(id)
 
@@ -123,8 +125,8 @@ def always(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, ALWAYS)
 
 
-NO_WEIGHTS = {"queries-given": "it speaks of W, and without queries there is no W to train"}
-"""Assumptions that some datum is given, without which no statement says anything: id → why."""
+NO_WEIGHTS = {"queries-given": "it is about W, and without queries there is no W to train"}
+"""Assumptions that certain data are given, without which a statement cannot be formulated; reasons by id."""
 
 NEED_OWN_CASES = {
     "direction-given": "generators.direction_cases.direction_cases()",
@@ -136,7 +138,7 @@ NEED_OWN_CASES = {
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "optimal-tokens-tied": "generators.tied_cases.tied_cases()",
 }
-"""Assumptions for which :func:`generators.problems.cases` builds no cases, and the strategy that does."""
+"""Assumptions for which :func:`generators.problems.cases` builds no cases; the name of the strategy that does."""
 
 
 def statement(
@@ -158,39 +160,39 @@ def statement(
     varies: Mapping[str, str] = MappingProxyType({}),
     search: str = "",
 ) -> Callable[[Conclusion], Statement]:
-    """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
+    """Decorate a conclusion to make it a statement, of a paper or of a user's file.
 
     The conclusion takes a case and the implementation under test and yields claims; its docstring states the theorem.
 
     Args:
-        id: kebab-case; for a statement of one's own, none of the suite's.
-        title: a few words on what it says; the docstring's first line if left out.
-        source: where it is stated.
-        assumptions: ids of the suite's, or :class:`Assumption` objects of one's own.
-        cases: a strategy for cases that satisfy them (or a function that makes it). If left out,
-            :func:`generators.problems.cases` builds some for the suite's assumptions; those on which an own one fails
-            count as not applicable.
-        from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself if left out.
+        id: an id in kebab-case that no statement of the suite has.
+        title: a few words on what it states; by default the first line of the docstring.
+        source: the place that states it.
+        assumptions: ids of assumptions of the suite, or :class:`Assumption` objects.
+        cases: a strategy for cases that satisfy the assumptions, or a function that returns one. By default
+            :func:`generators.problems.cases` builds cases for the suite's assumptions; cases on which another
+            assumption fails count as not applicable.
+        from_data: yields the cases to check for a user's case, such as one per locally optimal α; by default the case
+            itself.
         aliases: other ids of the same statement.
         kernel: its use of an attention kernel, or why it uses none.
-        survives: why it stays true under planted faults, see :class:`Statement`; for the suite's own statements this is
-            in :mod:`theorems.faults.survivors`.
-        needs: assumptions without which its words mean nothing: id → why.
-        claims: every claim that it may make: declarations of :mod:`theorems.core.claim_name`, or names and when each is
-            made. A claim that is not listed is an error, and a run in which a listed one was never made says so. The
-            list may be left out.
-        states: where ``claims`` are names, those that are the conclusion as the source states it; if left out, all but
-            the premises. The other claims are sharper forms of one's own. A falsified statement says which part the
-            failed claim belongs to.
-        premises: where ``claims`` are names, those that say that data, solutions and runs are those that the conclusion
-            speaks of.
-        about: the class of its cases, where the paper speaks of something else than keys and scores.
+        survives: reasons why it holds under planted faults, see :class:`Statement`; for statements of the suite they
+            are in :mod:`theorems.faults.survivors`.
+        needs: assumptions without which it cannot be formulated; reasons by id.
+        claims: every claim that it may make: declarations of :mod:`theorems.core.claim_name`, or names with the cases
+            on which each is made. A claim that is not listed is an error; a run reports listed claims that were never
+            made. It may be left out.
+        states: if ``claims`` are names, those that are the conclusion as the source states it; by default all but the
+            premises. The other claims are sharper forms. A falsified statement reports the part of the failed claim.
+        premises: if ``claims`` are names, those that check that data, solutions and runs are what the conclusion
+            assumes them to be.
+        about: the class of its cases, if the paper is about other data than keys and scores.
         varies: relations that may change its verdict, see :class:`Statement`.
         search: why a relation may change whether it is decided, see :class:`Statement`.
 
     Raises:
-        InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
-            builds, a name in ``states`` or ``premises`` that is not among ``claims``, or in both.
+        InvalidInput: an id or an assumption cannot be used, the docstring is missing, no strategy of the suite builds
+            cases for the assumptions, or a name in ``states`` or ``premises`` is not in ``claims``, or is in both.
     """
     _check_id(id)
     refines = {} if isinstance(claims, Mapping) else _limits_refined(id, claims)
@@ -237,7 +239,7 @@ def statement(
 
 
 def alone(case: Subject) -> Iterator[Subject]:
-    """Yield the given case, and no other."""
+    """Yield the case itself: the default of ``from_data``."""
     yield case
 
 
@@ -249,7 +251,7 @@ def _check_id(id: str) -> None:
 def _read_declarations(
     id: str, claims: Sequence[ClaimName], states: Sequence[str] | None, premises: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """Return when each claim is made, the stated claims and the premises, read from declarations."""
+    """Return the condition of each claim, the stated claims and the premises, from the declarations."""
     if isinstance(claims, str) or not all(isinstance(name, ClaimName) for name in claims):
         raise InvalidInput(f"statement {id}: claims are neither names with when each is made nor declarations.")
     if states is not None or premises:
@@ -285,7 +287,7 @@ def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | Non
 def _split_assumptions(
     assumptions: Sequence[str | Assumption],
 ) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
-    """Return the ids of all assumptions, and the own ones by id."""
+    """Return the ids of all assumptions, and the assumptions other than the suite's by id."""
     if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
         raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")
     ids: list[str] = []
@@ -305,7 +307,7 @@ def _split_assumptions(
 
 
 def _finding_of(assumption: Assumption) -> Callable[[Any], Finding]:
-    """Return the predicate, made to raise where it returns no Finding: that is an error, not an answer."""
+    """Wrap the predicate of an assumption so that it raises a TypeError if it does not return a Finding."""
 
     def check(case: Any) -> Finding:
         finding = assumption.check(case)

@@ -1,7 +1,7 @@
-"""A check over the rationals of the KKT conditions of what the implementation calls p_mm.
+"""Certificate of p_mm: the KKT conditions of the solution by the implementation under test, over the rationals.
 
-Statements compare paths, flows and cones with p_mm, its neighbours and its duals, and make or leave out claims by what
-it says of them. Without this check, an error in an SVM would show as a violated limit, or not at all.
+Statements compare paths, flows and cones with p_mm, its neighbours and its duals, and which claims they make depends on
+these. Without the certificate, an error of an SVM solver would appear as a violated limit, or not at all.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2 and Theorem 6.
 """
@@ -44,17 +44,18 @@ def svm_claim(
 ) -> Claim:
     """Return the claim that p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
 
-    Decided exactly: every margin is at least what is required; it is that at the neighbours and nowhere else; duals are
-    nonnegative, zero off the neighbours, and combine the rows k_iα − k_it to p. The floats are those rationals rounded
-    (p and duals to two units in the last place, margins as an inner product with the rounded p). The flags that decide
-    which claims are made are right: whether the neighbours' rows are independent, and whether all can have a dual.
+    Decided exactly: every margin is at least the required one, with equality at the neighbours and nowhere else; duals
+    are nonnegative, zero off the neighbours, and p is the combination of the rows k_iα − k_it with the duals. The
+    floats are those rationals rounded (p and duals to two units in the last place, margins as an inner product with the
+    rounded p). The flags that decide which claims are made are right: whether the neighbours' rows are independent, and
+    whether all can have a dual.
 
     Args:
         problem: keys and scores.
         alpha: the chosen tokens, (n,).
         svm: the solution to be checked.
-        required: the margin asked of each input, 0 or 1 (p_relax of Theorem 6); 1 throughout when omitted.
-        name: of the claim.
+        required: the required margin of each input, 0 or 1 (p_relax of Theorem 6), shape (n,); 1 for all by default.
+        name: the name of the claim.
     """
     margins = np.ones(problem.n, dtype=np.int64) if required is None else required
     wrong = _first_error(problem, alpha, svm, margins)
@@ -66,10 +67,10 @@ def svm_claim(
 def local_optimality_claim(
     problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, under_test: Implementation
 ) -> Claim:
-    """Return the claim that the implementation decides Definition 2 rightly: each neighbour scores below its α_i.
+    """Return the claim that the implementation decides Definition 2 rightly: whether all neighbours score below α_i.
 
-    The neighbours of p_mm are known to be right. It is asked for the scores γ, and for −γ and 0, which turn neighbours
-    of lower score into ones of higher and of equal score.
+    The neighbours of p_mm must be certified before. The decision is checked for the scores γ, and for −γ and 0, with
+    which neighbours of lower score become neighbours of higher and of equal score.
     """
     wrong = ""
     for scores, called in ((problem.scores, "γ"), (-problem.scores, "−γ"), (0 * problem.scores, "0")):
@@ -113,7 +114,7 @@ def _wrong_margin(
     margins: Margins,
     required: Int64[np.ndarray, "n"],
 ) -> str:
-    # Reported margins may be off by the error of this evaluation of them, and as much again.
+    # The reported margins may differ by the rounding error of this evaluation, and by as much of their own.
     error: Any = 2 * np.vecdot(key_rows(problem, alpha), with_rounding(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])

@@ -1,10 +1,11 @@
-"""A check of what a solution of ATT-SVM says about its neighbours: their rank, and which of them can have a dual.
+"""Check of the flags of a solution of ATT-SVM: the rank of its neighbours, and which can have a positive dual.
 
-Claims are made or left out by these flags, so they are decided a second time, over the rationals: rank by elimination;
-positive duals by checking those that are given; that the others have none by a direction z that no neighbour opposes
-and each of the others gains by, while p·z = 0 (Goldman and Tucker: 0 = p·z = Σ λ_j g_j·z in every dual solution, a sum
-of non-negative terms, so λ_j = 0 wherever g_j·z > 0; and some z gains at all of them at once). How z is found does not
-matter: it is checked. No float can find it: a token that is a rounding off a support gains by as little as that.
+Which claims are made depends on these flags, so they are decided a second time, over the rationals: the rank by
+elimination; positive duals by checking the duals of the solution; that other neighbours have dual 0 by a direction z
+with p·z = 0 and g·z ≥ 0 for every row g, and g·z > 0 for the rows of those neighbours (Goldman and Tucker: 0 = p·z = Σ
+λ_j g_j·z in every dual solution, a sum of non-negative terms, so λ_j = 0 wherever g_j·z > 0; and one z serves for all
+such rows). z is checked, so it may be searched for in any way; floats do not suffice, since a token one rounding off a
+support has g·z as small as that.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -24,12 +25,12 @@ Pair = tuple[int, int]
 
 
 def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
-    """Return the first flag that is wrong, as a sentence, given that p and the neighbours are right; empty if none is.
+    """Return a message about the first wrong flag, given that p and the neighbours are right; empty if none is wrong.
 
     Args:
         problem: keys, scores, loss.
-        keys: its keys over the rationals, (n T, d).
-        alpha: chosen tokens, (n,).
+        keys: the keys over the rationals, (n T, d).
+        alpha: the chosen tokens, (n,).
         svm: the solution whose flags are checked.
     """
     pairs: list[Pair] = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours)]
@@ -57,7 +58,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
 
 
 def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
-    """Return why the given duals are no positive duals of p; empty if they are."""
+    """Return why the duals are not positive duals of p; empty if they are."""
     if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
         return "a positive dual is not positive, or not at a neighbour"
     total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))
@@ -65,7 +66,7 @@ def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
 
 
 def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[fmpq]) -> bool:
-    """Return whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows that are said to have no dual."""
+    """Return whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for every row that is stated to have dual 0."""
     gains = products(rows, z)
     return products([p], z) == [0] and all(x > 0 if idle else x >= 0 for x, idle in zip(gains, without, strict=True))
 

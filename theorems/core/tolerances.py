@@ -1,7 +1,7 @@
 """Tolerances with their reasons: rounding, an effective bound of the theorem, or an argued rate.
 
-Each reason is declared beside the claims that use it, and there is no tolerance without one; ``theorems list
-tolerances`` prints all of them. A statement in a user's own file declares its with :func:`reason`.
+Each tolerance is declared beside the claims that use it, and has a reason; ``theorems list tolerances`` prints them. A
+statement in a user's file declares its tolerances with :func:`reason`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A tolerance of a claim: by how much it may miss, and why.
+    """A tolerance of a claim: the amount by which it may be violated, and why.
 
     Attributes:
         formula: how the number is computed.
-        reason: why this much and no more.
+        reason: why it is this large and no larger.
     """
 
     formula: str
@@ -25,7 +25,7 @@ class Tolerance:
 
 
 class Reason(str):
-    """The key of a tolerance, carrying the tolerance itself; claims take it as their ``why``.
+    """The key of a tolerance, with the tolerance as an attribute; claims take it as their ``why``.
 
     Attributes:
         tolerance: formula and reason.
@@ -34,7 +34,7 @@ class Reason(str):
     tolerance: Tolerance
 
     def __new__(cls, key: str, formula: str = "", because: str = "") -> Reason:
-        """Make the string with its tolerance."""
+        """Create the string and set its tolerance."""
         reason = super().__new__(cls, key)
         reason.tolerance = Tolerance(formula, because)
         return reason
@@ -49,12 +49,12 @@ def tolerance(key: str, formula: str, because: str) -> Reason:
     """Declare a tolerance of the suite, beside the claims that use it.
 
     Args:
-        key: kebab-case; in the report and the JSON.
+        key: the key in kebab-case, for reports and JSON.
         formula: how the number is computed.
-        because: why this much and no more.
+        because: why it is this large and no larger.
 
     Raises:
-        ValueError: another one has that key.
+        ValueError: another tolerance has the key.
     """
     reason = Reason(key, formula, because)
     if TOLERANCES.setdefault(key, reason.tolerance) != reason.tolerance:
@@ -66,12 +66,12 @@ def reason(key: str, formula: str, because: str) -> Reason:
     """Make a tolerance for a statement of one's own: rounding, an effective bound, or an argued rate.
 
     Args:
-        key: kebab-case; in the report and the JSON.
+        key: the key in kebab-case, for reports and JSON.
         formula: how the number is computed.
-        because: why this much and no more.
+        because: why it is this large and no larger.
 
     Raises:
-        InvalidInput: the key is one of the suite's own, or something is left empty.
+        InvalidInput: the key is that of a tolerance of the suite, or an argument is empty.
     """
     if key in TOLERANCES:
         raise InvalidInput(f"reason: {key!r} is one of the suite's tolerances; choose another key.")

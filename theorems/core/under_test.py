@@ -1,4 +1,4 @@
-"""The interface of an implementation under test to a run, beyond its functions; defaults are those of the reference.
+"""The interface between a run and an implementation under test; the defaults are those of the reference.
 
 An attention kernel replaces them (``attention_conformance.kernel.kernel_implementation``).
 """
@@ -15,16 +15,16 @@ from theorems.core.kernel_use import KernelUse
 
 
 class Refused(Exception):
-    """Raised where the code under test refuses a case: sizes or options that it says it does not support."""
+    """Refusal of a case by the code under test, because it does not support its sizes or options."""
 
 
 class Explanation(NamedTuple):
     """An explanation of a failure, for the maintainer of the code under test.
 
     Attributes:
-        line: where it is wrong, by how much, perhaps why.
-        test: the source of a test function that fails for it.
-        no_test: why there is none.
+        line: where the code is wrong, by how much, and perhaps why.
+        test: the source of a test function that fails on the code.
+        no_test: the reason why there is no such test.
     """
 
     line: str = ""
@@ -37,11 +37,11 @@ class KernelDescription:
     """An attention kernel under test, as reports describe it.
 
     Attributes:
-        name: of the kernel.
+        name: the name of the kernel.
         source: ``MODULE:CALLABLE``.
         dtype: the number format that it computes in.
-        headline: the function that is called, how it is called, and in which numbers.
-        json: the same for ``--json``.
+        headline: the function that is called, its signature, and its number format, in words.
+        json: the same, for ``--json``.
     """
 
     name: str
@@ -52,15 +52,14 @@ class KernelDescription:
 
 
 class UnderTest:
-    """Base class of objects to verify: an implementation, or the name of one that a process loads before it calls it.
+    """Base class of what a run verifies: an implementation, or the name of one, loaded in the process that calls it.
 
     Attributes:
-        by_name: whether it is a name: the code that it names is untrusted, and is loaded in the process that runs it.
+        by_name: whether it is a name; the code that it names is untrusted, and is loaded in the process that runs it.
         source: the name, ``MODULE:CALLABLE``.
-        recorded: the functions of which calls are recorded, by the names that results give them. Where there are any,
-            only claims made after such a call count, and a statement that makes none says nothing about the code under
-            test.
-        slow: whether a call takes so long that failing cases are made smaller in fewer steps.
+        recorded: the functions whose calls are recorded, by their names in results. If there are any, only claims made
+            after such a call count, and a statement without such a call is not about the code under test.
+        slow: whether a call takes so long that failing cases are shrunk in fewer steps.
     """
 
     by_name: ClassVar[bool] = False
@@ -69,33 +68,33 @@ class UnderTest:
     slow: ClassVar[bool] = False
 
     def prepare(self) -> None:
-        """Import the suite's own modules that it needs, before the time of untrusted code runs."""
+        """Import the modules of the suite that it needs, before the time limit of untrusted code begins."""
 
     def find(self) -> None:
-        """Import the code that a name stands for.
+        """Import the code that the name refers to.
 
         Raises:
             InvalidInput: it cannot be imported.
         """
 
     def load(self) -> Any:
-        """Return the implementation; for a name, the one that it stands for, imported and tried once in a process.
+        """Return the implementation; a name is imported and called once per process.
 
         Raises:
-            InvalidInput: it cannot be imported, or is nothing that can be tested.
+            InvalidInput: it cannot be imported, or cannot be tested.
         """
         return self
 
     def bind_to_case(self, case: Subject) -> Any:
-        """Return the implementation under test on this case."""
+        """Return the implementation to use on this case."""
         return self
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement says nothing about the code under test; empty if it does."""
+        """Return why a statement does not concern the code under test; empty if it does."""
         return "is about an attention kernel: give one with --attention" if use and use.capability else ""
 
     def describe(self) -> KernelDescription | None:
-        """Return the description of a kernel for reports; None for anything else."""
+        """Return the description of a kernel for reports; None for other implementations."""
         return None
 
     def identity(self) -> str:
@@ -103,16 +102,16 @@ class UnderTest:
         return type(self).__name__
 
     def outcomes(self, statement: Any, examples: int, seed: int, part: int) -> Iterator[tuple[Any, Subject]] | None:
-        """Yield the outcome of a statement on each of its own cases, with that case, or the smallest that fails.
+        """Yield the outcome of a statement on each case that this object makes, with the case, shrunk if it fails.
 
-        Return None to have the statement checked on the cases that its strategy draws.
+        Return None if the statement is to be checked on cases that its strategy draws.
         """
         return None
 
     def explain(self, statement: Any, case: Subject) -> Explanation:
-        """Explain to the maintainer why this case falsifies a statement."""
+        """Return an explanation, for the maintainer, of why this case falsifies a statement."""
         return Explanation()
 
     def hints(self) -> Sequence[str]:
-        """Return possible causes of the error, once the implementation is falsified."""
+        """Return possible causes of the failure, once the implementation is falsified."""
         return ()

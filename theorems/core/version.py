@@ -1,4 +1,4 @@
-"""Versions: of this package, and of the libraries that numbers come from."""
+"""Versions of this package and of the libraries that it computes with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def version() -> str:
 
 
 def version_of(name: str) -> str:
-    """Return the installed version of a distribution; ``not installed`` where it is missing."""
+    """Return the installed version of a distribution; ``not installed`` if it is missing."""
     try:
         return installed_version(name)
     except PackageNotFoundError:

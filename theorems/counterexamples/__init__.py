@@ -1,1 +1,1 @@
-"""The hunt for counterexamples: search, make small, record, replay, tabulate."""
+"""The hunt for counterexamples: search, shrink, record, replay, tabulate."""

@@ -1,4 +1,4 @@
-"""The table statement × assumption of what fails without the assumption, from the folder of counterexamples.
+"""Table statement × assumption of what fails without the assumption, from the recorded counterexamples.
 
 Every file is replayed from its data before it is listed; a pair without a file is listed as not hunted.
 """
@@ -35,16 +35,16 @@ class Row:
     Attributes:
         statement, without: their ids.
         status: refuted or not, see :class:`Status`.
-        said: the violated claim in numbers, the effort, or the reason.
-        why: the mechanism.
-        shape: the sizes (n, T, d) of the counterexample, or other sizes for other data.
-        file: the name of its file.
+        explanation: the violated claim with its numbers, the effort of the hunt, or the reason for the status.
+        why: the mechanism by which the statement fails.
+        shape: the sizes (n, T, d) of the counterexample, or the sizes of another kind of data.
+        file: the name of the counterexample's file.
     """
 
     statement: str
     without: str
     status: Status
-    said: str = ""
+    explanation: str = ""
     why: str = ""
     shape: tuple[int, ...] | None = None
     file: str = ""
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pair:
-    """A statement without one of its assumptions, as a unit that looks it up in a folder."""
+    """A statement without one of its assumptions, as a unit of work that replays its recorded counterexample."""
 
     directory: Path
     statement: str
@@ -75,7 +75,7 @@ class Pair:
 
     @property
     def total(self) -> int | None:
-        """One: a replay is a single step."""
+        """The number of steps: a replay is a single one."""
         return 1
 
     def run(self, progress: Callable[[int], None]) -> Row:
@@ -87,7 +87,7 @@ class Pair:
         return _row(self.directory, statements()[self.statement], self.without)
 
     def unfinished_result(self, why: str) -> Row:
-        """Return a row that says that it does not replay."""
+        """Return a row with status ``DOES_NOT_REPLAY``."""
         return Row(self.statement, self.without, Status.DOES_NOT_REPLAY, why or "interrupted")
 
 
@@ -97,10 +97,10 @@ def pairs() -> list[tuple[Statement, str]]:
 
 
 def pairs_in() -> list[Pair]:
-    """Return every pair, in the statements' order, to be looked up in the folders of the papers.
+    """Return every pair as a unit of work, in the order of the statements, with the folder of its paper's records.
 
     Raises:
-        InvalidInput: a file there cannot be read.
+        InvalidInput: a recorded file cannot be read.
     """
     all_pairs = [Pair(folder_of(statement, COUNTEREXAMPLES), statement.id, without) for statement, without in pairs()]
     for pair in all_pairs:
@@ -163,7 +163,7 @@ def markdown(rows: list[Row]) -> str:
     for row in rows:
         shape = ", ".join(map(str, row.shape)) if row.shape else ""
         status = f"{row.status} (`{row.file}`)" if row.file else str(row.status)
-        lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.said)} |")
+        lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.explanation)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The check that a case is a counterexample: assumptions exactly, the violation far beyond its tolerance."""
+"""The check that a case is a counterexample: exact decisions of assumptions, a violation far beyond its tolerance."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from theorems.core.implementation import REFERENCE
 from theorems.without.weakening import Weakened
 
 FAR = 100.0
-"""The multiple of its tolerance that a violation must exceed to count: no doubt about rounding decides it."""
+"""The multiple of its tolerance that a violation must exceed to count, so that rounding cannot be its cause."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """The findings on one case.
+    """The outcome of the check on one case.
 
     Attributes:
-        claims: of the conclusion; empty when an assumption already rules the case out.
+        claims: the claims of the conclusion; empty if an assumption rules the case out before.
         violated: the falsified claim that is furthest beyond its tolerance, if it exceeds it :data:`FAR` times.
-        kept: id and finding of every assumption that must hold and was looked at.
+        kept: id and finding of every assumption that must hold, as far as they were checked.
         dropped: the finding on the assumption left out.
-        refusal: why this is no counterexample; empty if it is one.
-        undecided: whether it is no counterexample only because something could not be decided.
-        score: the measure of violation that the search maximises; −inf where nothing was computed.
+        refusal: why the case is not a counterexample; empty if it is one.
+        undecided: whether that is only because something could not be decided.
+        score: the measure of violation that the search maximises; −inf if it was not computed.
         met: whether the conclusion was run: all other assumptions hold, and the one left out fails.
     """
 
     claims: tuple[Claim, ...] = ()
     violated: Claim | None = None
     kept: tuple[tuple[str, Finding], ...] = ()
-    dropped: Finding = field(default=Finding(None, "not looked at"))
+    dropped: Finding = field(default=Finding(None, "not checked"))
     refusal: str = ""
     undecided: bool = False
     score: float = -math.inf
@@ -44,7 +44,7 @@ class Examined:
 
     @property
     def is_counterexample(self) -> bool:
-        """True if the assumptions hold, the one left out fails, and a claim is violated."""
+        """Whether the assumptions hold, the one left out fails, and a claim is violated."""
         return not self.refusal
 
 
@@ -53,12 +53,12 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
 
     Args:
         weakened: the statement to be refuted.
-        case: in any units.
-        guided: whether to stop at once where the cheap measure of violation is not positive.
+        case: the case, with keys of any scale.
+        guided: whether to stop early if the cheap measure of violation is not positive.
         claim: the name of the only claim whose violation counts; any if empty.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a NaN ends in a claim, where it is no violation
+        warnings.simplefilter("ignore", RuntimeWarning)  # a NaN reaches a claim, where it is not a violation
         try:
             return _examine(weakened, case.normalise(), guided, claim)
         except InvalidInput as error:
@@ -70,7 +70,7 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
 def in_own_units(weakened: Weakened, case: Subject, examined: Examined) -> Examined:
     """Examine a counterexample again without normalising its keys, so that its numbers are those of its data.
 
-    If it is no counterexample in its own units, the earlier findings are returned: units far from one cost digits.
+    If rounding in these units hides the violation, the earlier outcome is returned.
     """
     if examined.violated is None or case.normalise() is case:
         return examined
@@ -84,11 +84,11 @@ def in_own_units(weakened: Weakened, case: Subject, examined: Examined) -> Exami
 
 
 def _breakdown(weakened: Weakened, error: BaseException, place: str = "the conclusion") -> str:
-    """Say what was raised; for a statement in a user's file, with the line."""
+    """Describe an exception; for a statement in a user's file, with the line."""
     file = weakened.statement.file
     line = line_in(file, error)
     where = f" in {file}, line {line}" if line else ""
-    return f"{place} broke down, {type(error).__name__}{where}: {' '.join(str(error).split())}"
+    return f"{place} raised {type(error).__name__}{where}: {' '.join(str(error).split())}"
 
 
 def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Examined:
@@ -96,7 +96,7 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Exa
     if guided and weakened.violation is not None:
         score = _number(weakened.violation(case))
         if not score > 0:
-            return Examined(refusal="no violation in sight", score=score)
+            return Examined(refusal="the measure of violation is not positive", score=score)
     dropped = weakened.fails(case)
     if dropped.holds is not False:
         why = f"{weakened.without} holds here ({dropped.evidence})"
@@ -114,7 +114,7 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Exa
     except InvalidInput as error:
         return Examined((), None, tuple(findings), dropped, str(error), True, score, met=True)
     except (Exception, SystemExit) as error:
-        # A conclusion run outside its assumptions may break down; that refutes nothing.
+        # A conclusion run outside its assumptions may raise an error, which refutes nothing.
         return Examined((), None, tuple(findings), dropped, _breakdown(weakened, error), True, score, met=True)
     if weakened.violation is None or not guided:
         score = max((_beyond(c) for c in claims), default=-math.inf)
@@ -127,11 +127,11 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Exa
 
 
 def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tuple[str, bool]:
-    """Say why no claim that counts is violated, and whether that leaves something undecided."""
+    """Return why no claim that counts is violated, and whether something is undecided."""
     if not claims:
         return "the conclusion made no claim", True
     if not counting:
-        return f"{claim} is not claimed of this case, only {', '.join(c.name for c in claims)}", True
+        return f"{claim} is not claimed on this case, only {', '.join(c.name for c in claims)}", True
     weak = [c for c in counting if c.verdict is Verdict.FALSIFIED]
     if weak:
         return f"{weak[0].name} is violated, but not {FAR:g} times beyond its tolerance", True
@@ -140,7 +140,7 @@ def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tu
         return f"{undecided[0].name}: {undecided[0].undecided or 'its tolerance is infinite'}", True
     other = _most_violated([c for c in claims if c not in counting])
     if other is not None:
-        return f"{claim} holds here; it is {other.name} that is violated", True
+        return f"{claim} holds here, but {other.name} is violated", True
     return "the conclusion holds", False
 
 

@@ -1,4 +1,4 @@
-"""The output of a hunt: its progress, a counterexample, or the effort that found none."""
+"""The output of a hunt: its progress, and its counterexample or how much was tried."""
 
 from __future__ import annotations
 
@@ -25,20 +25,26 @@ from theorems.run.tables import assumptions_table, column_table, print_case
 from theorems.without.weakening import Weakened
 
 PATIENCE = 10.0
-"""The least number of seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress, if standard error is not a terminal."""
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
     """Build the table statement × assumption."""
     cells = [
-        (row.statement, row.without, str(row.status), ", ".join(map(str, row.shape)) if row.shape else "", row.said)
+        (
+            row.statement,
+            row.without,
+            str(row.status),
+            ", ".join(map(str, row.shape)) if row.shape else "",
+            row.explanation,
+        )
         for row in rows
     ]
     return column_table("statement", "without", "", "n, T, d", "what fails", rows=cells, whole=("statement",))
 
 
 def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
-    """Print that no counterexample was found and what was tried, which is not a proof."""
+    """Print that no counterexample was found, and how much was tried."""
     effort, name = hunt.effort, hunt.weakened.title
     duration = "interrupted" if interrupted else f"{hunt.seconds:g} s"
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
@@ -46,11 +52,14 @@ def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {duration}; {best}", soft_wrap=True)
     without = hunt.weakened.without
     if without and hunt.weakened.violation is None:
-        out.print(f"  on {effort.met} of them {without} fails and the other assumptions hold", soft_wrap=True)
+        out.print(f"  on {effort.met} of the cases {without} fails and the other assumptions hold", soft_wrap=True)
     if effort.undecided:
-        out.print(Text(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}"), soft_wrap=True)
+        out.print(
+            Text(f"  {effort.undecided} of the cases are undecided, the first because: {effort.why_undecided}"),
+            soft_wrap=True,
+        )
     if effort.nothing_decided:
-        out.print("  All cases were undecided; this hunt says nothing.", soft_wrap=True)
+        out.print("  No case could be decided, so this hunt is inconclusive.", soft_wrap=True)
     else:
         out.print("  This is not a proof: other data may still be a counterexample.", soft_wrap=True)
 
@@ -61,12 +70,12 @@ def print_counterexample(out: Console, hunt: Hunt, examined: Examined, path: Pat
     print_examined(out, hunt.weakened, examined)
     print_case(out, hunt.found)
     effort = hunt.effort
-    out.print(f"  found at case {effort.tried}; {effort.shrinking} cases tried to make it smaller", soft_wrap=True)
+    out.print(f"  found at case {effort.tried}; {effort.shrinking} more cases checked to shrink it", soft_wrap=True)
     out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
 
 
 def print_examined(out: Console, weakened: Weakened, examined: Examined) -> None:
-    """Print the sentence refuted, the claim violated, and every assumption with its evidence."""
+    """Print the sentence to refute, the violated claims, and every assumption with its evidence."""
     word = "refuted" if examined.is_counterexample else "not refuted"
     out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
@@ -81,14 +90,14 @@ def print_examined(out: Console, weakened: Weakened, examined: Examined) -> None
 
 @contextmanager
 def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
-    """Show cases per second and the largest violation so far: a bar on a terminal, otherwise a line now and then."""
+    """Show cases per second and the largest violation so far: a bar on a terminal, else a line every few seconds."""
     began = time.monotonic()
 
     def status_line(effort: Effort) -> str:
         rate = (effort.tried + effort.shrinking) / max(time.monotonic() - began, 1e-9)
         best = "—" if effort.best == -math.inf else f"{effort.best:.3g}"
-        more = f", {effort.shrinking} to make it smaller" if effort.shrinking else ""
-        return f"{effort.phase}: {effort.tried} cases{more}, {rate:.0f}/s, largest violation {best}"
+        shrinking = f", {effort.shrinking} more to shrink it" if effort.shrinking else ""
+        return f"{effort.phase}: {effort.tried} cases{shrinking}, {rate:.0f}/s, largest violation {best}"
 
     if err.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

@@ -1,4 +1,4 @@
-"""The journal of a hunt: an observation of each case, so that a hunt that was cut off goes on where it was."""
+"""The journal of a hunt: an observation of each case, from which an interrupted hunt continues."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from theorems.counterexamples.search import Observation
 from theorems.run.journal import Journal
 
 EVERY = 1.0
-"""Seconds between two lines about a hunt that is under way."""
+"""Seconds between two lines of the journal during a hunt."""
 
 
 class HuntJournal:
-    """The observed cases of a hunt in its journal; without a journal nothing is kept.
+    """The observations of a hunt, as lines of a journal; without a journal nothing is stored.
 
     Attributes:
-        known: the observations that the journal held when it was opened.
+        known: the observations that the journal had when it was opened.
     """
 
     def __init__(self, journal: Journal | None) -> None:
-        """Read the observations.
+        """Read the observations of an earlier process.
 
         Raises:
-            InvalidInput: the journal holds something else.
+            InvalidInput: the journal has lines of another form.
         """
         self._journal = journal
         self._waiting: list[list[Any]] = []
-        self._said = time.monotonic()
+        self._written = time.monotonic()
         records = [] if journal is None else journal.records
         try:
             self.known = [_parse(entry) for record in records for entry in record["cases"]]
@@ -39,28 +39,28 @@ class HuntJournal:
             path = journal.path if journal else ""
             raise InvalidInput(f"--resume: {path} is damaged; give another file.") from None
 
-    def note(self, looked: Observation) -> None:
-        """Keep an observation; those of about a second are written together, as one line."""
+    def note(self, observation: Observation) -> None:
+        """Take an observation; the observations of about a second are written together, as one line."""
         if self._journal is None:
             return
         with signals.shield_from_signals():
-            self._waiting.append(list(astuple(looked)))
-            if time.monotonic() - self._said > EVERY:
+            self._waiting.append(list(astuple(observation)))
+            if time.monotonic() - self._written > EVERY:
                 self.write()
 
     def write(self) -> None:
-        """Write the observations that are not yet written."""
+        """Write the observations that are not written yet."""
         if self._journal is not None and self._waiting:
             self._journal.append({"cases": self._waiting})
-            self._waiting, self._said = [], time.monotonic()
+            self._waiting, self._written = [], time.monotonic()
 
 
 def _parse(entry: list[Any]) -> Observation:
     values = numbers(entry)
     kinds = (float, bool, bool, bool, str, bool, float)
-    right = len(values) == len(fields(Observation)) and all(
+    is_valid = len(values) == len(fields(Observation)) and all(
         isinstance(value, (int, float) if kind is float else kind) for value, kind in zip(values, kinds, strict=True)
     )
-    if not right:
-        raise ValueError("no case")
+    if not is_valid:
+        raise ValueError("not an observation")
     return Observation(*values)

@@ -1,4 +1,4 @@
-"""Counterexamples as files: enough to check them again from the data alone, and to read them.
+"""Counterexamples as JSON files, from whose data alone they can be checked again.
 
 References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`generators.user_data`.
 """
@@ -28,11 +28,11 @@ REQUIRED_OF_EFFORT = ("statement", "without", "seed", "none_found")
 
 @dataclass(frozen=True)
 class Record:
-    """A counterexample that was written down.
+    """A recorded counterexample.
 
     Attributes:
-        weakened: the statement that it refutes.
-        claim: the violated claim.
+        weakened: the statement without an assumption that it refutes.
+        claim: the name of the violated claim.
         case: the data.
     """
 
@@ -62,8 +62,8 @@ def as_record(weakened: Weakened, case: Subject, examined: Examined, seed: int) 
 def as_effort(weakened: Weakened, effort: Effort, seed: int) -> str:
     """Return the text of the file about a hunt that found nothing: how much was tried.
 
-    ``met`` counts the cases on which the assumption left out fails and the others hold. It is left out where a measure
-    of violation makes it needless to check that.
+    ``met`` counts the cases on which the assumption left out fails and the others hold. It is omitted if the statement
+    has a measure of violation, because that rules cases out before their assumptions are checked.
     """
     counts: dict[str, Any] = {"cases": effort.tried, "rounds": effort.rounds}
     if weakened.violation is None:
@@ -85,9 +85,9 @@ def save(weakened: Weakened, text: str, directory: Path, *, name: str = "") -> P
 
     Args:
         weakened: the statement that was hunted.
-        text: of the file.
-        directory: where to write it.
-        name: of the file; by default it follows from the text, so the same counterexample is the same file.
+        text: the text of the file.
+        directory: the folder for the file.
+        name: the name of the file; by default computed from the text, so that equal counterexamples share a file.
 
     Raises:
         InvalidInput: the directory cannot be written.
@@ -99,11 +99,11 @@ def load(path: Path) -> Record:
     """Read a counterexample that ``theorems hunt`` wrote.
 
     Raises:
-        InvalidInput: it cannot be read; one sentence says what to change.
+        InvalidInput: the file cannot be read; the message says what to change.
     """
     values = read(path)
     if "none_found" in values:
-        raise InvalidInput(f"{path}: tells of a hunt that found nothing; there is no counterexample to replay.")
+        raise InvalidInput(f"{path}: records a hunt that found no counterexample, so that there is nothing to replay.")
     try:
         weakened = weakened_named(values["statement"], values["without"])
     except InvalidInput as error:
@@ -112,7 +112,7 @@ def load(path: Path) -> Record:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read the named values of a file of ``theorems hunt``: a counterexample, or ``none_found`` and how much was tried.
+    """Return the JSON values of a file of ``theorems hunt``: a counterexample, or ``none_found`` with the effort.
 
     Raises:
         InvalidInput: ``theorems hunt`` did not write the file.
@@ -182,4 +182,4 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "case": (_is_object, "an object"),
     "none_found": (_is_effort, "an object of counts"),
 }
-"""The names in a file, each with the check of its value and a description of what it must be."""
+"""The keys of a file, each with a check of its value and a description of valid values."""

@@ -1,4 +1,4 @@
-"""A hunt in rounds, each of which can run in any process: it draws from a seed of its own."""
+"""Rounds of a hunt as units of work: each has a seed of its own, so that it can run in any process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress
 
 MANY = 10_000
-"""The number of rounds of a hunt that is ended by its time."""
+"""The number of rounds of a hunt without a limit of cases, which its time limit ends before."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class RoundsResult:
     """The observations of some rounds.
 
     Attributes:
-        id: of the hunt.
-        rounds: the observations of each round; a round with a counterexample ends with it.
-        failed: why there are no more.
+        id: the id of the hunt.
+        rounds: the observations of each round; a counterexample is the last observation of its round.
+        failed: the reason why rounds are missing; empty if none are.
     """
 
     id: str
@@ -33,12 +33,16 @@ class RoundsResult:
 
     @property
     def has_counterexample(self) -> bool:
-        """True if the last round has a counterexample."""
+        """Whether the last round has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
-        """Return the whole rounds, and the observations of the one after them, for a hunt of so many cases."""
-        # A counterexample has to be drawn once more; a round that was cut short is gone on with.
+        """Return the complete rounds, and the observations of the unfinished round after them.
+
+        Args:
+            cases: the limit of cases of the hunt; None without one.
+        """
+        # A round with a counterexample is repeated to draw it again; a shortened round is continued.
         if self.has_counterexample or (self.rounds and cases is not None and cases < ROUND):
             return self.rounds[:-1], self.rounds[-1]
         return self.rounds, ()
@@ -56,12 +60,12 @@ class Rounds(Divisible[RoundsResult]):
     """Rounds of a hunt as a unit; if there are several, each is a part.
 
     Attributes:
-        statement: its id.
+        statement: the id of the statement.
         without: the id of the assumption left out; empty if none is.
-        seed: of the hunt.
+        seed: the seed of the hunt.
         count: the number of rounds.
-        cases: the most cases of a round.
-        part: the number of rounds before.
+        cases: the largest number of cases of a round.
+        part: the number of earlier rounds.
     """
 
     statement: str
@@ -78,20 +82,20 @@ class Rounds(Divisible[RoundsResult]):
 
     @property
     def foreign(self) -> bool:
-        """True if the statement is in a user's file."""
+        """Whether the statement is in a user's file."""
         return is_in_a_file(self.statement)
 
     @property
     def total(self) -> int | None:
-        """None: a round may end before its last case."""
+        """The number of steps: unknown, since a round may end before its last case."""
         return None
 
     def where(self, done: int | None) -> str:
-        """Say in words where a round is after ``done`` cases."""
+        """Return in words what a round does after ``done`` cases; None: before it began."""
         return "while it was loaded" if done is None else f"in round {self.part + 1}, case {done + 1}"
 
     def parts(self) -> Sequence[Rounds]:
-        """Split into single rounds."""
+        """Return the single rounds."""
         return [self] if self.count == 1 else [replace(self, count=1, part=k) for k in range(self.count)]
 
     def run(self, progress: Progress) -> RoundsResult:
@@ -104,11 +108,11 @@ class Rounds(Divisible[RoundsResult]):
             observations.append(replace(observation, seconds=0.0))
             progress(len(observations))
 
-        Hunt(weakened, self.seed, math.inf, cases=self.cases, note=note).look_through(self.part + 1)
+        Hunt(weakened, self.seed, math.inf, cases=self.cases, note=note).run_round(self.part + 1)
         return RoundsResult(self.id, (tuple(observations),))
 
     def unfinished_result(self, why: str) -> RoundsResult:
-        """Return one round without a case."""
+        """Return the result of a round without cases."""
         return RoundsResult(self.id, ((),), why or "interrupted")
 
     def join(self, first: RoundsResult, then: RoundsResult) -> RoundsResult:
@@ -116,13 +120,13 @@ class Rounds(Divisible[RoundsResult]):
         return RoundsResult(self.id, first.rounds + then.rounds, first.failed or then.failed)
 
     def last(self, result: RoundsResult) -> bool:
-        """Return whether this is the last result needed: it has a counterexample."""
+        """Return whether later rounds are not needed, since this result has a counterexample."""
         return result.has_counterexample
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Restore the fields, and import the statements before the time of the unit runs."""
+        """Restore the fields, and import the statements before the time limit of the unit begins."""
         self.__dict__.update(state)
-        statements()  # imported before its time runs
+        statements()
 
 
 def rounds_of(statement: str, without: str, seed: int, cases: int | None) -> Rounds:

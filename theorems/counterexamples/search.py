@@ -24,24 +24,24 @@ from theorems.counterexamples.simplification import simplify_counterexample
 from theorems.without.weakening import Weakened
 
 ROUND = 400
-"""The number of cases of one round; the next one starts afresh, so that no climb is stuck for good."""
+"""The number of cases of a round; each round starts anew, so that no search stays in a local maximum."""
 
 
 class _SearchOver(BaseException):
-    """The end of a search, found or out of time; not an Exception, so that Hypothesis passes it on at once."""
+    """End of a search; this is not an Exception, so that Hypothesis does not catch it."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The observation of one case: enough for the hunt to go on without examining it again.
+    """The observation of one case, from which a resumed hunt continues without examining the case again.
 
     Attributes:
         score: the measure of violation that the search maximises.
         met, decided: as :class:`Effort` counts them.
         undecided: whether something could not be decided.
         why: what could not be decided, and why.
-        counterexample: whether the case is one.
-        seconds: since the hunt began, including earlier processes.
+        counterexample: whether the case is a counterexample.
+        seconds: seconds since the hunt began, including earlier processes.
     """
 
     score: float
@@ -58,15 +58,15 @@ class Effort:
     """The effort of a hunt so far.
 
     Attributes:
-        tried: cases examined, without those of shrinking.
-        best: the largest measure of violation met.
-        rounds: rounds begun.
-        met: cases on which the conclusion was run: the other assumptions hold, the one left out fails.
-        decided: cases on which the conclusion was found to hold, by running it or by the measure of violation.
-        undecided: cases that might be counterexamples, but something could not be decided.
-        why_undecided: the first reason for it.
-        phase: the name of the present phase, for a progress bar.
-        shrinking: cases examined to make the counterexample smaller.
+        tried: the number of cases examined, without shrinking.
+        best: the largest measure of violation.
+        rounds: the number of rounds begun.
+        met: the number of cases on which the conclusion was run: the other assumptions hold, the one left out fails.
+        decided: the number of cases decided by running the conclusion or by the measure of violation.
+        undecided: the number of cases on which something could not be decided.
+        why_undecided: the first reason why a case is undecided.
+        phase: the name of the current phase, for a progress bar.
+        shrinking: the number of cases examined to shrink the counterexample.
     """
 
     tried: int = 0
@@ -81,29 +81,29 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """True if no case decided anything: the conclusion raised on all, or the assumption left out always held."""
+        """Whether cases were examined but none was decided."""
         return self.tried > 0 and self.decided == 0
 
 
 @dataclass
 class Hunt:
-    """A hunt under way; its findings survive an interruption.
+    """A hunt with its state, which remains usable after an interruption.
 
     Attributes:
         weakened: the statement to be refuted.
-        seed: drives all draws.
-        seconds: the time after which the search gives up.
-        watch: called after every case.
-        found: the counterexample, the smallest so far.
-        examined: the findings on it.
+        seed: the seed of all draws.
+        seconds: the time limit of the search.
+        watch: called with the effort after every case.
+        found: the smallest counterexample so far; None if there is none.
+        examined: the outcome of the check of ``found``.
         effort: how much was tried.
-        finished: whether the counterexample was made as small as the hunt makes it.
-        cases: the most cases that are tried; None for as many as the time allows.
-        known: the observations of the first cases by a process that was cut off.
-        note: called with the observations of the other cases.
-        rounds: observations of the first rounds by other processes, whole rounds without a counterexample; those in
-            ``known`` come after them.
-        spent: the seconds that these rounds took.
+        finished: whether shrinking has ended.
+        cases: the largest number of cases; None for as many as the time allows.
+        known: the observations of the first cases, by an earlier process that was interrupted.
+        note: called with the observation of each later case.
+        rounds: observations of complete rounds without a counterexample, by other processes; those in ``known`` come
+            after them.
+        spent: the seconds that ``rounds`` took.
     """
 
     weakened: Weakened
@@ -124,7 +124,7 @@ class Hunt:
     _claim: str = ""
 
     def run(self) -> None:
-        """Search until a counterexample is found and small, the time is over, or ``cases`` cases were tried."""
+        """Search until a counterexample is found and shrunk, the time is over, or ``cases`` cases were examined."""
         self._began = time.monotonic() - self.spent - (self.known[-1].seconds if self.known else 0.0)
         with suppress(_SearchOver):
             while self.found is None:
@@ -140,8 +140,8 @@ class Hunt:
             self.settle()
             self.finished = True
 
-    def look_through(self, number: int) -> None:
-        """Run one round only, and leave a counterexample as it is."""
+    def run_round(self, number: int) -> None:
+        """Run one round only, without shrinking a counterexample."""
         self._began = time.monotonic()
         self.effort.rounds = number
         with suppress(_SearchOver):
@@ -155,7 +155,7 @@ class Hunt:
             seed=seed_from(f"hunt {self.weakened.name} {self.seed} {self.effort.rounds}"),
             phases=(Phase.generate, Phase.target),
             unchecked=tuple(HealthCheck),
-            # If a case is close to a counterexample, a near copy may be one.
+            # A small change of a case that is close to a counterexample may make it one.
             near_copies=True,
         )
 
@@ -167,7 +167,7 @@ class Hunt:
         if self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds:
             raise _SearchOver
         self._check_cases()
-        observation, examined = self._look(case)
+        observation, examined = self._observe(case)
         self._count(observation)
         if observation.counterexample:
             self.found, self.examined = case, examined or examine(self.weakened, case)
@@ -197,13 +197,13 @@ class Hunt:
         """Return whether a case is a counterexample to the same claim, and keep it if so."""
         self.effort.shrinking += 1
         self.watch(self.effort)
-        observation, examined = self._look(case)
+        observation, examined = self._observe(case)
         if observation.counterexample:
             self.found, self.examined = case, examined
         return observation.counterexample
 
-    def _look(self, case: Subject) -> tuple[Observation, Examined | None]:
-        """Observe a case: take the observation that is known already, or examine the case."""
+    def _observe(self, case: Subject) -> tuple[Observation, Examined | None]:
+        """Return the observation of a case, from ``known`` or by examining it, and the outcome of the check."""
         if self._passed < len(self.known):
             self._passed += 1
             return self.known[self._passed - 1], None
@@ -215,13 +215,13 @@ class Hunt:
         observation = Observation(
             examined.score, examined.met, decided, examined.undecided, why, examined.is_counterexample, seconds
         )
-        # Set first and noted then: a signal that arrives during the note must see it.
+        # Set before the observation is noted: a signal that arrives in between must not lose the counterexample.
         if observation.counterexample:
             self.found, self.examined = case, examined
         self.note(observation)
         return observation, examined
 
     def settle(self) -> None:
-        """Examine the counterexample once more where only an earlier process has done so."""
+        """Examine the counterexample again, if only an earlier process has examined it."""
         if self.found is not None and self.examined is None:
             self.examined = examine(self.weakened, self.found, claim=self._claim)

@@ -1,7 +1,7 @@
-"""Steps that make a counterexample small and round: fewer inputs, tokens, dimensions; zeros, ones, integers, halves.
+"""Steps that simplify a counterexample: fewer inputs, tokens, dimensions; zeros, ones, integers, halves.
 
-Hypothesis shrinks the draws of a strategy, this shrinks the data built from them: the numbers that a reader sees. Every
-step is kept only if the result is still a counterexample, so only the order of the steps matters.
+Hypothesis shrinks the draws of a strategy; these steps shrink the data built from the draws, which users see. A step is
+kept only if its result is still a counterexample.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 
 STEPS = 600
-"""The most cases that are tried: a count, because a time limit would not be repeatable."""
+"""The largest number of cases checked; a time limit would not be reproducible."""
 MOST_DROPS = 64
-"""The most ways of leaving out one token of each input that are tried."""
+"""The largest number of ways to leave out one token of each input that are checked."""
 SIMPLEST_LOSS = "correlation"
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A case as named arrays, to be changed one by one.
+    """A case as named arrays, which steps change one by one.
 
-    ``arrays`` holds keys and scores, or X, Y, v and W or queries; and further arrays of the case.
+    ``arrays`` has keys and scores, or X, Y, v and W or queries; and further arrays of the case.
     """
 
     case: Case
@@ -41,7 +41,7 @@ class Parts:
 
     @classmethod
     def of(cls, case: Case) -> Parts:
-        """Take a case apart into its arrays; into those of the dataset where the problem is made from it."""
+        """Return the arrays of a case; if the case has a dataset, the arrays of the dataset."""
         data, problem = case.dataset, case.problem
         arrays: dict[str, Any] = {}
         if case.queried is not None:
@@ -58,7 +58,7 @@ class Parts:
         return cls(case.replace(dataset=dataset), arrays | dict(case.arrays))
 
     def build(self) -> Case | None:
-        """Build the case; ``None`` if the arrays make none."""
+        """Return the case built from the arrays; None if they are invalid."""
         arrays = dict(self.arrays)
         loss = self.case.problem.loss
         data: dict[str, Any] = {"dataset": None, "queried": None}
@@ -78,7 +78,7 @@ class Parts:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A key that tells cases apart."""
+        """A hashable key, equal for equal cases."""
         alpha = None if self.case.alpha is None else self.case.alpha.tobytes()
         contents = tuple((k, np.shape(v), np.asarray(v).tobytes()) for k, v in self.arrays.items())
         return contents, alpha, self.case.problem.loss.name, self.case.seed
@@ -86,16 +86,16 @@ class Parts:
     def replace(self, alpha: Any = None, **arrays: Any) -> Parts:
         """Return a copy with some arrays (and α) replaced."""
         case = self.case if alpha is None else self.case.replace(alpha=alpha)
-        # + 0.0 makes −0.0 a plain zero.
+        # + 0.0 turns −0.0 into 0.0.
         return Parts(case, {**self.arrays, **{name: value + 0.0 for name, value in arrays.items()}})
 
 
 def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
-    """Return the simplest counterexample to which single steps lead.
+    """Return the simplest counterexample that single steps reach from a counterexample.
 
     Args:
         case: a counterexample.
-        still: whether a case is one.
+        still: returns whether a case is a counterexample to the same claim.
     """
     if not isinstance(case, Case):
         return _follow_own_steps(case, still)
@@ -108,7 +108,7 @@ def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
 
 
 def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subject:
-    """Simplify data of another paper, which know their own steps."""
+    """Simplify a case of a kind that defines its own steps."""
     for _ in range(STEPS):
         step = next((step for step in islice(case.simpler(), STEPS) if still(step)), None)
         if step is None:
@@ -118,7 +118,7 @@ def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subjec
 
 
 class _Greedy:
-    """A search that takes every step that leaves a counterexample; no case is tried twice."""
+    """Greedy search, which takes every step whose result is a counterexample; no case is checked twice."""
 
     def __init__(self, parts: Parts, still: Callable[[Case], bool]) -> None:
         self.parts = parts
@@ -127,7 +127,7 @@ class _Greedy:
         self._tried: set[tuple[Any, ...]] = set()
 
     def pass_over(self) -> bool:
-        """Try every kind of step in turn, each until it leads no further, and return whether anything changed."""
+        """Take every kind of step as often as possible, in turn; return whether anything changed."""
         changed = False
         for kind in (_fewer, _plainer, _rounded_arrays, _simpler_values, _simpler_entries):
             while self._one_of(kind(self.parts)):
@@ -150,7 +150,7 @@ class _Greedy:
 
 
 def _fewer(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with one input, one token or one dimension less."""
+    """Yield cases with one input, one token or one dimension fewer."""
     case, arrays = parts.case, parts.arrays
     problem, tokens = case.problem, "X" if "X" in arrays else "keys"
     for i in reversed(range(problem.n if problem.n > 1 else 0)):
@@ -170,7 +170,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
         yield from _narrower(parts)
         return
     for j in reversed(range(problem.d if problem.d > 1 else 0)):
-        # A coordinate of the keys, and of all vectors in their space.
+        # Drop a coordinate of the keys, and of all vectors in their space.
         vectors = {k: np.delete(v, j, axis=-1) for k, v in arrays.items() if _among_keys(k, v, problem.d)}
         if "W" in arrays:
             yield parts.replace(W=np.delete(arrays["W"], j, axis=0), **vectors)
@@ -183,7 +183,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
 
 
 def _narrower(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with one dimension less of tokens or of queries, with the row or the column of W(0)."""
+    """Yield cases with one dimension fewer of tokens or queries, and the row or column of W(0) dropped with it."""
     arrays = parts.arrays
     d, e = arrays["X"].shape[2], arrays["queries"].shape[1]
     W0 = arrays["start"].reshape(d, e) if "start" in arrays else np.zeros((d, e))
@@ -243,7 +243,7 @@ def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
         if name == "Y" or not np.size(array):
             continue
         candidates = [np.zeros_like(array), np.rint(array), np.rint(2 * array) / 2, np.rint(10 * array) / 10]
-        # Where only ratios of decimals matter, the array in smaller units.
+        # If only ratios matter, the array in smaller units may be rounder.
         candidates += [np.rint(array * factor) for factor in (2, 4, 5, 8, 10, 20, 100)]
         for rounded in candidates:
             if sum(map(_complexity, rounded.flat)) < sum(map(_complexity, np.asarray(array).flat)):
@@ -251,7 +251,7 @@ def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
 
 
 def _simpler_values(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with all entries of one value replaced by a simpler number: ties stay ties."""
+    """Yield cases with all entries of equal value replaced by a simpler number, so that ties stay ties."""
     for name, array in parts.arrays.items():
         if name == "Y":
             continue
@@ -274,7 +274,7 @@ def _simpler_entries(parts: Parts) -> Iterator[Parts]:
 
 
 def _simpler(x: float) -> list[float]:
-    """Return numbers that are easier to read, the easiest first."""
+    """Return simpler numbers near x, the simplest first."""
     sign = float(np.sign(x))
     near = [0.0, sign, 2 * sign, x - sign, float(np.rint(x / 2))]  # the last two let integers walk towards zero
     near += [float(cut(unit * x)) / unit for unit in (1, 2, 4, 10) for cut in (np.floor, np.ceil)]
@@ -285,9 +285,10 @@ def _simpler(x: float) -> list[float]:
 
 
 def _complexity(x: float) -> float:
-    """Rate how hard a number is to read.
+    """Return the complexity of a number, by which simpler ones are chosen.
 
-    In rising order: zero, small integers, halves, larger integers with few digits, decimals; the sign costs a little.
+    In increasing order: zero, small integers, halves, larger integers with few digits, decimals; the sign costs a
+    little.
     """
     size, sign = abs(x), 0.25 * (x < 0)
     if size == np.rint(size):
@@ -295,7 +296,7 @@ def _complexity(x: float) -> float:
         return float(sign + (size if size <= 10 else 10 + 3 * np.log10(size / 10) + digits))
     for unit, base in ((2, 4.0), (4, 15.0), (8, 25.0)):
         if unit * size == np.rint(unit * size):
-            # A long number with a half is longer than the long number.
+            # A half-integer is more complex than the integer before it.
             long = 10 + 3 * np.log10(size / 10) + len(f"{size:g}") if size > 10 else size
             return float(sign + base + long)
     return float(100 + sign + len(repr(float(x))))

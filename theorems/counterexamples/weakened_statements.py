@@ -1,7 +1,8 @@
-"""Every statement without one of its assumptions: hand-made entries, and the rest from the statement alone.
+"""Every statement without one of its assumptions: from hand-made entries, or from the statement itself.
 
-The entries are in rooms of the papers, ours in :mod:`theorems.without`; a pair without an entry is hunted with the
-statement's own claims, on cases that the generators build for its other assumptions.
+The entries are in packages of the papers, those of the first paper in :mod:`theorems.without`. A pair of a statement
+and an assumption without an entry is hunted with the statement's own claims, on cases that the generators build for its
+other assumptions.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def weakened_named(id: str, without: str) -> Weakened:
     """Return the statement without that assumption; the statement as it stands if ``without`` is empty.
 
     Raises:
-        InvalidInput: an unknown statement or assumption, or one that the statement does not make.
+        InvalidInput: the statement or the assumption is unknown, or the statement does not assume it.
     """
     statement = statement_named(id)
     if not without:
@@ -95,7 +96,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
         if "queries-given" in keeps:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         if statement.about is not Case:
-            return statement.cases()  # the strategies of hunts build cases of keys and scores only
+            return statement.cases()  # the strategies for hunts build cases of keys and scores only
         library = tuple(id for id in keeps if id not in statement.own_assumptions)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 

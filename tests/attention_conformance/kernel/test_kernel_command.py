@@ -111,7 +111,7 @@ def test_a_fresh_seed_is_printed_and_another_each_time(capsys: pytest.CaptureFix
         given = ["--attention", SDPA, "--dtype", "float64", "--examples", "2", "--json", "report.json"]
         assert main(["verify", "kernel-output", "--seed", "fresh", *given]) == 0
         seeds.append(read_results(Path("report.json").read_text())["seed"])
-        assert f"seed {seeds[-1]}: --seed {seeds[-1]} draws the same cases" in capsys.readouterr().out
+        assert f"seed {seeds[-1]}; to draw the same cases again, give --seed {seeds[-1]}" in capsys.readouterr().out
     assert len({0, *seeds}) == 3
 
 
@@ -215,7 +215,10 @@ def test_a_profile_of_some_statements(capsys: pytest.CaptureFixture[str]) -> Non
     assert "8 cases of each statement; left out: triples of options, and more cases" in printed
     assert "1 statements tried" in printed
     assert main(["verify", "lemma-3", "--profile", "minute"]) == 2
-    assert "--profile: says what is tried on a kernel; give --attention, and not --data." in capsys.readouterr().err
+    assert (
+        "--profile selects checks of a kernel; give the kernel with --attention, and leave out --data."
+        in capsys.readouterr().err
+    )
 
 
 def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

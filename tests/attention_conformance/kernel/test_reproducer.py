@@ -161,7 +161,7 @@ def test_without_a_falsified_kernel_statement_no_test_is_written(
     assert "test_mine.py: not written, as nothing is falsified." in capsys.readouterr().out
     assert not Path("test_mine.py").exists()
     assert main(["verify", "kernel-scale", "--emit-test", "test_mine.py"]) == 2
-    assert "--emit-test: writes tests of a kernel; give the kernel with --attention." in capsys.readouterr().err
+    assert "--emit-test writes tests of a kernel; give the kernel with --attention." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

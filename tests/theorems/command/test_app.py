@@ -105,12 +105,12 @@ def bad_files() -> None:
     ("arguments", "message"),
     [
         (["verify", "lemma-0"], "'lemma-0' is not a statement"),
-        (["show", "lemma-0"], "'lemma-0' is not a statement, a definition or an assumption"),
+        (["show", "lemma-0"], "'lemma-0' is not the id of a statement, a definition or an assumption"),
         (["verify", "true", "--examples", "0"], "--examples"),
         (["verify", "true", "--examples", "-3"], "--examples"),
         (["verify", "true", "--examples", "many"], "--examples"),
         (["verify", "true", "--seed", "-1"], "--seed"),
-        (["verify", "true", "--seed", "newest"], "newest is neither a whole number from 0 on nor fresh"),
+        (["verify", "true", "--seed", "newest"], "newest is not a seed; give a whole number, 0 or larger, or fresh"),
         (["verify", "true", "--jobs", "-1"], "--jobs"),
         (["verify", "true", "--wrong"], "--wrong"),
         (["prove"], "prove"),
@@ -284,8 +284,11 @@ def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFi
     ("arguments", "message"),
     [
         (["show"], "Missing argument 'ID'."),
-        (["list", "lemma-3"], "list: 'lemma-3' is not one of assumptions, data, tolerances, drawn, counterexamples;"),
-        (["list", "data", "lemma-3"], "list: data takes no ids, only drawn and counterexamples do."),
+        (
+            ["list", "lemma-3"],
+            "list: 'lemma-3' is not a table; give one of assumptions, data, tolerances, drawn, counterexamples.",
+        ),
+        (["list", "data", "lemma-3"], "list: data takes no ids; only drawn and counterexamples do."),
         (["list", "counterexamples", "lemma-99"], "'lemma-99' is not a statement"),
     ],
 )

@@ -67,7 +67,10 @@ def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None
         (["replay", "broken.json"], "broken.json"),
         (["replay", "other.json"], "is missing"),
         (["replay", "elsewhere.json"], "elsewhere.json: id: 'theorem-99' is not a statement"),
-        (["replay", "claim.json"], "claim.json: claim 'no-such-claim' is none of this case, which has norm-diverges"),
+        (
+            ["replay", "claim.json"],
+            "claim.json: 'no-such-claim' is not a claim on this case; its claims are norm-diverges",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +103,7 @@ def test_replay_says_which_claim_is_violated_if_it_is_another(capsys: pytest.Cap
     record = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
     Path("other.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "other.json"]) == 3
-    assert "norm-diverges holds here; it is direction-is-max-margin that is violated" in capsys.readouterr().out
+    assert "norm-diverges holds here, but direction-is-max-margin is violated" in capsys.readouterr().out
 
 
 def test_the_numbers_are_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +149,7 @@ def test_a_conclusion_that_says_nothing_is_no_hunt(
     assert main(["hunt", "mine.py:mine", "--cases", "40", *without]) == 3
     printed = capsys.readouterr()
     assert sentence in printed.out
-    assert "All cases were undecided; this hunt says nothing." in printed.out
+    assert "No case could be decided, so this hunt is inconclusive." in printed.out
     assert "Traceback" not in printed.err
 
 

@@ -282,7 +282,7 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
     ("arguments", "message"),
     [
         (["lemma-3"], "the name must end in .json"),
-        (["good.json", "--out", "report.txt"], "--out: the name report.txt does not end in .md or .html."),
+        (["good.json", "--out", "report.txt"], "--out: report.txt does not end in .md or .html; rename it."),
         (["good.json", "--out", "no/report.md"], "there is no directory no"),
         (["none.json"], "there is no such file"),
         (["list.json"], "is not a JSON object"),
@@ -356,7 +356,7 @@ def test_foreign_names_are_seen_and_do_nothing() -> None:
 
 def test_a_document_that_verify_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "lemma-3", "--report", "report.txt"]) == 2
-    assert "--report: the name report.txt does not end in .md or .html or .sarif." in capsys.readouterr().err
+    assert "--report: report.txt does not end in .md, .html or .sarif; rename it." in capsys.readouterr().err
     kernel = "torch.nn.functional:scaled_dot_product_attention"
     assert main(["verify", "--attention", kernel, "--report", "report.md"]) == 2
-    assert "--report: .md and .html document statements about the reference" in capsys.readouterr().err
+    assert "--report: with --attention only a .sarif file can be written" in capsys.readouterr().err

@@ -118,4 +118,4 @@ def test_sarif_and_badge_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "is due" in one["message"]["text"]
     assert json.loads((tmp_path / "badge.json").read_text(encoding="utf-8"))["message"] == "1 of 2 capabilities"
     assert main(["verify", "lemma-3", "--badge", str(tmp_path / "badge.json")]) == 2
-    assert "--badge: counts what a kernel is able to do" in capsys.readouterr().err
+    assert "--badge counts the capabilities of a kernel" in capsys.readouterr().err

@@ -48,11 +48,11 @@ def test_the_first_falsified_statement_ends_a_run_that_is_to_fail_fast(capsys: p
     ids, options = ["true", "false", "undecided"], ["--examples", "9", "--jobs", "1", "--json", "r.json"]
     assert main(["verify", *ids, *options, "--fail-fast"]) == 1
     assert [result["examples"] for result in results()][::2] == [9, 0]
-    assert results()[2]["reason"] == "not finished, as false is falsified, with 0 examples finished"
+    assert results()[2]["reason"] == "stopped because false is falsified, with 0 examples finished"
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) <= 20
     assert printed[0].startswith("false (")
-    assert printed[-1] == "falsified: false; the others were not finished, or are not printed (--fail-fast)"
+    assert printed[-1] == "falsified: false; with --fail-fast, the other statements are stopped or not printed"
     assert main(["verify", *ids, *options]) == 1
     assert results()[2]["examples"] == 9
 

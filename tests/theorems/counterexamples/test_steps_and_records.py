@@ -182,4 +182,4 @@ def test_why_a_case_is_no_counterexample() -> None:
     assert _why_not((lost,), [lost], "") == ("sum: no digits", True)
     right = claim(1.0)
     assert _why_not((right,), [right], "") == ("the conclusion holds", False)
-    assert _why_not((right,), [], "other") == ("other is not claimed of this case, only sum", True)
+    assert _why_not((right,), [], "other") == ("other is not claimed on this case, only sum", True)

@@ -107,7 +107,7 @@ def test_a_kernel_an_implementation_or_the_reference() -> None:
     named = implementation_of("torch.nn.functional:scaled_dot_product_attention", "float32")
     assert isinstance(named, KernelSource)  # it is loaded where it is called
     assert named.load().textbook_eps == 2.0**-23
-    with pytest.raises(InvalidInput, match=r"^dtype: is that of an attention kernel"):
+    with pytest.raises(InvalidInput, match=r"^dtype: is an option for attention kernels"):
         implementation_of(None, "float32")
 
 

@@ -146,7 +146,7 @@ def test_an_entry_point_that_leads_nowhere_names_its_package(site: Path, value: 
         ("def (", "SyntaxError: invalid syntax"),
         (stated(id="Not Kebab")["rooms.py"], "statement: the id 'Not Kebab' is not kebab-case"),
         (stated(assumption="separable")["rooms.py"], "assumption: 'separable' is one of the suite's"),
-        (stated()["rooms.py"] + "\nfew_too = __import__('dataclasses').replace(few)", "few-tokens is there twice"),
+        (stated()["rooms.py"] + "\nfew_too = __import__('dataclasses').replace(few)", "few-tokens is defined twice"),
     ],
 )
 def test_a_room_that_cannot_be_read_names_its_package(
