@@ -1,4 +1,4 @@
-"""Arguments of calls: data in any form, ids, an attention kernel."""
+"""Arguments of the library's functions: data in any form, ids, an attention kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def data_and_ids(first: Data | None, ids: tuple[str, ...], data: Data | None) ->
     Text is data if it names a dataset or ends in .npz, .json or .txt, perhaps with a window behind it.
 
     Raises:
-        InvalidInput: data given twice; text that is neither.
+        InvalidInput: data are given twice, or a text is neither data nor an id.
     """
     if first is None:
         return data, ids
@@ -54,7 +54,7 @@ def names_data(text: str) -> bool:
 
 def _check_id(text: str) -> None:
     if is_in_a_file(text):
-        return  # the session reads it
+        return  # the session reads the file
     try:
         statement_named(text)
     except InvalidInput:
@@ -70,10 +70,10 @@ def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
     Args:
         data: the data in any form.
         seed: the seed of the data; a Case keeps its own.
-        calls: whether they may be a call of an attention kernel, as a failing one was written down.
+        calls: whether the data may be a stored call of an attention kernel.
 
     Raises:
-        InvalidInput: data that cannot be used, in one sentence.
+        InvalidInput: the data cannot be used.
     """
     if isinstance(data, Subject) and (calls or format_of(data) is None):
         return Given(data)
@@ -96,7 +96,7 @@ def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
 
 
 def name_of(data: Any) -> str | None:
-    """Return the name of the data in a report."""
+    """Return the name of the data for a report."""
     if isinstance(data, str | PathLike):
         return str(fspath(data))
     return data.name if isinstance(data, Subject) else None if data is None else "data"
@@ -108,14 +108,14 @@ def implementation_of(
     interface: str | None = None,
     device: str | None = None,
 ) -> UnderTest:
-    """Return what is under test: the reference, or somebody's attention kernel in its place, perhaps by its name.
+    """Return the implementation under test: the reference, or an attention kernel, given as an object or by its name.
 
     Raises:
-        InvalidInput: no kernel, or ``dtype`` without one.
+        InvalidInput: the object is not a kernel, or ``dtype``, ``interface`` or ``device`` is given without a kernel.
     """
     if attention is None or isinstance(attention, Implementation):
         for name, value in (("dtype", dtype), ("interface", interface), ("device", device)):
             if value is not None:
-                raise InvalidInput(f"{name}: is that of an attention kernel; give the kernel with attention=….")
+                raise InvalidInput(f"{name}: is an option for attention kernels; give the kernel with attention=….")
         return attention or REFERENCE
     return kernel_suite().under_test_of(attention, dtype, interface, device)

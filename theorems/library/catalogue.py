@@ -1,4 +1,4 @@
-"""Catalogue of statements, assumptions and named datasets, and of assumptions that hold on somebody's data."""
+"""Catalogue of statements, assumptions and named datasets, and of assumptions that hold on data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def assumptions(
         ``evidence``, ``exact``), otherwise an :class:`Assumption` by id.
 
     Raises:
-        InvalidInput: an unknown id, data that cannot be used.
+        InvalidInput: an id is unknown, or the data cannot be used.
 
     >>> from theorems import Problem, assumptions
     >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])

@@ -1,4 +1,4 @@
-"""Properties of the cases that the strategies draw: :func:`draws`."""
+"""Properties of the generated cases: :func:`draws`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZES = ("n", "T", "d")
 
 
 def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
-    """Return sizes and shares of properties of the cases on which :func:`theorems.verify` tries statements.
+    """Return sizes and properties of the generated cases on which :func:`theorems.verify` checks statements.
 
     Args:
         ids: statements, or ``path.py:name``; all by default.
@@ -24,7 +24,7 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
         ``count``, ``of`` how many cases to which it applies, and ``value``.
 
     Raises:
-        InvalidInput: an unknown id.
+        InvalidInput: an id is unknown.
 
     >>> from theorems import draws
     >>> draws("lemma-5", examples=20)["lemma-5"].shares["n = 1"].value
@@ -44,10 +44,10 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
 
 
 def size_cells(drawn: Drawn) -> dict[str, str]:
-    """Return smallest–largest and median size, by name."""
+    """Return smallest, largest and median of each size as text, by the name of the size."""
     return {name: f"{low}–{high} ({middle})" for name, (low, middle, high) in drawn.sizes.items()}
 
 
 def format_shares(drawn: Drawn) -> list[str]:
-    """Return the shares that are not zero."""
+    """Return the nonzero shares as text."""
     return [f"{name} {share}" for name, share in drawn.shares.items() if share.count]

@@ -43,7 +43,7 @@ def explain(
         several heads a table, whose ``heads`` are such explanations.
 
     Raises:
-        InvalidInput: data or a module that cannot be used, in one sentence.
+        InvalidInput: the data or the module cannot be used.
 
     >>> from theorems import explain
     >>> found = explain("figure-1b")

@@ -1,4 +1,4 @@
-"""``hunt``: a counterexample to a statement without one of its assumptions, or how much was tried in vain."""
+"""The function ``hunt``, and its result: a counterexample, or how much was tried."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Hunted:
     """Result of a hunt.
 
     Attributes:
-        weakened: what was to be refuted: statement, assumption left out, the sentence, and why it fails.
+        weakened: the statement without an assumption that was hunted, with the sentence to refute and why it fails.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
-        effort: cases tried, decided and undecided, the largest violation.
-        case: the counterexample, as small as it got; None if none was found.
-        examined: its claims, and the finding on every assumption.
+        effort: numbers of cases tried, decided and undecided, and the largest violation.
+        case: the shrunk counterexample; None if none was found.
+        examined: the claims on the counterexample, and the finding on every assumption.
     """
 
     weakened: Weakened
@@ -50,14 +50,14 @@ class Hunted:
 
     @property
     def has_counterexample(self) -> bool:
-        """Return whether there is a counterexample. That none was found proves nothing."""
+        """Return whether a counterexample was found; that none was found proves nothing."""
         return self.case is not None
 
     found = FormerName("has_counterexample")
 
     @property
     def problem(self) -> Problem | None:
-        """Return keys, scores and loss of the counterexample; None where there is none, or for another paper's data."""
+        """Return keys, scores and loss of the counterexample; None without one, or for another kind of data."""
         return self.case.problem if isinstance(self.case, Case) else None
 
     @property
@@ -80,7 +80,7 @@ class Hunted:
         return as_record(self.weakened, self.case, self.examined, self.seed)
 
     def save(self, directory: str | Path) -> Path:
-        """Write :meth:`record` into a folder, under a name that follows from its content.
+        """Write :meth:`record` to a folder, as a file named by its content.
 
         Raises:
             InvalidInput: the folder cannot be written.
@@ -88,7 +88,7 @@ class Hunted:
         return save(self.weakened, self.record(), Path(directory))
 
     def __repr__(self) -> str:
-        """Return what was hunted, and the claim that fails with the sizes of the counterexample, if there is one."""
+        """Return a summary: statement, assumption left out, and the claim that fails with the sizes of its case."""
         if self.case is None or self.claim is None:
             return f"Hunted({self.weakened.title}: nothing found in {self.effort.tried} cases)"
         sizes = ", ".join(f"{name} = {size}" for name, size in self.case.sizes.items())
@@ -112,17 +112,17 @@ def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0
     """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
     All other assumptions hold exactly, the violation is far above rounding, limits are followed until the norm is 10⁶,
-    and a counterexample is made as small and as round as it gets.
+    and a counterexample is shrunk to few and round numbers.
 
     Args:
-        id: a statement, or path.py:name.
+        id: the id of a statement, or path.py:name.
         without: the assumption to leave out; empty to hunt the statement as it stands.
-        seconds: how long to hunt before giving up.
+        seconds: the time limit of the search.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
-        cases: most cases to try; unlike a time limit it is repeatable.
+        cases: the largest number of cases; unlike a time limit it gives reproducible results.
 
     Raises:
-        InvalidInput: an unknown statement, an assumption that it does not make, a limit that is not positive.
+        InvalidInput: the statement is unknown, does not make the assumption, or a limit is not positive.
 
     >>> from theorems import hunt
     >>> hunted = hunt("lemma-11", without="strict-optimum", cases=50)

@@ -1,4 +1,4 @@
-"""Results of a verification: one per statement, for a program, a test, a notebook, a file."""
+"""Results of a verification, one per statement, for programs, tests, notebooks and files."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
 
 SCHEMA = 1
-"""The number of ``verify.schema.json``, which changes when a field of the JSON changes its meaning or goes."""
+"""The version of ``verify.schema.json``; it changes when a field of the JSON changes its meaning or is removed."""
 LISTED = 4
-"""Most statements of one verdict that are listed by id in a line; more are counted."""
+"""The largest number of statements of one verdict that the ``repr`` lists by id; more are counted."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results:
-    """A result per statement, in the order asked for; ``results["theorem-2"]`` or ``results[0]`` is one of them.
+    """Results of statements, in the order of the request; ``results["theorem-2"]`` or ``results[0]`` is one result.
 
     Attributes:
-        results: id, title, verdict, reason, counts, claims of each statement.
-        examples: cases that were to be generated per statement.
+        results: the results: id, title, verdict, reason, counts and claims of each statement.
+        examples: the number of generated cases per statement.
         seed: the seed of the run; equal seeds give equal results.
         data: the name of the data; None for generated cases.
-        about: what was under test, and which assumptions hold on the data.
-        hints: what may be wrong with a kernel that was falsified.
-        known_failures: why a statement is known to be falsified, by id.
+        about: the description of the run: implementation under test, assumptions that hold on the data.
+        hints: possible causes, if a kernel was falsified.
+        known_failures: reasons why statements are known to be falsified, by id.
 
     >>> from theorems import verify
     >>> results = verify("lemma-11", examples=5)
@@ -61,7 +61,7 @@ class Results:
     known_failures: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Result]:
-        """Iterate over the results, in the order asked for."""
+        """Iterate over the results, in the order of the request."""
         return iter(self.results)
 
     def __len__(self) -> int:
@@ -91,14 +91,14 @@ class Results:
     def verdict(self) -> Verdict:
         """Return the verdict: falsified if any statement is, else inconclusive, else upheld, else not-applicable.
 
-        Only upheld is a pass: where nothing applies nothing was checked.
+        Only upheld is a pass; not-applicable means that nothing was checked.
         """
         verdicts = {result.verdict for result in self.results}
         return next((verdict for verdict in WORST_FIRST if verdict in verdicts), Verdict.NOT_APPLICABLE)
 
     @property
     def exit_code(self) -> Exit:
-        """Return the exit code of ``theorems verify``: 0 upheld, 1 falsified, 2 data that cannot be used, 3 other."""
+        """Return the exit code of ``theorems verify``: 0 upheld, 1 falsified, 2 unusable data, 3 otherwise."""
         if not self.falsified_results and any(result.bad_input for result in self.results):
             return Exit.BAD_INPUT
         return exit_of(result.verdict for result in self.results)
@@ -152,7 +152,7 @@ class Results:
         """Return these results, if no statement is falsified.
 
         Raises:
-            AssertionError: one is, with a table, the smallest failing case and how to see it again.
+            AssertionError: a statement is falsified; the message has a table, the failing case and how to reproduce it.
         """
         __tracebackhide__ = True
         if self.falsified_results:
@@ -160,7 +160,7 @@ class Results:
         return self
 
     def raise_unless_upheld(self) -> Results:
-        """Return these results, if the verdict is upheld: the check for tests, where inconclusive is no pass either.
+        """Return these results, if the verdict is upheld; for tests, which should not pass if inconclusive.
 
         Raises:
             AssertionError: as :meth:`raise_if_falsified`.
@@ -171,7 +171,7 @@ class Results:
         return self
 
     def __repr__(self) -> str:
-        """Return the statements by verdict, worst first, or how many they are where a list would be long."""
+        """Return the ids of statements by verdict, worst first; long lists are replaced by their length."""
         parts = []
         for verdict in WORST_FIRST:
             ids = [result.id for result in self.results if result.verdict is verdict]

@@ -1,4 +1,4 @@
-"""A read-only mapping that displays itself as a table, as text and in a notebook."""
+"""A read-only mapping whose ``repr`` and notebook display are a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table(Mapping[str, T], Generic[T]):
-    """Objects by id.
+    """Read-only mapping from ids to objects, displayed as a table.
 
     Attributes:
         caption: the title of the table.

@@ -1,4 +1,4 @@
-"""``verify`` and ``check_attention``: the statements on generated cases, on data, on an attention kernel."""
+"""The functions ``verify`` and ``check_attention``: statements on generated cases, data or an attention kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verify(
     interface: str | None = None,
     device: str | None = None,
 ) -> Results:
-    """Verify statements on generated cases, or on data, as ``theorems verify`` does; equal seeds, equal results.
+    """Verify statements on generated cases or on data, as ``theorems verify`` does. Equal seeds give equal results.
 
     Args:
         what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
@@ -40,16 +40,16 @@ def verify(
             reference's softmax; or a whole :class:`Implementation`. A kernel or a file given by name runs in another
             process; an object runs in this one.
         examples: generated cases per statement.
-        seed: the seed of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A
-            Case has its own.
-        realistic: generate only cases as users have them: sparse, rounded, repeated and the like.
-        relations: check each case again, changed in a way that changes nothing, for the same verdict; not of a kernel.
-        dtype: the numbers that the kernel computes in, as for :func:`check_attention`.
+        seed: the seed of the generated cases; on data, of the points at which a "for every p" conclusion is checked. A
+            Case has its own seed.
+        realistic: generate only cases that resemble users' data, with sparse, rounded or repeated numbers.
+        relations: check each case again after a change that must not change the verdict; not for kernels.
+        dtype: the number format of the kernel, as for :func:`check_attention`.
         interface: the signature of the kernel, as for :func:`check_attention`.
-        device: where the kernel's tensors live, as for :func:`check_attention`.
+        device: the device of the kernel's tensors, as for :func:`check_attention`.
 
     Raises:
-        InvalidInput: an unknown id, data or a kernel that cannot be used; before anything runs.
+        InvalidInput: before anything runs, if an id is unknown, or data or kernel cannot be used.
 
     >>> from theorems import Problem, verify
     >>> verify("lemma-3", "lemma-11", examples=5)
@@ -63,7 +63,9 @@ def verify(
     if examples < 1 or seed < 0:
         raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
     if relations and attention is not None:
-        raise InvalidInput("relations: cannot be combined with attention, whose calls have relations of their own.")
+        raise InvalidInput(
+            "relations cannot be combined with attention: checks of kernels include their own relations."
+        )
     source, all_ids = data_and_ids(what, ids, data)
     given = None if source is None else as_given(source, seed, calls=attention is not None)
     if given is not None and not isinstance(attention, Implementation):
@@ -107,10 +109,10 @@ def check_attention(
             it.
         interface: a key of :data:`attention_conformance.interfaces.INTERFACES`, such as "sdpa" or "flash"; recognised
             by its parameters if left out.
-        device: where its tensors live; the CPU by default.
+        device: the device of its tensors; the CPU by default.
 
     Raises:
-        InvalidInput: no kernel, an unknown id, no such device.
+        InvalidInput: the object is not a kernel, an id is unknown, or there is no such device.
 
     >>> from theorems import check_attention
     >>> def kernel(query, keys, values):

@@ -1,1 +1,1 @@
-"""A run of ``theorems verify`` as one document, Markdown or HTML; :mod:`theorems.command.report` writes it."""
+"""Report of a run of ``theorems verify`` as one document, Markdown or HTML, for :mod:`theorems.command.report`."""

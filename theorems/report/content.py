@@ -1,4 +1,4 @@
-"""Content of a report, as blocks. Nothing in it depends on the clock: equal runs make equal documents."""
+"""Content of a report, as blocks. It does not depend on the clock, so that equal runs make equal documents."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ MEANING = {
     Verdict.INCONCLUSIVE: "a claim could not be decided; never a pass",
 }
 SIGNS = {Status.REFUTED: ("R", 4), Status.NONE_FOUND: ("0", 2), Status.NEEDED: ("S", 1), Status.HOLE: ("?", 0)}
-"""Letter and shade for the record of a statement without an assumption."""
+"""Letter and shade of each status of a statement without an assumption."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a report is made of.
+    """The data that a report is made from.
 
     Attributes:
         run: the results of verify.
-        known: the headings of the statements as this version has them, by id.
-        hunted: the record of each statement without its assumptions; ``None`` if that is not at hand.
-        power: which planted faults are caught; ``None`` if that is not at hand.
+        known: the headings of the statements in this version of the suite, by id.
+        hunted: the records of hunts for each statement without an assumption; None if there are no records.
+        power: which planted faults are caught; None if there is no table.
         failures: cases on which a statement failed, by id; only for ``verify --report``.
-        findings: which assumptions hold on user data; only for ``verify --report``.
-        libraries: versions; only for ``verify --report``.
-        all_statements: whether the run is of every statement of the suite.
+        findings: findings on the assumptions on user data; only for ``verify --report``.
+        libraries: names and versions; only for ``verify --report``.
+        all_statements: whether the run is about every statement of the suite.
         own_tolerances: the tolerances that files of statements declare; only for ``verify --report``.
     """
 
@@ -77,7 +77,7 @@ class Contents:
 
 
 def installed_versions() -> list[tuple[str, str]]:
-    """Return Python and the libraries that numbers come from, with their versions."""
+    """Return name and version of Python and of the libraries that results depend on."""
     return [("python", platform.python_version()), *((name, version_of(name)) for name in LIBRARIES)]
 
 
@@ -113,7 +113,7 @@ def blocks(contents: Contents) -> list[Block]:
 
 
 def _evidence(contents: Contents) -> Iterator[Block]:
-    """Yield the records about the suite's own statements; nothing is recorded of somebody's own."""
+    """Yield what is recorded about the suite's statements; there are no records about statements of users."""
     yield Heading(2, "Why each assumption is needed")
     yield from _assumptions(contents.hunted)
     yield Heading(2, "Planted faults that are caught")
@@ -121,7 +121,7 @@ def _evidence(contents: Contents) -> Iterator[Block]:
 
 
 def _sentence(run: RunRecord) -> str:
-    """Return the verdict in plain words."""
+    """Return the verdict on the run in plain words."""
     by_verdict = {v: [statement.id for statement in run.statements if statement.verdict is v] for v in Verdict}
     where = f"on the data {run.data}" if run.data else f"on {run.examples} generated cases each"
     claims = sum(len(statement.claims) for statement in run.statements)
@@ -140,7 +140,7 @@ def _sentence(run: RunRecord) -> str:
 
 
 def _whose(run: RunRecord) -> str:
-    """Return which of the falsified statements were not falsified in the conclusion that their source states."""
+    """Return a sentence on falsified statements whose failing claim is not the conclusion that the source states."""
     sentences = (
         (Verdict.UPHELD, "only a sharper form of this suite failed; the source's own conclusion is upheld"),
         (
@@ -205,7 +205,7 @@ def _findings(contents: Contents) -> Iterator[Block]:
 
 
 def _limits(run: RunRecord) -> Iterator[Block]:
-    """Yield pictures for statements verified on generated cases; a report on somebody's own data has none."""
+    """Yield pictures of limits; a report on user data has none."""
     by_id = limits()
     with_picture = [] if run.data else [statement for statement in run.statements if statement.id in by_id]
     if with_picture:
@@ -261,7 +261,7 @@ def _statement(statement: StatementRecord, contents: Contents) -> Iterator[Block
 
 
 def _parts(conclusion: Parts) -> tuple[tuple[Text, ...], ...]:
-    """Return the verdicts by part (the source's conclusion, premises, sharper forms of the suite), and by form."""
+    """Return the verdicts by part (conclusion, premises, sharper forms) and by form, each with its name."""
     parts = (
         ("the conclusion as its source states it", conclusion.stated),
         ("premises", conclusion.premises),
@@ -279,7 +279,7 @@ def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
 
 
 def _tolerances(contents: Contents) -> Table:
-    """Return the tolerances that the claims name, in the order of the suite's table; then those of the user's files."""
+    """Return the tolerances that the claims name: the suite's in the order of its table, then those of users' files."""
     keys = {claim.why for statement in contents.run.statements for claim in statement.claims}
     by_key: dict[str, Tolerance] = {key: tolerance for key, tolerance in tolerances().items() if key in keys}
     by_key |= {key: tolerance for key, tolerance in contents.own_tolerances.items() if key in keys}

@@ -1,6 +1,6 @@
-"""A document as a list of blocks, the same for Markdown and HTML.
+"""Blocks of a document, from which Markdown and HTML are rendered.
 
-All texts are plain; whoever renders them escapes them.
+All texts are plain; the renderers escape them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 
 class Code(str):
-    """A name, set as code."""
+    """A name in code style."""
 
 
 class Reference(str):
-    """The name of something that has a :class:`Heading` with that ``name`` further down; set as code."""
+    """A reference, in code style, to the :class:`Heading` with that ``name``."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A text that leads to a file beside the document."""
+    """A link to a file beside the document."""
 
     text: str
     target: str
@@ -27,7 +27,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Share:
-    """A share between 0 and 1, shown as a percentage with a bar; more than 1 is too much."""
+    """A share, shown as a percentage with a bar; above 1 it is marked as too large."""
 
     value: float
 
@@ -42,7 +42,7 @@ Text = str | Link | Share
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; ``level`` 1 is the document's own; a :class:`Reference` refers to it by its ``name``."""
+    """A heading; ``level`` 1 is the title of the document; a :class:`Reference` refers to it by its ``name``."""
 
     level: int
     text: str
@@ -51,7 +51,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Texts one after the other; ``lead`` marks the sentence that a reader needs first."""
+    """A paragraph of texts; ``lead`` marks the most important sentence of the document, set larger."""
 
     parts: tuple[Text, ...]
     lead: bool = False
@@ -59,7 +59,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of as many cells as there are columns."""
+    """A table: titles of columns, and rows with a cell for each column."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -67,7 +67,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to copy, as it is; ``language`` names its language, if it has one."""
+    """Preformatted text; ``language`` names its language, or is empty."""
 
     text: str
     language: str = ""
@@ -75,7 +75,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Picture:
-    """SVG elements side by side, with a caption in words, which stands alone where no picture can be."""
+    """SVG elements side by side with a caption; formats without pictures show the caption alone."""
 
     images: tuple[str, ...]
     caption: str
@@ -83,7 +83,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Heat:
-    """A cell of a :class:`HeatMap`: its text, and the shade from 0 to 4 that says the same."""
+    """A cell of a :class:`HeatMap`: its text and its shade, from 0 (light) to 4 (dark)."""
 
     text: str
     shade: int
@@ -91,7 +91,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table whose cells are shaded; ``None`` is a cell for which there is nothing to say."""
+    """A table with shaded cells; None is an empty cell."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Heat | None, ...]], ...]
@@ -105,7 +105,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Folded:
-    """Blocks behind a line that opens them."""
+    """Blocks that are collapsed until the reader opens them."""
 
     summary: str
     blocks: tuple[Block, ...]

@@ -1,7 +1,7 @@
-"""Records beside a run: counterexamples to statements without an assumption, and tables of planted faults.
+"""Recorded evidence for a report: counterexamples without an assumption, and tables of planted faults.
 
-Both are read as they were recorded; ``theorems list counterexamples`` and ``theorems power`` compute them anew.
-Counterexamples are in the repository; ``make records`` prints the tables into a folder that is not.
+Both are read from files; ``theorems list counterexamples`` and ``theorems power`` compute them again. Counterexamples
+are in the repository; ``make records`` writes the tables to a folder outside it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 RECORDS = Path("build/records")
-"""The folder that ``make records`` prints into."""
+"""The folder to which ``make records`` writes."""
 POWER = "power*.md"
-"""Pattern of the files with tables of planted faults there, and in the folder of a paper's own records."""
+"""Pattern of the files with tables of planted faults, in that folder and in those of papers' records."""
 UNTOUCHED = ("", "…")
-"""Cells of the power tables where a statement does not call what is faulty, or did not face the fault."""
+"""Cells of the tables for a statement that does not call the faulty function, or was not checked with the fault."""
 
 
 @dataclass(frozen=True)
 class HuntRecord:
-    """Record of a statement without each of its assumptions, by status."""
+    """Status of a statement without each of its assumptions."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)
 
 
 def hunt_records(chosen: Iterable[Statement], root: Path = RECORDED) -> list[HuntRecord] | None:
-    """Return one record per statement of the suite; ``None`` where there is no folder of counterexamples.
+    """Return one record per statement of the suite; None if there is no folder of counterexamples.
 
     Raises:
-        InvalidInput: a file in it that cannot be read.
+        InvalidInput: a file in the folder cannot be read.
     """
     if not (root / COUNTEREXAMPLES).is_dir():
         return None
@@ -74,10 +74,10 @@ class Power:
     """Planted faults and the statements that catch them.
 
     Attributes:
-        faults: how many were planted.
-        caught: how many of them some statement catches.
-        by_kind: of the faults of a kind that a statement faces and that touch it, how many it catches and how many
-            there are, by kind and by the statement's id.
+        faults: the number of planted faults.
+        caught: the number of faults that some statement catches.
+        by_kind: by kind of fault and id of a statement, two numbers: the faults of that kind that the statement
+            catches, and those in functions that it calls.
     """
 
     faults: int
@@ -86,7 +86,7 @@ class Power:
 
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
-    """Count the tables fault × statement; ``None`` where there are none."""
+    """Return the counts from the tables fault × statement; None if there are none."""
     chosen_ids = {statement.id for statement in chosen if not statement.file}
     table = signs(root)
     if table is None:
@@ -102,7 +102,7 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
 
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
-    """Return the printed cells of each planted fault, by statement; ``None`` where there is no such table."""
+    """Return the printed cells of each planted fault, by statement; None if there is no table."""
     folders = [root / RECORDS, *(paper.recorded for paper in papers() if paper.recorded)]
     tables = [table for folder in folders for path in sorted(folder.glob(POWER)) for table in _tables(path)]
     by_fault: dict[str, dict[str, str]] = {}
@@ -113,11 +113,11 @@ def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
 
 
 def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
-    """Yield the table fault × statement of a document, if it is there and has one."""
+    """Yield the tables fault × statement of a document, none if it does not exist."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:
-        # The first of the same initials: a later paper takes no column of an earlier one.
+        # On equal abbreviations the first id counts, so that a later paper cannot take a column of an earlier one.
         ids = {short(id): id for id in reversed(statements())}
         heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
         rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))

@@ -1,4 +1,4 @@
-"""A document as one HTML file that loads nothing and runs nothing; light or dark as the reader's system is."""
+"""Rendering of a document as one HTML file without scripts and external resources, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ HEAD = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 """
-"""Head of the file, whose policy makes a browser refuse whatever the file would load or run."""
+"""Head of the file; its policy forbids the browser to load or run anything."""
 
 
 def html(document: Document) -> str:
-    """Return the text of the file."""
+    """Return the document as the text of an HTML file."""
     title = next((block.text for block in document if isinstance(block, Heading)), "")
     body = "\n".join(map(_block, document))
     head = f"<head>\n{HEAD}<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>"
@@ -66,7 +66,7 @@ def _block(block: Block) -> str:
 
 
 def _table(columns: tuple[str, ...], rows: list[str], kind: str = "") -> str:
-    """Return a table in a box of its own, which scrolls where the page is narrower than the table."""
+    """Return a table in a box that scrolls if the page is narrower than the table."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     top = f"<thead><tr>{head}</tr></thead>\n" if any(columns) else ""
     body = "\n".join(rows)
@@ -103,10 +103,10 @@ def _inline(text: Text) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text so that nothing in it is markup, or hidden."""
+    """Escape a text so that it has no markup, and show invisible characters."""
     return markup.escape(printable(text, lines=True))
 
 
 def _anchor(text: str) -> str:
-    """Return a text as it may stand in an id and after a #."""
+    """Return a text as an id, which may follow # in a link."""
     return re.sub(r"[^\w-]+", "-", text)

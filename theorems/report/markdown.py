@@ -1,4 +1,4 @@
-"""A document as Markdown (CommonMark with tables)."""
+"""Rendering of a document as Markdown (CommonMark with tables)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from theorems.report.document import (
 
 
 def markdown(document: Document) -> str:
-    """Return the text, with a newline at its end."""
+    """Return the document as Markdown, with a newline at the end."""
     return "\n\n".join(map(_block, document)) + "\n"
 
 
@@ -65,9 +65,9 @@ def _code(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape a text so that nothing in it is markup; spaces at its ends stay.
+    """Escape a text so that it has no markup, and keep spaces at its ends.
 
-    Underscores within a word are no markup to begin with.
+    Underscores within a word need no escape, because CommonMark does not interpret them.
     """
     marked = re.sub(r"([\\`*<>\[\]])", r"\\\1", printable(re.sub(r"\s+", " ", text)))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", marked)

@@ -1,4 +1,4 @@
-"""The pictures of a report: a curve and its offset from the limit, and how much of its tolerance each claim uses."""
+"""The pictures of a report: a curve with its offset from the limit; the share of its tolerance that a claim uses."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from theorems.report.svg import Plot, Range, element
 from theorems.run.result import ClaimSummary
 
 NEAR = 8.0
-"""Norm up to which a curve is drawn in the plane: its turn is there."""
+"""Norm up to which a curve is drawn in the plane; beyond, it is nearly straight."""
 ROW, NAMES, WIDTH = 20.0, 92.0, 340.0
-"""Height of a statement's line in the picture of the tolerances, width of its names and of all of it."""
+"""Height of a line, width of the names and width of the picture of tolerances, in SVG units."""
 FULL = 0.8
-"""Position on a line where the whole tolerance is used; beyond it a claim is falsified."""
+"""Position, in SVG units, where the whole tolerance is used; beyond it a claim is falsified."""
 
 
 def limit_picture(title: str, limit: Limit) -> Picture:
-    """Return a picture of the curve in the plane of its limit, and of its distance from the line of the limit.
+    """Return a picture of a curve in the plane of its limit, and of its distance from the line of the limit.
 
     The plane is spanned by the limit and the curve's largest deviation from it.
     """
@@ -74,21 +74,21 @@ def _offset(limit: Limit) -> str:
 
 
 def _around(values: np.ndarray) -> Range:
-    """Return a range that contains the values and 0, with some room."""
+    """Return a range that contains the values and 0, with a margin."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     room = 0.12 * max(high - low, 0.1)
     return low - room, high + room
 
 
 def share_of_tolerance(claim: ClaimSummary) -> float | None:
-    """Return the share of its tolerance that a claim's worst slack takes; None without a tolerance, or if undecided."""
+    """Return the share of its tolerance that a claim's worst slack uses; None without a tolerance, or if undecided."""
     if claim.tolerance == 0 or math.isnan(claim.worst_slack) or math.isnan(claim.tolerance):
         return None
     return max(0.0, -claim.worst_slack / claim.tolerance) + 0.0
 
 
 def headroom(statements: Sequence[StatementRecord]) -> Picture:
-    """Return a picture with a line per statement, a dot per claim, from no tolerance used to all of it."""
+    """Return a picture with a line per statement and a dot per claim, at the share of its tolerance that it uses."""
     height = ROW * (len(statements) + 2)
     whole, right = NAMES + FULL * (WIDTH - NAMES), WIDTH - 8
     parts = [f'<path class="limit" d="M{whole:g},{ROW:g}V{height - ROW:g}"/>']

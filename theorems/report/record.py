@@ -1,4 +1,4 @@
-"""Records of runs: files of ``theorems verify --json``, read back and checked, with all that a report needs."""
+"""Records of runs for reports: files of ``theorems verify --json``, read and validated."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class StatementRecord:
     """Result of one statement.
 
     Attributes:
-        not_found: examples that are inconclusive only because a search had no success.
-        never_made: claims that it may make and made on no example.
-        conclusion: where it was falsified, which parts' claims failed and which did not.
+        not_found: the number of examples that are inconclusive only because a search of the suite found nothing.
+        never_made: claims that the statement may make but made on no example.
+        conclusion: the verdict on each part of the statement, if it was falsified.
     """
 
     id: str
@@ -43,13 +43,13 @@ class StatementRecord:
 
     @property
     def verdict_in_words(self) -> str:
-        """Return the verdict, with the part that failed if it was not the conclusion as its source states it."""
+        """Return the verdict, with a note if the part that failed is not the conclusion as the source states it."""
         note = self.conclusion.note if self.conclusion else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def counts_in_words(self) -> str:
-        """Return how many examples had which verdict, in words."""
+        """Return the number of examples with each verdict, in words."""
         return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items() if count)
 
     @property
@@ -60,14 +60,14 @@ class StatementRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run of verify.
+    """A run of ``theorems verify``.
 
     Attributes:
         version: the version of this package.
-        seed, examples: its options.
+        seed, examples: the options of the run.
         data: the file or data set that was checked; empty for generated cases.
-        implementation: what was under test.
-        statements: in their order.
+        implementation: the name of the implementation under test.
+        statements: the results, in the order of the run.
     """
 
     version: str
@@ -82,7 +82,7 @@ def read(path: Path) -> RunRecord:
     """Read a file of ``theorems verify --json``.
 
     Raises:
-        InvalidInput: no such file, or one that something else wrote.
+        InvalidInput: there is no such file, or verify did not write it.
     """
     if path.suffix != ".json":
         raise InvalidInput(f"{path}: the name must end in .json; give a file of theorems verify --json.")
@@ -90,10 +90,10 @@ def read(path: Path) -> RunRecord:
 
 
 def parse(values: Mapping[str, Any], name: str) -> RunRecord:
-    """Return the record that named values make.
+    """Return the record of a run from its JSON values.
 
     Raises:
-        InvalidInput: something is missing or of another kind; the message says what.
+        InvalidInput: a value is missing or of a wrong type; the message names it.
     """
     try:
         return _CONVERTER.structure(values, RunRecord)
@@ -109,7 +109,7 @@ def _problem(error: BaseException, _: type | None) -> str:
 
 
 def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    """Return a hook that takes values of that kind alone; a truth value is no number."""
+    """Return a hook that accepts values of one type only; a Boolean is not a number."""
 
     def check(value: Any, _: Any) -> Any:
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -126,7 +126,7 @@ def _number(value: Any, _: Any) -> float:
 
 def _statement(value: Any, _: Any) -> StatementRecord:
     record: StatementRecord = _STATEMENT(value, StatementRecord)
-    # Of an attention kernel nobody blames the paper.
+    # A failure of a kernel under test is never blamed on the paper.
     return replace(record, conclusion=None) if value.get("touched") else record
 
 

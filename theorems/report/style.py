@@ -1,4 +1,4 @@
-"""The style sheet of a report. Colours are told apart by colour-blind readers, and never say what no text says."""
+"""The style sheet of a report. Colour-blind readers can distinguish the colours, and text repeats their meaning."""
 
 STYLE = """\
 :root {

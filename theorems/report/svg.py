@@ -1,4 +1,4 @@
-"""A small plot as inline SVG: its colours are the style sheet's, so that it is legible in light and in dark."""
+"""A small plot as inline SVG, whose colours come from the style sheet, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 36.0
-"""Room for the labels around what is plotted, in units of the viewBox."""
+"""Margins for the labels around the plot, in units of the viewBox."""
 TICKS = 5
 """Approximate number of tick marks on an axis."""
 
@@ -18,18 +18,18 @@ Range = tuple[float, float]
 
 @dataclass
 class Plot:
-    """A rectangle with axes, and what is drawn into it.
+    """A plot: a rectangle with axes, and the elements drawn in it.
 
     Attributes:
-        said: what it shows, for those who do not see it.
-        x, y: ranges of the axes, of logarithms to base 10 where ``x_is_log``.
-        x_label, y_label: labels below, and above on the left.
-        x_is_log: whether the numbers at the x axis are powers of ten.
-        width, height: of the viewBox.
-        parts: the elements that are drawn.
+        description: the content of the plot in words, for screen readers.
+        x, y: ranges of the axes; x in logarithms to base 10 if ``x_is_log``.
+        x_label, y_label: labels of the axes.
+        x_is_log: whether the x axis is logarithmic.
+        width, height: size of the viewBox.
+        parts: the SVG elements drawn so far.
     """
 
-    said: str
+    description: str
     x: Range
     y: Range
     x_label: str
@@ -40,32 +40,32 @@ class Plot:
     parts: list[str] = field(default_factory=list)
 
     def at(self, x: float, y: float) -> str:
-        """Return where a point is, rounded to a tenth: machines that differ in last digits then give the same text."""
+        """Return the position of a point in the viewBox, rounded to 0.1, so that rounding errors have no effect."""
         across = LEFT + (x - self.x[0]) / (self.x[1] - self.x[0]) * (self.width - LEFT - RIGHT)
         down = self.height - BOTTOM - (y - self.y[0]) / (self.y[1] - self.y[0]) * (self.height - TOP - BOTTOM)
         return f"{across:.1f},{down:.1f}"
 
     def line(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """Draw a polyline without the points outside the ranges; ``kind`` is a class of the style sheet."""
+        """Draw a polyline through the points within the ranges; ``kind`` is a class of the style sheet."""
         low, high = self.y
         visible = [(x, y) for x, y in points if self.x[0] <= x <= self.x[1] and low <= y <= high]
         self.parts.append(f'<polyline class="{kind}" points="{" ".join(self.at(*point) for point in visible)}"/>')
 
     def dot(self, x: float, y: float, kind: str, description: str = "") -> None:
-        """Draw a disc, with a description."""
+        """Draw a disc with a tooltip."""
         across, down = self.at(x, y).split(",")
         title = f"<title>{escape(description)}</title>" if description else ""
         self.parts.append(f'<circle class="{kind}" cx="{across}" cy="{down}" r="3.2">{title}</circle>')
 
     def name(self, x: float, y: float, text: str, kind: str, anchor: str = "end") -> None:
-        """Draw a label in the colour of what it names."""
+        """Draw a label in the colour of the element that it names."""
         across, down = self.at(x, y).split(",")
         self.parts.append(
             f'<text class="{kind}" x="{across}" y="{down}" text-anchor="{anchor}">{_typeset(text)}</text>'
         )
 
     def svg(self) -> str:
-        """Return the element."""
+        """Return the plot as an ``svg`` element."""
         bottom, right = self.height - BOTTOM, self.width - RIGHT
         shapes = [f'<path class="axis" d="M{LEFT},{TOP}V{bottom:g}H{right:g}"/>']
         for tick in _ticks(self.x, whole=self.x_is_log):
@@ -80,22 +80,22 @@ class Plot:
             f'<text x="{middle:g}" y="{below:g}" text-anchor="middle">{_typeset(self.x_label)}</text>'
             f'<text x="{LEFT + 6:g}" y="{TOP + 4:g}">{_typeset(self.y_label)}</text>'
         )
-        return element(self.said, self.width, self.height, "".join([*shapes, *self.parts, labels]))
+        return element(self.description, self.width, self.height, "".join([*shapes, *self.parts, labels]))
 
 
 def element(description: str, width: float, height: float, inner: str) -> str:
-    """Return an ``svg`` with its description."""
+    """Return an ``svg`` element with a description for screen readers."""
     view = f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px"'
     return f'<svg role="img" aria-label="{escape(description)}" {view}>{inner}</svg>'
 
 
 def _typeset(text: str) -> str:
-    """Typeset ``p_mm(α)`` with a lowered, small mm."""
+    """Typeset the mm of ``p_mm(α)`` as an index."""
     return re.sub(r"_(\w+)([^_]*)", r'<tspan class="sub" dy="3">\1</tspan><tspan dy="-3">\2</tspan>', escape(text))
 
 
 def _ticks(limits: Range, *, whole: bool = False) -> list[float]:
-    """Return round numbers within a range."""
+    """Return round numbers within a range, for tick marks."""
     rough = (limits[1] - limits[0]) / TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)

@@ -11,7 +11,7 @@ from theorems.site.source import write_source
 
 
 def main(arguments: list[str]) -> int:
-    """Write the source and return the exit code: 2 for a folder that cannot be used, with a sentence."""
+    """Write the source of the site; return 0, or 2 with a message if the folder cannot be used."""
     try:
         if len(arguments) != 1:
             raise InvalidInput("theorems.site: give one folder to write to.")

@@ -1,4 +1,4 @@
-"""Modules that the statements refer to for their derivations, found from the references in docstrings."""
+"""Modules with derivations, to which docstrings of statements refer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.run.registry.suite import statements
 
 REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
 ROOMS = ("theorems.curves", "theorems.rounding", "reference_attention", "generators")
-"""Packages in which derivations stand, beside the rooms of the papers."""
+"""Packages that contain derivations, besides the packages of the papers."""
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Derivation:
     """A module that a statement, or another derivation, refers to.
 
     Attributes:
-        module: its dotted name.
-        objects: the objects in it that are referred to, by their names in the module.
+        module: the dotted name of the module.
+        objects: names of the objects in the module that docstrings refer to.
     """
 
     module: str
@@ -33,7 +33,7 @@ class Derivation:
 
     @property
     def name(self) -> str:
-        """Return the name of its page."""
+        """Return the name of the page of the derivation."""
         return self.module.removeprefix(f"{papers()[0].statements}.").replace(".", "-").replace("_", "-")
 
     @property
@@ -48,7 +48,7 @@ class Derivation:
 
 @cache
 def derivations() -> dict[str, Derivation]:
-    """Return every derivation by its module, in the order in which the statements lead there."""
+    """Return every derivation by its module, in the order of the statements that refer to them."""
     by_module: dict[str, Derivation] = {}
     conclusions = {statement.conclusion.__module__ for statement in statements().values()}
     waiting = [
@@ -77,7 +77,7 @@ def texts_of(id: str) -> tuple[str, str]:
 
 
 def references(text: str, place: str) -> Iterator[tuple[str, str]]:
-    """Yield (module, object or nothing) for the references of a docstring that lead to one of the :data:`ROOMS`."""
+    """Yield (module, object or "") for each reference of a docstring into the :data:`ROOMS`."""
     for reference in REFERENCE.findall(text):
         resolved = resolve(reference, place)
         if resolved:
@@ -90,7 +90,7 @@ def resolve(reference: str, place: str) -> tuple[str, str] | None:
     Args:
         reference: a dotted name; with a dot in front it is the end of a name, as in Sphinx: of the same package if
             there is one.
-        place: the module in which it stands.
+        place: the module of the docstring.
     """
     parts = reference.lstrip(".").split(".")
     for length in range(len(parts), 0, -1):

@@ -1,7 +1,6 @@
-"""A docstring of the theory as HTML: paragraphs, lists, displayed formulas, indices and exponents.
+"""Rendering of a statement's docstring as HTML: paragraphs, lists, displayed formulas, indices and exponents.
 
-The docstrings are plain text with the paper's letters: x_it has an index, e^{−R} an exponent, and indented lines are a
-formula. Nothing else is guessed.
+The docstrings are plain text: x_it has an index, e^{−R} an exponent, and indented lines are a displayed formula.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from html import escape
 from itertools import groupby
 
 Linked = Callable[[str], str]
-"""Function from the dotted name of a reference to where it leads; empty for nowhere."""
+"""Function that returns the link target of a dotted name; empty if there is none."""
 
 ITEM = re.compile(r"(?:-|\d+\.) ")
 BEGINS = re.compile(r"(?:-|\d+\.|\([a-z]\)) ")
-"""Beginning of a line that starts a block of its own."""
+"""Pattern of the beginning of a list item."""
 LEAD = re.compile(
     r"(Derivation|Effective forms?|Exact form|Limit|Sharp|Notation|Main results?|References|The path|Exact)(?=[.:,])"
 )
-"""Words at the beginning of a paragraph that say what it is."""
-GREEK = "Α-Ωα-χω"  # without ψ, which is a function: Y_iψ(x)
+"""Pattern of the words at the beginning of a paragraph that name its kind."""
+GREEK = "Α-Ωα-χω"  # without ψ, which denotes a function: Y_iψ(x)
 LETTER = rf"[A-Za-z{GREEK}ϑ∇ℓψ𝒲\u00c0-\u017f]"
 OPERATOR = "max|min|sum|mean|argmin|argmax|gap|slack|opt|Var"
 BASE = rf"(?:{OPERATOR}|{LETTER}[\u0300-\u036f]*['*]?|(?<!\w)\d|(?<=\w)\d|[)|‖⁺⁻ᵀ⋆])"
-"""Characters that may carry an index: an operator or a letter with its accents, not a word."""
+"""Pattern of what may have an index: an operator, or a letter with its accents."""
 INDEX = rf"(?:\{{[^{{}}]*\}}|[*⋆∞⊥]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
 EXPONENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|[+−-]?\w+|[+−*])"
 WORD = re.compile(r"[A-Za-z]{2,}(?:_[A-Za-z0-9]+)+(?!\w)")
@@ -40,7 +39,7 @@ INLINE = re.compile(
 
 
 def html(text: str, linked: Linked = lambda name: "") -> str:
-    """Return the docstring as one block of HTML without an empty line, as Markdown wants it."""
+    """Return the docstring as HTML without empty lines, which would end an HTML block in Markdown."""
     return "\n".join(_block(lines, linked) for lines in _paragraphs(inspect.cleandoc(text)))
 
 
@@ -62,7 +61,7 @@ def inline(text: str, linked: Linked = lambda name: "") -> str:
 
 
 def formula(text: str) -> str:
-    """Return plain text as HTML with its indices and exponents; names with underscores stay names."""
+    """Return plain text as HTML with indices and exponents; names with underscores are left as they are."""
     parts, at = [], 0
     pattern = re.compile(rf"(?P<base>{BASE})_(?P<index>{INDEX})|\^(?P<exponent>{EXPONENT})")
     while match := pattern.search(text, at):

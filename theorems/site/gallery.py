@@ -1,4 +1,4 @@
-"""The gallery of the site: a page to explore for each figure that has data and for each counterexample."""
+"""The gallery of the site: an interactive page for each dataset of a figure and each counterexample."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 GALLERY = "gallery"
-"""Folder of the gallery."""
-SAID = (
+"""The folder of the gallery within the site."""
+INTRODUCTION = (
     "Pages of [`theorems explore`](../docs/explore.md): pictures with hover values, and a slider through the run. The"
     " command opens the same with tokens that can be dragged."
 )
 
 
 def write_gallery_pages(folder: Path, names: Collection[str] | None = None) -> bool:
-    """Write the gallery; return False where bokeh is not installed, so that there is none.
+    """Write the gallery; return False, without writing, if bokeh is not installed.
 
     Args:
         folder: the folder to write to.
@@ -30,7 +30,7 @@ def write_gallery_pages(folder: Path, names: Collection[str] | None = None) -> b
     for page in write_gallery(folder, names):
         link = f'<a href="{escape(page.file)}">{escape(page.name)}</a>'
         tables[page.is_counterexample].append(f"<tr><td>{link}</td><td>{escape(page.says)}</td></tr>")
-    parts = ["# Gallery", SAID]
+    parts = ["# Gallery", INTRODUCTION]
     for is_counterexample, title in ((False, "Figures and data"), (True, "Counterexamples")):
         parts += [f"## {title}", f'<table class="docutils">{"".join(tables[is_counterexample])}</table>']
     (folder / "index.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")

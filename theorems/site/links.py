@@ -1,4 +1,4 @@
-"""Links on the site to modules, and to what docstrings refer to."""
+"""Links on the site: to source files, and to the pages that docstrings refer to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from theorems.site.derivations import derivations, resolve
 
 
 def source_of(module: str) -> str:
-    """Return the file of a module, from the root of the checkout."""
+    """Return the path of a module's file relative to the root of the checkout."""
     return f"{module.replace('.', '/')}.py"
 
 
 def source_link(module: str) -> Text:
-    """Return a link to the file of a module of ours; for another package's module its name."""
+    """Return a link to the file of a module of this package; for other packages the name of the module."""
     if module.partition(".")[0] not in PACKAGES:
         return Code(module)
     source = source_of(module)
@@ -24,11 +24,11 @@ def source_link(module: str) -> Text:
 
 
 def link_from(place: str, reference: str) -> str:
-    """Return the page of what a docstring refers to, from the page of a statement or derivation; empty without one.
+    """Return the link from a statement's or derivation's page to the target of a reference; empty if it has no page.
 
     Args:
         place: the module of the docstring.
-        reference: as it stands there.
+        reference: the reference as written in the docstring.
     """
     resolved = resolve(reference, place)
     if resolved is None:

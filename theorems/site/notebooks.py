@@ -24,10 +24,10 @@ class Cell:
     """A cell of a notebook.
 
     Attributes:
-        source: its text, Markdown or Python.
-        is_code: whether it is Python.
-        printed: the output that it printed when it was run.
-        pictures: the figures that it left then, as svg.
+        source: the text of the cell, Markdown or Python.
+        is_code: whether the text is Python.
+        printed: the output of the run.
+        pictures: the figures that the run drew, as svg.
     """
 
     source: str
@@ -37,7 +37,7 @@ class Cell:
 
 
 def read_notebook(path: Path) -> list[Cell]:
-    """Return the cells of a notebook (nbformat 4), not run."""
+    """Return the cells of a notebook (nbformat 4) without running them."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return [Cell("".join(cell["source"]), cell["cell_type"] == "code") for cell in cells]
 
@@ -45,7 +45,7 @@ def read_notebook(path: Path) -> list[Cell]:
 def run_notebook(path: Path) -> tuple[list[Cell], dict[str, Any]]:
     """Run the code cells of a notebook in order, and return all cells and the names that the code defined.
 
-    The code has a namespace and a working directory of its own. Whatever it raises is raised.
+    The code has a namespace and a working directory of its own. Its exceptions are not caught.
     """
     import matplotlib
     from matplotlib import pyplot
@@ -68,7 +68,7 @@ def run_notebook(path: Path) -> tuple[list[Cell], dict[str, Any]]:
 def write_notebook_pages(folder: Path, root: Path) -> list[str]:
     """Write a page and its pictures for each notebook; return the pages' names on the site.
 
-    Where matplotlib is not installed the notebooks are not run, and their pages have only text and code.
+    Without matplotlib the notebooks are not run, and their pages have only text and code.
 
     Args:
         folder: the source of the site.
@@ -96,7 +96,7 @@ def write_notebook_pages(folder: Path, root: Path) -> list[str]:
 
 
 def _picture(figure: Any) -> bytes:
-    """Return a figure as the bytes of a svg file, the same for the same figure."""
+    """Return a figure as the bytes of an svg file, reproducibly."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata=WITHOUT_DATE["svg"])
     return buffer.getvalue()
