@@ -1,8 +1,8 @@
-"""Entry points, under a name that no file of a user's has: the command, the pytest plugin, and a check before both.
+"""Entry points: the command and the pytest plugin, with a check for files that shadow our packages.
 
-Python looks in the working directory before it looks among installed packages, so that a user's ``generators.py``
-takes the place of ours. The modules that are imported first therefore lie here, and look for such a file before they
-import anything else.
+Python searches the working directory before the installed packages, so that a user's ``generators.py`` would be
+imported in place of ours. The modules that are imported first are therefore in this package, whose name no user's file
+has; they look for such a file before they import anything else.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 
 def parametrize_with_statements(kernel: str | Callable[..., Any], **options: Any) -> Any:
-    """Turn a test with an argument ``check`` into one test for each statement that the kernel is asked for.
+    """Decorate a test with an argument ``check`` to run it once for each statement that applies to a kernel.
 
-    Statements that need a parameter that the kernel does not declare are left out. A kernel given as MODULE:CALLABLE
+    Statements that need a parameter which the kernel does not declare are left out. A kernel given as MODULE:CALLABLE
     is imported when tests are collected, in pytest's own process.
 
     Args:
         kernel: a callable on torch tensors, or MODULE:CALLABLE.
-        options: statements, examples, seed, dtype, as of the fixture ``max_margin_theorems``.
+        options: ``statements``, ``examples``, ``seed`` and ``dtype``, as for the fixture ``max_margin_theorems``.
 
         @parametrize_with_statements(my_kernel, examples=20)
         def test_attention(check):
@@ -27,5 +27,5 @@ def parametrize_with_statements(kernel: str | Callable[..., Any], **options: Any
     """
     import pytest
 
-    # Called with a function alone a mark would decorate it.
+    # with_args, because calling the mark with a function alone would decorate that function.
     return pytest.mark.max_margin_statements.with_args(kernel, **options)

@@ -7,16 +7,16 @@ import sys
 from max_margin_theorems import signals
 
 BAD_INPUT = 2
-"""The exit code of bad input; theorems.core.exit_code has it too, but cannot be imported yet."""
+"""The exit code of bad input, as in theorems.core.exit_code, which cannot be imported yet."""
 
 
 def main() -> int:
     """Run the command and return its exit code.
 
-    A file that hides one of our packages is reported in one sentence on standard error; so is a signal.
+    A file that shadows one of our packages, and an interruption by a signal, are reported on standard error.
     """
     signals.listen()
-    # Before anything else is imported: a signal may come at any moment.
+    # Import nothing before listen(): a signal may arrive at any moment.
     from max_margin_theorems.hidden import shadowing_warning
 
     warning = shadowing_warning()

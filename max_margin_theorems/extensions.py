@@ -1,9 +1,9 @@
-"""Extensions of the suite, found by an entry point: further objects to test, such as attention kernels.
+"""Extensions of the suite, found by entry points, such as the conformance suite for attention kernels.
 
     [project.entry-points."max_margin_theorems.extensions"]
     my-extension = "my_extension:EXTENSION"
 
-The engine never imports an extension by its name: it offers what :class:`Extension` refers to.
+The suite never imports an extension by name, but only what its :class:`Extension` refers to.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ GROUP = "max_margin_theorems.extensions"
 
 @dataclass(frozen=True)
 class Extension:
-    """Places of the parts of an extension, by name: each is imported when something is asked of it.
+    """Names of the modules and objects of an extension, each imported when it is first needed.
 
     Attributes:
         formats: the module that registers its formats of data (:class:`generators.subject.FileFormat`).
         statements: ``module:NAME`` of a function that returns its statements by id.
-        kernels: the module that ``--attention`` leads to (:class:`theorems.run.kernel_suite.KernelSuite`).
-        commands: subcommands of ``theorems``, each ``module:NAME`` of a dataclass of options, which gives it its name
-            and its help, and of the function that takes them.
+        kernels: the module that implements ``--attention`` (:class:`theorems.run.kernel_suite.KernelSuite`).
+        commands: subcommands of ``theorems``: for each, ``module:NAME`` of a dataclass of its options, from which its
+            name and help are taken, and ``module:NAME`` of the function that takes them.
     """
 
     formats: str = ""
@@ -37,7 +37,7 @@ class Extension:
     commands: tuple[tuple[str, str], ...] = ()
 
     def subcommands(self) -> Iterator[tuple[type[Any], str]]:
-        """Yield its subcommands: the class of their options, and ``module:NAME`` of the function."""
+        """Yield the subcommands of the extension: class of options, and ``module:NAME`` of the function."""
         yield from ((object_at(options), function) for options, function in self.commands)
 
 
@@ -52,7 +52,7 @@ def extensions() -> tuple[Extension, ...]:
     """Return every extension that is installed, in the order of their names.
 
     Raises:
-        TypeError: an entry point leads to something else.
+        TypeError: an entry point does not refer to an :class:`Extension`.
     """
     objects = [object_at(entry.value) for entry, _ in sorted(entries(GROUP), key=lambda pair: pair[0].name)]
     for extension in objects:

@@ -1,4 +1,4 @@
-"""Detection of a user's file that takes the place of one of our packages."""
+"""Detection of a user's file that shadows one of our packages."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from pathlib import Path
 
 PACKAGES = ("theorems", "attention_conformance", "generators", "reference_attention")
 HOME = Path(__file__).resolve().parents[1]
-"""The folder of all our packages: of the checkout, or of the installation."""
+"""The folder that contains our packages: the checkout, or the folder of installed packages."""
 
 
 def shadowing_warning(*, anew: bool = False) -> str:
-    """Return a sentence that names a file imported in place of one of our packages and what to do; empty if none is.
+    """Return a message about a file that is imported in place of one of our packages; empty if there is none.
 
     Args:
-        anew: whether to look at what another process with this ``sys.path`` would import, whatever is imported here.
+        anew: whether to search ``sys.path`` as a new process would, instead of looking at the imported modules.
     """
     for name in PACKAGES:
         origin = _origin(name, anew)
         if origin and Path(origin).resolve() != HOME / name / "__init__.py":
             return (
-                f"{origin} hides the package {name!r} of max-margin-theorems; rename that file, or run where it is not"
-                " found."
+                f"{origin} hides the package {name!r} of max-margin-theorems; rename that file, or run the command in"
+                " another directory."
             )
     return ""
 
 
 def _origin(name: str, anew: bool) -> str | None:
-    """Return the file that ``import name`` runs; None for a folder without ``__init__.py``, which hides nothing."""
+    """Return the file that ``import name`` runs; None for a folder without ``__init__.py``, which shadows nothing."""
     if not anew and name in sys.modules:
         return getattr(sys.modules[name], "__file__", None)
-    # importlib.util.find_spec would look at sys.modules first.
+    # Not importlib.util.find_spec, which looks in sys.modules first.
     specs = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
     return next((spec.origin for spec in specs if spec is not None), None)

@@ -1,13 +1,13 @@
-"""Papers as packages: each is found by an entry point, those of this package too.
+"""Papers as packages, found by entry points, also those of this package.
 
     [project.entry-points."max_margin_theorems.papers"]
     a-paper = "a_paper:PAPER"
 
-The entry point refers to a :class:`Paper`, which names the places of statements, faults and the rest, so that a look-up
-costs nothing: a room is imported when something is asked of it. An installed paper is trusted like any installed
+The entry point refers to a :class:`Paper`, which names the modules of its statements, faults and other parts, each
+imported only when it is first needed. An installed paper is trusted like any installed
 package; a user's file is not (:mod:`theorems.run.sandbox`).
 
-A package that cannot be used is an error and not left out: a run of all statements would miss some, and say nothing.
+A package that cannot be used is an error. If it were skipped, a run of all statements would silently lack some.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from reference_attention.errors import InvalidInput
 GROUP = "max_margin_theorems.papers"
 OURS = "max-margin-theorems"
 CHECKOUT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-"""The project file of a checkout; beside an installed package there is none."""
+"""The project file of a checkout; it does not exist beside an installed package."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """Places of the parts of a paper. Rooms are modules, or packages of which every module is read.
+    """Names of the parts of a paper. A *room* is a module, or a package all of whose modules are imported.
 
     Attributes:
         title: the title of the paper.
         source: where it is published.
-        statements: the room of its statements. Modules that its docstring names in backticks come in that order.
+        statements: the room of its statements, in the order in which its docstring names modules in backticks.
         without: the room of its statements without one of their assumptions (``@weaken``).
         faults: the room of its planted faults.
         figures: the room of its figures, each in the tuple ``FIGURES`` of a module.
@@ -48,15 +48,15 @@ class Paper:
             :class:`~theorems.figures.limit_curve.Limit`) that reports draw.
         gaps: ``module:NAME`` of a mapping from ids to functions that prove how near the margin of a run is to the
             largest one (:mod:`theorems.benchmark.margin_gap`), for ``theorems bench``.
-        data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that make the case.
+        data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that return the case.
         definitions: ``module:NAME`` of a mapping from ids to definitions.
-        after: names of papers that come before it: it may use their statements.
-        prefix: the beginning of its ids, left out in the headings of narrow columns.
-        explained: beginnings of the ids of statements that ``theorems explain`` looks at; none leaves out all.
-        recorded: the folder with the counterexamples that ``theorems hunt --record`` wrote, and ``power.md`` as
-            ``theorems power --markdown`` prints it.
+        after: names of the papers that precede it, whose statements it may use.
+        prefix: the common prefix of its ids, left out in narrow columns.
+        explained: prefixes of the ids of statements that ``theorems explain`` reports; empty for no statement.
+        recorded: the folder with the counterexamples of ``theorems hunt --record``, and with ``power.md``, the output
+            of ``theorems power --markdown``.
         name: the name of the entry point.
-        package: name and version of the package that brought it; empty for this one.
+        package: name and version of the package that contains it; empty for this package.
     """
 
     title: str
@@ -78,30 +78,30 @@ class Paper:
 
     @property
     def place(self) -> str:
-        """Return the package that brought it, for a sentence that names two of them."""
+        """Return the package of the paper in words, for error messages."""
         return f"the package {self.package}" if self.package else "this suite"
 
     @property
     def top(self) -> str:
-        """Return the package that its statements stand in."""
+        """Return the top-level package of its statements."""
         return self.statements.partition(".")[0]
 
     def modules(self, room: str) -> Iterator[ModuleType]:
-        """Import and yield every module of one of its rooms; none of a room that it has not.
+        """Import and yield every module of one of its rooms; nothing for an empty name.
 
         Raises:
-            InvalidInput: one of them cannot be imported, in a package that is not ours.
+            InvalidInput: a module of another package cannot be imported.
         """
         with self.blame():
             yield from modules_of(room, self._apart(room)) if room else ()
 
     def _apart(self, room: str) -> tuple[str, ...]:
-        """Return its rooms that lie within that room and are read apart."""
+        """Return the rooms of the paper within ``room``, whose modules belong to them alone."""
         rooms = (self.statements, self.without, self.faults, self.figures)
         return tuple(other for other in rooms if other.startswith(f"{room}."))
 
     def mapping_at(self, place: str) -> Mapping[str, Any]:
-        """Return the mapping at ``module:NAME``; empty where there is none.
+        """Return the mapping at ``module:NAME``; an empty one for an empty name.
 
         Raises:
             InvalidInput: as :meth:`modules`.
@@ -115,10 +115,10 @@ class Paper:
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """Turn errors within the block into a sentence that names the package, unless it is our own.
+        """Convert errors within the ``with`` block into an error that names the package, unless it is this package.
 
         Raises:
-            InvalidInput: something went wrong in a package that is not ours.
+            InvalidInput: the code of another package raised an error.
         """
         try:
             yield
@@ -129,7 +129,7 @@ class Paper:
 
 
 class _BrokenPaper(InvalidInput):
-    """An error that says which package is to be corrected, once."""
+    """Error of another package; it is a class of its own, so that nested blocks do not convert it twice."""
 
     def __init__(self, name: str, package: str, error: BaseException) -> None:
         message = " ".join(str(error).split()) or "no message"
@@ -141,11 +141,11 @@ class _BrokenPaper(InvalidInput):
 
 
 def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
-    """Import and yield a module; for a package every module in it and in the packages in it.
+    """Import and yield a module, or all modules within a package.
 
     Args:
         room: the module or package.
-        apart: packages and modules within it that are left out.
+        apart: modules and packages within it that are left out.
     """
     top = importlib.import_module(room)
     if not hasattr(top, "__path__"):
@@ -158,10 +158,10 @@ def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """Return every paper that is installed: ours, then other packages' by name, each after those that it is to follow.
+    """Return the installed papers: ours, then others by name, each after the papers in its ``after``.
 
     Raises:
-        InvalidInput: an entry point that leads to no paper, two of one name, or none of ours.
+        InvalidInput: an entry point does not refer to a paper, two papers have the same name, or ours are missing.
     """
     by_name: dict[str, Paper] = {}
     for entry, package in sorted(entries(GROUP), key=lambda pair: (bool(pair[1]), pair[0].name)):
@@ -171,26 +171,27 @@ def papers() -> tuple[Paper, ...]:
             raise InvalidInput(f"papers: {both} have a paper {entry.name!r}; uninstall one of them.")
         by_name[entry.name] = loaded
     if not any(not paper.package for paper in by_name.values()):
-        raise InvalidInput(f"papers: the installed {OURS} declares none of its own; install it anew with pip.")
+        raise InvalidInput(f"papers: the installed {OURS} declares no papers; install it again with pip.")
     ordered: dict[str, Paper] = {}
     while len(ordered) < len(by_name):
-        rest = [paper for name, paper in by_name.items() if name not in ordered]
-        free = [paper for paper in rest if not {*paper.after} & {other.name for other in rest}]
-        first = (free or rest)[0]
+        remaining = [paper for name, paper in by_name.items() if name not in ordered]
+        names = {paper.name for paper in remaining}
+        free = [paper for paper in remaining if not {*paper.after} & names]
+        first = (free or remaining)[0]
         ordered[first.name] = first
     return tuple(ordered.values())
 
 
 def paper_at(module: str) -> Paper | None:
-    """Return the paper whose statements stand in that module, or in modules around it; None elsewhere."""
+    """Return the paper to whose room of statements a module belongs; None if there is none."""
     return next((paper for paper in papers() if f"{module}.".startswith(f"{paper.statements}.")), None)
 
 
 def entries(group: str) -> list[tuple[EntryPoint, str]]:
-    """Return the entry points of a group, each with name and version of its package, empty for this one.
+    """Return the entry points of a group, each with name and version of its package, empty for this package.
 
-    A checkout goes by its pyproject.toml, of which installed metadata are a copy made by pip: they are as old as the
-    last install, and absent where a checkout is run as it is.
+    In a checkout our entry points are read from pyproject.toml, because the metadata that pip installs may be outdated
+    or missing.
     """
     installed = [(entry, _package_of(entry)) for entry in entry_points(group=group)]
     if not CHECKOUT.is_file():
@@ -214,16 +215,16 @@ def _load(entry: EntryPoint, package: str) -> Paper:
         module = importlib.import_module(entry.module)
         value = getattr(module, entry.attr, None)
         if not isinstance(value, Paper):
-            # The file may be a user's own, which hides the package.
-            raise TypeError(f"{entry.attr} of {module.__file__} is no Paper")
+            # Name the file: it may be a user's file that shadows the package.
+            raise TypeError(f"{entry.attr} of {module.__file__} is not a Paper")
         return replace(value, name=entry.name, package=package)
 
 
 def named_data() -> dict[str, Callable[[], Any]]:
-    """Return the named data that papers of other packages have for ``--data``, by name.
+    """Return the functions that make the papers' named data for ``--data``, by name.
 
     Raises:
-        InvalidInput: two of them have the same name.
+        InvalidInput: two papers use the same name.
     """
     by_name: dict[str, Callable[[], Any]] = {}
     by: dict[str, Paper] = {}
@@ -235,19 +236,19 @@ def named_data() -> dict[str, Callable[[], Any]]:
 
 
 def check_only(name: str, kind: str, by: dict[str, Paper], paper: Paper) -> None:
-    """Note that the paper has something of that name.
+    """Record in ``by`` that a paper uses a name.
 
     Raises:
-        InvalidInput: another paper has it.
+        InvalidInput: another paper uses it.
     """
     if name in by and by[name] != paper:
         both = f"{by[name].place} and {paper.place}"
-        raise InvalidInput(f"{kind}: both {both} have {name!r}; ask for another name in one of them, or uninstall it.")
+        raise InvalidInput(f"{kind}: both {both} have {name!r}; rename it in one of them, or uninstall one.")
     by[name] = paper
 
 
 def folders_of(top: str) -> list[Path]:
-    """Return where a package lies, without importing it; nowhere if it is a module, or not there."""
+    """Return the folders of a package, without importing it; none for a module or a missing package."""
     spec = importlib.util.find_spec(top)
     return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
 

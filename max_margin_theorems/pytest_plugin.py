@@ -1,6 +1,6 @@
-"""The theorems in another project's test suite: a decorator and two fixtures, installed with the package.
+"""Pytest plugin, which checks the theorems in another project's tests: a decorator and two fixtures.
 
-    @parametrize_with_statements(my_kernel)        # from max_margin_theorems: one test for all that it declares, each
+    @parametrize_with_statements(my_kernel)        # imported from max_margin_theorems: one test per statement
     def test_attention(check):
         check()
 
@@ -10,8 +10,8 @@
     def test_attention(max_margin_theorem):
         max_margin_theorem(my_kernel)              # one test per statement; what it does not declare is skipped
 
-Nothing but pytest is imported here: a project that does not use the fixtures pays nothing, and may have files of any
-name. One that hides a package of ours, ``generators.py`` say, fails the tests that use them, in one sentence.
+Only pytest is imported here, so that a project that does not use the fixtures loses no time and may have files of any
+name. A file that shadows one of our packages, such as ``generators.py``, fails the tests that use the fixtures.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Check = Callable[..., Any]
 MARK = "max_margin_statements"
 
 _OPTIONS = {
-    "attention": ("MODULE:CALLABLE", "kernel that the fixtures take when called without one"),
+    "attention": ("MODULE:CALLABLE", "kernel for fixtures that are called without one"),
     "examples": ("N", "generated cases per statement (default 50)"),
     "seed": ("S", "same seed, same cases (default 0)"),
-    "dtype": ("float64|float32", "numbers that the kernel computes in (default float64 if it takes it)"),
+    "dtype": ("float64|float32", "number format of the kernel (default float64 if the kernel takes it)"),
 }
 
 
@@ -49,10 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test per statement for whoever asks for ``max_margin_theorem``; and for the decorator."""
+    """Parametrize tests that use ``max_margin_theorem`` or the decorator, by statement."""
     for mark in metafunc.definition.iter_markers(MARK):
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
-    # Where a package is hidden the fixture says so, for the tests that use it; collecting must not fail for the others.
+    # If a package is shadowed, the fixture fails, not the collection of all other tests.
     if "max_margin_theorem" in metafunc.fixturenames and not shadowing_warning():
         from theorems.run.registry.suite import kernel_statement_ids
 
@@ -68,13 +68,13 @@ def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
 
 @pytest.fixture
 def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
-    """Check one statement as ``max_margin_theorems`` does; the test runs once for each."""
+    """Check one statement as ``max_margin_theorems`` does; the test runs once for each statement."""
     _nothing_hidden()
     return partial(_check_one, request.config, request.param)
 
 
 def _items(config: pytest.Config, kernel: Any, **options: Any) -> list[Any]:
-    """Return a check of each statement that the kernel is asked for; one check that fails if it is no kernel."""
+    """Return a check for each statement that applies to the kernel; if it is not a kernel, one check that fails."""
     ids = options.pop("statements", None)
     try:
         _not_hidden()
@@ -136,7 +136,7 @@ def _check(config: pytest.Config, kernel: Any = None, **options: Any) -> Any:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """Return an option from the command line, else from the configuration file, else nothing."""
+    """Return an option from the command line, or else from the configuration file; None if it is in neither."""
     value = config.getoption(f"--max-margin-{name}") or config.getini(f"max_margin_{name}")
     return str(value) if value else None
 

@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: a command that is asked to stop keeps what is finished, and prints no traceback.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP: a command that is stopped keeps its finished work and prints no traceback.
 
-Before there is anything to keep it ends at once, within an import too. Afterwards the request is noted, for the loop
-that hands out the work to find; only within :func:`interruptible` is it raised, as KeyboardInterrupt. Where nobody
-listens (a test, a notebook) Ctrl-C is Python's own KeyboardInterrupt, and everything else is as before.
+Before there is finished work (:func:`keep`) a signal ends the process at once, also during an import. After that it is
+recorded, and the loop that distributes the work checks :func:`signal_received`; only within :func:`interruptible` does
+it raise KeyboardInterrupt. Without :func:`listen`, as in tests and notebooks, Python's own handling is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 IMPATIENT = 2.0
-"""Seconds after which a second signal ends what is still being written; systemd sends two at a time."""
+"""Seconds after which a second signal ends the process at once; an earlier one is ignored: systemd sends two."""
 
 _keeping = False
 _raising = False
@@ -27,7 +27,7 @@ _since = 0.0
 
 
 def listen() -> None:
-    """Handle the signals from now on, except those that the caller ignores (``nohup``, a job in the background).
+    """Handle the signals from now on, except those that the caller has set to be ignored (``nohup``, background jobs).
 
     This works in the main thread only.
     """
@@ -37,13 +37,13 @@ def listen() -> None:
 
 
 def keep() -> None:
-    """Note that there is something to keep from now on."""
+    """Record that there is finished work to keep from now on."""
     global _keeping
     _keeping = True
 
 
 def signal_received() -> bool:
-    """Return whether a signal has been noted."""
+    """Return whether a signal has been recorded."""
     return bool(_asked)
 
 
@@ -54,7 +54,7 @@ def exit_code() -> int:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt within the block at a signal, also at one noted before: for work in this process."""
+    """Raise KeyboardInterrupt within the ``with`` block at a signal, also at one recorded before."""
     global _raising, _interruptible
     keep()
     _raising = _interruptible = True
@@ -67,10 +67,10 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def shield_from_signals() -> Iterator[None]:
-    """Finish the block as a whole within :func:`interruptible`; a signal is raised at its end.
+    """Delay the KeyboardInterrupt of :func:`interruptible` to the end of the ``with`` block.
 
-    It is raised there again if it has been raised before: Python drops an exception within a callback of its garbage
-    collector, or a finalizer.
+    It is raised at the end also if it was raised before, because Python drops exceptions within finalizers and
+    callbacks of the garbage collector.
     """
     global _raising, _shields
     before, _raising, _shields = _raising, False, _shields + 1
@@ -84,7 +84,7 @@ def shield_from_signals() -> Iterator[None]:
 
 @contextmanager
 def hold_signals_back() -> Iterator[None]:
-    """Hold the signals back; processes that are started within the block never hear them. None is lost."""
+    """Block the signals within the ``with`` block, also for processes started in it; they arrive at its end."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -96,7 +96,7 @@ def hold_signals_back() -> Iterator[None]:
 
 
 def let_through() -> None:
-    """Undo :func:`hold_signals_back` in a process that was started within it."""
+    """Unblock the signals, in a process that was started within :func:`hold_signals_back`."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 

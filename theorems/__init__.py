@@ -8,10 +8,10 @@
 | to ask | |
 |---|---|
 | `verify`, `check_attention` → `Results` | statements on data or generated cases; on an attention kernel |
-| `explain` → `Explanation` | which tokens attention selects on data, why, and which theorems say so |
+| `explain` → `Explanation` | which tokens attention selects on data, why, and which theorems imply it |
 | `hunt` | a counterexample to a statement without one of its assumptions |
 | `assumptions`, `statements`, `datasets` | assumptions that hold on data; all assumptions, statements and data sets |
-| `draws` | cases that the strategies draw |
+| `draws` | sizes and properties of the generated cases |
 
 | to compute | |
 |---|---|
@@ -22,7 +22,7 @@
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
 | `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | on factors (K, Q) of W |
 | `softmax_weights`, `risk`, `scaled_gradient`, `head_gradient` | attention at points |
-| `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | the same, with its rounding |
+| `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | the same, with rounding bounds |
 
 | to state | |
 |---|---|
@@ -120,14 +120,14 @@ _MODULE_OF = {name: module for module, name in _IMPORT.findall(Path(__file__).re
 """The module of each public name, as the imports above state it."""
 
 _FORMER = {"drawn": "draws", "rounded": "with_rounding"}
-"""Today's names of former public names, which work for one version."""
+"""The present name of each former public name, which works for one more version."""
 
 __all__ = sorted(_MODULE_OF)
 
-if not TYPE_CHECKING:  # a type checker shall know of no other names than those above
+if not TYPE_CHECKING:  # type checkers must report names other than those above
 
     def __getattr__(name: str) -> Any:
-        """Return a public name, which is imported now and kept; a former name gives a warning."""
+        """Import and return the object with a public name; warn about a former name."""
         if name in _FORMER:
             from reference_attention.deprecation import warn_renamed
 

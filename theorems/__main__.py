@@ -1,4 +1,4 @@
-"""``python -m theorems``; where a ``theorems.py`` lies in the working directory, Python runs that instead."""
+"""Entry point of ``python -m theorems``; a ``theorems.py`` in the working directory would be run instead."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""All that a file with one's own statement needs: ``from theorems.api import statement, at_least, Form, …``.
+"""The names for statements in users' files: ``from theorems.api import statement, at_least, Form, …``.
 
     @statement("my-conjecture", assumptions=("separable", "single-input"))
     def my_conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        '''What it says.'''
+        '''State the conjecture here.'''
         svm = under_test[max_margin](case.problem.keys, case.chosen_tokens)
-        p_mm, keys = with_rounding(svm.p), exact(case.problem.keys)  # numbers that carry their rounding
-        yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right)  # … and so do left and right
+        p_mm, keys = with_rounding(svm.p), exact(case.problem.keys)  # arrays with rounding bounds
+        yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right)  # left and right have bounds, too
 
-``theorems verify my_file.py:my_conjecture`` tries it; docs/conjectures.md is the manual, examples/ has three to copy.
+``theorems verify my_file.py:my_conjecture`` checks it. docs/conjectures.md is the manual; examples/ has three examples.
 
 | to state it | |
 |---|---|
@@ -20,22 +20,22 @@
 
 | to compute with | |
 |---|---|
-| `Implementation`, `REFERENCE` | what is under test: `under_test[f]` is f, or what stands in for it |
+| `Implementation`, `REFERENCE` | the implementation under test: `under_test[f]` is f, or its replacement |
 | `softmax_weights`, `risk`, `scaled_gradient` | softmax attention: weights, L(p), ∇L(p) |
 | `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
 | `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
 | `head_gradient`, `label_svm`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
-| `exact`, `with_rounding`, `Bounded`, `in_floats` | arrays that carry their rounding; the same formulas without |
+| `exact`, `with_rounding`, `Bounded`, `in_floats` | arrays with rounding bounds; the same formulas in floats |
 | `AttentionAt` | softmax attention at points on such arrays |
-| `EPS` | 2⁻⁵², for a tolerance that is argued |
+| `EPS` | 2⁻⁵², for tolerances |
 
 | to publish it | |
 |---|---|
 | `Paper` | what the entry point of a package refers to: docs/publish.md |
 | `stated_claim`, `premise`, `sharper` | the claims of a statement, declared once |
-| `calls` | which calls it makes to a kernel under test |
+| `calls` | how a statement calls a kernel under test |
 | `weaken` | a statement without one of its assumptions, to be hunted |
-| `Faults`, `Fault`, `FaultKind` | what it is to catch |
+| `Faults`, `Fault`, `FaultKind` | planted faults that statements must catch |
 | `Subject` | data other than keys and scores |
 
 | to train | |

@@ -14,9 +14,8 @@ HIDING = ("generators.py", "reference_attention.py", "generators/__init__.py")
 
 
 def sentence(path: Path, package: str) -> str:
-    return (
-        f"{path} hides the package {package!r} of max-margin-theorems; rename that file, or run where it is not found."
-    )
+    remedy = "rename that file, or run the command in another directory."
+    return f"{path} hides the package {package!r} of max-margin-theorems; {remedy}"
 
 
 def write(folder: Path, name: str, text: str = "made = 1\n") -> Path:

@@ -31,14 +31,14 @@ def power_and_report(options: PowerOptions) -> int:
         faults = list({name: fault_named(name) for name in options.faults or FAULTS}.values())
         names = tuple(fault.name for fault in faults)
         settings = {"examples": options.examples, "seed": options.seed, "faults": list(names)}
-        with resumable(options, identity("power", **of_headings(list(by_id.values())), **settings)) as how:
-            how |= {"pool": sandbox.pool}
+        with resumable(options, identity("power", **of_headings(list(by_id.values())), **settings)) as run_options:
+            run_options |= {"pool": sandbox.pool}
             facing = [FaultTrials(id, names, options.examples, options.seed) for id in by_id]
             smallest: list[Smallest] = []
-            columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **how)
+            columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **run_options)
             shrinking = shrinking_of(faults, columns, options.examples, options.seed)
             if shrinking and not interrupted:
-                smallest, interrupted = run_units(shrinking, options.jobs, "sizes", "statements", **how)
+                smallest, interrupted = run_units(shrinking, options.jobs, "sizes", "statements", **run_options)
     if interrupted and options.markdown:
         complain("interrupted; a document with a partial table is not printed.")
         return Exit.INTERRUPTED

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.core.statement import Statement
-from theorems.counterexamples.check import Examined, examine, in_own_units
+from theorems.counterexamples.check import CaseCheck, examine, in_own_units
 from theorems.counterexamples.record import Record, load, read
 from theorems.counterexamples.weakened_statements import droppable, entries
 from theorems.run.registry.suite import folder_of, statements
@@ -139,7 +139,7 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
     return Row(statement.id, without, Status.REFUTED, _violation(record, examined), why, shape, path.name)
 
 
-def _violation(record: Record, examined: Examined) -> str:
+def _violation(record: Record, examined: CaseCheck) -> str:
     assert examined.violated is not None
     return f"{record.weakened.refutes}: {examined.violated.name}, {examined.violated.detail or examined.violated.slack}"
 

@@ -19,7 +19,7 @@ FAR = 100.0
 
 
 @dataclass(frozen=True)
-class Examined:
+class CaseCheck:
     """The outcome of the check on one case.
 
     Attributes:
@@ -48,7 +48,7 @@ class Examined:
         return not self.refusal
 
 
-def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: str = "") -> Examined:
+def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: str = "") -> CaseCheck:
     """Examine whether a case is a counterexample.
 
     Args:
@@ -62,12 +62,12 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
         try:
             return _examine(weakened, case.normalise(), guided, claim)
         except InvalidInput as error:
-            return Examined(refusal=str(error), undecided=True)
+            return CaseCheck(refusal=str(error), undecided=True)
         except (Exception, SystemExit) as error:
-            return Examined(refusal=_breakdown(weakened, error, "an assumption"), undecided=True)
+            return CaseCheck(refusal=_breakdown(weakened, error, "an assumption"), undecided=True)
 
 
-def in_own_units(weakened: Weakened, case: Subject, examined: Examined) -> Examined:
+def in_own_units(weakened: Weakened, case: Subject, examined: CaseCheck) -> CaseCheck:
     """Examine a counterexample again without normalising its keys, so that its numbers are those of its data.
 
     If rounding in these units hides the violation, the earlier outcome is returned.
@@ -91,16 +91,16 @@ def _breakdown(weakened: Weakened, error: BaseException, place: str = "the concl
     return f"{place} raised {type(error).__name__}{where}: {' '.join(str(error).split())}"
 
 
-def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Examined:
+def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> CaseCheck:
     score = -math.inf
     if guided and weakened.violation is not None:
         score = _number(weakened.violation(case))
         if not score > 0:
-            return Examined(refusal="the measure of violation is not positive", score=score)
+            return CaseCheck(refusal="the measure of violation is not positive", score=score)
     dropped = weakened.fails(case)
     if dropped.holds is not False:
         why = f"{weakened.without} holds here ({dropped.evidence})"
-        return Examined(dropped=dropped, refusal=why, undecided=dropped.holds is None, score=score)
+        return CaseCheck(dropped=dropped, refusal=why, undecided=dropped.holds is None, score=score)
     findings: list[tuple[str, Finding]] = []
     for id in weakened.keeps:
         finding = weakened.statement.assumption(id).check(case)
@@ -108,22 +108,22 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Exa
         if finding.holds is not True:
             word = "fails" if finding.holds is False else "is not established"
             why = f"{id} {word} ({finding.evidence})"
-            return Examined((), None, tuple(findings), dropped, why, finding.holds is None, score)
+            return CaseCheck((), None, tuple(findings), dropped, why, finding.holds is None, score)
     try:
         claims = tuple(claims_of(weakened.conclusion(case, REFERENCE)))
     except InvalidInput as error:
-        return Examined((), None, tuple(findings), dropped, str(error), True, score, met=True)
+        return CaseCheck((), None, tuple(findings), dropped, str(error), True, score, met=True)
     except (Exception, SystemExit) as error:
         # A conclusion run outside its assumptions may raise an error, which refutes nothing.
-        return Examined((), None, tuple(findings), dropped, _breakdown(weakened, error), True, score, met=True)
+        return CaseCheck((), None, tuple(findings), dropped, _breakdown(weakened, error), True, score, met=True)
     if weakened.violation is None or not guided:
         score = max((_beyond(c) for c in claims), default=-math.inf)
     counted = [c for c in claims if claim in ("", c.name)]
     violated = _most_violated(counted)
     if violated is None:
         why, undecided = _why_not(claims, counted, claim)
-        return Examined(claims, None, tuple(findings), dropped, why, undecided, score, met=True)
-    return Examined(claims, violated, tuple(findings), dropped, "", False, score, met=True)
+        return CaseCheck(claims, None, tuple(findings), dropped, why, undecided, score, met=True)
+    return CaseCheck(claims, violated, tuple(findings), dropped, "", False, score, met=True)
 
 
 def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tuple[str, bool]:
@@ -145,12 +145,12 @@ def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tu
 
 
 def _most_violated(claims: list[Claim]) -> Claim | None:
-    far = [c for c in claims if c.verdict is Verdict.FALSIFIED and -c.slack > FAR * c.tolerance]
-    return max(far, key=_beyond, default=None)
+    candidates = [c for c in claims if c.verdict is Verdict.FALSIFIED and -c.slack > FAR * c.tolerance]
+    return max(candidates, key=_beyond, default=None)
 
 
 def _beyond(claim: Claim) -> float:
-    """Return how far the claim is violated beyond its tolerance, negative where it holds."""
+    """Return how far the claim is violated beyond its tolerance, negative if it holds."""
     return -math.inf if claim.undecided else _number(-claim.slack - claim.tolerance)
 
 

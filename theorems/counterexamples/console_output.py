@@ -18,7 +18,7 @@ from rich.text import Text
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.counterexamples.assumption_table import Row
-from theorems.counterexamples.check import Examined
+from theorems.counterexamples.check import CaseCheck
 from theorems.counterexamples.search import Effort, Hunt
 from theorems.run.findings import NamedFinding
 from theorems.run.tables import assumptions_table, column_table, print_case
@@ -64,7 +64,7 @@ def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
         out.print("  This is not a proof: other data may still be a counterexample.", soft_wrap=True)
 
 
-def print_counterexample(out: Console, hunt: Hunt, examined: Examined, path: Path) -> None:
+def print_counterexample(out: Console, hunt: Hunt, examined: CaseCheck, path: Path) -> None:
     """Print the counterexample, and how to replay it."""
     assert hunt.found is not None
     print_examined(out, hunt.weakened, examined)
@@ -74,7 +74,7 @@ def print_counterexample(out: Console, hunt: Hunt, examined: Examined, path: Pat
     out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
 
 
-def print_examined(out: Console, weakened: Weakened, examined: Examined) -> None:
+def print_examined(out: Console, weakened: Weakened, examined: CaseCheck) -> None:
     """Print the sentence to refute, the violated claims, and every assumption with its evidence."""
     word = "refuted" if examined.is_counterexample else "not refuted"
     out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)

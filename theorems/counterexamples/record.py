@@ -15,7 +15,7 @@ from generators.user_data import as_text, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, read_named_values, to_json, write_in
 from theorems.core.check import sentence
-from theorems.counterexamples.check import Examined
+from theorems.counterexamples.check import CaseCheck
 from theorems.counterexamples.search import Effort
 from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.findings import NamedFinding
@@ -41,7 +41,7 @@ class Record:
     case: Any
 
 
-def as_record(weakened: Weakened, case: Subject, examined: Examined, seed: int) -> str:
+def as_record(weakened: Weakened, case: Subject, examined: CaseCheck, seed: int) -> str:
     """Return the text of the file: what is refuted and how, every assumption with its evidence, and the data."""
     assert examined.violated is not None
     findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, target
 
 from generators.hypothesis_driver import drive, seed_from
 from generators.subject import Subject
-from theorems.counterexamples.check import Examined, examine
+from theorems.counterexamples.check import CaseCheck, examine
 from theorems.counterexamples.simplification import simplify_counterexample
 from theorems.without.weakening import Weakened
 
@@ -111,7 +111,7 @@ class Hunt:
     seconds: float
     watch: Callable[[Effort], None] = lambda effort: None
     found: Subject | None = None
-    examined: Examined | None = None
+    examined: CaseCheck | None = None
     effort: Effort = field(default_factory=Effort)
     finished: bool = False
     cases: int | None = None
@@ -202,7 +202,7 @@ class Hunt:
             self.found, self.examined = case, examined
         return observation.counterexample
 
-    def _observe(self, case: Subject) -> tuple[Observation, Examined | None]:
+    def _observe(self, case: Subject) -> tuple[Observation, CaseCheck | None]:
         """Return the observation of a case, from ``known`` or by examining it, and the outcome of the check."""
         if self._passed < len(self.known):
             self._passed += 1

@@ -14,7 +14,7 @@ from reference_attention.html_table import html_table
 from reference_attention.problem import Problem
 from theorems.core.check import sentence
 from theorems.core.claim import Claim
-from theorems.counterexamples.check import Examined, in_own_units
+from theorems.counterexamples.check import CaseCheck, in_own_units
 from theorems.counterexamples.record import as_effort, as_record, save
 from theorems.counterexamples.search import Effort, Hunt
 from theorems.counterexamples.weakened_statements import weakened_named
@@ -38,7 +38,7 @@ class Hunted:
     seed: int
     effort: Effort
     case: Subject | None
-    examined: Examined | None
+    examined: CaseCheck | None
 
     @classmethod
     def by(cls, hunt: Hunt) -> Hunted:

@@ -39,9 +39,9 @@ class Interrupted(Exception):
         self.results = results
 
 
-def run(units: Sequence[Work[R]], jobs: int, handle: Handler, **how: Any) -> list[R]:
+def run(units: Sequence[Work[R]], jobs: int, handle: Handler, **options: Any) -> list[R]:
     """Run the units and return their results; the arguments are those of :func:`run_stepwise`."""
-    steps = run_stepwise(units, jobs, handle, **how)
+    steps = run_stepwise(units, jobs, handle, **options)
     while True:
         try:
             next(steps)

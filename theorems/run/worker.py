@@ -233,8 +233,8 @@ def _children() -> list[int]:
     return children
 
 
-def _end_with_parent(parent: int, how: int) -> None:
+def _end_with_parent(parent: int, signal_number: int) -> None:
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, how)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number)
     if os.getppid() != parent:
         os._exit(1)

@@ -29,30 +29,32 @@ from theorems.site.statement_page import Evidence, statement_page
 START = "README.md"
 """The document that is the site's first page."""
 MEASURED = RECORDS / "verify.json"
-"""The run of verify that slacks are taken from; the page of a statement that it lacks has none."""
+"""The recorded run of verify whose slacks the pages of the statements show."""
 ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
 FINDINGS = ("FINDINGS.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
-"""The first of the guides, which are all other documents."""
+"""The first guides; all documents that no other table lists are guides."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
 def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] | None = None) -> None:
-    """Write the folder anew.
+    """Write the source of the site to a folder; without bokeh it has no gallery.
 
     Args:
-        folder: replaced if it was written here before.
+        folder: the folder; an earlier source of the site in it is replaced.
         root: the checkout.
-        entries: the data that the gallery shows, all by default; where bokeh is not installed there is no gallery.
+        entries: names of the data for the gallery; all by default.
 
     Raises:
-        InvalidInput: a folder with something else in it; a record that cannot be read.
+        InvalidInput: the folder has other content, or a record cannot be read.
     """
     if folder.exists():
         if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "statements" / "index.md").exists()):
-            raise InvalidInput(f"{folder}: is no empty folder, and no source of the site; give another name.")
+            raise InvalidInput(
+                f"{folder}: is neither an empty folder nor an earlier source of the site; give another folder."
+            )
         shutil.rmtree(folder)
     pages = generate_pages(root)
     documents = {name: (root / name).read_text(encoding="utf-8") for name in _documents(root)}
@@ -68,12 +70,12 @@ def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] |
 
 
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
-    """Return the pages that are generated, by path."""
+    """Return the generated pages, by path."""
     measured: RunRecord | None = read(root / MEASURED) if (root / MEASURED).exists() else None
     evidence = Evidence(measured, signs(root) or {}, root)
     pages = {
         "statements/index.md": f"{statements_page(measured)}\n{_toctree('', (*statements(), 'derivations'))}",
-        "statements/derivations.md": "# Derivations\n\nWhat statements, and other derivations, refer to.\n\n"
+        "statements/derivations.md": "# Derivations\n\nDerivations to which statements and other derivations refer.\n\n"
         + _toctree("", [f"../derivations/{derivation.name}" for derivation in derivations().values()], visible=True),
         "statements/definitions.md": definitions_page(),
         "statements/assumptions.md": assumptions_page(),
@@ -88,7 +90,7 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
 
 
 def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collection[str] = ()) -> str:
-    """Return the tables of contents; a document that no other table names is a guide."""
+    """Return the tables of contents of the site."""
     documents = list(documents)
     findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
     listed = (START, *REFERENCE, *findings, *FIRST)
@@ -128,7 +130,7 @@ def _targets(text: str) -> list[str]:
 
 
 def _path(target: str, name: str) -> str:
-    """Return where a link of a document leads, from the root."""
+    """Return the path, from the root, to which a link of a document leads."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target.partition("#")[0]))
 
 
@@ -138,9 +140,9 @@ def _copy(path: str, folder: Path, root: Path) -> None:
 
 
 def _relink(text: str, name: str, root: Path) -> str:
-    """Return the document with links as the site needs them: to its first page, to notebooks' pages, none to folders.
+    """Return a document with its links adapted to the site.
 
-    Rows of the table of assumptions become anchors.
+    Links to the start document and to notebooks lead to their pages; links to folders become plain text.
     """
 
     def relink_one(link: re.Match[str]) -> str:

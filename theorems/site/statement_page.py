@@ -1,4 +1,4 @@
-"""The page of a statement: its text and derivation, claims with their measured slack, assumptions, faults."""
+"""Page of a statement: its text and derivation, claims with their measured slack, assumptions, faults."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from theorems.site.links import link_from, source_link
 
 @dataclass(frozen=True)
 class Evidence:
-    """Records about the statements.
+    """Recorded evidence about the statements.
 
     Attributes:
-        measured: the run of verify that slacks are taken from; None where none is kept.
-        power: fault → statement → what ``theorems power`` prints; empty where no table is recorded.
+        measured: a recorded run of verify, with slacks; None if there is none.
+        power: the cells that ``theorems power`` prints, by fault and statement; empty if no table is recorded.
         root: the folder of the records.
     """
 
@@ -44,7 +44,7 @@ class Evidence:
 
 
 def statement_page(statement: Statement, evidence: Evidence) -> str:
-    """Return the page as Markdown."""
+    """Return the page of a statement as Markdown."""
     parts = [
         markdown([Heading(1, f"{statement.id}: {statement.title}"), *_where(statement)]),
         _statement_text(statement),
@@ -113,7 +113,7 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
     folder = folder_of(statement, root / COUNTEREXAMPLES)
     path = folder / name
     content = read_named_values(path)
-    yield paragraph(_sentence(content["why"]) if content["why"] else "Nothing is said about the mechanism.")
+    yield paragraph(_sentence(content["why"]) if content["why"] else "The record does not describe the mechanism.")
     if status is Status.NONE_FOUND:
         effort = content["none_found"]
         met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""
@@ -148,7 +148,7 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
     yield Heading(2, "Claims")
     record = _record(statement, measured)
     if record is None or measured is None:
-        yield paragraph("No measurement of this statement is kept.")
+        yield paragraph("There is no recorded run of this statement.")
         yield Table(
             ("claim", "is", "made"),
             tuple((Code(name), statement.part_of(name).words, when) for name, when in statement.claims.items()),
@@ -156,8 +156,8 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
         return
     yield paragraph(
         f"On {record.examples} generated cases (seed {measured.seed}): {record.counts_in_words}. A claim holds when"
-        " slack ≥ −tolerance; the slack is the worst one, on a case where the two sides are not the same number."
-        " It is examples on which a claim was made that are counted."
+        " slack ≥ −tolerance; the table shows the worst slack, among cases whose sides differ, and the number of"
+        " examples on which each claim was made."
     )
     by_name = {claim.name: claim for claim in record.claims}
     rows: list[tuple[Text, ...]] = []
@@ -179,7 +179,7 @@ def _tolerance(key: str) -> Link:
 
 
 def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
-    """Yield the tolerances of the claims that were made; without a measurement those that its modules name."""
+    """Yield the tolerances of the claims in the recorded run; without one, those that the modules name."""
     record = _record(statement, measured)
     tolerances_by_key = tolerances()
     by_key: Mapping[str, Tolerance] = tolerances_of(statement)
@@ -198,7 +198,7 @@ def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Ite
     yield Heading(2, "Planted faults")
     if not power:
         catching = tuple((Code(name), fault.says) for name, fault in FAULTS.items() if fault.caught_by == statement.id)
-        yield Paragraph((f"{len(catching)} faults name this statement as one that catches them. ", _kernel(statement)))
+        yield Paragraph((f"{len(catching)} faults are recorded as caught by this statement. ", _kernel(statement)))
         if catching:
             yield Table(("caught", "is"), catching)
         return
@@ -209,7 +209,7 @@ def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Ite
         (
             f"It catches {len(caught)} of the {len(faced)} planted faults of ",
             Link("the power table", f"../{RECORDS}/power.md"),
-            " that it was faced with and that touch what it calls.",
+            " in functions that it calls.",
             f" {_kernel(statement)}",
         )
     )
@@ -233,5 +233,5 @@ def _missed_faults(statement: Statement, column: Mapping[str, str]) -> Iterator[
 def _kernel(statement: Statement) -> str:
     if statement.kernel is None:
         return ""
-    on = "On somebody's attention kernel" if statement.kernel.called else "Somebody's attention kernel is not called"
+    on = "With an attention kernel under test" if statement.kernel.called else "It calls no attention kernel under test"
     return f"{on}: {statement.kernel.says}."

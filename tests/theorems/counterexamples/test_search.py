@@ -17,7 +17,7 @@ from reference_attention.problem import Problem
 from tests.theorems.fake_statements import small_cases
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import Implementation
-from theorems.counterexamples.check import FAR, Examined, examine
+from theorems.counterexamples.check import FAR, CaseCheck, examine
 from theorems.counterexamples.record import as_record
 from theorems.counterexamples.search import Effort, Hunt, Observation
 from theorems.counterexamples.weakened_statements import weakened_named
@@ -152,7 +152,7 @@ def test_a_hunt_that_was_cut_off_goes_on_to_the_same_counterexample() -> None:
         assert len(more) == len(noted) - cut  # what is known is not looked at again
 
 
-def seen(*numbers: float, **findings: bool | None) -> Examined:
+def seen(*numbers: float, **findings: bool | None) -> CaseCheck:
     return examine(fake(*numbers, **findings), CASE)  # type: ignore[arg-type]
 
 

@@ -194,7 +194,7 @@ def test_a_page_has_the_slacks_that_were_measured(tmp_path: Path, capsys: pytest
     name = record["statements"][0]["claims"][0]["name"]
     assert re.search(rf"^\| `{name}` \|.*\| 2 \| -1\.25e-07 \| 2\.5e-07 \|", shown, re.MULTILINE)
     assert "On 2 generated cases (seed 0): 2 upheld." in shown
-    assert "No measurement of this statement is kept." in statement_page(
+    assert "There is no recorded run of this statement." in statement_page(
         statements()["lemma-9"], Evidence(read(path), {})
     )
 

@@ -104,7 +104,7 @@ def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
         assert [(item.name, item.package) for item in installed()] == [("mine", ""), ("a-paper", "a-paper 1.0")]
         (site / "pyproject.toml").write_text('[project]\nname = "somebody-elses"\n')
     monkeypatch.setattr(module, "entry_points", lambda group: results[1:] if results[0].name == "mine" else results[:1])
-    assert refusal(installed).startswith("papers: the installed max-margin-theorems declares none of its own;")
+    assert refusal(installed).startswith("papers: the installed max-margin-theorems declares no papers;")
 
 
 def test_others_come_after_ours_by_name_and_after_those_they_build_on(site: Path) -> None:
@@ -124,8 +124,8 @@ def test_papers_that_each_build_on_the_other_are_listed_all_the_same(site: Path)
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("a_paper:NOTHING", "TypeError: NOTHING of SITE/a_paper/__init__.py is no Paper"),
-        ("a_paper:Paper", "TypeError: Paper of SITE/a_paper/__init__.py is no Paper"),
+        ("a_paper:NOTHING", "TypeError: NOTHING of SITE/a_paper/__init__.py is not a Paper"),
+        ("a_paper:Paper", "TypeError: Paper of SITE/a_paper/__init__.py is not a Paper"),
         ("no_such_package:PAPER", "ModuleNotFoundError: No module named 'no_such_package'"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> Non
     (here / "a_paper.py").write_text("")
     process = theorems(site, "list", "assumptions", cwd=here)
     assert process.returncode == 2
-    assert f"PAPER of {here / 'a_paper.py'} is no Paper" in process.stderr
+    assert f"PAPER of {here / 'a_paper.py'} is not a Paper" in process.stderr
     assert "a-paper 1.0" in process.stderr
 
 
