@@ -35,7 +35,7 @@ def statements_page(measured: RunRecord | None) -> str:
     origin = (
         f"Verdict and worst slack are those of `theorems verify --examples {measured.examples} --seed {measured.seed}`;"
         if measured
-        else "No measurement is kept here;"
+        else "There is no recorded run of verify;"
     )
     head = markdown([Heading(1, "The statements")])
     blocks: list[Block] = []
