@@ -62,7 +62,7 @@ class View:
         call = trial.call
         refused = trial.refused and f"the kernel refuses it: {trial.refused}"
         if trial.not_compiled and self.capability.name == "compiled":
-            refused = f"torch.compile does not take it: {trial.not_compiled}"
+            refused = f"torch.compile cannot compile it: {trial.not_compiled}"
         if refused:
             return Outcome(Verdict.NOT_APPLICABLE, reason=refused), call
         if trial.broke is not None:

@@ -1,4 +1,4 @@
-"""An adapter to paste, for a kernel that has a parameter unknown to every interface: it has PyTorch's signature."""
+"""A template of an adapter with PyTorch's signature, for a kernel with a parameter that no interface knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEMPLATE = '''from {module} import {root}
 
 
 def attention(query, key, value{options}):
-    """(B, H, L, E), (B, G, T, E), (B, G, T, M) → (B, H, L, M); add what options it has."""
+    """(B, H, L, E), (B, G, T, E), (B, G, T, M) → (B, H, L, M); add the kernel's options."""
     return {path}({arguments})
 '''
 SAME: dict[str, str] = (
@@ -28,7 +28,7 @@ TENSORS = ("query", "key", "value")
 
 
 def adapter_to_paste(source: str, parameters: Parameters) -> str:
-    """Return the text of the adapter; three dots stand for the arguments that have to be filled in."""
+    """Return the source of the adapter; three dots mark the arguments that the user has to fill in."""
     module, _, path = source.rpartition(":")
     module = module.rpartition(":")[2]
     module = Path(module).stem if module.endswith(".py") else module

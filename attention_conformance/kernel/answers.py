@@ -1,4 +1,4 @@
-"""The answer of a kernel to a call: forward and backward, in the call's state and with its placement of tensors."""
+"""The answer of a kernel to a call: forward and backward, in the call's state and memory layout."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
 BOOLEAN = "boolean-attention-mask"
-"""Declared by functions of transformers that take boolean masks as well: every second call gives one."""
+"""The capability of functions of transformers that also take boolean masks: every second call has such a mask."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 
@@ -54,7 +54,7 @@ def answer_to(kernel: Any, call: AttentionCall) -> Answer:
 
     Raises:
         Refused: the kernel raises.
-        InvalidInput: the kernel returns something else than a tensor of the right shape and dtype.
+        InvalidInput: the kernel does not return a tensor of the right shape and dtype.
     """
     if call.state in COMPILED:
         return answer_compiled(kernel, call)
@@ -88,7 +88,7 @@ def answer_to(kernel: Any, call: AttentionCall) -> Answer:
 
 
 def set_seed(kernel: Any, seed: int) -> None:
-    """Set PyTorch's seed where the kernel is called."""
+    """Set PyTorch's seed in the process where the kernel is called."""
     if isinstance(kernel.call, RemoteKernel):
         kernel.call.seed(seed)
     else:
@@ -140,13 +140,13 @@ def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
 def _in_its_state(
     kernel: Any, call: AttentionCall, inputs: Mapping[str, Placed], masks: Mapping[str, Placed], upstream: torch.Tensor
 ) -> tuple[Returned, Gradients]:
-    """Return the kernel's results and gradients, with the other things that happen around the call in its state."""
+    """Return the kernel's results and gradients; make the other calls that belong to the state."""
     wants = call.wants if kernel.differentiable and call.state is not State.INFERENCE else ""
     busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED, State.AFTER_ANOTHER)
     others = {name: -inputs[name].tensor.flip(2) for name in TENSORS if busy}
     other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
     own_masks = {name: placed_tensor.tensor for name, placed_tensor in masks.items()}
-    # Upstream of the output, and of the log-sum-exp where that is differentiated.
+    # Upstream gradients of the output, and of the log-sum-exp if it is differentiated.
     upstreams = (upstream, None if call.lse_upstream is None else kernel.tensor(call.lse_upstream))
 
     def forward(
@@ -157,7 +157,7 @@ def _in_its_state(
             if name in own_masks:
                 # A bias that is expanded already has the gradient of the expanded one.
                 whole = getattr(call, name).shape == own_masks[name].shape
-                # In another format, its gradient would be rounded to that one.
+                # A gradient in another format would be rounded to it.
                 whole = whole and not call.mask_format
                 wanted = bool(wants) and whole and FURTHER_LEAVES[name] in kernel.declares
                 leaves[name] = own_masks[name].detach().requires_grad_(wanted)
@@ -210,7 +210,7 @@ def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
 
 
 UNCAST = ("float64", "bfloat16")
-"""Formats whose tensors autocast to bfloat16 leaves as they are."""
+"""Formats of tensors that autocast to bfloat16 does not convert."""
 
 
 def _gradients(
@@ -222,13 +222,13 @@ def _gradients(
     lse_upstream: torch.Tensor | None,
     again: bool = False,
 ) -> Gradients:
-    """Return the gradients that are wanted, by the name of a tensor.
+    """Return the gradients that the call asks for, by the name of the tensor.
 
     If autograd does not know a tensor, its gradient is zero if no returned number depends on it, else NaN.
 
-    The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Passed as ``grad_outputs``, which
-    is needed if its place in memory matters, it costs each process a quarter of a second: torch then imports sympy to
-    compare shapes.
+    The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. ``grad_outputs`` is used only
+    if its memory layout matters, since it costs each process a quarter of a second: torch imports sympy to compare
+    shapes.
 
     Args:
         kernel: the kernel.
@@ -247,9 +247,9 @@ def _gradients(
         pairs.append((returned.log_sum_exp, lse_upstream.to(returned.log_sum_exp.dtype)))
     pairs = [(x, u) for x, u in pairs if x.requires_grad]
     if not pairs and "grad mode" in kernel.changed_settings:
-        return {}  # the kernel switched autograd off, which is a claim of its own
+        return {}  # the kernel switched autograd off: another claim fails for that
     if not pairs and len(leaves) == len(given) and any(depends_on(call, kernel.alignment, name) for name in leaves):
-        raise InvalidInput(f"--attention: {kernel.name} has a backward pass for some calls and none for others.")
+        raise InvalidInput(f"--attention: {kernel.name} has a backward pass for some calls, but not for others.")
     gradients: Any = [None] * len(leaves)
     try:
         if pairs:
@@ -279,10 +279,10 @@ def _gradients(
 
 
 def depends_on(call: AttentionCall, alignment: Alignment, name: str) -> bool:
-    """Return whether the results depend on a tensor; a kernel need not read a tensor that none depends on.
+    """Return whether the results depend on a tensor; a kernel need not read the others.
 
-    If no row sees a key, they depend on no tensor. If each row sees at most one key, its weight is 1, so that they
-    depend on the values only; so they do with a scale of 0.
+    If no row sees a key, they depend on no tensor. If each row sees at most one key, whose weight is 1, or if the scale
+    is 0, they depend on the values alone.
     """
     most = int(call.visibility(alignment).sum(axis=-1).max(initial=0))
     if call.scale == 0 or (most == 1 and call.sinks is None and call.lse_upstream is None):

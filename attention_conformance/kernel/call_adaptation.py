@@ -1,4 +1,4 @@
-"""Calls in the sizes, options and numbers that a kernel takes."""
+"""The adaptation of a call to the sizes, options and numbers that a kernel takes."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
     """
     if kernel.interface.name != "sdpa":
         call = _with_usual_masks(call)
-    if call.scale is not None and call.scale <= 0 and _has_a_word_for_none(kernel.parameters):
+    if call.scale is not None and call.scale <= 0 and _default_scale_means_own(kernel.parameters):
         call = call.replace(scale=1.0)
-    if kernel.dtype not in HALF:  # float32 masks of float64 queries are nobody's
+    if kernel.dtype not in HALF:  # no kernel takes float32 masks with float64 queries
         call = call.replace(mask_format="")
     call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
     if not kernel.fixed_scale or call.scale is None:
         return call
-    # The root of a power of four is one of two: exact calls remain so.
+    # The root of a power of four is a power of two: exact calls stay exact.
     exact = call.exact and is_power_of_four(call.sizes["E"])
     root = math.sqrt(call.sizes["E"]) if exact else 1.0
     return call.replace(query=call.query * root, scale=None, exact=exact)
 
 
-def _has_a_word_for_none(parameters: Mapping[str, Any]) -> bool:
-    """Return whether a scale of zero or below is the default, and so stands for the kernel's own scale."""
+def _default_scale_means_own(parameters: Mapping[str, Any]) -> bool:
+    """Return whether the default scale is zero or below, which then means the kernel's own scale."""
     defaults = (x for name, x in parameters.items() if "scal" in name and isinstance(x, int | float))
     return any(x <= 0 for x in defaults)
 
 
 def _with_usual_masks(call: AttentionCall) -> AttentionCall:
-    """Return the call with masks of two or four axes, one of which is that of keys, in the query's format.
+    """Return the call with masks in the query's format with two or four axes, among them that of keys.
 
-    That others broadcast is said by PyTorch, for its own attention.
+    Only PyTorch's own attention promises to broadcast others.
     """
 
     def usual(mask: Any) -> Any:
@@ -63,11 +63,11 @@ def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
     call = suit_call(kernel, call)
     group = call.query.shape[1] // call.key.shape[1]
     keys = np.abs(np.repeat(call.key, group, axis=1))
-    # An exact call may leave the range before the scale, and is back in it after that.
+    # An exact call may leave the range before it is scaled; afterwards it is within it.
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))
-    if reach > room:  # it is no less than what is due, and quick
+    if reach > room:  # an upper bound that is quick to compute
         reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
     less = 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else 1.0
     tensors = {"query": call.query / less, "key": call.key, "value": call.value, "upstream": call.upstream}

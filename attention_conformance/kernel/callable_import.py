@@ -31,9 +31,9 @@ def import_callable(source: str) -> Callable[..., Any]:
     """Return the object of that name; a callable of another library is adapted to torch tensors.
 
     Raises:
-        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class other than
-            KernelBench's ModelNew, one of these that cannot be made; a file of the working directory that hides one of
-            our packages; a library that is not installed.
+        InvalidInput: no colon, a module that cannot be imported, no such attribute, not a callable, a class other than
+            KernelBench's ModelNew or one that cannot be created, a file of the working directory that hides one of our
+            packages, or a library that is not installed.
     """
     library, _, name_in_library = source.partition(":")
     if ":" in name_in_library and library in LIBRARIES:
@@ -45,9 +45,7 @@ def import_callable(source: str) -> Callable[..., Any]:
         raise InvalidInput(f"--attention: {source!r} is not MODULE:CALLABLE; give e.g. my_package.attention:kernel.")
     is_file = module.endswith(".py")
     if "/" in module and not is_file:
-        raise InvalidInput(
-            f"--attention: {module!r} is no module; give the name that it is imported by, or path.py:NAME."
-        )
+        raise InvalidInput(f"--attention: {module!r} is not a module name; give MODULE:NAME or path.py:NAME.")
     _look_in_the_working_directory_first()
     value: Any
     try:
@@ -57,8 +55,8 @@ def import_callable(source: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(
-            f"--attention: module {module!r} does not import, {type(error).__name__}: {text}; it is looked for in the"
-            " working directory and among the installed packages."
+            f"--attention: module {module!r} does not import, {type(error).__name__}: {text}; it must be in the"
+            " working directory or installed."
         ) from None
     for part in path.split("."):
         if not hasattr(value, part):
@@ -70,10 +68,10 @@ def import_callable(source: str) -> Callable[..., Any]:
 
 
 def callable_of(value: Any, name: str) -> Callable[..., Any]:
-    """Return an object that can be called; one with ``plan`` and ``run`` as a function.
+    """Return the object as a callable; an object with ``plan`` and ``run`` becomes a function.
 
     Raises:
-        InvalidInput: it cannot be called, or is a class without these.
+        InvalidInput: it cannot be called, or is a class without these two methods.
     """
     is_planned = callable(getattr(value, "plan", None)) and callable(getattr(value, "run", None))
     if is_planned and (inspect.isclass(value) or not callable(value)):
@@ -85,14 +83,17 @@ def callable_of(value: Any, name: str) -> Callable[..., Any]:
 
 
 def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
-    """Return KernelBench's module, made with the arguments that its file gives.
+    """Return KernelBench's module, created with the arguments from its file.
 
     Raises:
-        InvalidInput: the file gives none, the module cannot be made, or its forward pass takes no three tensors.
+        InvalidInput: the file has no arguments, the module cannot be created, or its forward pass does not take three
+            tensors.
     """
     arguments = getattr(module, "get_init_inputs", None)
     if not callable(arguments):
-        raise InvalidInput(f"--attention: {source} needs get_init_inputs() beside it, which returns its arguments.")
+        raise InvalidInput(
+            f"--attention: {source} needs a function get_init_inputs() beside it that returns its arguments."
+        )
     try:
         model = made_by(*arguments())
         parameters = inspect.signature(model.forward).parameters.values()
@@ -100,12 +101,12 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
     except Exception as error:
         text = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(
-            f"--attention: {source} cannot be made with get_init_inputs(), {type(error).__name__}: {text}."
+            f"--attention: {source} cannot be created with get_init_inputs(), {type(error).__name__}: {text}."
         ) from None
     if len(required) != 3:
         raise InvalidInput(
-            f"--attention: the forward pass of {source} takes ({', '.join(required)}); one of query, key and value is"
-            " tested: give the function that it calls with these."
+            f"--attention: the forward pass of {source} takes ({', '.join(required)}), but must take query,"
+            " key and value; give the function that it calls with these."
         )
     return model.eval() if hasattr(model, "eval") else model
 
@@ -132,7 +133,7 @@ def _module_in(file: Path) -> ModuleType:
 
 
 def _look_in_the_working_directory_first() -> None:
-    """Put the working directory first in ``sys.path``; processes that share the work get the same ``sys.path``.
+    """Put the working directory first in ``sys.path``, which worker processes inherit.
 
     Raises:
         InvalidInput: a file of the working directory hides one of our packages.
@@ -151,7 +152,7 @@ def check_callable(value: object, name: str) -> None:
     """Refuse an object that cannot be called, and a class.
 
     Raises:
-        InvalidInput: the object is one of these.
+        InvalidInput: the object cannot be called, or is a class.
     """
     if inspect.isclass(value):
         raise InvalidInput(f"--attention: {name} is a class; give a function, or an instance that can be called.")

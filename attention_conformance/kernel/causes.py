@@ -1,4 +1,4 @@
-"""The cause of a failure: an option, a size or large logits without which the call passes; checked by calling again."""
+"""The cause of a failure: an option, a size or large logits without which the kernel passes when called again."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BLOCKS = (8, 16, 32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class Change:
-    """A call like the failing one but for one property.
+    """A variant of the failing call without one of its properties.
 
     Attributes:
-        name: the property that it lacks.
-        call: the call without it.
-        guess: a mechanism by which a kernel fails with that property alone; empty if none is known.
+        name: the property that is removed.
+        call: the call without the property.
+        guess: a fault that makes a kernel fail only with this property; empty if none is known.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Change:
 
 
 def cause_of(trace: Trace, under_test: OnKernel) -> str:
-    """Return what the failure depends on, as far as calls without it pass.
+    """Return the properties on which the failure depends: calls without them pass.
 
     Args:
         trace: the failing call.
@@ -67,7 +67,7 @@ def _passes(call: AttentionCall, trace: Trace, under_test: OnKernel) -> bool:
     """Return whether the kernel takes a call, and no claim of the failure is falsified on it."""
     try:
         claims = [claim for _, claim in examine(call, under_test)]
-    except Exception:  # the kernel refuses the call, or breaks: nothing is known of it
+    except Exception:  # the kernel refuses the call or raises: undecided
         return False
     return not any(claim.name in trace.falsified and claim.verdict is Verdict.FALSIFIED for claim in claims)
 
@@ -79,7 +79,7 @@ def _squared(call: AttentionCall) -> AttentionCall:
 
 
 def _of_single_heads(call: AttentionCall) -> AttentionCall:
-    """Return the call with keys and values of its own for each head."""
+    """Return the call with separate keys and values for each head."""
     group = call.sizes["H"] // call.sizes["G"]
     return call.replace(key=np.repeat(call.key, group, axis=1), value=np.repeat(call.value, group, axis=1))
 
@@ -129,7 +129,7 @@ WITHOUT: Mapping[str, Callable[[AttentionCall], AttentionCall]] = MappingProxyTy
         "compiled": _off(state=State.ONCE),
     }
 )
-"""A call without a capability that it makes use of."""
+"""By capability, the function that returns the call without this capability."""
 HIDING = ("causal", "boolean-mask", "additive-mask", "window", "ragged-batch", "mask-mod", "empty-rows")
 OF_CLAIMS: Mapping[str, str] = MappingProxyType(
     {
@@ -158,22 +158,22 @@ OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "log-sum-exp": "the scale enters the log-sum-exp another time, or not at all",
     }
 )
-"""Guesses for a claim, and for a capability, without which the call passes."""
+"""Guesses by falsified claim, and by the capability without which the call passes."""
 
 
 def _without_options(trace: Trace) -> Iterator[Change]:
-    """Yield the call without each of the capabilities that it makes use of."""
+    """Yield the call without each of the capabilities that it uses."""
     call = trace.call
     options = [*options_on(call)]
     if "empty-rows" in options and "boolean-mask" in options:
-        options.remove("boolean-mask")  # it is on wherever there are such rows
+        options.remove("boolean-mask")  # this capability is on wherever there are such rows
     for name in options:
         if name in WITHOUT and not (name == "default-scale" and trace.kernel.fixed_scale):
             yield Change(name, WITHOUT[name](call), _guess(name, trace))
 
 
 def _guess(name: str, trace: Trace) -> str:
-    """Return a mechanism by which a kernel fails with a capability alone."""
+    """Return a fault that makes a kernel fail only with a capability."""
     first, claims = trace.falsified[0], frozenset(trace.falsified)
     hides = name in HIDING
     if first in OF_CLAIMS and (hides or name == "repeated-calls"):
@@ -186,7 +186,7 @@ def _guess(name: str, trace: Trace) -> str:
 
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
-    """Yield the call with one place less of each axis whose size is next to that of a block."""
+    """Yield, for each axis whose size is next to that of a block, the call with one entry less."""
     for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)

@@ -30,7 +30,7 @@ NOT_TRIED = "not tried"
 
 
 class NotApplicable(AssertionError):
-    """No statement was tried: none is about such a kernel."""
+    """No statement was tried: none applies to this kernel."""
 
 
 def verify_kernel(
@@ -71,7 +71,7 @@ def assert_kernel(
     Cheap statements are tried first.
 
     Raises:
-        AssertionError: a verdict other than upheld, with a table and the failing case; an object that is no kernel.
+        AssertionError: a verdict is not upheld (with a table and the failing case), or the object is no kernel.
         NotApplicable: the statements need options for which this kernel has no parameter.
     """
     __tracebackhide__ = True

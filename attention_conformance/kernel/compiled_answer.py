@@ -2,7 +2,7 @@
 
 The first call makes a graph of its sizes, the second a graph of any sizes, which the call itself uses. Faults show
 there: an int that was taken for a constant, a shape that an operator declares but does not have, or a stale graph.
-Earlier compilations are forgotten, and so is this one, so that a call does not depend on earlier ones. No file is
+PyTorch's compilations are cleared before and after, so that a call does not depend on earlier ones. No file is
 written except in PyTorch's own cache.
 """
 
@@ -51,7 +51,7 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
     with compiling as compiled:
         through = kernel.replace(call=compiled)
         for other in calls_of_other_sizes(once):
-            with suppress(Refused, InvalidInput):  # of these sizes it may refuse some
+            with suppress(Refused, InvalidInput):  # the kernel may refuse some of these sizes
                 through.answer(kernel.suit(other))
         try:
             answer: Answer = through.answer(once)
@@ -65,7 +65,7 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
 
 
 def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the call with half of its queries and keys, then with one less of them and of the batch."""
+    """Yield the call with half of its queries and keys, then with one query, key and batch entry less."""
     sizes = call.sizes
     for axes, halved in (("TL", True), ("TLB", False)):
         other = call
@@ -92,14 +92,14 @@ def _is_by_compiler(error: BaseException) -> bool:
 
 
 def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
-    """Return the kernel with the capabilities that are claimed of it through ``torch.compile``.
+    """Return the kernel with the capabilities of ``torch.compile`` that can be checked.
 
-    No such capability is claimed of code that is not PyTorch's, or that is compiled already.
+    They are not checked for code outside PyTorch, or code that is compiled already.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
         call: the call to try it on.
-        machine_code: whether it is to be compiled to machine code, too, where there is a C++ compiler.
+        machine_code: whether to compile to machine code, too, where there is a C++ compiler.
     """
     if not _is_torch_code(kernel):
         return kernel

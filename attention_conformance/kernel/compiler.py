@@ -1,4 +1,4 @@
-"""``torch.compile`` where a kernel is called: its backends, a compiled callable, and which callables it is not for."""
+"""``torch.compile`` in the process that calls the kernel: backends, compiled callables, callables it cannot compile."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ takes a tenth of a second, ``inductor`` takes seconds.
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )
-"""Settings of PyTorch's compiler: errors are raised, and no earlier process decides which sizes change."""
+"""Settings of PyTorch's compiler: raise errors, and do not use another process's record of changing sizes."""
 OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
-"""Libraries whose kernels are no torch code: as interfaces, as prefixes, and as modules that a kernel calls."""
+"""Libraries whose kernels are not torch code, by interface, prefix, and module that a kernel imports."""
 
 
 @contextmanager
 def compile_callable(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., Any]]:
-    """Yield the callable through ``torch.compile``; what was compiled before is forgotten, and so is this."""
+    """Yield the callable compiled by ``torch.compile``; clear all compilations before and after."""
     import torch._dynamo  # a second
 
     torch._dynamo.reset()
     settings = torch._dynamo.config.patch(**SETTINGS)
     try:
         with settings, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it cannot trace it runs as it is
+            warnings.simplefilter("ignore")  # it runs untraceable code uncompiled
             yield torch.compile(call, backend=backend)
     finally:
         torch._dynamo.reset()

@@ -1,7 +1,7 @@
-"""Find out by a few small calls what a kernel is able to do, and which conventions it follows.
+"""Find out by a few small calls which capabilities a kernel has, and which conventions it follows.
 
-Conventions may differ from library to library and are no fault: where the diagonal of L ≠ T is, the results of rows
-that see no key, the lengths of log-sum-exps, the sizes that are taken (:mod:`.limits`). Each convention is found out
+Conventions may differ from library to library and are no fault: where the diagonal is for L ≠ T, the results of rows
+that see no key, the lengths of log-sum-exps, the sizes that are taken (:mod:`.limits`). Each convention is detected
 once and reported, and the kernel has to keep to it.
 """
 
@@ -58,7 +58,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
         has.discard("dropout")
     if kernel.interface.name == "hf" and "causal" not in has:
-        has.discard("window")  # whose keys behind the query nobody speaks of
+        has.discard("window")  # documentation leaves keys after the query open
     if kernel.interface.name == "hf" and "boolean-mask" in has and _takes_boolean_masks(kernel):
         has.add(BOOLEAN)
     if has & {*HIDE}:
@@ -79,11 +79,11 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 
 
 INVARIANT = "batch_invariant"
-"""The attribute of a callable that gives an entry of a batch the same bits as alone."""
+"""The attribute by which a callable declares that a batch entry has the same bits as alone."""
 STOPS = "zero_gradients_are_stopped"
-"""The attribute of a callable whose library marks no result as not differentiable: a gradient of zero shows it."""
+"""The attribute of a callable whose library cannot mark results as not differentiable: their gradient is zero."""
 SKIPS = "skips_weights_below"
-"""The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
+"""The attribute by which a callable declares that it skips weights below this share of the largest, e.g. 2.0 ** −24."""
 
 
 def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
@@ -109,7 +109,7 @@ def returns(kernel: Kernel, call: AttentionCall) -> bool:
 
 
 def _takes_no_keys(kernel: Kernel) -> bool:
-    """Return whether the kernel returns an output for a call without keys, which it may refuse in any way.
+    """Return whether the kernel returns an output for a call without keys, which it may refuse with any exception.
 
     On a device such a call may end the context of all others.
     """
@@ -120,9 +120,9 @@ def _takes_no_keys(kernel: Kernel) -> bool:
 
 
 def _takes_boolean_masks(kernel: Kernel) -> bool:
-    """Return whether a boolean mask is read as one, rightly or not, and its truth values are not added to the logits.
+    """Return whether a boolean mask hides keys, rightly or not, instead of being added to the logits as 0 and 1.
 
-    A function that adds its masks is never given boolean ones by transformers.
+    transformers never passes boolean masks to a function that adds its masks.
     """
     seen = np.array(
         [[True, False, True, True, False], [False, True, False, True, True], [True, True, True, False, False]]
@@ -144,7 +144,7 @@ def _matters(kernel: Kernel, name: str) -> bool:
 
 
 def _takes_all(kernel: Kernel) -> bool:
-    """Return whether the values may be the identity, whatever the number of keys."""
+    """Return whether the kernel takes the identity as values for every number of keys."""
     return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
 
 
@@ -155,8 +155,8 @@ def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.
 def _differentiable(kernel: Kernel) -> bool:
     """Return whether autograd connects the output with any of the tensors, for some length of the queries.
 
-    A backward pass that raises counts, unless it says that there is none, and so does a kernel that switches autograd
-    off: then the claims about gradients, and about settings, are made.
+    A backward pass that raises counts, too, unless the error is that there is none; so does a kernel that switches
+    autograd off. Then the claims about gradients and settings are made.
     """
     for call in (small_call(), small_call(L=5), small_call(L=3)):
         try:
@@ -174,7 +174,7 @@ def _differentiable(kernel: Kernel) -> bool:
 
 
 def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
-    """Return the capabilities of gradients beside those of query, key and value."""
+    """Return the capabilities about gradients other than dQ, dK and dV."""
     capabilities: set[str] = set()
     if not kernel.differentiable:
         return capabilities
@@ -218,7 +218,7 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
     """
     if "scale" in has or kernel.interface.name == "plain":
         return kernel
-    if kernel.fixed_scale:  # found out with how it is called
+    if kernel.fixed_scale:  # detected together with the reading
         has.add("default-scale")
         return kernel
     call = small_call()
@@ -235,7 +235,7 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
 
 
 def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
-    """Return the alignment that is nearest to the outputs with L < T and L > T; None if the kernel refuses L < T.
+    """Return the alignment nearest to the outputs for L < T and L > T; None if the kernel refuses L < T.
 
     Args:
         kernel: the kernel.
@@ -258,7 +258,7 @@ def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
 
 
 def _lse_multiple(kernel: Kernel) -> int:
-    """Return the number of which the length of log-sum-exps is a multiple; 1 if they are not padded."""
+    """Return the number to whose multiples log-sum-exps are padded; 1 if they are not padded."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
     try:

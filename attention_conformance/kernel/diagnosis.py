@@ -1,4 +1,4 @@
-"""The explanation of a falsified capability: where, by how much, and what it depends on; and a test that fails."""
+"""The explanation of a falsified capability: where and by how much results are wrong, why, and a failing test."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from theorems.core.under_test import Explanation, Refused
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """Return a line about the failing call, and the source of a test function; both empty if it does not fail again.
+    """Return a line about the failing call, and the source of a test function; both are empty if it passes now.
 
     The kernel is called again, as often as the statement calls it.
     """
     trace = trace_failure(statement, call, under_test)
     if trace is None:
-        return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
+        return Explanation(no_test="called again, the kernel is right: its results depend on earlier calls")
     line = _line(statement, trace, under_test)
     if numbers_of(trace.call) > MANY:
         other, lines = with_drawn_numbers(call)
@@ -57,7 +57,7 @@ def _line(statement: Statement, trace: Trace, under_test: OnKernel) -> str:
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """Return the claims that are falsified first, all by the same calls of the kernel, and these calls."""
+    """Return the first falsified claims, all falsified by the same calls of the kernel, with these calls."""
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
@@ -80,7 +80,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    # The last of the calls on hidden keys has NaN in them.
+    # The last call of the claims on hidden keys has NaN in them.
     compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
     rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
     trace = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
@@ -88,7 +88,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
-    """Return the correct results of a call under the conventions that an answer to it follows."""
+    """Return the correct results of a call under the conventions of the answer."""
     rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
     if answer is None:
@@ -131,22 +131,22 @@ def _where(trace: Trace) -> str:
 OTHERWISE: Mapping[str, str] = MappingProxyType(
     {
         "rows-that-see-nothing": "rows that see no key are neither all 0 nor all NaN",
-        WITHOUT_KEYS: "without any key the output is neither all 0 nor all NaN",
+        WITHOUT_KEYS: "without keys the output is neither all 0 nor all NaN",
         NOT_POSITIVE: "with a scale of at most zero, rows with a hidden key are neither right nor all NaN",
         "hidden-keys-change-no-output": "other numbers in keys that a row does not see change its output",
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",
-        ALONE: "an entry of a batch has other bits than alone",
+        ALONE: "a batch entry has other bits than alone",
         REDRAWN: "another seed drops the same weights",
         **{name: f"two {name.partition('-')[0]} drop the same weights" for name in UNLIKE},
         RESCALED: "half the data and double the factor give other bits",
-        "parameters-have-an-effect": "it takes parameters, and ignores them",
+        "parameters-have-an-effect": "it ignores parameters that it takes",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",
-        RETURNS: "through torch.compile it raises, where it returns by itself",
+        RETURNS: "compiled by torch.compile it raises an exception, uncompiled it does not",
         EACH_TIME: f"of {REPEATS} equal calls some are wrong",
         "query-gradient": "other numbers in keys that a row does not see change its dQ",
         "key-gradient": "other numbers in keys that no row sees change dK of other keys",
         "value-gradient": "other numbers in keys that no row sees change dV of other keys",
     }
 )
-"""The description of a falsified claim that compares no numbers with the correct ones."""
+"""Descriptions of the claims that compare no numbers with the correct ones."""

@@ -14,7 +14,7 @@ import numpy as np
 from attention_conformance.kernel.torch_import import torch
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""A function that returns a setting, and one that sets it."""
+"""The functions that return and set a setting."""
 
 SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
     {
@@ -34,7 +34,7 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
         "working folder": (os.getcwd, os.chdir),
     }
 )
-"""Settings by name. A seed that was set is not set back: only the kernel knows the numbers that were drawn before."""
+"""Settings by name. A seed is not restored: how many numbers were drawn before is unknown."""
 PLACES: MappingProxyType[str, Any] = MappingProxyType(
     {
         "torch": torch,
@@ -45,12 +45,12 @@ PLACES: MappingProxyType[str, Any] = MappingProxyType(
         "os.environ": os.environ,
     }
 )
-"""Objects whose attributes a call has to leave as they were; names that it adds are allowed, such as modules."""
+"""Objects whose attributes a call must not change; it may add names, such as modules."""
 
 
 @contextmanager
 def restore_settings(changes: list[str]) -> Iterator[None]:
-    """Restore the settings that are changed within, and add their names to a list."""
+    """Restore the settings that change inside the context, and append their names to ``changes``."""
     settings = {name: get() for name, (get, _) in SETTINGS.items()}
     attributes = {place: dict(_attributes(holder)) for place, holder in PLACES.items()}
     try:
@@ -71,12 +71,12 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
 
 
 def _is_unchanged(now: Any, before: dict[Any, Any]) -> bool:
-    """Return whether all attributes are the same and none was added; False also where that takes a closer look."""
+    """Return whether all attributes are surely the same and none was added; False means that each must be compared."""
     return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Return whether an attribute is unchanged; a text may be written again."""
+    """Return whether an attribute is the same object, or an equal string."""
     return a is b or (isinstance(a, str | bytes) and type(a) is type(b) and a == b)
 
 

@@ -1,13 +1,13 @@
-"""Detect whether dK and dV, which are sums over queries, are rounded to half precision before they are complete.
+"""Detect whether dK and dV, which are sums over queries, are rounded to half precision within the sum.
 
-With q = e₁, keys 0 and values ±e₁ the logits are 0, each of two keys has the weight ½, and the output is 0; of upstream
-gradients u_i e₁
+With q = e₁, keys 0 and values ±e₁ the logits are 0, each of two keys has the weight ½, and the output is 0. With
+upstream gradients u_i e₁
 
     dV_t = Σ_i ½ u_i e₁,   dK_t = ± scale Σ_i ½ u_i e₁,
 
-which is zero where every u_i comes once with each sign, in any order. Products and partial sums are numbers of float32,
-but hardly ever of half precision: u_i are odd integers of all its bits. PyTorch's flash path for CPUs rounds after
-every block of queries.
+which is zero if every u_i occurs once with each sign, in any order. Products and partial sums are exact in float32,
+but hardly ever in half precision, since the u_i are odd integers that need all its bits. PyTorch's flash path for CPUs
+rounds after every block of queries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from theorems.core.under_test import Refused
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of queries. The sum over two of them, u and −u, needs no rounding."""
 ORDERS = 8
-"""Number of orders of upstream gradients at each length: rounded sums in one order may be zero by chance."""
+"""Number of random orders at each length: rounded sums in one order may be zero by chance."""
 WIDTHS = (16, 64)
 """Widths whose root is a power of two."""
 
@@ -35,8 +35,8 @@ def queries_to_a_sum(kernel: Kernel) -> int:
     """Return the largest number of queries over which dK and dV are summed before they are rounded to the dtype.
 
     Returns:
-        A power of two, 4 at least; 0 if the longest sum shows no rounding, or if sums over two queries are wrong, which
-        has other reasons.
+        A power of two, at least 4; 0 if the longest sum shows no rounding, or if sums over two queries are wrong for
+        another reason.
     """
     if kernel.dtype not in HALF or not kernel.differentiable or not kernel.many_queries:
         return 0

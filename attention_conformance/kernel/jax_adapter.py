@@ -27,9 +27,9 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function on torch tensors, which are converted to JAX arrays, with its vjp for autograd.
 
     Its parameters are those of the function, by which its interface is recognised. ``jax.jit`` compiles it if possible,
-    anew for every shape; arguments that are no tensors are constants. float64 is switched on (``jax.enable_x64``) for
-    calls that have a float64 tensor, and for no others: there a stray float64 constant would change the numbers that
-    the function computes in.
+    anew for every shape; arguments other than tensors are constants. float64 is switched on (``jax.enable_x64``) for
+    calls that have a float64 tensor, and only for these: otherwise a stray float64 constant would change the
+    format in which the function computes.
     """
 
     @functools.wraps(function)
@@ -41,34 +41,34 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         results: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return results[0] if len(results) == 1 else results
 
-    # What jax.lax.stop_gradient has stopped looks like anything else to autograd.
+    # To autograd, a result of jax.lax.stop_gradient looks differentiable.
     wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
     return wrapper
 
 
 _HERE = object()
-"""Marks the places of tensors among the arguments."""
+"""A mark in place of each tensor among the arguments."""
 
 
 @dataclass(frozen=True)
 class _Program:
-    """A function and all of its arguments but the arrays.
+    """A function and its arguments other than arrays.
 
     Attributes:
         function: the function of JAX arrays.
-        rest: its arguments, with _HERE in place of the arrays.
+        arguments: its arguments, with _HERE in place of the arrays.
         names: the names of the last arguments, which are given by name.
-        moved: the places of the arrays that are differentiated by.
+        differentiated: the places of the arrays that have a gradient.
     """
 
     function: Callable[..., Any]
-    rest: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     names: tuple[str, ...]
-    moved: tuple[int, ...] = ()
+    differentiated: tuple[int, ...] = ()
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         remaining = iter(arrays)
-        filled = [next(remaining) if argument is _HERE else argument for argument in self.rest]
+        filled = [next(remaining) if argument is _HERE else argument for argument in self.arguments]
         by_place = len(filled) - len(self.names)
         results = self.function(*filled[:by_place], **dict(zip(self.names, filled[by_place:], strict=True)))
         return tuple(results) if isinstance(results, tuple | list) else (results,)
@@ -79,13 +79,13 @@ def _forward(program: _Program, arrays: list[Any]) -> Any:
 
 
 def _forward_and_vjp(program: _Program, arrays: list[Any]) -> Any:
-    def of_moved(*moved: Any) -> Any:
+    def of_differentiated(*differentiated: Any) -> Any:
         filled = list(arrays)
-        for place, array in zip(program.moved, moved, strict=True):
+        for place, array in zip(program.differentiated, differentiated, strict=True):
             filled[place] = array
         return program(filled)
 
-    return jax.vjp(of_moved, *(arrays[place] for place in program.moved))
+    return jax.vjp(of_differentiated, *(arrays[place] for place in program.differentiated))
 
 
 def _backward(vjp: Any, upstream: tuple[Any, ...]) -> Any:
@@ -102,7 +102,7 @@ _jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
 
 
 def _run_compiled(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run the step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
+    """Run the step under ``jax.jit``; uncompiled if that fails, as for jax.nn's attention in float16 on a CPU."""
     try:
         return _jitted[step](*arguments)
     except (TypeError, ValueError, RuntimeError):
@@ -114,19 +114,20 @@ class _Called(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, program: _Program, *tensors: torch.Tensor) -> tuple[Any, ...]:
-        ctx.moved = tuple(place for place, is_needed in enumerate(ctx.needs_input_grad[1:]) if is_needed)
+        ctx.differentiated = tuple(place for place, is_needed in enumerate(ctx.needs_input_grad[1:]) if is_needed)
         with _numbers_of(tensors):
             arrays = [_array(x) for x in tensors]
-            if not ctx.moved:
+            if not ctx.differentiated:
                 return tuple(map(_tensor, _run_compiled(_forward, program, arrays)))
-            results, ctx.vjp = _run_compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
+            program = replace(program, differentiated=ctx.differentiated)
+            results, ctx.vjp = _run_compiled(_forward_and_vjp, program, arrays)
             return tuple(map(_tensor, results))
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         with _numbers_of(upstream):
             gradients = map(_tensor, _run_compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
-        by_place = dict(zip(ctx.moved, gradients, strict=True))
+        by_place = dict(zip(ctx.differentiated, gradients, strict=True))
         return None, *(by_place.get(place) for place in range(len(ctx.needs_input_grad) - 1))
 
 
@@ -139,5 +140,5 @@ def _array(x: torch.Tensor) -> Any:
 
 
 def _tensor(x: Any) -> Any:
-    # A copy: PyTorch may write to it, and JAX holds its arrays to be constant.
+    # A copy, since PyTorch may write to it, and JAX's arrays are constant.
     return torch.utils.dlpack.from_dlpack(x).clone() if isinstance(x, jax.Array) else x

@@ -1,7 +1,7 @@
 """An attention kernel of a user as an :class:`theorems.core.implementation.Implementation`.
 
-Weights, risk and gradient are the kernel's, the gradient by autograd. A kernel is a callable on torch tensors with the
-signature of an :mod:`.interface`, that returns softmax(q kᵀ) v. The rest is linear bookkeeping around calls of it:
+Weights, risk and gradient are the kernel's own, the gradient by autograd. A kernel is a callable on torch tensors with
+the signature of an :mod:`.interface`, that returns softmax(q kᵀ) v. The rest is linear bookkeeping around calls of it:
 
 - weights are the kernel on the identity as values, m = T;
 - γ_iᵀ s_i is the kernel on the scores as values, m = 1, divided by a power of two so that no score overflows;
@@ -10,7 +10,7 @@ signature of an :mod:`.interface`, that returns softmax(q kᵀ) v. The rest is l
   are added in float64.
 
 A log-excess risk is below the spacing of the kernel's numbers as soon as the softmax saturates, so that the reference's
-is used. So are the reference's SVMs, which have nothing to do with a kernel.
+risk is used there. SVMs are the reference's, since they do not involve a kernel.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A callable and how to call it; it is sent to other processes by ``source`` if it has one.
+    """A callable and how to call it; if it has a ``source``, other processes import it by that.
 
     Attributes:
         call: the callable.
         name: MODULE:CALLABLE, or the object's own name.
-        source: MODULE:CALLABLE to import it by; empty for an object that was passed itself.
-        dtype: the dtype of the tensors that it is given, a key of :data:`DTYPES`.
-        layout: the shapes that it is given.
+        source: MODULE:CALLABLE to import it by; empty for an object that was passed in Python.
+        dtype: the dtype of the tensors in its calls, a key of :data:`DTYPES`.
+        layout: the shapes of the tensors in its calls.
         interface: its signature.
         parameters: its parameters, and their defaults.
         declares: its capabilities.
-        computes_in: the numbers within whose rounding its results are; those of ``dtype``, or coarser ones.
-        alignment: the alignment of causality where L ≠ T, as calls show it.
+        computes_in: the format whose rounding bounds its errors: that of ``dtype``, or a coarser one.
+        alignment: where the diagonal of causal masks is for L ≠ T, as detected by calls.
         taken: sizes and tensors that it takes.
         fixed_scale: whether its scale is 1/√E, and no parameter changes it.
         lse_multiple: the lengths of its log-sum-exps are multiples of this number.
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         queries_to_a_sum: number of queries over which dK and dV are summed before they are rounded to ``dtype``; 0 for
             all.
-        many_queries: whether it takes more than one query to an input; otherwise each query gets a copy of the keys.
+        many_queries: whether it takes several queries per batch entry; otherwise each query gets a copy of the keys.
         differentiable: whether it has a backward pass.
-        not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not tried.
+        not_compiled: why ``torch.compile`` cannot compile it; empty if it can, or was not tried.
         device: the device of its tensors.
         accounts: the treatment of each of its parameters, :class:`attention_conformance.kernel.parameters.Account`.
-        reading: how it is called, if that was found out by small calls.
-        coarser: the coarser formats that it is tried in, too.
-        not_tried: why it is not tried in other coarser formats, by their names.
-        operators: PyTorch's attention operators that it calls, if that can be seen, by format.
+        reading: how it is called, if small calls decided that.
+        coarser: the coarser formats in which it is tried, too.
+        not_tried: the reason for each coarser format in which it is not tried.
+        operators: PyTorch's attention operators that it calls, by format, as far as they can be observed.
         make_variant: a function that returns the kernel in another format.
     """
 
@@ -120,7 +120,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how the kernel is pickled: its interface by name, its callable only where there is no ``source``."""
-        # An interface is a constant, and holds functions; it travels by name.
+        # An interface is a constant that contains functions; it is pickled by name.
         state = {
             field.name: getattr(self, field.name) for field in fields(self) if field.init and field.name != "parameters"
         }
@@ -140,7 +140,7 @@ class Kernel:
     def lacks(self, use: KernelUse) -> str:
         """Return why a statement that calls kernels does not call this one; empty if it does."""
         if use.capability == "memory" and self.taken.contiguous:
-            return "it takes contiguous tensors alone"
+            return "it takes only contiguous tensors"
         if use.capability in FORMATS and use.capability not in self.coarser:
             return self.not_tried.get(use.capability, f"all other capabilities are checked in {self.dtype}")
         if use.capability and use.capability not in self.declares:
@@ -148,7 +148,7 @@ class Kernel:
         if use.differentiates and not self.differentiable:
             return "it needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
-            return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+            return f"the bounds of {self.computes_in} cannot decide it: logits of a few hundred have no digits there"
         if not use.capability and self.taken.one_head:
             return f"it takes {self.taken} alone"
         if not use.capability and self.taken.keys > 1:
@@ -158,7 +158,7 @@ class Kernel:
         return ""
 
     def in_format(self, name: str) -> Kernel:
-        """Return the kernel as it is called on tensors of another format that it takes; made once."""
+        """Return the kernel for tensors of another format that it takes; cached."""
         if name == self.dtype:
             return self
         if name not in self.made:
@@ -169,11 +169,11 @@ class Kernel:
     def answer(self, call: AttentionCall) -> Answer:
         """Make one call, forward and backward, and return its answer in float64.
 
-        It is a method and no assignment, because methods are pickled by name.
+        This is a method, not an assigned function, because methods are pickled by name.
 
         Raises:
             Refused: the kernel raises.
-            InvalidInput: the kernel returns something else than a tensor of the right shape and dtype.
+            InvalidInput: the kernel does not return a tensor of the right shape and dtype.
         """
         return answer_to(self, call)
 
@@ -189,7 +189,7 @@ class Kernel:
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
         if not self.many_queries and L > 1:
-            # One query to an input: each query is an input of its own, with a copy of the keys.
+            # Each query becomes a batch entry of its own, with a copy of the keys.
             query = request.query.reshape(B, H * L, 1, E)
             key, value = (x.repeat_interleave(L, dim=1) for x in (request.key, request.value))
             return Returned(self.attend(query, key, value).reshape(B, H, L, M))

@@ -29,7 +29,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
     if the kernel returns them.
 
     Raises:
-        InvalidInput: the kernel raises, or returns something else.
+        InvalidInput: the kernel raises, or returns other results than these.
     """
     B, H, L, _ = request.query.shape
     M = request.value.shape[-1]
@@ -65,12 +65,12 @@ def run_request(kernel: Any, request: Request) -> Returned:
         shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
         raise InvalidInput(f"--attention: {kernel.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
     if weights is not None and tuple(weights.shape) != (B, H, L, request.key.shape[2]):
-        weights = None  # something else in their place
+        weights = None  # another result in place of the weights
     return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
 
 
 def call_kernel(kernel: Any, request: Request) -> Returned:
-    """Return what the kernel returns, from this process or its own; settings that it changes are restored."""
+    """Return the kernel's results, called in this process or its own; restore the settings that it changes."""
     changes, contiguous = kernel.changed_settings, kernel.taken.contiguous
     if isinstance(kernel.call, RemoteKernel):
         return kernel.call.run(kernel.interface, kernel.reading, request, contiguous=contiguous, changes=changes)
@@ -81,7 +81,7 @@ def call_kernel(kernel: Any, request: Request) -> Returned:
 
 
 def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the callable, given contiguous tensors: it takes no others."""
+    """Return the callable with its tensors made contiguous, for a kernel that takes no others."""
 
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x

@@ -32,7 +32,7 @@ KERNEL_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "scaled_gradient": scaled_gradient,
     "attend": attend,
 }
-"""The functions that a kernel stands in for, by the names that results give them."""
+"""The reference's functions that a kernel replaces, by their names in results."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class KernelImplementation(OnKernel):
         return self.replace(self.name, outer_kernel.replacements)
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement says nothing about this kernel; empty if it does."""
+        """Return why a statement does not apply to this kernel; empty if it does."""
         if use is None:
             return ""
         return str(self.kernel.lacks(use)) if use.called else use.says
@@ -77,11 +77,11 @@ class KernelImplementation(OnKernel):
         return view_of(statement, examples, seed_of("calls", seed, part) % 2**32, self).outcomes(examples)
 
     def explain(self, statement: Statement, case: Subject) -> Explanation:
-        """Return where a failing call is wrong, by how much, perhaps why; and a test that fails for it."""
+        """Return where and by how much a failing call is wrong, perhaps why, and a test that fails."""
         if not isinstance(case, AttentionCall):
             return Explanation()
         return diagnose(statement, case, self.in_format(capability_of(statement).format))
 
     def hints(self) -> Sequence[str]:
-        """Return hints at the faults that are most frequent, if the kernel has them."""
+        """Return hints at frequent faults that the kernel has."""
         return tuple(hints(self.kernel))

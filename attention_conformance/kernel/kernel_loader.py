@@ -1,9 +1,9 @@
-"""Import ``MODULE:CALLABLE``, or take an object, and try it: a :class:`attention_conformance.kernel.kernel.Kernel`.
+"""Make a :class:`attention_conformance.kernel.kernel.Kernel` of ``MODULE:CALLABLE`` or of an object, and probe it.
 
 The probe is a few tiny calls with all lengths different. It checks that the kernel returns one finite tensor of the
 right shape and dtype, leaves its arguments as they are, and returns the same numbers again. The kernel need not support
-options for which it has no parameter; which keys it shows where L ≠ T, and in which numbers it computes, is found out.
-Values are not judged; that is what the theorems do.
+options for which it has no parameter. Calls decide where its diagonal is for L ≠ T, and in which format it computes.
+Whether values are correct is left to the statements.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 
 SHAPE = (2, 3, 5, 4, 6)
-"""B, n, T, d, m of the probe, all different."""
+"""The sizes B, n, T, d, m of the probe, all different."""
 RESUMMED = 1024.0
-"""The largest difference of two calls in roundings of the largest value: threads may add in another order."""
+"""The largest difference of two equal calls, in roundings of the largest value: threads may add in another order."""
 AUTO = "auto"
 
 
@@ -51,9 +51,9 @@ def kernel_named(source: str, dtype: str | None = None, **options: Any) -> Kerne
 
 
 def remote_kernel_named(source: str, dtype: str | None = None, *, device: str | None = None, **options: Any) -> Kernel:
-    """Return the kernel of :func:`kernel_named`, which stays in a process of its own if its tensors are on the CPU.
+    """Return the kernel of :func:`kernel_named`; it runs in a process of its own if its tensors are on the CPU.
 
-    On another device it is called here: its process would have to copy every tensor.
+    On another device it is called in this process, since every tensor would have to be copied.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
@@ -63,10 +63,10 @@ def remote_kernel_named(source: str, dtype: str | None = None, *, device: str | 
 
 
 def kernel_of(call: Callable[..., Any], dtype: str | None = None, **options: Any) -> Kernel:
-    """Return the kernel of an object; see :func:`probe`.
+    """Return the kernel for a callable; see :func:`probe`.
 
     Raises:
-        InvalidInput: it is no kernel.
+        InvalidInput: the callable is no kernel.
     """
     name = getattr(call, "__qualname__", None) or type(call).__name__
     return probe(callable_of(call, name), name, "", dtype, **options)
@@ -87,10 +87,10 @@ def probe(
     Args:
         call: the callable.
         name: its name in reports.
-        source: ``MODULE:CALLABLE``; empty for an object that was passed itself.
+        source: ``MODULE:CALLABLE``; empty for an object that was passed in Python.
         dtype: a key of :data:`DTYPES`. By default ("auto") float64 if the kernel takes it and computes in it, and
             each coarser format that it takes.
-        interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
+        interface: a key of :data:`.interfaces.INTERFACES`; recognised by the parameters if left out.
         device: the device of its tensors; the CPU by default.
         deep: whether claims that take long are made, too: calls repeated many times, machine code.
 
@@ -126,7 +126,7 @@ def probe(
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
-    """Return the kernel with the reading that names and small calls suggest; None if it returns no output."""
+    """Return the kernel with the reading that parameter names and small calls suggest; None if it returns no output."""
     for format_name in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
         candidate = find_reading(bare.replace(dtype=format_name, computes_in=format_name))
         if candidate is None or candidate.off > 1:
@@ -164,7 +164,7 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     last_dtype = variants[0].dtype
     for kernel in variants:
         if kernel.dtype != last_dtype and max(refusals)[0] > 0:
-            break  # it takes this dtype: what is wrong in it does not become right in a coarser one
+            break  # it takes this dtype: a coarser one would not correct it
         last_dtype = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
@@ -187,7 +187,7 @@ def _interface(name: str | None, parameters: Parameters) -> Interface:
 
 
 def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str, source: str) -> None:
-    """Refuse a kernel with a required parameter that its interface does not know.
+    """Refuse a kernel with a required parameter that its interface does not have.
 
     Raises:
         InvalidInput: the kernel has such a parameter; the message has an adapter to paste.
@@ -203,7 +203,7 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
 
 
 def _device(name: str | None) -> str:
-    """Return the name of the device after a tensor was created there.
+    """Return the name of the device after creating a tensor there.
 
     Raises:
         InvalidInput: there is no such device.
@@ -220,7 +220,7 @@ def _device(name: str | None) -> str:
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
-    """Return how far the kernel came in the probe, and why no further; empty if it passes."""
+    """Return how many steps of the probe the kernel passes, and why it fails the next; empty if it passes all."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
     generator = torch.Generator().manual_seed(0)
@@ -252,7 +252,7 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
 
 
 def _complete(kernel: Kernel, dtype: str | None, *, deep: bool) -> Kernel:
-    """Return the kernel with the capabilities that its parameters do not declare, and its coarser formats."""
+    """Return the kernel with the capabilities that only calls show, and with its coarser formats."""
     kernel = _with_coarser(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel), make_variant=_variant), dtype)
     kernel = with_compiler(kernel, small_call(), machine_code=deep)
     return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
@@ -280,7 +280,7 @@ def _called_in(kernel: Kernel, name: str) -> Kernel:
 
 
 def _variant(kernel: Kernel, name: str) -> Kernel:
-    """Return the kernel in a coarser format, with the capabilities that it has there; it is not compiled."""
+    """Return the kernel in a coarser format, with its capabilities there, except ``torch.compile``."""
     variant = with_capabilities(_called_in(kernel, name))
     return variant.replace(queries_to_a_sum=queries_to_a_sum(variant))
 
@@ -295,11 +295,11 @@ def _with_accounts(kernel: Kernel) -> Kernel:
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
-    """Return the kernel, given float32 if it takes it and its results have no more than the digits of float32.
+    """Return the kernel, on float32 tensors if it takes them and its results are no more accurate than float32.
 
     Args:
         kernel: the kernel.
-        insist: whether it has to compute in the numbers that it is given.
+        insist: whether it has to compute in the format of its tensors.
     """
     if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
         return kernel
@@ -308,7 +308,7 @@ def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
 
 
 def _is_within(kernel: Kernel, numbers: str) -> bool:
-    """Return whether the kernel's output at moderate logits is within the rounding of those numbers."""
+    """Return whether the kernel's output at moderate logits is within the rounding of this format."""
     for seed in range(4):
         call = kernel.in_own_numbers(tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed))
         due, output = AttentionRows(call, FORMATS[numbers]).output, kernel.output(call)

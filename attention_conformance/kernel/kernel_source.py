@@ -28,15 +28,15 @@ class KernelSource(UnderTest):
     deep: bool = False
 
     def prepare(self) -> None:
-        """Import the modules of this package that are needed, and torch."""
-        with suppress(InvalidInput):  # it is missing: said when the kernel is loaded
+        """Import torch and the modules of this package that call kernels."""
+        with suppress(InvalidInput):  # loading the kernel reports that torch is missing
             import_module("attention_conformance.kernel.kernel_loader")
 
     def find(self) -> None:
         """Import the kernel.
 
         Raises:
-            InvalidInput: it cannot be imported, or torch, with which it computes, is missing.
+            InvalidInput: the kernel cannot be imported, or torch is missing.
         """
         import_module("attention_conformance.kernel.kernel_loader")
         if is_worker() and self.device in (None, "cpu"):
@@ -45,7 +45,7 @@ class KernelSource(UnderTest):
             import_callable(self.source)
 
     def load(self) -> Implementation:
-        """Import and try the kernel, once in a process.
+        """Import and probe the kernel, once in each process.
 
         Raises:
             InvalidInput: it cannot be imported, or is no kernel.
@@ -73,7 +73,7 @@ def under_test_of(
 ) -> UnderTest:
     """Return the object under test for a kernel.
 
-    A kernel that is given by its name is loaded where it runs; an object is tried here.
+    A kernel given by name is loaded in the process that runs it; an object is probed in this process.
 
     Raises:
         InvalidInput: the object is no kernel.

@@ -16,7 +16,7 @@ LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 1
 
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
-    """Return the kernel with the sizes that it takes, found from one that it takes; None if it takes none."""
+    """Return the kernel with the limits of its sizes; None if it takes no size that was tried."""
     for sizes in kernel.interface.sizes:
         if _takes(kernel, sizes, 1, 5, 8):
             return _without_limits(kernel.replace(taken=sizes))
@@ -30,7 +30,7 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
 
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
-    """Return the kernel, which takes small sizes, with limits where it refuses others."""
+    """Return a kernel that takes small sizes, with limits for larger ones that it refuses."""
     sizes = Taken()
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
@@ -45,7 +45,7 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
-    """Return a kernel with the sizes of one model without those limits that calls show it does not have."""
+    """Return a kernel with one model's sizes, without the limits that calls disprove."""
     for free in ({"one_head": False}, {"page": 0}):
         other = kernel.replace(taken=replace(kernel.taken, **free))
         if returns(other, small_call().replace(page=16)):
@@ -58,13 +58,13 @@ def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:
 
 
 def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel:
-    """Return the kernel with the sizes that it takes around a call that it takes: each size is tried by itself."""
+    """Return the kernel with its limits around a call that it takes; each size is varied by itself."""
     equal = L == T and not any(_takes(kernel, sizes, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
     def multiple(of_keys: bool) -> int:
-        """Return the number that divides all numbers of keys, or of queries, that are taken.
+        """Return the common divisor of the numbers of keys, or of queries, that the kernel takes.
 
-        If queries and keys are equal, it divides both.
+        If L = T is required, both are varied together.
         """
         for n in LENGTHS:
             pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]
@@ -76,7 +76,7 @@ def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel
     widths = tuple(width for width in WIDTHS if _takes(kernel, sizes, L, T, width))
     restricted = replace(sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
     sized = kernel.replace(taken=restricted)
-    # Whether values may be of another width, one that is taken.
+    # Whether values may have another width that the kernel takes.
     call = small_call(L=L, T=T, E=widths[-1])
     narrow = call.replace(value=call.value[..., : widths[0]], upstream=call.upstream[..., : widths[0]])
     return sized if returns(sized, narrow) else sized.replace(layout=replace(kernel.layout, square=True))

@@ -1,4 +1,4 @@
-"""Place tensors in memory as a call requires, with NaN around them and in between.
+"""Place tensors in memory as a call requires, with NaN around their entries and between them.
 
 A kernel that reads beside a tensor returns NaN; one that writes there, or into the tensor, changes what it was given.
 """
@@ -19,7 +19,7 @@ GUARD = 64
 """The number of entries before and after a tensor; a multiple of the alignment that kernels need."""
 
 FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
-"""Tensors whose gradient a kernel may have, and the capability that declares it."""
+"""Tensors besides q, k and v that may have a gradient, and the capability that declares it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Placed:
 
     Attributes:
         tensor: the tensor as a kernel is given it.
-        own: its entries, each once.
+        own: its entries, each once, where several share memory.
         storage: its entries and the numbers around them.
     """
 
@@ -37,19 +37,19 @@ class Placed:
     storage: torch.Tensor
 
     def fill(self, x: torch.Tensor) -> None:
-        """Write other numbers to the same place."""
+        """Write other numbers to the same memory."""
         x = x[(0,) * (x.dim() - self.own.dim())]  # a mask that was expanded
         cut = tuple(slice(0, own) for own in self.own.shape)
         self.own.copy_(x[cut])
 
     def bits(self) -> torch.Tensor:
-        """Return the present bytes of the tensor and of the numbers around it."""
+        """Return the current bytes of the tensor and of the numbers around it."""
         return self.storage.view(torch.uint8).clone()
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The sizes of the whole that a tensor is cut out of, and the cut."""
+    """The sizes of the storage from which a tensor is cut, and the cut."""
 
     whole: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
     cut: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
@@ -78,7 +78,7 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
         Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
     }
 )
-"""The places of tensors that are not contiguous."""
+"""The cuts of the layouts that are not contiguous."""
 
 
 def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
@@ -87,15 +87,15 @@ def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
     Args:
         x: the tensor.
         memory: the placement.
-        device: the device that the kernel is given it on, in its own process perhaps; that of the tensor by default.
+        device: the device on which the kernel gets it, perhaps in its own process; by default that of the tensor.
     """
-    # A device's own kernels may load 16 bytes at a time; an address between ends its context, not only the call.
+    # A GPU kernel may load 16 bytes at a time; an unaligned address would end its context, not only the call.
     offset = 1 if torch.device(device or x.device).type == "cpu" else 16 // x.element_size()
     return _place(x, PLACES.get(memory, _Place()), offset if memory is Memory.OFFSET else 0)
 
 
 def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Placed:
-    """Return a copy of a mask placed in this way; if transposed, its rows are its columns in memory.
+    """Return a copy of a mask placed in this way; a transposed mask is stored by columns.
 
     Args:
         x: the mask, of any rank up to that of the shape.
@@ -119,7 +119,7 @@ def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
 
 
 def with_other_options(call: AttentionCall) -> AttentionCall:
-    """Return the call with another scale, and fewer of its options: every kernel that takes the call takes this one."""
+    """Return the call with another scale and fewer options, which a kernel that takes the call also takes."""
     scale = None if call.scale is None else 2 * call.scale
     return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
 

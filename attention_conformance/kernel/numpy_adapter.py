@@ -1,4 +1,4 @@
-"""A NumPy function as a kernel on torch tensors: it has no backward pass, so what needs gradients stays unchecked."""
+"""A NumPy function as a kernel on torch tensors: it has no backward pass, so gradients stay unchecked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every parameter of a kernel is accounted for: tested, left at a value without effect, or reported as not tested.
 
-A parameter that no capability tests is exercised once. It is ignored if its name says that it changes the numbers, and
-it takes a value without any effect.
+A parameter that no capability tests is given other values once. The kernel ignores it if its name says that it changes
+the numbers, but no value has an effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Account(StrEnum):
     NEUTRAL = "set to what does nothing"
     NOT_TESTED = "not tested"
     IGNORED = "ignored"
-    """The parameter takes values that should change the output, and the output is the same, bit for bit."""
+    """The parameter takes values that should change the output, but the output stays the same, bit for bit."""
 
 
 SAID_BY_NAME = re.compile(
@@ -37,13 +37,13 @@ SAID_BY_NAME = re.compile(
 )
 """Names of parameters that change the output.
 
-Excluded are parameters that may have no effect: whether results are returned or something is used, and which weights a
-dropout that is off would drop.
+Excluded are parameters that may have no effect, such as flags to return a result or to use a method, and the seed of a
+dropout that is off.
 """
 
 
 def call_to_exercise() -> AttentionCall:
-    """Return the call that parameters are exercised on."""
+    """Return the call on which parameters are given other values."""
     return tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.INTEGERS, seed=0)
 
 
@@ -61,7 +61,7 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
         if place < kernel.interface.by_place or option.given or is_tested:
             treatments[name] = Account.TESTED
         elif name != "**":
-            # What an interface knows may be without an effect while something else is off.
+            # A known parameter may have no effect while another one is off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             default_account = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
@@ -75,7 +75,7 @@ def of_kind(treatments: Mapping[str, str], kind: Account) -> Sequence[str]:
 
 
 def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
-    """Return whether a parameter takes some value, and no value that it takes changes the output."""
+    """Return whether a parameter takes at least one value, and none that it takes changes the output."""
     if kernel.source.startswith(("jax:", "numpy:")):
         return False  # it is given no tensors
     before = kernel.output(call)

@@ -2,8 +2,8 @@
 
 A call plans a batch of three sequences, of which the one in the middle is the request: the others have other lengths
 and numbers, so that the starts of sequences matter. The keys of a paged cache lie in pages in another order. The
-function has the signature of flashinfer's ``single_prefill_with_kv_cache``, as far as ``plan`` has its parameters;
-without ``qo_indptr`` it is that of ``single_decode_with_kv_cache``.
+function has the signature of flashinfer's ``single_prefill_with_kv_cache``, or ``single_decode_with_kv_cache`` without
+``qo_indptr``, restricted to the parameters of ``plan``.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ WORKSPACE = 1 << 27
 PAGE = 16
 """Number of keys in a page."""
 OPTIONS = {"custom_mask": None, "causal": False, "sm_scale": None, "window_left": -1, "logits_soft_cap": None}
-"""Parameters of ``plan`` that the function has, too, with its defaults."""
+"""Parameters of ``plan`` that become parameters of the function, with the function's defaults."""
 KNOWN = (
     *("qo_indptr", "kv_indptr", "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len"),
     *("indptr", "indices", "last_page_len", "num_qo_heads", "num_kv_heads", "head_dim", "head_dim_qk", "head_dim_vo"),
     *("page_size", "q_data_type", "kv_data_type", *OPTIONS),
 )
-"""Parameters of ``plan`` that are given."""
+"""Parameters of ``plan`` that this module can set."""
 
 
 def on_one_request(value: Any, name: str) -> Callable[..., Any]:
-    """Return the function of one request, (L, H, E) and (T, G, E), that plans and runs.
+    """Return a function of one request, (L, H, E) and (T, G, E), that calls ``plan`` and ``run``.
 
     Args:
-        value: the object, or its class, which is made with a workspace at the first call.
-        name: its name, for a sentence.
+        value: the object, or its class, which is instantiated with a workspace at the first call.
+        name: its name in messages.
 
     Raises:
-        InvalidInput: ``plan`` has to be given something that is not known.
+        InvalidInput: ``plan`` has a required parameter that this module does not know.
     """
     plan, run = (list(inspect.signature(getattr(value, method)).parameters.values()) for method in ("plan", "run"))
     unknown = [p.name for p in plan if p.default is p.empty and p.name not in (*KNOWN, "self")]
@@ -106,7 +106,7 @@ def _with_others(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _starts(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Return where sequences start, and the end of the last, of int32."""
+    """Return where sequences start, and the end of the last one, as int32."""
     lengths = torch.tensor([0, *map(len, tensors)], device=tensors[0].device)
     return torch.cumsum(lengths, 0).to(torch.int32)
 
@@ -114,7 +114,7 @@ def _starts(tensors: list[torch.Tensor]) -> torch.Tensor:
 def _in_pages(keys: list[torch.Tensor], values: list[torch.Tensor]) -> tuple[Any, Any, Any, Any]:
     """Return the starts of sequences among pages, the pages' numbers, the keys on last pages, and (keys, values).
 
-    Pages lie in the reverse order, (pages, PAGE, G, E), and places behind the last key hold a number that is noticed.
+    Pages, (pages, PAGE, G, E), lie in reverse order; a number that would change the output fills the last pages.
     """
     counts = [-(-len(x) // PAGE) for x in keys]
     device = keys[0].device

@@ -1,4 +1,4 @@
-"""Profiles of a verification: what fits into a minute, or everything including what takes long."""
+"""Profiles of a verification: the calls that fit into a minute, or all calls with the slow ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Profile:
-    """A selection of the calls and cases that a kernel is tried on.
+    """A selection of the calls and cases on which a kernel is tried.
 
     Attributes:
         name: the name for ``--profile``.
-        examples: the least number of calls of each capability; a cover of all pairs of options from
+        examples: the least number of calls of each capability; a whole cover of all pairs of options from
             :data:`attention_conformance.claims.trials.PAIRS` on.
         cases: the number of cases of each statement of the papers.
         left_out: statements that are not tried.
@@ -32,10 +32,10 @@ class Profile:
     patience: float = 0.0
 
     def says(self, ids: Sequence[str] = ()) -> str:
-        """Return a reader's description of what the profile leaves out or adds.
+        """Describe the calls that the profile leaves out or adds.
 
         Args:
-            ids: the statements that are tried; empty for all but those that the profile leaves out.
+            ids: the ids of the statements that are tried; empty for all except those that the profile leaves out.
         """
         if self.deep:
             return (
@@ -56,14 +56,14 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
         for profile in (Profile("minute", 25, 8, LONG), Profile("deep", 50, 50, deep=True, patience=600.0))
     }
 )
-"""The profiles by name. A case of the statements that are left out follows a run of gradient descent."""
+"""The profiles by name. Statements whose cases run gradient descent are left out."""
 
 
 def profile_named(name: str) -> Profile:
     """Return the profile of that name.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: there is no such profile.
     """
     if name not in PROFILES:
         raise InvalidInput(

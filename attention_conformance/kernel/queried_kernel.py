@@ -1,4 +1,4 @@
-"""A kernel behind the functions that statements call: with one prompt for all inputs, or with the queries W z_i.
+"""A kernel as the functions that statements call: with one prompt for all inputs, or with the queries W z_i.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*.
 """
@@ -18,12 +18,12 @@ from theorems.core.implementation import Replacements
 
 @dataclass(frozen=True, eq=False)
 class QueriedKernel:
-    """A kernel that is given one prompt for all inputs, or the queries W z_i where keys are vec(x zᵀ) of those factors.
+    """A kernel that gets one prompt for all inputs, or the queries W z_i if the keys are vec(x zᵀ) of its factors.
 
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        factors: the tokens x, which are the kernel's keys then, and z; None for a prompt.
-        outer_keys: the floats vec(x zᵀ); with any other keys the kernel is given a prompt.
+        factors: the tokens x, which become the kernel's keys, and z; None for a prompt.
+        outer_keys: the floats vec(x zᵀ); with any other keys the kernel gets a prompt.
     """
 
     kernel: Any
@@ -32,11 +32,11 @@ class QueriedKernel:
 
     @property
     def replacements(self) -> Replacements:
-        """The functions of the reference that the kernel stands in for."""
+        """The functions of the reference that the kernel replaces."""
         return {softmax_weights: self.weights, risk: self.risk, scaled_gradient: self.scaled_gradient}
 
     def _asked(self, keys: Array, p: Array) -> tuple[Array, Array, Array | None]:
-        """Return the keys and queries that the kernel is given, and z, which are None for a prompt."""
+        """Return the keys and queries of the call to the kernel, and z, which is None for a prompt."""
         if self.factors is None or keys is not self.outer_keys:
             return keys, np.asarray(p)[..., None, :], None
         tokens, z = self.factors.tokens, self.factors.queries

@@ -1,7 +1,7 @@
-"""Find out by small calls how a callable is called: as a library's interface says, or as another reading does.
+"""The choice of how to call a callable, by small calls: by a library's interface, or by another reading.
 
-Names of parameters suggest readings; a call of random numbers, all of whose axes differ, decides among them. The
-reading whose output is nearest to the formula is taken: a wrong kernel gets the reading under which it is least wrong.
+Names of parameters suggest readings. A call with random numbers and different sizes on all axes selects the reading
+whose output is nearest to the formula: a wrong kernel gets the reading under which it is least wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def find_reading(kernel: Kernel) -> Found | None:
     ways: list[tuple[Any, bool, dict[str, Any]]] = [
         (sizes, by_name, {}) for sizes, by_name in product(SIZES, (False, True))
     ]
-    # Kernels that raise unless they are told to be causal, and such as take a query without an axis of queries.
+    # Kernels that raise unless they are causal, and kernels whose query has no axis of queries.
     ways += [(sizes, False, {"causal": True}) for sizes in SIZES[1:]] if roles_of(has)["causal"] else []
     ways += [(replace(SIZES[0], L=1), by_name, {"among": DECODED}) for by_name in (False, True)]
     for sizes, by_name, further in ways:
@@ -57,7 +57,7 @@ def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequ
     Args:
         has: the parameters.
         by_name: whether the tensors are given by name.
-        causal: whether it is told to be causal in every call.
+        causal: whether every call asks for causality.
         among: the orders of axes.
     """
     roles = roles_of(has)
@@ -71,7 +71,7 @@ def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequ
         if not isinstance(has.get(names.get(role, "")), type):
             names.pop(role, None)
     if "dropout_mask" in has:
-        names.pop("dropout", None)  # which weights are dropped has to be said
+        names.pop("dropout", None)  # a seed of dropout is required
     known = {*tensors, *names.values()}
     # Unknown required parameters, such as a mask or a workspace, are passed None.
     constants: dict[str, Any] = {x: None for x, default in has.items() if default is Mark.REQUIRED and x not in known}
@@ -114,7 +114,7 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
         output, _ = try_reading(kernel, with_path, made)
         if output is None:
             continue
-        # Every call is causal only where nobody can say so; where one can, it is wrong, but its tensors are told apart.
+        # Always causal is right only without a parameter for it; with one the kernel is wrong, but its axes are known.
         ways = ((False, Alignment.TOP_LEFT), (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT))
         for scale, (causal, alignment) in product((None, 1.0), ways):
             off = distance(output, made.replace(causal=causal), scale, alignment)
@@ -130,7 +130,7 @@ LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
     """Return whether a kernel may need another reading than its interface.
 
-    It may if it is refused, or wrong under its interface, or has further parameters whose names say what they are for.
+    It may if its interface fails or gives wrong results, or if it has further parameters with telling names.
     """
     if isinstance(kernel, InvalidInput):
         return True
@@ -144,7 +144,7 @@ def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
 
 
 def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
-    """Return whether a kernel is to be called as it was read, and not as the interface of a library says."""
+    """Return whether to call a kernel by its reading, and not by the interface of a library."""
     if isinstance(kernel, InvalidInput):
         return True
     assert read.reading is not None
@@ -157,7 +157,7 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more |= read.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
     more |= "dtype" in read.reading.names
     if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
-        # Three tensors alone are the paper's: the scale is 1, and all keys are seen.
+        # Only three tensors: the paper's signature, with the scale 1 and all keys seen.
         reading = read.reading
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
         return own < theirs and (other or (reading.always_causal and reading.fixed_scale))

@@ -1,4 +1,4 @@
-"""Repeat a call many times, which shows faults of one call in a thousand: races, memory that is not cleared."""
+"""Repeat a call many times, to show faults that occur in one call of a thousand: races, uncleared memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)
-"""Numbers of PyTorch's threads for some calls of each thousand; 0 for the number before."""
-SOME = 20
+"""Numbers of PyTorch's threads for some calls of each thousand; 0 for the unchanged number."""
+CALLS_PER_NUMBER = 20
 """Number of calls on each number of threads; few, as threads that wait for cores are slow."""
-HELD = 8
+PLACES = 8
 """Number of other tensors that are in memory at a time."""
 
 
 Fill = Callable[[int, int], None]
-"""(place, size) → fills so many float64 numbers with NaN, in place of those that were filled at this place before."""
+"""A function (place, size) that fills `size` float64 numbers with NaN, in place of those that it filled at `place`."""
 
 
 def fill_of(kernel: Any) -> Fill:
-    """Return how the memory of the process that a kernel is called in is filled."""
+    """Return the function that fills memory in the process where a kernel is called."""
     if isinstance(kernel.call, RemoteKernel):
         return kernel.call.fill
     memory: dict[int, torch.Tensor] = {}
@@ -59,9 +59,9 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
     first_bits = _bits(first)
     try:
         for number in range(1, times):
-            if number % 1000 in (0, SOME, 2 * SOME):
-                torch.set_num_threads(THREADS[number % 1000 // SOME] or before)
-            fill(int(rng.integers(HELD)), shapes[number % len(shapes)])
+            if number % 1000 in (0, CALLS_PER_NUMBER, 2 * CALLS_PER_NUMBER):
+                torch.set_num_threads(THREADS[number % 1000 // CALLS_PER_NUMBER] or before)
+            fill(int(rng.integers(PLACES)), shapes[number % len(shapes)])
             answer = once()
             bits = _bits(answer)
             if bits != first_bits:

@@ -33,7 +33,7 @@ def headline(kernel: Any) -> str:
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
     if not isinstance(kernel.call, RemoteKernel):
-        lines.append("it is called in the process that judges it, and is not kept from what judges it")
+        lines.append("it is called in the judging process, and is not isolated from it")
     if untested := not_tested(kernel.accounts):
         lines.append(f"parameters that are {untested}")
     return "\n".join(lines)
@@ -58,19 +58,19 @@ def contract_lines(kernel: Any) -> Iterator[str]:
     if "causal-rectangle" in kernel.declares:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
     if "longer-masks" in kernel.declares:
-        yield "masks may be longer than the keys: it looks at their first columns"
+        yield "masks may be longer than the keys: it uses their first columns"
     if BOOLEAN in kernel.declares:
         yield "it takes boolean masks, and masks of numbers: each is given in half of the calls"
     if str(kernel.taken):
-        yield f"it takes {kernel.taken} alone: calls are made of such"
+        yield f"it takes {kernel.taken} only: calls have such sizes"
     if kernel.fixed_scale:
-        yield "its scale is 1/√E, and no parameter says otherwise"
+        yield "its scale is 1/√E, and no parameter changes it"
     if kernel.lse_multiple > 1:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
     if kernel.queries_to_a_sum:
         yield f"dK and dV are summed over queries in {kernel.dtype}, at most {kernel.queries_to_a_sum} at a time"
     if kernel.not_compiled:
-        yield f"torch.compile does not take it: {kernel.not_compiled}"
+        yield f"torch.compile cannot compile it: {kernel.not_compiled}"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
 
@@ -114,7 +114,7 @@ def scale_hint(kernel: Any) -> str:
 
 
 def precision_hint(kernel: Any) -> str:
-    """Return a sentence if a float64 kernel has the digits of float32: moderate logits, weights off by 1e-9 to 1e-5."""
+    """Return a sentence if a float64 kernel is only as accurate as float32: its weights are off by 1e-9 to 1e-5."""
     rng = np.random.default_rng(0)
     keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
     try:
@@ -153,7 +153,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
 
 
 def formats_json(kernel: Any) -> dict[str, str]:
-    """Return each format from the kernel's own on, with "tried" or why it is not."""
+    """Return "tried", or why it is not tried, for the kernel's format and each coarser one."""
     return dict.fromkeys((kernel.dtype, *kernel.coarser), TRIED) | dict(kernel.not_tried)
 
 

@@ -1,7 +1,7 @@
 """A failing call as a test that needs only torch and the kernel: ``theorems verify --attention … --emit-test FILE``.
 
-The kernel is called as its interface calls it, and compared with the textbook formula. A test is run where it is
-written, and one that cannot fail on the kernel is not printed.
+The test calls the kernel as its interface does, and compares with the textbook formula. Each test is run before it is
+printed; a test that passes is not printed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
 FUNCTIONS = {name: x for name, x in vars(printed_functions).items() if inspect.isfunction(x)}
 """The functions that tests call, by name."""
 LARGEST = 50_000
-"""The largest number of numbers in a test: nobody opens a longer file."""
+"""The largest number of numbers in a test, so that it stays readable."""
 LONGEST = 1_000_000
 """The largest number of characters in a test."""
 
@@ -62,7 +62,7 @@ def reproducer(trace: Trace, line: str) -> tuple[str, str]:
 
 
 def numbers_of(call: AttentionCall, drawn: Collection[str] = ()) -> int:
-    """Return how many numbers a test of the call has, except those of the tensors that are drawn."""
+    """Return how many numbers a test of the call contains; drawn tensors contribute none."""
     names = [name for name in (*TENSORS, *OPTIONS) if name not in drawn and getattr(call, name) is not None]
     return sum(getattr(call, name).size for name in names)
 
@@ -76,7 +76,7 @@ def _function(trace: Trace, line: str, guards: bool, backward: bool) -> str:
 
 
 def functions_of(tests: Sequence[str]) -> str:
-    """Return the source of the functions that tests call; of a file that imports math and torch."""
+    """Return the source of the functions that tests call, for a file that imports math and torch."""
     sources = {name: inspect.getsource(x) for name, x in FUNCTIONS.items()}
     called: set[str] = set()
     left = [*tests]
@@ -89,9 +89,9 @@ def functions_of(tests: Sequence[str]) -> str:
 
 
 def why_not(trace: Trace, test: str) -> str:
-    """Return why the test does not fail on this kernel as it should; empty if it does, by the suite's own formula.
+    """Return why the test does not fail on this kernel as it should, with the suite's formula; empty if it does.
 
-    The text is this package's, made a moment ago in this process, in which the kernel is called anyway.
+    Executing the text is safe: this package has just written it in this process, which calls the kernel anyway.
     """
     due = {entry.what.symbol: entry for entry in trace.entries}
     apart: list[str] = []
@@ -99,7 +99,7 @@ def why_not(trace: Trace, test: str) -> str:
     def check(what: str, theirs: Any, expected: Any, allowed: Any) -> None:
         with np.errstate(invalid="ignore"):
             off = np.abs(expected.numpy() - due[what].due) > due[what].allowed
-        if off.any() and not trace.call.dropout:  # other weights are dropped every time
+        if off.any() and not trace.call.dropout:  # dropout drops other weights each time
             apart.append(what)
         printed_functions.check(what, theirs, expected, allowed)
 
@@ -120,5 +120,5 @@ def why_not(trace: Trace, test: str) -> str:
         message = " ".join(str(error).split())[:200]
         why = f"saved as a test, the call raises {type(error).__name__}: {message}"
     else:
-        why = "saved as a test, the call passes: what the kernel returns depends on what was called before"
+        why = "saved as a test, the call passes: the kernel's results depend on earlier calls"
     return f"its formula of {apart[0]} is not this suite's, which is a fault of ours" if apart else why

@@ -22,11 +22,11 @@ from theorems.run.result import Failure, Result
 from theorems.run.tables import column_table
 
 TRIED = "tried"
-"""The entry of a format in ``--json`` if calls are made in it; otherwise the entry is the reason why not."""
+"""The value of a format in ``--json`` if it is tried; otherwise the value is the reason."""
 
 
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
-    """Return a table of the statements and what each checks on the kernel, then the others, one row per reason.
+    """Return a table of the statements and what each checks on the kernel; skipped ones follow, one row per reason.
 
     Args:
         results: the results of the statements.
@@ -62,8 +62,8 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
 def score_json(results: Sequence[Result]) -> dict[str, Any]:
     """Return a number between 0 and 1 for ``--json``, such as for a trainer's reward, with its parts.
 
-    A part is 1 if the capability is upheld and 0 otherwise. The number is their mean; it is 0 if the output is wrong,
-    and 1 only if all that was tried is upheld.
+    A part is 1 if the capability is upheld and 0 otherwise. The number is their mean, but 0 if the output is wrong; it
+    is 1 only if every capability that was tried is upheld.
     """
     tried = [result for result in results if result.id in capabilities() and result.was_tried]
     parts = {result.id.removeprefix("kernel-"): int(result.verdict is Verdict.UPHELD) for result in tried}
@@ -81,9 +81,9 @@ def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
 
 
 def failing_combinations(results: Iterable[Result]) -> list[list[str]]:
-    """Return the options of the smallest failing calls, without combinations that contain another one.
+    """Return the option sets of the smallest failing calls, without sets that contain another one.
 
-    If two options fail together, they also fail with a third. An empty combination stands for calls without any option.
+    If two options fail together, they also fail with a third. The empty set means calls without any option.
     """
     failed = [result.failure for result in results if result.failure and result.failure.verdict is Verdict.FALSIFIED]
     failing = dict.fromkeys(frozenset(options_on(call)) for failure in failed if (call := call_of(failure)) is not None)
@@ -99,7 +99,7 @@ def call_of(failure: Failure) -> AttentionCall | None:
 def in_words(combinations: Sequence[Collection[str]]) -> str:
     """Describe the combinations for a reader; empty if there are none."""
     texts = [" + ".join(names) if names else "calls without any option" for names in combinations]
-    return f"what fails, made as small as it gets: {'; '.join(texts)}" if texts else ""
+    return f"smallest failing combinations: {'; '.join(texts)}" if texts else ""
 
 
 def _place(name: str) -> int:

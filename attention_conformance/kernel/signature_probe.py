@@ -1,4 +1,4 @@
-"""Find out by small calls what the parameters of a callable mean, and where its results are in what it returns."""
+"""Find out by small calls what the parameters of a callable mean, and which of its results is which."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_options(kernel: Any, candidate: Found) -> Reading:
     names = dict(reading.names)
     square = square_call(causal=reading.always_causal)
     if "window" in names and try_reading(kernel, reading, square, window=(2, 0))[0] is None:
-        names.pop("window")  # it is another kind of window
+        names.pop("window")  # this parameter is another kind of window
     reading = replace(reading, names=names, fixed_scale="scale" not in names and candidate.scale is None)
     masks = roles_of(kernel.parameters)["mask"]
     for name in masks:
@@ -62,7 +62,7 @@ def with_options(kernel: Any, candidate: Found) -> Reading:
 
 
 def _through_keywords(kernel: Any, candidate: Found, reading: Reading) -> Reading:
-    """Return the reading with options that it takes as further keywords, under the names that libraries use."""
+    """Return the reading with options that the callable takes as ``**`` keywords, under libraries' names."""
     options_by_role: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
     for role, options in options_by_role.items():
         for name in ROLES[role] if role not in reading.names and not reading.always_causal else ():
@@ -96,7 +96,7 @@ def _has_an_effect(kernel: Any, reading: Reading, **options: Any) -> bool:
 
 
 def _senses(kernel: Any, candidate: Found, name: str) -> tuple[Mask | None, Mask | None]:
-    """Return how a parameter for masks takes booleans, and how it takes numbers."""
+    """Return the possible meanings of booleans, and of numbers, in a parameter for masks."""
     mask = random_mask(candidate.made)
     senses = (
         (SHOWS, HIDES, ADDED, ONES_HIDE) if _adds_booleans(kernel, candidate, name, mask) else (SHOWS, HIDES, ONES_HIDE)
@@ -113,8 +113,8 @@ def _shapes(candidate: Found) -> tuple[str, ...]:
 def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
     """Return whether a mask may be for numbers alone.
 
-    It may if booleans are refused in all shapes, or added as ones and zeros. Under PyTorch's names booleans are no
-    numbers.
+    It may if booleans are refused in all shapes, or added as ones and zeros. Under PyTorch's names of masks, booleans
+    are never added.
     """
     added = candidate.made.replace(bias=mask.astype(np.float64))
     off = [_off(kernel, candidate, Mask(name, SHOWS, shape), mask, due=added) for shape in _shapes(candidate)]
@@ -122,7 +122,7 @@ def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
 
 
 def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall | None = None) -> float:
-    """Return how far the output with a mask is from the correct one, infinite if the mask is refused.
+    """Return the distance of the output with a mask from the correct one; infinite if the mask is refused.
 
     Args:
         kernel: the callable.
@@ -130,7 +130,7 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
         name: the name of the parameter.
         way: how the mask is given.
         mask: the mask.
-        due: the call whose output is correct, if it is not the call with the mask.
+        due: a call whose output is expected; by default the call with the mask.
     """
     kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
     reading = replace(candidate.reading, **{kind: way})  # type: ignore[arg-type]
@@ -148,10 +148,11 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
 def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
     """Return the sense and the shape in which a mask has the correct effect, else the nearest harmless ones.
 
-    A sense is harmless if a mask that hides nothing, or next to nothing, changes nothing. Poorer shapes are tried only
-    if richer ones are refused: a kernel that takes a mask of all heads, and reads only that of the first, is wrong.
+    A sense is harmless if a mask that hides nothing, or almost nothing, changes nothing. Shapes with fewer axes are
+    tried only if those with more are refused: a kernel that takes a mask for all heads but reads only the first is
+    wrong.
     """
-    # A mask that is not added may take any number but 0, or large ones alone, as it takes 1.
+    # A mask that is not added may treat every number but 0 as 1, or large numbers only.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(candidate):
         off = {way: _off(kernel, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
@@ -172,13 +173,13 @@ def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[
 
 
 def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
-    """Return the reading with the places of log-sum-exps and weights in what is returned."""
+    """Return the reading with the places of log-sum-exp and weights among the results."""
     small_call = candidate.made.replace(causal=reading.always_causal)
     rows = due_rows(small_call, candidate.scale, candidate.alignment)
     B, H, L, T = (small_call.sizes[axis] for axis in "BHLT")
     _, returned = try_reading(kernel, reading, small_call, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
-    if lse is None and "lse" in reading.names:  # it was asked for, and is not what it should be
+    if lse is None and "lse" in reading.names:  # the kernel returned it, but it is wrong
         lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
     swapped = lse is not None and look_up(returned, lse).shape == (B, L, H)
     expected = np.asarray(rows.weights.value)
@@ -194,7 +195,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
 
 
 def _place_of(returned: Any, expected: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
-    """Return the path to the tensor in one of these shapes that equals the correct one, or to any if none is given."""
+    """Return the path to the result with one of these shapes that equals `expected`; to any such result if None."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
             if expected is None:

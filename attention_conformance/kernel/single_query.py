@@ -1,4 +1,4 @@
-"""The results of a kernel that the papers' statements need: weights, outputs, gradients of one query to an input."""
+"""The kernel's results for one query per input, which the papers' statements need: weights, outputs, gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Held:
     unit: float
 
     def of(self, keys: Array, scores: Array | None) -> bool:
-        """Return whether the tensors were made of these very arrays, which cannot have changed since."""
+        """Return whether the tensors were made of these very arrays, which are read-only."""
         same = keys is self.made_of_keys and (scores is self.made_of_scores)
         return same and not any(x.flags.writeable for x in (keys, scores) if x is not None)
 
@@ -47,7 +47,7 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
     """Call the kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
 
     Raises:
-        InvalidInput: the kernel raises, or returns something else.
+        InvalidInput: the kernel raises, or returns no such tensor.
     """
     d, m, tokens = query.shape[-1], values.shape[-1], keys.shape[-2]
     width = kernel.taken.width(d, quartic=kernel.fixed_scale)
@@ -120,7 +120,7 @@ def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: A
 
 
 def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
-    """Return keys and scores as tensors; the last ones are kept, since a descent needs the same ones at every step."""
+    """Return keys and scores as tensors; the last ones are cached, since a descent uses the same at every step."""
     last = kernel.last.get("held")
     if last is not None and last.of(keys, scores):
         return last
@@ -139,7 +139,7 @@ def _blocks(kernel: Any, tensors: Held, queries: Array, width: int) -> Iterator[
         np.broadcast_to(np.asarray(queries) * tensors.key_unit, (*batch, each, d)).reshape(-1, each, d)
     )
     points = points.to(getattr(torch, kernel.dtype)).to(kernel.device)[:, :, None, :]
-    values = tensors.keys[..., :1] if tensors.values is None else tensors.values  # no values: not looked at
+    values = tensors.keys[..., :1] if tensors.values is None else tensors.values  # None: ignored later
     stacked = [
         x.expand(len(points), *x.shape) if x.dim() == 3 else x.expand(*batch, *x.shape[-3:]).reshape(-1, *x.shape[-3:])
         for x in (tensors.keys, values)

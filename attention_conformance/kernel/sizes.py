@@ -1,4 +1,4 @@
-"""The shapes and sizes that a kernel takes if it does not take all, and calls of such sizes in place of others."""
+"""The limits of the shapes and sizes that a kernel takes, and how calls are resized to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attention_conformance.calls.common_calls import MULTIPLES
 WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
 """Widths at which a kernel that refuses some widths is tried."""
 MOST = 512
-"""The largest number of queries, as many as keys, that replace one query of many keys."""
+"""The largest L = T that replaces a call of one query and many keys."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Numbers of which a kernel may require a multiple."""
 
@@ -27,14 +27,14 @@ class Layout:
 
     Attributes:
         rank: 4 for (B, n, 1, d), one point of the batch and one input per pair of leading axes; 3 for (B·n, 1, d).
-        square: whether values have exactly d columns; others are padded with zeros and cut into pieces.
+        square: whether values must have d columns; other values are padded with zeros or cut into pieces.
     """
 
     rank: int = 4
     square: bool = False
 
     def __str__(self) -> str:
-        """Return the required shape, and what is done to values, in words."""
+        """Describe the required shape, and how values are adapted."""
         shape = "(B, n, T, d)" if self.rank == 4 else "(B·n, T, d)"
         return f"{shape}, values {'padded to d columns' if self.square else 'of any width'}"
 
@@ -50,10 +50,10 @@ class Taken:
     Attributes:
         widths: the widths of heads among WIDTHS; empty for all.
         queries, keys: their numbers are multiples of these.
-        equal: whether there have to be as many queries as keys.
-        single: whether there has to be one query.
+        equal: whether L = T is required.
+        single: whether L = 1 is required.
         contiguous: whether tensors have to be contiguous.
-        one_head: whether keys have one head for all of the queries'.
+        one_head: whether all heads of the queries share one head of the keys.
     """
 
     widths: tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class Taken:
 
         Args:
             size: the width of the call.
-            quartic: whether to return a power of four, whose root is a power of two, if the kernel takes one.
+            quartic: whether to prefer a power of four, whose root is a power of two.
         """
         if not self.widths:
             return 4 ** math.ceil(math.log(size, 4)) if quartic else size
@@ -124,8 +124,8 @@ class Taken:
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
         """Return the call in sizes that the kernel takes.
 
-        Queries and keys are repeated, or the first ones are taken; further rows have no upstream gradient. Further
-        columns of keys and values are repeated ones; those of queries are 0, so that the logits do not change.
+        Queries and keys are repeated or cut; additional rows have no upstream gradient. Columns of keys and values are
+        repeated; additional columns of queries are 0, so that the logits do not change.
         """
         sizes = call.sizes
         square = sizes["L"] == sizes["T"]
@@ -146,7 +146,7 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # With repeated keys weights are no halves any more, and with fewer columns logits change; both round.
+            # Repeated keys give other weights than 1/2, and fewer columns other logits: the call is no longer exact.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 
@@ -159,10 +159,10 @@ SHARED = ("of keys", "same")
 class Latent(Taken):
     """The sizes of a kernel whose cache has one width and holds the values in its first columns.
 
-    Other keys and values are columns of such a cache, too: those of keys behind those of values.
+    The columns of the keys that are no values come after those of the values.
 
     Attributes:
-        cached, valued: the width of the cache, and of the values in it.
+        cached, valued: the width of the cache, and of its columns that are values.
         page: the number of keys in a page; 0 for any number.
     """
 
@@ -185,7 +185,7 @@ class Latent(Taken):
         return self.valued
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan with these widths, so that the lengths of its calls are cut for their true cost only."""
+        """Return the plan with these widths, so that the cost of its calls, by which lengths are cut, is right."""
         shared = plan["values"] in SHARED
         sized = {"width": str(self.cached if shared else self.widths[0])}
         sized |= {"values": "of keys" if shared else str(self.valued)}
@@ -213,7 +213,7 @@ def is_power_of_four(size: int) -> bool:
 
 
 def describe_widths(widths: tuple[int, ...]) -> str:
-    """Describe widths as multiples, if they are, as a range, or one by one."""
+    """Describe widths as multiples of a number, as a range, or one by one."""
     for multiple in reversed(LENGTHS):
         if multiple > 1 and widths == tuple(width for width in WIDTHS if width % multiple == 0 and width <= widths[-1]):
             limit = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
@@ -233,7 +233,7 @@ def _resize(x: Any, sizes: dict[int, int]) -> Any:
 
 
 def _without(x: Any, axis: int, size: int) -> Any:
-    """Set entries from this size on to zero."""
+    """Set the entries of an axis from index `size` on to zero."""
     if x.shape[axis] <= size:
         return x
     x = x.copy()

@@ -27,7 +27,7 @@ SIZES = (
     Sizes(B=2, H=4, G=4, L=16, T=16, E=64, M=64),
     Sizes(B=2, H=4, G=4, L=128, T=128, E=64, M=64),
 )
-"""Sizes at which a callable is tried, until it returns an output."""
+"""Sizes at which a callable is tried in turn, until it returns an output."""
 NEAR = 0.05
 """The error that is allowed to half precision, as a share of the largest output.
 
@@ -36,7 +36,7 @@ With random numbers, the output under another reading is off by about the larges
 
 
 def record_results(call: Any, results: list[Any]) -> Any:
-    """Return a callable that adds what it returns to a list."""
+    """Return the callable, with its results also appended to a list."""
     if isinstance(call, RemoteKernel):
         return call.recording(results)
 
@@ -48,7 +48,7 @@ def record_results(call: Any, results: list[Any]) -> Any:
 
 
 def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: Any) -> tuple[Any, Any]:
-    """Return the output (B, H, L, M) of a kernel that is called as a reading says, and all that it returned.
+    """Return the output (B, H, L, M) of a kernel called by a reading, and all of its results.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
@@ -57,7 +57,7 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
         options: further attributes of the request.
 
     Returns:
-        None for what it does not return.
+        The output and the results; None for each that is missing.
     """
     results: list[Any] = []
     given = {name: kernel.tensor(getattr(made, name)) for name in ("query", "key", "value")}
@@ -68,13 +68,13 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
             returned = kernel.replace(call=recorded, interface=interface_of(reading), reading=reading).run(request)
     except KernelError:
         return None, None
-    except InvalidInput:  # something else than an output
+    except InvalidInput:  # not an output
         return None, results[0]
     return float64_of(returned.output), results[0]
 
 
 def distance(output: Any, small_call: AttentionCall, scale: float | None, alignment: Alignment) -> float:
-    """Return the distance of an output from the formula's, over the largest of the latter; infinite if it is None."""
+    """Return the largest error of an output, relative to the formula's largest entry; infinite for None."""
     if output is None:
         return math.inf
     expected = due_rows(small_call, scale, alignment).output.value
@@ -107,7 +107,7 @@ class Found:
 
 
 def random_mask(small_call: AttentionCall) -> Any:
-    """Draw booleans (B, H, L, T) that show the first key, so that a row sees a key even under a causal mask."""
+    """Draw booleans (B, H, L, T) that show the first key, so that each row sees a key even under a causal mask."""
     visible = np.random.default_rng(0).random(tuple(small_call.sizes[axis] for axis in "BHLT")) < 0.6
     visible[..., 0] = True
     return visible
@@ -124,7 +124,7 @@ def square_call(*, causal: bool) -> AttentionCall:
 
 
 def rightness(kernel: Any) -> float:
-    """Return the share of small calls in which a kernel is near to attention.
+    """Return the share of small calls on which a kernel's output is near to the formula's.
 
     There is a plain call, one with each of the kernel's masks, and a causal one.
 
@@ -143,7 +143,7 @@ def rightness(kernel: Any) -> float:
 
 
 def returns_more(kernel: Any) -> bool:
-    """Return whether the kernel returns more than a tensor, without being asked for more."""
+    """Return whether the kernel returns more than one tensor without being asked to."""
     results: list[Any] = []
     call = kernel.in_own_numbers(tensors(SIZES[0], Numbers.NORMAL, seed=0))
     kernel.replace(call=record_results(kernel.call, results)).output(call)

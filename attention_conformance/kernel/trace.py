@@ -1,4 +1,4 @@
-"""The course of a failing call of a kernel: the claims that are falsified, by which calls, in which entries."""
+"""The record of a failure of a kernel: the falsified claims, the calls that falsify them, and the wrong entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attention_conformance.claims.call_claims import BIAS_GRADIENT, DROPPED, SIN
 from attention_conformance.claims.empty_rows import claimed_gradients, groups_of_nan
 
 BEYOND = 1e300
-"""The allowed error where rounding may lose all digits: any number is accepted, but not NaN."""
+"""The allowed error where rounding may lose all digits: every number but NaN is accepted."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Quantity:
 
     Attributes:
         name: its name in :class:`attention_conformance.calls.further_rows.FurtherRows`.
-        symbol: its symbol, for a reader.
+        symbol: its symbol in reports.
         axes: the axes of its entries.
     """
 
@@ -59,13 +59,13 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Numbers of which at least one is wrong.
+    """Numbers of a kernel of which at least one is wrong.
 
     Attributes:
         claim: the claim that is falsified.
         call: the call that the correct numbers belong to.
         what: the quantity.
-        theirs, due, allowed: the kernel's numbers, the formula's, and how far they may be apart.
+        theirs, due, allowed: the kernel's numbers, the formula's, and their largest allowed difference.
     """
 
     claim: str
@@ -77,25 +77,25 @@ class Entry:
 
     @property
     def off(self) -> Bool[np.ndarray, "..."]:
-        """A mask of the numbers that are wrong, or not numbers."""
+        """A mask of the numbers that are wrong or NaN."""
         with np.errstate(invalid="ignore"):
             return np.asarray(~(np.abs(self.theirs - self.due) <= self.allowed))
 
     @property
     def is_off(self) -> bool:
-        """Return whether a number is wrong, or not a number."""
+        """Return whether a number is wrong or NaN."""
         return bool(self.off.any())
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """The index of the first entry that is not finite, else of the wrong entry that is furthest off."""
+        """The index of the first entry that is not finite, otherwise of the entry with the largest error."""
         with np.errstate(invalid="ignore"):
             off = np.abs(self.theirs - self.due)
             off = np.where(np.isfinite(self.theirs), np.where(off > self.allowed, off, -1.0), np.inf)
         return tuple(int(k) for k in np.unravel_index(int(np.argmax(off)), off.shape))
 
     def describe(self, cause: str = "rounding") -> str:
-        """Return the worst entry, its number, the correct one, and how many times what the cause allows it is off."""
+        """Return the worst entry, its number, the correct one, and the ratio of its error to the allowed one."""
         at = self.worst
         axes = ", ".join(self.what.axes[-len(at) :])
         place = ", ".join(map(str, at))
@@ -122,9 +122,9 @@ def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
 
 
 def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool[np.ndarray, "..."]:
-    """Return where entries are claimed.
+    """Return a mask of the entries that claims compare.
 
-    Nothing is claimed of rows that see nothing, of hidden entries of a bias, and of numbers too large for the format.
+    Nothing is claimed of rows that see no key, of hidden entries of a bias, and of numbers too large for the format.
     """
     if quantity.name in ("output", "log_sum_exp", "returned_weights"):
         return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (expected.ndim - 3)))
@@ -137,7 +137,7 @@ def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Calls of a kernel by which a capability is falsified.
+    """The calls of a kernel that falsify a capability.
 
     Attributes:
         capability: its name without ``kernel-``.
@@ -147,7 +147,7 @@ class Trace:
         entries: the numbers of each falsified claim that compares numbers with the correct ones.
         rows: the correct results of that call under the conventions that the kernel follows, a
             :class:`attention_conformance.calls.further_rows.FurtherRows`.
-        drawn: by name, lines of a test that draw tensors; the numbers of other tensors are written down.
+        drawn: for tensors that a test draws at random, the lines that do so; the numbers of others are written out.
     """
 
     capability: str

@@ -48,7 +48,7 @@ def test_a_failure_of_two_options_is_not_reported_for_three() -> None:
 def test_calls_without_options_stand_beside_others() -> None:
     result = failing_combinations([falsified("kernel-output", call()), falsified("kernel-causal", call(causal=True))])
     assert result == [[], ["causal"]]
-    assert in_words(result) == "what fails, made as small as it gets: calls without any option; causal"
+    assert in_words(result) == "smallest failing combinations: calls without any option; causal"
     assert in_words([]) == ""
     assert failing_combinations([Result("kernel-output", "")]) == []
 

@@ -86,7 +86,7 @@ def test_a_test_that_passes_is_not_written() -> None:
     )
     assert reproducer(trace_of("plain", given, right), "a line") == (
         "",
-        "saved as a test, the call passes: what the kernel returns depends on what was called before",
+        "saved as a test, the call passes: the kernel's results depend on earlier calls",
     )
 
 

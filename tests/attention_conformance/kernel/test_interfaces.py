@@ -214,7 +214,7 @@ def of_sizes(test: Any) -> Any:
 def test_a_kernel_is_tried_at_sizes_that_it_takes(test: Any, taken: str) -> None:
     kernel = kernel_of(of_sizes(test), "float64")
     assert str(kernel.taken) == taken
-    assert f"it takes {taken} alone: calls are made of such" in headline(kernel)
+    assert f"it takes {taken} only: calls have such sizes" in headline(kernel)
     assert not list(falsified(kernel))
 
 
@@ -258,7 +258,7 @@ def test_alignment_by_which_is_longer_is_found_out() -> None:
 def test_a_scale_that_nobody_can_give_is_found_out() -> None:
     kernel = kernel_of(tinygrad(attend))
     assert kernel.fixed_scale
-    assert "its scale is 1/√E, and no parameter says otherwise" in headline(kernel)
+    assert "its scale is 1/√E, and no parameter changes it" in headline(kernel)
     weights = kernel.weights(np.array([[[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]]), np.array([[[1.0, 2.0, 0.5]]]))
     due = np.exp([2.0, 2.5])
     assert weights[0, 0] == pytest.approx(due / due.sum())

@@ -178,11 +178,11 @@ def test_a_module_of_kernelbench(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("get_init_inputs", "other"), "model.py:ModelNew needs get_init_inputs() beside it"),
-        (("[False]", "[]"), "model.py:ModelNew cannot be made with get_init_inputs(), TypeError: "),
+        (("get_init_inputs", "other"), "model.py:ModelNew needs a function get_init_inputs() beside it"),
+        (("[False]", "[]"), "model.py:ModelNew cannot be created with get_init_inputs(), TypeError: "),
         (
             ("Q, K, V):", "x):"),
-            "the forward pass of model.py:ModelNew takes (x); one of query, key and value is tested",
+            "the forward pass of model.py:ModelNew takes (x), but must take query, key and value",
         ),
     ],
 )
