@@ -1,8 +1,7 @@
 """The ways in which kernels are called: the signatures that attention has in the libraries.
 
-An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. Each
-keyword of a kernel that a claim is about is a capability that the kernel declares; other keywords are switched off, and
-named in the report.
+An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. A
+keyword of a kernel with claims about it declares a capability; other keywords are switched off and named in the report.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
 )
 """The interfaces by name, in the order in which they are recognised, specific ones first.
 
-The interface plain takes every kernel that no other takes. Those after it have to be asked for.
+The interface plain is that of every kernel that no earlier one recognises. Those after it need ``--interface``.
 """
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
@@ -73,7 +72,7 @@ ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
 def recognise(parameters: Parameters) -> Interface:
     """Return the interface of a kernel with those parameters.
 
-    Three tensors and ``scale=None`` are PyTorch's: the scale without one given is the kernel's own, and is tested.
+    Three tensors and ``scale=None`` are read as PyTorch's signature, so that the default scale is tested.
     """
     has = {*parameters}
     if [*parameters][3:] == ["scale"] and parameters["scale"] is None:

@@ -69,7 +69,7 @@ def _call(
     given: dict[str, Any],
     options: Mapping[str, Option] = MappingProxyType(OPTIONS),
 ) -> tuple[Any, Any]:
-    """Return the output and, if it is asked for, the log-sum-exp of a kernel with these options."""
+    """Return the output of a kernel called with these options, and the log-sum-exp if the request asks for it."""
     given |= arguments(names_in(options, has), request, has)
     output, lse = first_of(kernel(*in_8_bits(request, *tensors), **given))
     return in_own_dtype(request, output), lse if request.log_sum_exp else None
@@ -99,7 +99,7 @@ def _put_with_cache(kernel: Callable[..., Any], request: Request, has: Parameter
 
 
 def _with_all_queries(call: AttentionCall) -> AttentionCall:
-    """Return the call with lengths of the cache alone: each entry has all queries."""
+    """Return the call with the lengths of keys alone: each batch entry has all queries."""
     if call.lengths is None:
         return call
     return call.replace(lengths=np.stack([np.full(len(call.lengths), call.sizes["L"]), call.lengths[:, 1]], axis=-1))
@@ -123,7 +123,7 @@ FLASH_KVCACHE = Interface(
 """flash-attn's ``flash_attn_with_kvcache``: keys and values that were stored before."""
 
 PAGE = 64
-"""The number of keys in a page for a kernel that takes no cache in one piece."""
+"""The number of keys in a page for a kernel that only takes paged caches."""
 SCHEDULES = ("tile_scheduler_metadata", "num_splits")
 """Parameters for the result of a scheduler; with None the kernel computes it itself."""
 LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
@@ -141,7 +141,7 @@ LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
 def _put_latent(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
     query, cache, value = request.lengths_first
     if not request.shared:
-        # Any keys and values are the columns of a cache, those of the values with queries of 0.
+        # Keys and values that are not shared become separate columns of the cache; queries are 0 in the latter.
         cache = torch.cat([value, cache], dim=-1)
         query = torch.nn.functional.pad(query, (value.shape[-1], 0))
         scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
@@ -179,7 +179,7 @@ MLA = Interface(
 # ---- sequences without padding ---------------------------------------------------------------------------------------
 
 STARTS = (("cu_seqlens_q", "cu_seqlens_k"), ("cu_seq_q", "cu_seq_k"))
-"""The names of parameters for the places at which sequences start."""
+"""The names of parameters for the starts of sequences."""
 LONGEST = (("max_seqlen_q", "max_seqlen_k"), ("max_q", "max_k"))
 PACKED_OPTIONS: Mapping[str, Option] = MappingProxyType(
     OPTIONS

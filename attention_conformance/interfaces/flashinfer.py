@@ -1,7 +1,7 @@
 """The interface of flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``.
 
-They take one request at a time, so that each entry of a batch is a call. The log-sum-exp is to the base 2, as the
-documentation says; a mask is shared by all heads, and windows extend to the left.
+They take one request at a time, so that each batch entry is a call of its own. The log-sum-exp is to the base 2, as the
+documentation says; a mask is shared by all heads, and windows extend to the left only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.window is not None:
         left, right = request.window
         options["window_left"] = left
-        # After a single query, the last one, there are no keys.
+        # No keys come after a single query, which is the last one.
         options |= {"causal": True} if right == 0 and "causal" in has else {}
     B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
     each: list[tuple[Any, Any]] = []

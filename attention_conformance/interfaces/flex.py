@@ -1,4 +1,4 @@
-"""The interface of PyTorch's ``flex_attention``: functions of places modify scores and hide keys."""
+"""The interface of PyTorch's ``flex_attention``: functions of query and key positions modify scores and hide keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def score_mod_of(request: Request) -> Mod | None:
 
 
 def _wide(x: Any) -> Any:
-    """Return numbers in float32 at least, as scores are: half rounds places above 2048, and has none above 65504."""
+    """Return numbers in at least float32, like scores: half precision rounds positions above 2048, up to 65504."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

@@ -31,14 +31,14 @@ AT_REST = 0.1
 
 
 class Module(torch.nn.Module):
-    """The ``module`` that transformers passes to an attention function, with all but sinks switched off.
+    """The ``module`` that transformers passes to an attention function, with everything but sinks switched off.
 
     A sink of logit −∞ has the weight 0. The module is in training if weights are to be dropped; its own share of them
     has no effect otherwise.
     """
 
     def __init__(self, request: Request) -> None:
-        """Take from the request what transformers reads of a module, in training mode if weights are dropped."""
+        """Set the attributes that transformers reads, from the request; training mode means dropout."""
         super().__init__()
         self.num_key_value_groups = request.groups
         self.is_causal = request.causal
@@ -55,7 +55,7 @@ class Module(torch.nn.Module):
 
 
 def scaling_of(request: Request) -> float:
-    """Return the scale of the request, else the model's: without one, a function takes 1/√E or the module's scale."""
+    """Return the scale of the request, or else that of the model: 1/√E or the module's scale."""
     return request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
 
 
@@ -64,14 +64,14 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["dropout"] = 0.0
     if request.dropout:
         options["dropout"] = request.dropout
-    # None is given to a function that has it as its default: the scale is its own.
+    # A function whose default is None gets None: it uses its own scale.
     options["scaling"] = request.scale if has.get("scaling", Mark.REQUIRED) is None else scaling_of(request)
     if request.softcap:
         options["softcap"] = request.softcap
     if request.sinks is not None and (AUX in has or "**" in has):
         options[AUX] = request.sinks
     if request.window is not None:
-        # The query's own key is one of so many.
+        # The query's own key counts as one of the window.
         options["sliding_window"] = request.window[0] + 1
     bias = request.mask
     if request.visible is not None and not request.boolean:
@@ -83,7 +83,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def _expressible(call: AttentionCall) -> AttentionCall:
-    """Return the call without causality and window if it has a mask, which both are in; a window is causal."""
+    """Return the call with causality and window moved into its mask, if it has one; a window is causal."""
     call = with_mask_or_causal(call)
     if call.window is None:
         return call
@@ -100,7 +100,7 @@ HF = Interface(
         {
             "attention_mask": option_of("boolean-mask", "additive-mask"),
             "scaling": option_of("scale"),
-            # A single query sees all keys there, as the last of many: L = T alone is claimed.
+            # A single query sees all keys there, as the last of many: only L = T is claimed.
             "is_causal": option_of("causal"),
             "module": option_of("grouped-heads"),
             "softcap": option_of("softcap"),
@@ -113,7 +113,7 @@ HF = Interface(
     ),
     _put,
     by_place=4,
-    # Of a cache of a fixed length, the mask is as long as that.
+    # With a cache of a fixed length, the mask has that length.
     found_out=("longer-masks",),
     of_effect=("sinks",),
     expressible=_expressible,

@@ -1,4 +1,4 @@
-"""Signatures that resemble no library's interface: names of parameters suggest what they are for, small calls decide.
+"""Interfaces of signatures that resemble no library's: parameter names suggest their meaning, and small calls decide.
 
 The results of the calls distinguish (B, L, H, E) from (B, H, L, E), and masks that hide from masks that show.
 """
@@ -48,7 +48,7 @@ from attention_conformance.kernel.torch_import import torch
 
 NAME = "by-name"
 NO_L = ", no L"
-"""At the end of axes of keys whose queries have none."""
+"""A mark at the end of axes of keys whose queries have no axis of queries."""
 
 
 def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
@@ -82,7 +82,7 @@ def from_axes(x: Any, axes: str, heads: int) -> Any:
 
 
 def mask_as_wanted(mask: torch.Tensor, parameter: Mask, request: Request) -> torch.Tensor:
-    """Return a mask, boolean where True shows or added to logits, in the sense and the shape of a parameter."""
+    """Convert a mask (boolean with True for shown keys, or added to logits) to the sense and shape of a parameter."""
     B, H, L, T = *request.query.shape[:3], request.key.shape[2]
     if mask.dtype == torch.bool and parameter.sense != SHOWS:
         if parameter.sense == HIDES:
@@ -143,11 +143,11 @@ def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
 def put(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Make the call as a reading says."""
+    """Call the kernel by a reading and return its results."""
     if reading.always_causal and not request.causal:
         if request.query.shape[2] > 1:
             raise ValueError("every call is causal")
-        # Its last row is the one that sees all keys, wherever the diagonal is.
+        # The last row sees all keys, wherever the diagonal is.
         query = request.query.expand(-1, -1, request.key.shape[2], -1)
         return Returned(_output(reading, kernel, _with_query(request, query), has, options)[0][..., -1:, :])
     output, returned = _output(reading, kernel, request, has, options)
@@ -170,7 +170,7 @@ def _with_query(request: Request, query: torch.Tensor) -> Request:
 def _output(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the output in (B, H, L, M), and all that was returned."""
+    """Return the output in (B, H, L, M), and all results."""
     options = options | options_of(reading, request, has)
     tensors = in_8_bits(request, *_tensors(reading, request))
     place = None
@@ -181,12 +181,12 @@ def _output(
     by_keyword = dict(zip(reading.tensors, tensors, strict=True)) if reading.by_keyword else {}
     returned = kernel(*([] if by_keyword else tensors), **by_keyword, **options)
     output = place if reading.output is None else look_up(returned, reading.output)
-    output = output[0] if isinstance(output, tuple | list) else output  # with a log-sum-exp, which was asked for
+    output = output[0] if isinstance(output, tuple | list) else output  # with a log-sum-exp
     return from_axes(output, reading.returned_axes, request.query.shape[1]), returned
 
 
 def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
-    """Return the call with masks of a shape that the callable takes, causal if every call is."""
+    """Return the call with masks of a shape that the callable takes; causal if every call of it is causal."""
     if reading.always_causal:
         call = call.replace(causal=True)
     mask = reading.mask or reading.key_mask
@@ -198,7 +198,7 @@ def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
 
 
 def _reduce(mask: Any, shape: str) -> Any:
-    """Return the mask of the first head, entry or row for all of them, if a parameter has one mask for all."""
+    """Return the mask of the first head, entry or row, on each axis along which a parameter shares one mask."""
     axes = {"B, 1, L, T": (1,), "1, 1, L, T": (0, 1), "L, T": (0, 1), "B, 1, 1, T": (1, 2), "B, T": (1, 2)}
     mask = np.asarray(mask)
     mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if shape in axes else mask
@@ -213,7 +213,7 @@ def interface_of(reading: Reading) -> Interface:
     options: dict[str, Option] = dict.fromkeys(reading.tensors, GIVEN)
     options |= {name: option for name, option in FURTHER.items() if name not in DESCALES}
     options |= {names[role]: GIVEN for role in ("heads", "groups", "out", "dtype", "module") if role in names}
-    # What is given as a word or switched on is made use of.
+    # Parameters that are given as a word or switched on are used.
     options |= {
         name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
         for name, value in reading.constants.items()
@@ -238,7 +238,7 @@ def interface_of(reading: Reading) -> Interface:
         elif mask is not None:
             further.append(capability)
     by_place = 0 if reading.by_keyword else len(reading.tensors)
-    # What needs no parameter is declared by the first tensor.
+    # Capabilities without a parameter are declared by the first tensor.
     always: tuple[str, ...] = ("causal", "causal-rectangle") if reading.always_causal else ()
     always += ("log-sum-exp",) if reading.log_sum_exp is not None and "lse" not in names else ()
     options[reading.tensors[0] if reading.tensors else "**"] = Option(always, given=True)
@@ -263,4 +263,4 @@ BY_NAME = Interface(
     MappingProxyType({}),
     partial(put, Reading()),
 )
-"""The interface for ``--interface``, before anything is found out."""
+"""The interface of ``--interface by-name``, before small calls decide the reading."""

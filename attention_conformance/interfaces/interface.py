@@ -1,4 +1,4 @@
-"""An interface: a signature, the purpose of each of its parameters, and how a request is put into it."""
+"""An interface: a signature, the purpose of each parameter, and how a request becomes arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attention_conformance.kernel.torch_import import torch
 
 
 class Mark(Enum):
-    """Stands in place of a value."""
+    """A mark in place of a value."""
 
     LEFT = "its default stands"
     REQUIRED = "it has no default"
@@ -49,25 +49,25 @@ class Request:
         query, key, value: shapes (B, H, L, E), (B, G, T, E), (B, G, T, M).
         scale: factor of the logits; None leaves it to the kernel.
         visible: boolean, broadcastable to (B, H, L, T), or with further columns; a key is seen where it is True.
-        bias: a mask of such a shape that is added to the logits.
+        bias: a mask added to the logits, broadcastable as ``visible``.
         causal, window, softcap: as in :class:`attention_conformance.calls.attention_call.AttentionCall`.
-        log_sum_exp: whether the log-sum-exp is asked for.
+        log_sum_exp: whether the kernel has to return the log-sum-exp.
         dropout: the share of weights that are dropped.
         sinks: (H,), the logit of an additional key of value 0.
         slopes: (B, H), of ALiBi.
-        lengths: (B, 2), the numbers of queries and keys that a batch entry has; the rest is padding.
-        parts: (T,), for kernels that merge parts, the part that each key belongs to; two halves if it is left out.
+        lengths: (B, 2), the numbers of queries and keys of each batch entry; rows after them are padding.
+        parts: (T,), for kernels that merge parts, the part of each key; two halves if left out.
         number_of_parts: the number of parts, some of which may have no key.
         score_mod: (H, 3), factor, slope and shift of scores.
-        mask_mod: (B, H, 3), coefficients of the half-plane of places that are seen.
+        mask_mod: (B, H, 3), coefficients of the half-plane of visible (query, key) positions.
         descales: (3, B, G), factors of query, key and value, which then have 8 bits.
         shared: whether values are the first columns of the keys.
-        alone: whether an entry of a batch is to have the same bits as alone.
+        alone: whether the kernel has to return the same bits for a batch entry as alone.
         splits: the number of splits into which the kernel is to cut the keys; 0 leaves it to the kernel.
         page: the number of keys in a page; 0 for no pages.
         seed: the seed of the order of pages.
-        deterministic: whether the same bits are asked for every time.
-        boolean: whether a boolean mask is given as it is by an interface that could write it in numbers.
+        deterministic: whether the kernel has to return the same bits every time.
+        boolean: whether an interface that could convert a boolean mask to numbers passes it unchanged.
     """
 
     query: torch.Tensor
@@ -120,9 +120,9 @@ class Option:
     """The purpose of a parameter.
 
     Attributes:
-        declares: the capabilities that a kernel declares by having the parameter; if there are none, it is not tested.
-        neutral: the value that switches the parameter off; given to a kernel that has another default.
-        given: whether every call gives it: a tensor, a length, a module.
+        declares: the capabilities that a kernel declares by having the parameter; without any, it is not tested.
+        neutral: the value that switches the parameter off, passed if the kernel has another default.
+        given: whether every call passes it: a tensor, a length, a module.
     """
 
     declares: tuple[str, ...] = ()
@@ -136,12 +136,12 @@ UNTESTED = Option()
 
 
 def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
-    """Return the option for a parameter of which these capabilities are claimed."""
+    """Return the option for a parameter that declares these capabilities."""
     return Option(capabilities, neutral)
 
 
 def neutral_option(value: Any) -> Option:
-    """Return the option for a parameter without any claim: it is given this value, which switches it off."""
+    """Return the option for a parameter without claims, which this value switches off."""
     return Option(neutral=value)
 
 
@@ -151,7 +151,7 @@ def same(call: AttentionCall) -> AttentionCall:
 
 
 Put = Callable[[Callable[..., Any], Request, Parameters, dict[str, Any]], Returned]
-"""(kernel, request, its parameters, arguments that are already given by name) → its results."""
+"""A function (kernel, request, the kernel's parameters, further arguments by name) → results."""
 
 
 @dataclass(frozen=True)
@@ -160,15 +160,14 @@ class Interface:
 
     Attributes:
         name: the name for ``--interface``.
-        signature: the signature, for a reader.
-        known_by: a kernel that has all parameters of one of these sets has this interface; empty: any kernel has.
-        options: the purposes of its parameters, except those of tensors that are given by place.
+        signature: the signature as reports print it.
+        known_by: sets of parameters; a kernel with all parameters of one set has this interface. Empty: any kernel.
+        options: the purposes of its parameters, except those of positional tensors.
         put: makes the call.
-        by_place: the number of arguments that are given by place.
-        found_out: capabilities that are declared if a call that uses them returns, whatever the keywords.
-        of_effect: capabilities that are declared if a call that uses them returns another result than one that does
-            not.
-        expressible: a call → the nearest call that the signature can express.
+        by_place: the number of positional arguments.
+        found_out: capabilities that a kernel has if a call that uses them returns, whatever its keywords.
+        of_effect: capabilities that a kernel has if a call that uses them returns another result than one without.
+        expressible: a function from a call to the nearest one that the signature can express.
         sizes: sizes at which a kernel that refuses usual ones is tried.
     """
 
@@ -202,7 +201,7 @@ class Interface:
         )
 
     def unknown_parameters(self, has: Parameters) -> list[str]:
-        """Return the parameters that have to be given and are unknown to the interface."""
+        """Return the required parameters that the interface does not know."""
         further = [(name, default) for name, default in has.items() if name != "**"][self.by_place :]
         return [name for name, default in further if default is Mark.REQUIRED and name not in self.options]
 
@@ -214,7 +213,7 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
         return MappingProxyType(
             {**tensors, "attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
         )
-    # What a module is called by says nothing of its forward pass.
+    # The signature of a module's __call__ is not that of its forward pass.
     called = kernel.forward if isinstance(kernel, torch.nn.Module) else kernel
     try:
         parameters = inspect.signature(called).parameters.values()

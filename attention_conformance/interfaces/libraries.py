@@ -1,4 +1,4 @@
-"""The interfaces of libraries that take tensors in one piece: the names of their parameters, and how they differ."""
+"""The interfaces of libraries that take whole tensors: the names of their parameters, and how they differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from attention_conformance.interfaces.signature_reading import ADDED, FOUR_AXES,
 from attention_conformance.kernel.torch_import import torch
 
 Own = Callable[[Request, dict[str, Any]], Request]
-"""(request, arguments) → the request that is left once arguments of a library's own kind are added."""
+"""A function (request, arguments) that adds a library's special arguments and returns the remaining request."""
 
 
 def library(
@@ -43,11 +43,11 @@ def library(
 
     Args:
         name: the name for ``--interface``.
-        signature: the signature, for a reader.
-        known_by: the sets of parameters by each of which it is known, names separated by spaces.
+        signature: the signature as reports print it.
+        known_by: sets of parameters that identify it, names separated by spaces.
         options: the purposes of its parameters.
         reading: the axes of its tensors, its masks, and the names of options that :data:`.ROLES` does not have.
-        own: adds arguments of a kind that the library alone has.
+        own: adds the library's special arguments.
         further: further attributes of the interface.
     """
     reading = replace(reading, log_sum_exp=(1,))
@@ -61,7 +61,7 @@ def library(
 
 
 def names_in(options: Mapping[str, Option], has: Parameters) -> dict[str, str]:
-    """Return role → the parameter, of those that a kernel has and that declare a capability."""
+    """Return, by role, the parameters that a kernel has and that declare a capability."""
     tested = roles_of([name for name in has if options.get(name, UNTESTED).declares])
     return {role: tested[role][0] for role in MEANINGS if tested[role]}
 
@@ -73,7 +73,7 @@ PLAIN = library(
     {"scale": option_of("scale")},
     Reading(),
 )
-"""A function of three tensors, and perhaps of a scale."""
+"""A function of three tensors, and possibly a scale."""
 
 SDPA = library(
     "sdpa",
@@ -105,7 +105,7 @@ KERAS = library(
 def _window_of_jax(request: Request, given: dict[str, Any]) -> Request:
     if request.window is None:
         return request
-    # Of −1 it means one key less than none, where others mean no limit.
+    # For jax −1 means one key less than none; for others it means no limit.
     longest = request.query.shape[2] + request.key.shape[2]
     left, right = (longest if side < 0 else side for side in request.window)
     return replace(request, window=(left, right))
@@ -168,7 +168,7 @@ XFORMERS = library(
 )
 """xformers' ``memory_efficient_attention``: a bias in exactly the logits' shape.
 
-Causality and boolean masks are objects of its own there; they are not tested.
+Causality and boolean masks are objects of xformers' own types; they are not tested.
 """
 
 
@@ -192,7 +192,7 @@ MLX = library(
 
 
 def _kind_of_mask(request: Request, given: dict[str, Any]) -> Request:
-    # Without a type it takes a causal mask.
+    # Its default mask type is causal.
     given["attn_mask_type"] = "causal" if request.causal else "no_mask"
     if request.bias is not None:
         given["core_attention_bias_type"] = "post_scale_bias"
@@ -227,7 +227,7 @@ TRANSFORMER_ENGINE = library(
 )
 """Transformer Engine's ``DotProductAttention``: heads are joined in its output, and all have the same mask.
 
-The scale is an argument of its constructor: the scale that it has is found out.
+The scale is an argument of its constructor; small calls detect it.
 """
 
 

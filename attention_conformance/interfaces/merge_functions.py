@@ -1,7 +1,7 @@
-"""The interface of functions that merge parts of the keys, as attention kernels: the parts are attended to here.
+"""Functions that merge results on parts of the keys, as attention kernels: this module computes the parts.
 
-A part is the result of its keys: the mean of their values under the softmax within it, and log Σ e^logit over it. If it
-has no keys, or none that a row sees, it is (0, −∞).
+A part is the result on some of the keys: the output of attention on these alone, and log Σ e^logit over them. Without
+keys that a row sees, it is (0, −∞).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parts_of(request: Request) -> list[Part]:
 _with_mask: Any = lambda *given, visible=None, **options: (*given, visible)  # noqa: E731
 
 
-@torch.overrides.wrap_torch_function(_with_mask)  # whoever records operations sees one
+@torch.overrides.wrap_torch_function(_with_mask)  # a recorder of operations sees one operation
 def part_of(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -57,7 +57,7 @@ def part_of(
     scale: float,
     visible: torch.Tensor | None = None,
 ) -> Part:
-    """Return the part of the keys at these places."""
+    """Return output and log-sum-exp on the keys at these indices."""
     key, value = (x.double().repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     logits = query.double() @ key.mT * scale
     if visible is not None:
@@ -94,7 +94,7 @@ def put_into_merge_state(
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
-    """Return log 2 if two parts of log-sum-exp 0 merge to 1, since logarithms then have the base 2; else 1."""
+    """Return log 2 if two parts with log-sum-exp 0 merge to 1, which means base 2; else 1."""
     value, lse = torch.zeros(1, 1, 8), torch.zeros(1, 1)
     merged = kernel(value, lse, value.clone(), lse.clone())[1]
     return math.log(2) if abs(float(merged) - 1.0) < 0.1 else 1.0
@@ -120,7 +120,7 @@ def put_into_combine(
 
 
 DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")
-"""Capabilities of the parts, which need nothing further of the kernel that merges them."""
+"""Capabilities of the computed parts, which a merging kernel has without further parameters."""
 MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",

@@ -1,4 +1,4 @@
-"""Pack sequences of different lengths one behind another, or into nested tensors, and caches into pages."""
+"""Pack sequences of different lengths one after another, or into nested tensors, and caches into pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attention_conformance.interfaces.parameter_names import arguments, usual
 from attention_conformance.kernel.torch_import import torch
 
 BEYOND = 1e4
-"""Fills pages that no table names, and places after the last key of a page: a number that would be noticed."""
+"""The number in unused pages and after the last key of a page; it would change the results if it were read."""
 
 
 def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -35,14 +35,14 @@ def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | 
         return packed.reshape(*like, *packed.shape[1:])
     inside = torch.arange(like[1], device=packed.device) < lengths[:, None]
     whole = packed.new_zeros((*like, *packed.shape[1:]))
-    # Indices, not a mask: autograd finds its way through.
+    # Indices, not a mask, for autograd.
     return whole.index_put(torch.nonzero(inside, as_tuple=True), packed)
 
 
 def in_pages(x: torch.Tensor, size: int, lengths: torch.Tensor | None, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Cut a cache (B, T, G, E) into pages (N, size, G, E) in any order, with their table (B, pages) of int32.
 
-    A third of the pages belong to no entry; they, and the places after the last key of an entry, hold other numbers.
+    A third of the pages are unused; they, and the places after the last key of an entry, hold other numbers.
     """
     B, T = x.shape[:2]
     key_counts = torch.full((B,), T, device=x.device) if lengths is None else lengths
@@ -67,7 +67,7 @@ def _put_nested(kernel: Callable[..., Any], request: Request, has: Parameters, o
     query, key, value = request.lengths_first
     (q, starts_q, _), (k, starts_k, _) = pack(query, lengths[0]), pack(key, lengths[1])
     v, *_ = pack(value, lengths[1])
-    # Keys and values are of one length if their places are one tensor.
+    # A shared tensor of offsets shows that keys and values have equal lengths.
     at = starts_q.long(), starts_k.long()
     nested = (torch.nested.nested_tensor_from_jagged(x, at[n]).transpose(1, 2) for x, n in ((q, 0), (k, 1), (v, 1)))
     options |= arguments(names_in(NESTED_OPTIONS, has), request, has)
@@ -85,5 +85,5 @@ NESTED = Interface(
 )
 """PyTorch's ``scaled_dot_product_attention`` on nested tensors, whose layout is jagged.
 
-No parameter shows that a kernel takes such tensors: the interface has to be asked for.
+No parameter shows that a kernel takes such tensors, so that ``--interface nested`` is needed.
 """

@@ -1,6 +1,6 @@
 """The names of parameters, what each name means, and the arguments that a request gives to a parameter of that meaning.
 
-Interfaces of libraries list names of these tables; signatures that no interface is like are read by them.
+Interfaces of libraries use names from these tables; signatures of unknown libraries are read by them.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ MEANINGS: Mapping[str, Option] = MappingProxyType(
         "lse": option_of("log-sum-exp"),
     }
 )
-"""The capabilities that a parameter in one of these roles declares, and what switches it off."""
+"""By role, the capabilities that a parameter declares, and the value that switches it off."""
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
 """Flags of :data:`ROLES` with which the kernels of libraries return (output, log-sum-exp, …)."""
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
 SLOPES = "alibi_slopes"
 SPLITS = "num_splits"
 DESCALES = ("q_descale", "k_descale", "v_descale")
-"""Factors of (B, G), each of a tensor of 8 bits; the output then has 16 bits."""
+"""Parameters for the factors, (B, G), of query, key and value in 8 bits; the output then has 16 bits."""
 LARGEST = 448.0
 """The largest number of 8 bits; entries outside the keys of a cache may be larger."""
 ALONE = "batch_invariant"
@@ -77,7 +77,7 @@ FURTHER: Mapping[str, Option] = MappingProxyType(
     | dict.fromkeys(DESCALES, option_of("fp8-descale"))
     | {ALONE: option_of("batch-invariance", neutral=False)}
 )
-"""Options of parameters whose names mean the same wherever they are."""
+"""Options of parameters whose names mean the same in every library."""
 PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
 """A function with two of these parameters has PyTorch's signature, whose documentation defines ``attn_mask``."""
 
@@ -94,7 +94,7 @@ def roles_of(names: Collection[str]) -> dict[str, list[str]]:
 
 
 def usual(names: str) -> dict[str, Option]:
-    """Return the options of parameters, separated by spaces: what their names mean, or that they are left alone."""
+    """Return the options of parameters, given separated by spaces; unknown names stay at their defaults."""
     by_name = {name: option for role, option in MEANINGS.items() for name in ROLES[role]} | dict(FURTHER)
     return {name: by_name.get(name, UNTESTED) for name in names.split()}
 
@@ -110,7 +110,7 @@ def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> di
     An option that is off is left out, unless the kernel has no default for it.
 
     Args:
-        names: role → the parameter that has it.
+        names: the parameter of each role.
         request: the request.
         has: the parameters of the kernel.
     """
@@ -141,15 +141,15 @@ def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> di
 
 
 _TOLD = ("scale", "causal", "softcap", "dropout", "lse")
-"""Roles whose value is told, even if it is off, to a kernel that has no default for it."""
+"""Roles whose value is passed to a kernel without a default for it, even if the option is off."""
 
 
 def _window(window: tuple[int, int], default: Any) -> tuple[Any, ...]:
-    """Return a window as a kernel with that default takes it."""
+    """Return a window in the form of the kernel's default."""
     if default == (None, None):
         # In flash-attn 4 no limit is None, and −1 a number unless both sides are negative.
         return tuple(None if side < 0 else side for side in window)
-    # A third number is that of keys which all rows see.
+    # A third number counts keys that all rows see.
     return window + (default[2:] if isinstance(default, tuple) else ())
 
 

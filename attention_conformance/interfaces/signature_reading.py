@@ -1,4 +1,4 @@
-"""The knowledge of a signature: from the names of its parameters, and from small calls.
+"""The reading of a signature: what its parameters and results mean, from their names and from small calls.
 
 A reading is plain data; :func:`attention_conformance.interfaces.inferred_interface.interface_of` turns it into an
 interface.
@@ -14,7 +14,7 @@ from typing import Any
 AXES = ("BHLE", "BLHE", "LBHE", "NLE", "BLHE joined")
 """Orders of the axes of tensors; N is B·H, and joined heads are one axis, H·E."""
 DECODED = ("BHLE, no L", "BLHE, no L")
-"""Orders of the axes of keys and values whose query, and output, has no axis of queries: it is (B, H, E)."""
+"""Orders of the axes of keys and values whose query and output have no axis of queries: (B, H, E)."""
 SAID = MappingProxyType(
     {
         "BHLE, no L": "(B, H, T, E) with queries (B, H, E)",
@@ -31,7 +31,7 @@ MASK_SHAPES = ("B, H, L, T", "B, 1, L, T", "1, 1, L, T", "L, T", "B, 1, 1, T", "
 FOUR_AXES = "·, ·, ·, ·"
 """The shape of masks of four axes, each of which may be 1."""
 FOLDED = ("B·H, L, T", "L, T")
-"""The shapes of masks, the richest first: of MASK_SHAPES, or of FOLDED if heads are folded into the batch."""
+"""The shapes of masks, those with most axes first; FOLDED is for heads folded into the batch."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class Reading:
 
     Attributes:
         parameters: the names of all its parameters.
-        tensors: the names of query, key and value, or of those that hold several of them; empty: by place.
-        by_keyword: whether the tensors are given by name.
-        axes, returned_axes: elements of AXES, for the tensors that are given and returned.
-        names: role → the parameter that has it, of :data:`.parameter_names.ROLES`.
-        constants: arguments that are given in every call.
+        tensors: the names of query, key and value, or of tensors that contain several of them; empty: positional.
+        by_keyword: whether the tensors are passed by name.
+        axes, returned_axes: elements of AXES, for arguments and results.
+        names: the parameter of each role of :data:`.parameter_names.ROLES`.
+        constants: arguments of every call.
         mask, key_mask, bias: parameters for booleans, for booleans of keys alone, and for numbers that are added.
         always_causal: whether every call is causal.
         fixed_scale: whether the scale is 1/√E, and no parameter changes it.
-        output, log_sum_exp, weights: their paths in the returned value; None: nowhere.
+        output, log_sum_exp, weights: their paths in the returned value; None if absent.
         lse_axes: "BHL" or "BLH".
     """
 

@@ -65,7 +65,7 @@ def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> 
     assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
     printed = capsys.readouterr().out
     assert f"attention kernel {SDPA}: interface sdpa, float32" in printed
-    assert "in the process that judges it" not in printed
+    assert "in the judging process" not in printed
     report = read_results(Path("report.json").read_text())
     assert report["implementation"] == SDPA
     assert report["kernel"]["isolated"]
@@ -92,7 +92,7 @@ def test_json_has_a_score_with_its_parts(
 ) -> None:
     given = ["--attention", kernel, "--dtype", "float64", "--examples", "2", "--json", "report.json"]
     assert main(["verify", *SCORED, *given]) == code
-    assert "called in the process that judges it" in capsys.readouterr().out
+    assert "called in the judging process" in capsys.readouterr().out
     described = read_results(Path("report.json").read_text())["kernel"]
     tried = {
         capability["name"]: capability["verdict"]
