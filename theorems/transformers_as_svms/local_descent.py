@@ -18,12 +18,12 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import FAR
 from theorems.core.statement import statement
-from theorems.token_selection.local_paths.invariant_cone import followable
+from theorems.token_selection.local_paths.invariant_cone import flow_is_resolved
 from theorems.token_selection.local_paths.theorem_3_local_convergence import theorem_3
 
 
 def _followable(case: Case) -> bool:
-    assume(followable(case))
+    assume(flow_is_resolved(case))
     return True
 
 

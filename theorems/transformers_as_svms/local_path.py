@@ -30,7 +30,7 @@ from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, loca
 from theorems.core.tolerances import tolerance
 from theorems.curves.cone_points import INSIDE, cone_points, is_resolvable
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import resolves_cone
-from theorems.token_selection.local_paths.local_constants import local_constants, too_thin
+from theorems.token_selection.local_paths.local_constants import local_constants, resolution_failure
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.nuclear_local_path import NUCLEAR_LOCAL_CLAIMS, nuclear_local_claims
 
@@ -140,7 +140,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from premises(local_optimality_claim(problem, case.chosen_tokens, solution, under_test))
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, 1.0):
-        raise Undecided(MARGIN, too_thin(constants), Form.EFFECTIVE)
+        raise Undecided(MARGIN, resolution_failure(constants), Form.EFFECTIVE)
     bounds = LocalPathBounds(constants, under_test)
     begin = max(float(value_of(bounds.kappa)), bounds.first)
     if not 2 * begin < bounds.last:

@@ -405,7 +405,7 @@ def test_blocks_are_put_together_by_their_dimension() -> None:
         {"d": d, "counts": first, "score_gaps": gaps, "one_minus_cosine": [1e-3]}
         for d, gaps in ((2, [-1.0, 0.0]), (10, [2.0]), (60, [3.0, 4.0]), (10, [0.5, 0.25, 0.125]))
     ]
-    numbers = figure_9.together(Settings(5, 0), result)
+    numbers = figure_9.combine_blocks(Settings(5, 0), result)
     assert numbers["negative_gaps"] == 0.25
     assert [(item["d"], item["score_gaps"]) for item in numbers["dimensions"]] == [
         (2, [-1.0, 0.0]),

@@ -86,7 +86,7 @@ def test_what_the_documents_show_is_drawn_from_what_the_figure_holds() -> None:
 def test_sparsity_and_norm_are_what_they_are_called() -> None:
     maps = torch.tensor([[0.25] * 4, [1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
     assert transformer.soft_sparsity(maps).tolist() == [4.0, 1.0, 2.0]
-    weights = transformer.start(some_digits(10, 10), np.random.default_rng(0))
+    weights = transformer.initial_weights(some_digits(10, 10), np.random.default_rng(0))
     query, key = (weights[f"{name}_0"].numpy() for name in ("query", "key"))
     heads = [query[:, k : k + 8] @ key[:, k : k + 8].T / np.sqrt(8) for k in range(0, 32, 8)]
     assert np.isclose(transformer.key_query_norm(weights), np.linalg.norm(heads), rtol=1e-12)
@@ -234,7 +234,7 @@ def test_shifts_reach_both_borders() -> None:
 
 def test_accuracy_counts_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     few = some_digits(20, 20)
-    weights, record = transformer.start(few, np.random.default_rng(0)), transformer.Record()
+    weights, record = transformer.initial_weights(few, np.random.default_rng(0)), transformer.Record()
     held = transformer.outputs
 
     def told(own: Any, patches: Any) -> Any:
@@ -244,5 +244,5 @@ def test_accuracy_counts_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
         return right.to(logits.dtype), s
 
     monkeypatch.setattr(transformer, "outputs", told)
-    transformer.look(record, weights, few)
+    transformer.record_epoch(record, weights, few)
     assert record.accuracy == [0.75]

@@ -13,7 +13,7 @@ from reference_attention.training.descent import Stop
 from theorems.figures.figure import Settings
 from theorems.token_selection.figures import trial_limits
 from theorems.token_selection.figures.random_trials import KINDS, SATURATED, TrialEnd, run_trials
-from theorems.token_selection.figures.trial_limits import fate, flows_of, follow_trials, together
+from theorems.token_selection.figures.trial_limits import combine_blocks, fate, flows_of, follow_trials
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
@@ -126,7 +126,7 @@ def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.Monke
     monkeypatch.setattr(trial_limits, "fates", lambda left: ["rests", "GMM", "rests"])
     monkeypatch.setattr(trial_limits, "DIMENSIONS", (2,))
     blocks = [follow_trials(Settings(10, 0), (2, 0, 5)), follow_trials(Settings(10, 0), (2, 5, 10))]
-    (result,) = together(Settings(10, 0), blocks)["dimensions"]
+    (result,) = combine_blocks(Settings(10, 0), blocks)["dimensions"]
     assert result["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))
     assert result["became"][KINDS[0]]["rests"] == 4
     assert result["became"][KINDS[1]]["GMM"] == 2

@@ -110,7 +110,7 @@ CONSTANTS: tuple[Constant, ...] = (
         _without_change,
         READ_LATE,
     ),
-    Constant(DESCENT, "K_j of the flow", "0", descent_from_a_margin, "lag_later", _without_lag),
+    Constant(DESCENT, "K_j of the flow", "0", descent_from_a_margin, "lags_later", _without_lag),
     Constant(("lemma-5",), "log(T − 1)", "0", lemma_05_gradient_correlation, "log_others", faded),
     Constant(("lemma-6",), "L̂", "L̂/2", lemma_06_smoothness_and_descent, "log_sharp_smoothness", lowered(half)),
     Constant(("lemma-7",), "κ(ρ)", "0", LocalConstants, "kappa", faded),

@@ -1,4 +1,4 @@
-"""Definitions 1 to 3 of the paper, each with the object that embodies it here.
+"""Definitions 1 to 3 of the paper, each with the function or class that computes it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definitions 1–3.
 """

@@ -1,8 +1,8 @@
 """Bounds of the risk along a direction from the direction's margins, with explicit constants, all in logarithms.
 
-Let x be a unit vector, α_i the token with which it is compared, a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it. At
-p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On the interval of the scores of input i, |ℓ'|
-lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of δ_i,
+Let x be a unit vector, α_i the token with whose risk L_α that of x is compared, a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i
+− γ_it. At p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On the interval of the scores of input
+i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of δ_i,
 
     c_i δ_i⁺ − C_i δ_i⁻ ≤ ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i) ≤ C_i δ_i⁺ − c_i δ_i⁻.                                      (*)
 
@@ -39,19 +39,19 @@ from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
-"""Radii in units of R0: just beyond R0, and far out."""
+"""Radii, in units of R0, at which risks are compared: just beyond R0, and far out."""
 NEARER = (1.0, 8.0, 64.0)
 """Radii in units of 1/θ, for inequalities that hold at every radius."""
 
 
-def to_units(x: Any, units: int = 2) -> Bounded:
-    """Return floats with an error of that many units in the last place: two for numbers that a direction reports."""
+def with_unit_rounding(x: Any, units: int = 2) -> Bounded:
+    """Return floats with an error of ``units`` in the last place: two for the numbers of a :class:`.Direction`."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
 
 
-def of_loss(x: Any) -> Bounded:
-    """Return logarithms of a loss's constants with their error, that of scalar formulas of a few roundings."""
+def with_loss_rounding(x: Any) -> Bounded:
+    """Return logarithms of a loss's constants with their error, 8 eps (1 + |x|) for scalar formulas."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, 8 * EPS * (1 + np.abs(np.where(finite, x, 0.0))), 0.0))
 
@@ -94,13 +94,13 @@ class Costs:
             alpha,
             problem.gaps(alpha),
             log_gaps,
-            log_gaps + of_loss(np.array([loss.log_bound(*r) for r in ranges]))[:, None],
-            log_gaps + of_loss(np.array([loss.log_floor(*r) for r in ranges]))[:, None],
-            of_loss(np.array([loss.log_lipschitz(*r) for r in ranges])),
+            log_gaps + with_loss_rounding(np.array([loss.log_bound(*r) for r in ranges]))[:, None],
+            log_gaps + with_loss_rounding(np.array([loss.log_floor(*r) for r in ranges]))[:, None],
+            with_loss_rounding(np.array([loss.log_lipschitz(*r) for r in ranges])),
         )
 
     def excess(self, points: Numbers, under_test: Implementation, claim: str) -> Sized:
-        """Return n (L(p) − L_α) under test, shape (*b,) for points (*b, d); ``claim`` fails where it is no number."""
+        """Return n (L(p) − L_α) under test, shape (*b,) for points (*b, d); ``claim`` fails where it is NaN."""
         return excess_of(under_test, self.problem, points, self.alpha, claim) * self.problem.n
 
     @property
@@ -141,11 +141,11 @@ class Costs:
 
 
 @dataclass(frozen=True, eq=False)
-class Lead:
-    """The tokens of smallest margin among the lower or the higher ones of a direction.
+class NearestTokens:
+    """The tokens of smallest margin along a direction, among the lower- or the higher-scoring ones.
 
     Attributes:
-        least: their margin in the units of the direction (exact); None (+∞) if there are none.
+        least: their margin for the direction as given, not normalized (exact); None (+∞) if there are none.
         margin: their margin for the unit vector.
         log_weight: log Σ c_i |g_it| over the tokens that attain it, −inf if there are none.
     """
@@ -155,24 +155,24 @@ class Lead:
     log_weight: Numbers
 
     @classmethod
-    def among(cls, q: Direction, costs: Costs, mask: Bool[np.ndarray, "n T"]) -> Lead:
-        """Return the lead among the marked tokens."""
+    def among(cls, q: Direction, costs: Costs, mask: Bool[np.ndarray, "n T"]) -> NearestTokens:
+        """Return the nearest of the tokens that are True in the mask."""
         least = min((q.exact[i][t] for i, t in np.argwhere(mask)), default=None)
         leading = [bool(m) and x == least for x, m in zip(sum(q.exact, ()), mask.ravel(), strict=True)]
-        margin = to_units(math.inf if least is None else float_of(least, q))
+        margin = with_unit_rounding(math.inf if least is None else float_of(least, q))
         return cls(least, margin, log_sum(costs.log_smallest.ravel()[np.array(leading)]))
 
 
 def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
     """Return the points R q̄, (r, d)."""
-    return radii[:, None] * to_units(q.unit)
+    return radii[:, None] * with_unit_rounding(q.unit)
 
 
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
-    """Return the radii at which rounding leaves a risk its size.
+    """Return those of the radii at which the rounding error of a risk is below half of it.
 
     The exponents have an error of x = 4 (d + 10) eps R B, the terms as large a relative error, and the risk is at least
-    min c/C times the bound of the sum of its terms. So x C/c has to be at most a quarter.
+    min c/C times the bound of the sum of its terms. So x C/c must be at most a quarter.
     """
     some = costs.gaps != 0
     ranges = value_of(costs.log_largest[some] - costs.log_smallest[some])

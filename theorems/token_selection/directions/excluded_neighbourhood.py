@@ -1,8 +1,8 @@
 """Neighbourhoods of a direction that Theorem 4 excludes, with their constants.
 
-:class:`Beaten` is cases (A1) and (B) of the proof: another direction beats the whole neighbourhood at every radius
-beyond R_q. :class:`Outdone` is case (A2): one finite point beats everything beyond R_q. Both derivations are in the
-docstring of :mod:`.theorem_4_locally_optimal_only`.
+To *beat* is to have lower risk. :class:`BeatenByDirection` is cases (A1) and (B) of the proof: another direction beats
+the whole neighbourhood at every radius beyond R_q. :class:`BeatenByPoint` is case (A2): one finite point beats the
+neighbourhood at all radii beyond R_q. Both derivations are in the docstring of :mod:`.theorem_4_locally_optimal_only`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
 """
@@ -26,17 +26,17 @@ from theorems.token_selection.directions.directional_risk import (
     LOG2,
     NEARER,
     Costs,
-    Lead,
+    NearestTokens,
     along,
     crossing,
     resolved_radii,
-    to_units,
+    with_unit_rounding,
 )
 from theorems.token_selection.directions.local_path_points import signed_excess
 from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
 DEFAULT_MU = 0.125
-"""The ε of the cone where the case gives none."""
+"""The width ε of the cone if the case has no array ``cone_mu``."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _safe_delta(q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *,
     room = 0.5 * q.margin
     if lower:
         least = min(q.exact[i][t] for i, t in np.argwhere(binding))
-        room = min(room, unit_difference(Lead.among(q, costs, costs.higher).least, q, least, q) / 4)
+        room = min(room, unit_difference(NearestTokens.among(q, costs, costs.higher).least, q, least, q) / 4)
     return min(room / costs.reach, 0.5)
 
 
@@ -83,9 +83,9 @@ class Region:
     """A neighbourhood D_δ(q) and the radius R_q beyond which it holds no point of a local path.
 
     Attributes:
-        q, better: the direction q and one that beats it.
+        q, better: the direction q, and a direction x* of lower risk.
         costs: the costs of tokens other than α.
-        narrow: a cone within which the branch is certain.
+        narrow: a cone in which it is certain which branch of the theorem holds.
         delta: δ.
         radius: R_q.
         margin: μ in (A1), (B), θ in (A2): the smallest margin of q over binding tokens.
@@ -115,37 +115,37 @@ class Region:
 
     @property
     def nearer(self) -> Float64[np.ndarray, "r"]:
-        """The radii at which inequalities are tried that hold at every radius; float64 has to bear B/θ."""
+        """The radii, in units of 1/θ, for inequalities that hold at every radius."""
         unit = 1 / self.q.margin if math.isfinite(self.q.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return where the rounding of an exponent, (d + 8) eps R B, is far below what is compared (or below R_q)."""
+        """Return the mask of the radii at which :meth:`noise` is below 1, so that float64 can decide the comparison."""
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return eight times the rounding of an exponent at these radii."""
+        """Return eight times the rounding of an exponent at these radii, 8 (d + 8) eps R B."""
         return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
 
     def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
-        """Return points of the neighbourhood at those radii that try to have low risk, and bounds of margins' drift.
+        """Return points of low risk in the neighbourhood at those radii, and bounds of the change of their margins.
 
-        The points are (r, m, d). The drift, (r, m), is how much margins at a point may differ from those at R q̄:
-        B‖p − R q̄‖ ≤ B R δ.
+        The points have shape (r, m, d). The bounds, (r, m), say how much margins at a point may differ from those at R
+        q̄: B‖p − R q̄‖ ≤ B R δ.
         """
         costs = self.costs
         excess = signed_excess(costs.problem, costs.alpha, under_test)
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
-        points = to_units(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
+        points = with_unit_rounding(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
         apart = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
-        # Tangents are orthonormal up to (d + 8) eps. δ is not of the making of the direction under test, ‖p − R q̄‖ is.
+        # Tangents are orthonormal up to (d + 8) eps. Unlike ‖p − R q̄‖, δ does not depend on the direction under test.
         farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
         return points, costs.reach * np.minimum(apart, farthest)
 
 
-class Beaten(Region):
+class BeatenByDirection(Region):
     """Cases (A1) and (B): R x* beats R x for every x ∈ D_δ(q) and R > R_q."""
 
     @staticmethod
@@ -156,10 +156,12 @@ class Beaten(Region):
         return not q.unique or unit_difference(better.least, better, q.least, q) > 0
 
     @classmethod
-    def of(cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone) -> Beaten:
-        """Return the neighbourhood that the better direction beats, with its constants."""
-        bound = Lead.among(q, costs, binding)
-        higher = Lead.among(q, costs, costs.higher)
+    def of(
+        cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
+    ) -> BeatenByDirection:
+        """Return the neighbourhood that the direction ``better`` beats, with its constants."""
+        bound = NearestTokens.among(q, costs, binding)
+        higher = NearestTokens.among(q, costs, costs.higher)
         log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
         to_higher = unit_difference(higher.least, q, bound.least, q)
         gain = unit_difference(better.least, better, bound.least, q)
@@ -191,31 +193,33 @@ class Beaten(Region):
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return where the comparison can be decided; radii up to R_q are included."""
+        """Return the mask of the radii at which float64 can decide the comparison; radii up to R_q always count."""
         return np.asarray((norms <= self.radius) | (self.noise(norms) < self.log_lead(norms)))
 
 
-class Outdone(Region):
+class BeatenByPoint(Region):
     """Case (A2): L(R* x*) < L_α, and no x ∈ D_δ(q), R > R_q has L(Rx) ≤ L(R* x*)."""
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Return whether x* selects α alone and a higher-scoring token is nearer than all lower-scoring ones; exact."""
+        """Return whether x* selects α alone and its smallest margin is that of a higher-scoring token; exact."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
-        high, low = (Lead.among(better, costs, mask).least for mask in (costs.higher, costs.lower))
+        high, low = (NearestTokens.among(better, costs, mask).least for mask in (costs.higher, costs.lower))
         return high is not None and (low is None or high < low)
 
     @classmethod
-    def of(cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone) -> Outdone:
-        """Return the neighbourhood that one finite point of the better direction beats, with its constants."""
-        high, low = (Lead.among(better, costs, mask) for mask in (costs.higher, costs.lower))
+    def of(
+        cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
+    ) -> BeatenByPoint:
+        """Return the neighbourhood that the point R* x* beats, x* = ``better``, with its constants."""
+        high, low = (NearestTokens.among(better, costs, mask) for mask in (costs.higher, costs.lower))
         constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)
         first = max(cone.radius * (1 + 2.0**-20), crossing(constant + costs.log_low, gap) * (1 + 2.0**-20))
         delta = _safe_delta(q, costs, binding, lower=False)
         near = q.margin - costs.reach * delta
-        # Rounded up, and how.
+        # Rounded up generously.
         radius = float(value_of(constant + costs.log_high + first * better.margin)) / near * (1 + 2.0**-20)
-        margin = to_units(q.margin)
+        margin = with_unit_rounding(q.margin)
         return cls(q, better, costs, cone, delta, max(radius, first), margin, near, high.log_weight, low.margin, first)

@@ -17,14 +17,14 @@ from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.sized_numbers import Sized
-from theorems.token_selection.directions.directional_risk import Costs, float_of, to_units
+from theorems.token_selection.directions.directional_risk import Costs, float_of, with_unit_rounding
 
-LEADING = "its remainder is below half of it at some radius, and so is rounding"
+LEADING = "at some radius the remainder and the rounding error are each below half of the leading term"
 """The condition under which :func:`sharp_claim` is made."""
 
 
 @dataclass(frozen=True, eq=False)
-class Leading:
+class LeadingTerm:
     """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, and a bound on |r|.
 
     D = Σ_neighbours |ℓ'(γ_iα_i)| g_it. Both are in units of e^{log_unit}.
@@ -35,7 +35,7 @@ class Leading:
     log_unit: float
 
 
-def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]) -> Leading:
+def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]) -> LeadingTerm:
     """Return the first-order term for the directional neighbours of x; the remainder has shape (r,).
 
     Other tokens contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's weight is e^{−Rθ}/Z with
@@ -47,21 +47,21 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     log_terms: Any = problem.loss.log_slope(exact(chosen_scores)) + costs.log_gaps
     log_unit = float(value_of(log_terms)[near].max())
     terms: Any = np.exp(log_terms[near] - log_unit)
-    beyond = to_units(np.array([[float_of(x - least, direction) for x in row] for row in direction.exact]))
+    beyond = with_unit_rounding(np.array([[float_of(x - least, direction) for x in row] for row in direction.exact]))
     falls = radii[:, None, None] * beyond
-    log_vanishing = -radii * to_units(direction.margin)
+    log_vanishing = -radii * with_unit_rounding(direction.margin)
     others = np.sum(np.exp((log_terms - log_unit - falls)[:, ~near]), axis=1)
     sizes = np.sum(np.exp(costs.log_gaps - falls), axis=2)
-    # In units in which M0 overflows what vanishes is taken into account first.
+    # Where the scale makes M0 large, the vanishing factor e^{−Rθ} is applied first, so that nothing overflows.
     bends = np.exp(costs.log_curvature - log_unit + log_vanishing[:, None]) * sizes * sizes / 2
     remainder = others + np.sum(terms) * (problem.T - 1) * np.exp(log_vanishing) + np.sum(bends, axis=1)
-    return Leading(np.sum(np.sign(costs.gaps[near]) * terms), remainder, log_unit)
+    return LeadingTerm(np.sum(np.sign(costs.gaps[near]) * terms), remainder, log_unit)
 
 
 def sharp_claim(
     name: str, direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"], excess: Sized
 ) -> Iterator[Claim]:
-    """Claim D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r where r is below |D|/2; no claim is made if it nowhere is.
+    """Claim D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r at the radii where r < |D|/2; no claim if there are none.
 
     Args:
         name: the name of the claim.
@@ -72,7 +72,7 @@ def sharp_claim(
     """
     lead = leading_term(direction, costs, radii)
     D, r = lead.term, lead.remainder
-    measured = excess.to(lead.log_unit - radii * to_units(direction.margin))
+    measured = excess.to(lead.log_unit - radii * with_unit_rounding(direction.margin))
     size = np.abs(value_of(D))
     resolved = (value_of(r) < size / 2) & (measured.error < np.maximum(np.abs(measured.value), size) / 2)
     if resolved.any():

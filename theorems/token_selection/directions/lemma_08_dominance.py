@@ -31,11 +31,11 @@ from theorems.token_selection.directions.directional_risk import (
     LOG2,
     NEARER,
     Costs,
-    Lead,
+    NearestTokens,
     along,
     crossing,
     resolved_radii,
-    to_units,
+    with_unit_rounding,
 )
 from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
@@ -47,10 +47,11 @@ def _first_is_neighbour_optimal(case: Case) -> bool:
 
 
 IN_A = Condition(
-    "both are neighbour-optimal (a), and rounding leaves the risks beyond R0 their size", _first_is_neighbour_optimal
+    "both directions are neighbour-optimal (case a), and float64 resolves the risks beyond R0",
+    _first_is_neighbour_optimal,
 )
 IN_B = Condition(
-    "q1's neighbour scores higher (b), and rounding leaves the risks beyond R0 their size",
+    "the neighbour of q1 scores higher (case b), and float64 resolves the risks beyond R0",
     lambda case: not _first_is_neighbour_optimal(case),
 )
 DEFINITION_3_OF_FIRST, DEFINITION_3_OF_SECOND = premise("definition-3-of-first"), premise("definition-3-of-second")
@@ -66,7 +67,7 @@ HIGHER_WINS = (
     sharper("gain-along-narrower", when=IN_B),
     sharper("gain-along-wider", when=IN_B),
 )
-"""The names of the claims far out in (a) and in (b)."""
+"""The names of the claims beyond R0, in case (a) and in case (b)."""
 LEADING_OF_FIRST = sharper("leading-term-of-first", when=LEADING)
 LEADING_OF_SECOND = sharper("leading-term-of-second", when=LEADING)
 
@@ -108,15 +109,14 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     (a) θ⁺ = θ1 < θ⁻. By (*) and a ≥ 0,
             n (L(Rq1) − L_α) ≥ w e^{−Rθ1}/T − S_high e^{−Rθ⁻},    n (L(Rq2) − L_α) ≤ S_low e^{−Rθ2}.
-        From R0 = max( log(2T S_high/w)/(θ⁻ − θ1), log(2T S_low/w)/(θ2 − θ1) ) on, each of the two exponentials that
-        were given away is at most half of w e^{−Rθ1}/T, so L(Rq1) − L_α ≥ w e^{−Rθ1}/(2Tn) ≥ L(Rq2) − L_α, strictly
-        beyond R0.
+        From R0 = max( log(2T S_high/w)/(θ⁻ − θ1), log(2T S_low/w)/(θ2 − θ1) ) on, the terms with S_high and S_low are
+        each at most half of w e^{−Rθ1}/T, so L(Rq1) − L_α ≥ w e^{−Rθ1}/(2Tn) ≥ L(Rq2) − L_α, strictly beyond R0.
     (b) θ⁻ = θ1 < θ⁺: the same with the signs exchanged,
             n (L(Rq1) − L_α) ≤ −w e^{−Rθ1}/T + S_low e^{−Rθ⁺},    n (L(Rq2) − L_α) ≥ −S_high e^{−Rθ2},
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
 
-    Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the comparison beyond R0, where rounding leaves
-    risks their size (:func:`.directional_risk.resolved_radii`).
+    Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the risks are compared beyond R0, at the radii that
+    float64 resolves (:func:`.directional_risk.resolved_radii`).
 
     Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
     depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of
@@ -140,7 +140,7 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     costs = Costs.of(case.problem, first.best(scores))
     lower_wins = neighbour_optimal(first, scores)
-    low, high = (Lead.among(first, costs, mask) for mask in (costs.lower, costs.higher))
+    low, high = (NearestTokens.among(first, costs, mask) for mask in (costs.lower, costs.higher))
     lead, against = (low, high) if lower_wins else (high, low)
     log_for, log_against = (costs.log_low, costs.log_high) if lower_wins else (costs.log_high, costs.log_low)
     gap = unit_difference(against.least, first, lead.least, first)
@@ -149,11 +149,11 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     far = start * np.array(FACTORS)
     R = np.concatenate([np.array(NEARER) / first.margin, far])
     excess = costs.excess(np.stack([along(q, R) for q in (first, second)]), under_test, NARROWER)
-    # n (L_α − L(Rq)) in (b), which makes (a) of it.
+    # In case (b) all signs are exchanged, which reduces it to case (a).
     first_excess, second_excess = excess if lower_wins else -excess
-    of_lead, opposed = R * to_units(first.margin), R * against.margin
+    of_lead, opposed = R * with_unit_rounding(first.margin), R * against.margin
     least = Sized.exp(lead.log_weight - costs.log_T - of_lead) - Sized.exp(log_against - opposed)
-    most = Sized.exp(log_for - R * to_units(second.margin))
+    most = Sized.exp(log_for - R * with_unit_rounding(second.margin))
     near = np.s_[: len(NEARER)]
     yield at_least_in_units(NARROWER, Form.EFFECTIVE, first_excess[near], least[near], "radius")
     yield at_least_in_units(WIDER, Form.EFFECTIVE, most[near], second_excess[near], "radius")

@@ -28,10 +28,10 @@ from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
     Costs,
-    Lead,
+    NearestTokens,
     along,
     crossing,
-    to_units,
+    with_unit_rounding,
 )
 from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
@@ -68,7 +68,7 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
         −S_high e^{−Rθ} ≤ n (L(Rq) − L_α) ≤ −w e^{−Rθ}/T + S_low e^{−Rθ⁺} ≤ −w e^{−Rθ}/(2T)
 
     from R0 = log(2T S_low/w)/(θ⁺ − θ) on; R0 = 0 when no token scores lower. (The paper's R0 has the next margin of any
-    token instead of θ⁺: only tokens of lower score can do harm.)
+    token instead of θ⁺, but only tokens of lower score raise the risk.)
 
     **Sharp.** n (L(Rq) − L_α) e^{Rθ} → Σ |ℓ'(γ_iα_i)| (γ_iα_i − γ_it) < 0 over the neighbours, remainder explicit.
     """
@@ -76,14 +76,14 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     q = under_test[direction](problem.keys, case.arrays["q"])
     yield from premises(as_defined(q, problem.keys, case.arrays["q"]))
     costs = Costs.of(problem, q.best(problem.scores))
-    high, low = (Lead.among(q, costs, mask) for mask in (costs.higher, costs.lower))
+    high, low = (NearestTokens.among(q, costs, mask) for mask in (costs.higher, costs.lower))
     if q.least is None or high.least is None:
         yield Claim(GAIN, Form.EFFECTIVE, -1.0, 0.0, EXACT, "no neighbour of higher score was reported")
         return
     gap = unit_difference(low.least, q, high.least, q)
     start = max(crossing(LOG2 + costs.log_T + costs.log_low - high.log_weight, gap), 1 / q.margin)
     R = start * np.array(FACTORS)
-    excess, decay = costs.excess(along(q, R), under_test, GAIN), R * to_units(q.margin)
+    excess, decay = costs.excess(along(q, R), under_test, GAIN), R * with_unit_rounding(q.margin)
     gain = Sized.exp(high.log_weight - np.log(2 * exact(problem.T)) - decay)
     yield at_least_in_units(GAIN, Form.EFFECTIVE, -gain, excess, "radius")
     yield at_least_in_units(GAIN_AT_MOST, Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")

@@ -62,8 +62,8 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     up to d rows have full rank. Rows of ties have M q = 0 with q ≠ 0: rank below d, so d of them would not have full
     rank.
 
-    Everything is decided over the rationals, and what is counted is checked against the keys: each neighbour reported
-    has the smallest positive margin, and no other token has it (claim ``definition-3``).
+    Everything is decided over the rationals. The claim ``definition-3`` checks the reported neighbours against the
+    keys: each has the smallest positive margin, and no other token has it.
     """
     problem = case.problem
     keys = problem.keys

@@ -1,4 +1,4 @@
-"""The local regularization path of a cone, followed by the implementation under test, and points that bound its risk.
+"""The local regularization path of a cone under test, and seeds whose risk bounds the risk of its points.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, equation (66).
 """
@@ -30,19 +30,19 @@ PATH_SEEDS = tolerance(
 
 
 @dataclass(frozen=True, eq=False)
-class FollowedLocalPath:
+class LocalPathUnderTest:
     """The path of argmin L over C_{ε,R0}(q) ∩ {‖p‖ ≤ R}, at r radii.
 
     Attributes:
-        problem, alpha, under_test: the problem, the tokens of L_α, and the implementation that followed it.
+        problem, alpha, under_test: the problem, the tokens α of L_α, and the implementation that computed the path.
         axis: q̄.
         mu, radius: ε and R0.
-        norms: the radii that it was asked for, (r,).
-        seeds: points that the search is given, (s, d).
+        norms: the requested radii R, (r,).
+        seeds: points from which the search starts, (s, d).
         path: the path that was returned.
-        noise: the rounding of a logarithm of an excess at each radius, (r,).
-        in_cone: the name of the claim that it lies in the cone, within these radii.
-        lowest: the name of the claim that it is no higher than the seeds.
+        noise: the rounding error of the log excess at each radius, (r,).
+        in_cone: the name of the claim that the path lies in the cone, between R0 and R.
+        lowest: the name of the claim that its risk is no higher than that of the seeds.
     """
 
     problem: Problem
@@ -73,11 +73,11 @@ class FollowedLocalPath:
         seed: int,
         in_cone: str,
         lowest: str,
-    ) -> FollowedLocalPath:
-        """Follow the path to these norms, increasing; ``reach`` is B = max ‖k_iα_i − k_it‖.
+    ) -> LocalPathUnderTest:
+        """Compute the path at the increasing radii ``norms``; ``reach`` is B = max ‖k_iα_i − k_it‖.
 
         Raises:
-            Refuted: the path returned has not one finite point at each of them.
+            Refuted: the returned path does not have one finite point at each radius.
         """
 
         def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
@@ -98,15 +98,15 @@ class FollowedLocalPath:
         if path.points.shape != (len(norms), problem.d) or not np.array_equal(path.norms, norms):
             raise Refuted(in_cone, f"points of shape {path.points.shape} at the radii {path.norms}", Form.EXACT)
         if not np.isfinite(path.points).all():
-            raise NotANumber(in_cone, "the path has no finite point at each radius", Form.EXACT)
+            raise NotANumber(in_cone, "a point of the path is not finite", Form.EXACT)
         noise = 8 * (problem.d + 8) * EPS * norms * reach
         return cls(problem, alpha, under_test, axis, mu, radius, norms, seeds, path, noise, in_cone, lowest)
 
     def premises(self) -> Iterator[Claim]:
         """Yield the claims that the path lies in the cone and is no higher than its seeds.
 
-        The branch of the second says whether the optimiser has found better points by itself. It is left out where the
-        cone is too narrow for any seed.
+        The branch of the second claim says at which radii the optimiser found points of lower risk than the seeds. This
+        claim is left out where the cone contains no seed.
         """
         yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)
@@ -138,7 +138,7 @@ class FollowedLocalPath:
 
     @cached_property
     def grows(self) -> bool:
-        """Return whether the path's last norm is more than half of the largest one allowed."""
+        """Return whether the last point of the path has more than half of the largest norm allowed."""
         return bool(self.path.sizes[-1] > 0.5 * self.norms[-1])
 
 

@@ -1,6 +1,7 @@
-"""Points of a whole neighbourhood D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ} that try to have low risk at given radii.
+"""A search for points of low risk at given radii in a neighbourhood D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ}.
 
-Batched over radii: random and special tangents on the boundary and inside, then bent towards the best of them.
+All radii are searched in one batch: random and special tangents on the boundary and inside, then moves towards the
+best.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def lowest_in_neighbourhood(
         delta: radius of the neighbourhood.
         radii: R, (r,).
         hints: vectors whose tangential parts are tried, with either sign: rows of tokens, p_mm, better directions.
-        rng: source of the other tangents.
+        rng: the generator of the random tangents.
     """
     d, r = axis.size, radii.size
     if d == 1:

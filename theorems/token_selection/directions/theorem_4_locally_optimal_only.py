@@ -1,7 +1,7 @@
 """Theorem 4 (Theorem 7 of the appendix): local regularization paths reach no direction but locally optimal ones.
 
-Main results: in each of the three cases of the proof a direction that beats a whole neighbourhood of q, checked exactly
-as a construction and effectively as an inequality; and the local path itself, which leaves q or stays bounded.
+Main results: in each of the three cases of the proof a direction that has lower risk than a whole neighbourhood of q;
+the construction is checked exactly, the inequality at finite radii. The local path itself leaves q or stays bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
 :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
@@ -33,16 +33,16 @@ from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.sized_numbers import Sized, at_least_in_units
-from theorems.token_selection.directions.directional_risk import Costs, along, resolved_radii, to_units
+from theorems.token_selection.directions.directional_risk import Costs, along, resolved_radii, with_unit_rounding
 from theorems.token_selection.directions.excluded_neighbourhood import (
-    Beaten,
+    BeatenByDirection,
+    BeatenByPoint,
     Cone,
-    Outdone,
     Region,
     cone_of,
     narrow_cone,
 )
-from theorems.token_selection.directions.local_path_points import FollowedLocalPath
+from theorems.token_selection.directions.local_path_points import LocalPathUnderTest
 
 PATH_NORM = tolerance(
     "path-norm",
@@ -53,9 +53,9 @@ PATH_NORM = tolerance(
 )
 
 LOWER, HIGHER = "all binding tokens score lower: cases (A1), (B)", "a binding token scores higher: case (A2)"
-BEYOND_RQ = "the same, and rounding leaves the risks beyond R_q their size"
-AT_R_AND_BEYOND = "the same, and rounding leaves the risks at R* and beyond R_q their size"
-WIDE, NARROW = (f"the {cone} cone has a radius that rounding leaves decidable" for cone in ("given", "narrow"))
+BEYOND_RQ = "all binding tokens score lower, and float64 resolves the risks beyond R_q"
+AT_R_AND_BEYOND = "a binding token scores higher, and float64 resolves the risks at R* and beyond R_q"
+WIDE, NARROW = (f"float64 can decide the comparison at a radius in the {cone} cone" for cone in ("given", "narrow"))
 BETTER_DIRECTION = sharper("better-direction")
 RISK_ANYWHERE = sharper("neighbourhood-risk-anywhere", when=LOWER)
 BETTER_RISK = sharper("better-direction-risk", when=LOWER)
@@ -71,8 +71,8 @@ IN_CONE = premise("path-is-in-the-cone", when=WIDE)
 NARROW_IN_CONE = premise("narrow-path-is-in-the-cone", when=NARROW)
 IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=WIDE)
 NARROW_IS_LOWEST = premise("narrow-path-is-no-higher-than-its-seeds", when=NARROW)
-NORM_GROWS = sharper("narrow-path-norm-grows", when="the same, in case (A1) or (B)")
-NORM_BOUNDED = sharper("narrow-path-norm-bounded", when="the same, in case (A2)")
+NORM_GROWS = sharper("narrow-path-norm-grows", when="the same as for the narrow cone, in case (A1) or (B)")
+NORM_BOUNDED = sharper("narrow-path-norm-bounded", when="the same as for the narrow cone, in case (A2)")
 
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
 """Radii of the path in margin units, multiples of 1/θ(x*)."""
@@ -123,7 +123,7 @@ def _cases() -> SearchStrategy[Case]:
     from_data=directions_for,
     aliases=("theorem-7",),
     kernel=BELOW_ROUNDING,
-    needs={"direction-given": "the theorem speaks of a direction q; without one it says nothing"},
+    needs={"direction-given": "the theorem is about a given direction q"},
     varies={
         "reflected": "general position is a property of keys in as many dimensions as they have",
         "coordinate-of-zero": "general position is a property of keys in as many dimensions as they have",
@@ -163,8 +163,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     with μ = 0 in (B).
 
     If moreover the cone lies in D_{δ'}(q), δ' = min(θ⁻ − μ, 2θ)/(4B), and R0 ≥ log(2T S_high/w)/(θ⁻ − μ − 2Bδ'), the
-    risk is above L_α on all of it, and comparing with R x*: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ') → ∞. There
-    it is the direction that stays away.
+    risk is above L_α on all of it, and comparing with R x*: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ') → ∞. In that
+    cone the norm grows, so it is the direction that stays δ away from q.
 
     **(A2) not neighbour-optimal.** With M the rows of the neighbours and N⁺ the higher-scoring of them, q + τ
     M⁺(−1_{N⁺}) has N⁺ alone as its nearest tokens (:mod:`reference_attention.better_directions`); Lemma 9 gives a
@@ -174,7 +174,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed,
     in (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens.
-    They are tried from R = 1/θ on; the comparison itself beyond R_q, as far as rounding leaves risks their size
+    They are tried from R = 1/θ on; the risks are compared beyond R_q, at the radii that float64 resolves
     (:func:`.directional_risk.resolved_radii`). Where q is so close to an LMM direction that this R_q is out of reach,
     the exact construction, those bounds and the path remain.
 
@@ -189,8 +189,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if not binding.any() or (reported.unique and reported.least is None):
         yield Claim(BETTER_DIRECTION, Form.EXACT, -1.0, 0.0, EXACT, "no token was reported to be near q")
         return
-    kind = Beaten if (costs.gaps[binding] > 0).all() else Outdone
-    narrow = narrow_cone(cone, reported, costs, binding, lower=kind is Beaten)
+    kind = BeatenByDirection if (costs.gaps[binding] > 0).all() else BeatenByPoint
+    narrow = narrow_cone(cone, reported, costs, binding, lower=kind is BeatenByDirection)
     better, part = better_direction(reported, costs, kind, under_test, narrow.mu)
     good = better is not None and kind.is_better(better, reported, costs)
     claim = at_least(BETTER_DIRECTION, Form.EXACT, float(good), 1.0, rounding=0.0, why=EXACT, points="direction")
@@ -198,10 +198,10 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if better is None or not good:
         return
     region = kind.of(reported, better, costs, binding, narrow)
-    if isinstance(region, Beaten):
-        yield from in_a_beaten_neighbourhood(region, under_test, case.rng())
-    elif isinstance(region, Outdone):
-        yield from in_an_outdone_neighbourhood(region, under_test, case.rng())
+    if isinstance(region, BeatenByDirection):
+        yield from beaten_by_direction_claims(region, under_test, case.rng())
+    elif isinstance(region, BeatenByPoint):
+        yield from beaten_by_point_claims(region, under_test, case.rng())
     paths = ((cone, LEAVES, IN_CONE, IS_LOWEST), (region.narrow, NARROW_LEAVES, NARROW_IN_CONE, NARROW_IS_LOWEST))
     for within, leaves, in_cone, lowest in paths:
         path = local_path(region, within, under_test, case.seed, in_cone, lowest)
@@ -214,13 +214,13 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def better_direction(
     q: Direction, costs: Costs, kind: type[Region], under_test: Implementation, mu: float
 ) -> tuple[Direction | None, str]:
-    """Return x*, in a cone of that width around q, and its case of the proof.
+    """Return x*, in the cone of width ``mu`` around q, and the case of the proof that constructs it.
 
     All margins compared are exact margins for the same keys, ``problem.keys``: with the unrounded products of tokens
     and queries p_mm would solve another problem, and could have a smaller margin than q.
     """
     keys, alpha = costs.problem.keys, costs.alpha
-    if kind is Outdone:
+    if kind is BeatenByPoint:
         return higher_neighbours_direction(keys, q, costs.problem.scores, alpha, mu), "(A2)"
     if not q.unique:
         return best_token_direction(keys, q, alpha, mu), "(B)"
@@ -228,8 +228,10 @@ def better_direction(
     return tilted_direction(keys, q, solution.exact.p, mu) if isinstance(solution, MaxMargin) else None, "(A1)"
 
 
-def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and the bounds of either side.
+def beaten_by_direction_claims(
+    region: BeatenByDirection, under_test: Implementation, rng: np.random.Generator
+) -> Iterator[Claim]:
+    """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and the bounds of both risks.
 
     The bounds are claimed at smaller radii, too.
     """
@@ -244,7 +246,7 @@ def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: n
     # n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)}, n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
     binding, higher = R[:, None] * region.margin + drift, R[:, None] * region.against - drift
     least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
-    most = Sized.exp(costs.log_low - R[:, None] * to_units(region.better.margin))
+    most = Sized.exp(costs.log_low - R[:, None] * with_unit_rounding(region.better.margin))
     yield at_least_in_units(RISK_ANYWHERE, Form.EFFECTIVE, excess[near], least[near], unit_of_points)
     yield at_least_in_units(BETTER_RISK, Form.EFFECTIVE, most, better_excess, "radius")
     if beyond.size == 0:
@@ -256,15 +258,15 @@ def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: n
     yield at_least_in_units(RISK, Form.EFFECTIVE, excess[far], half[far], unit_of_points)
 
 
-def in_an_outdone_neighbourhood(
-    region: Outdone, under_test: Implementation, rng: np.random.Generator
+def beaten_by_point_claims(
+    region: BeatenByPoint, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of (A2): one finite point is below L_α, and beyond R_q the neighbourhood is above that point.
+    """Yield the claims of (A2): L(R* x*) < L_α, and beyond R_q all risks in the neighbourhood exceed L(R* x*).
 
-    The bounds of either side are claimed at smaller radii, too.
+    The bounds of both risks are claimed at smaller radii, too.
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
-    nearer, beyond, theta = region.nearer, region.beyond, to_units(region.better.margin)
+    nearer, beyond, theta = region.nearer, region.beyond, with_unit_rounding(region.better.margin)
 
     # n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
     anywhere = costs.excess(along(region.better, nearer), under_test, BETTER_RISK_ANYWHERE)
@@ -289,11 +291,11 @@ def in_an_outdone_neighbourhood(
     yield at_least_in_units(IS_OUTDONE, Form.EFFECTIVE, excess, better_excess, unit_of_points)
 
 
-def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Iterator[Claim]:
+def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> Iterator[Claim]:
     """Yield the claims that the path is a local path, and that it is δ away from q or its norm is at most R_q."""
     path = followed.path
     size = norm(exact(path.points), axis=1)
-    apart = norm(path.points / size[:, None] - to_units(region.q.unit), axis=1)
+    apart = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
 
     # ‖p̄(R)/‖p̄(R)‖ − q‖ ≥ δ or ‖p̄(R)‖ ≤ R_q.
     either = np.maximum(apart / region.delta, region.radius / size)
@@ -306,10 +308,10 @@ def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Ite
     yield from premises(followed)
 
 
-def in_the_narrow_cone(region: Region, followed: FollowedLocalPath) -> Claim:
-    """Claim which of the two branches holds: the norm grows, or it stays bounded."""
+def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
+    """Claim the branch that is certain in the narrow cone: the norm grows in (A1), (B), and is bounded in (A2)."""
     path = followed.path
-    if isinstance(region, Beaten):
+    if isinstance(region, BeatenByDirection):
         # ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ').
         least, noise = region.norm_at_least(followed.norms), followed.noise * (1 + 1 / region.near)
         rounding = noise / followed.norms + 8 * EPS
@@ -321,7 +323,7 @@ def in_the_narrow_cone(region: Region, followed: FollowedLocalPath) -> Claim:
 
 def local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
-) -> FollowedLocalPath | None:
+) -> LocalPathUnderTest | None:
     """Return the local path in that cone, seeded with R x*; None if rounding hides the comparison at all radii."""
     costs, unit = region.costs, 1 / region.better.margin
     few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
@@ -333,7 +335,7 @@ def local_path(
         return None
     seeds = np.array([region.better.unit * size for size in (*norms, region.first) if size > 0])
     axis = region.q.unit
-    return FollowedLocalPath.of(
+    return LocalPathUnderTest.of(
         costs.problem,
         costs.alpha,
         under_test,

@@ -1,1 +1,1 @@
-"""The figures of the paper, from the exact numerics."""
+"""The figures of the paper, computed with the reference implementation."""

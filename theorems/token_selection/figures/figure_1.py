@@ -17,7 +17,7 @@ from theorems.figures.directions import optima, optima_numbers, paths
 from theorems.figures.figure import Figure, Numbers, Settings
 
 CIRCLE = tuple((math.cos(a), math.sin(a)) for a in np.deg2rad(np.arange(15, 375, 45)).tolist())
-"""Starts of Figure 1(c): the paper shows several and does not name them; these are eight on the unit circle."""
+"""Starts of Figure 1(c): eight on the unit circle. The paper shows several without coordinates."""
 VIEWS = {
     "figure-1a": (-5.0, 3.5, -2.0, 9.0),
     "figure-1b": (-2.2, 6.5, -2.2, 6.0),

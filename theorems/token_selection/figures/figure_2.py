@@ -39,7 +39,7 @@ def numbers(settings: Settings) -> Numbers:
     cone = None if constants is None else invariant_cone(constants, -settings.under_test[log_smoothness](problem))
     if cone is None:
         raise InvalidInput(
-            "figure 2: the data have no cone; the ATT-SVM of this implementation is not that of the data."
+            "figure 2: the data have no invariant cone, so the ATT-SVM solution of this implementation is wrong."
         )
     q, radius = local.direction, cone.radius
     side = np.array([-q[1], q[0]])

@@ -22,7 +22,8 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 STEP, STEPS, DRAWN = 0.1, 4000, 150
-"""The normalized step of both, the iterations until the directions are compared, and the iterations that are drawn."""
+"""The normalized step of head and prompt, the iteration at which directions are compared, and the number of iterations
+drawn."""
 SHOWN = 200
 """The number of iterations of Figure 3(c)."""
 
@@ -56,11 +57,11 @@ def numbers(name: str, settings: Settings) -> Numbers:
     prompt = under_test[max_margin](case.problem.keys, alpha)
     if isinstance(head, Infeasible) or isinstance(prompt, Infeasible):
         raise InvalidInput(
-            "figure 3: v_mm or p_mm does not exist; the SVM of this implementation is not that of the data."
+            "figure 3: v_mm or p_mm is reported not to exist, so an SVM solver of this implementation is wrong."
         )
     relaxed = under_test[relaxed_max_margin](case.problem.keys, alpha, head.support)
     if isinstance(relaxed, Infeasible):
-        raise InvalidInput("figure 3: p_relax does not exist; the SVM of this implementation is not that of the data.")
+        raise InvalidInput("figure 3: p_relax is reported not to exist, so the SVM of this implementation is wrong.")
     run = run_of(case, settings, STEPS)
     directions = {"v_mm": head.direction, "p_mm": prompt.direction, "p_relax": relaxed.direction}
     ends = {"v_mm": run.heads[-1], "p_mm": run.prompts[-1], "p_relax": run.prompts[-1]}

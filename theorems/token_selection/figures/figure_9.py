@@ -1,8 +1,8 @@
 """Figures 9(a), 9(b), 10: random trials of normalized gradient descent, and the tokens that they select.
 
-Step 1, 1000 iterations from p(0) = 0, as in the paper. Its n, T, values of d and threshold of saturation are lost from
-our text of it; those here are ours. Its trials ran in float32, where a saturated softmax has no gradient left; here the
-gradient keeps its digits.
+Step 1, 1000 iterations from p(0) = 0, as in the paper. The n, T, values of d and threshold of saturation are ours, as
+they are missing in our copy of the paper. Its trials ran in float32, where a saturated softmax has no gradient left;
+here the gradient keeps its digits.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -32,10 +32,10 @@ def numbers(settings: Settings) -> Numbers:
     A score gap is the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of α_i. It is computed for the saturated
     trials whose selected tokens have a p_mm with neighbours; α is locally optimal exactly where it is positive.
     """
-    return together(settings, [trials_of(settings, piece) for piece in pieces(settings)])
+    return combine_blocks(settings, [trials_of(settings, piece) for piece in pieces(settings)])
 
 
-def together(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
+def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
     """Return the numbers of the figures from those of all blocks of trials."""
     per_d = [_dimension(settings, d, [block for block in trial_blocks if block["d"] == d]) for d in DIMENSIONS]
     gaps = [gap for dimension in per_d for gap in dimension["score_gaps"]]
@@ -148,7 +148,7 @@ def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
     axes.text(0.55, height, text, transform=axes.transAxes, color=style.GREY, fontsize=7.5, va="top")
 
 
-_CUT = Cut(pieces, trials_of, together)
+_CUT = Cut(pieces, trials_of, combine_blocks)
 FIGURES = [
     Figure(
         "9a",

@@ -26,7 +26,7 @@ from theorems.figures.limit_curve import Direction, Limit
 from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 RADII = np.concatenate([np.geomspace(0.1, 16.0, 24), np.geomspace(30.0, 1e6, 10)])
-"""The norms at which the curves are drawn: closely where they turn, then two per decade."""
+"""The norms at which the curves are drawn: dense where they turn, then two per decade."""
 STEPS, STEP = 2000, 0.1
 """The number and the length of the steps of joint descent, as in Figure 3."""
 

@@ -22,9 +22,9 @@ from theorems.figures.figure import Settings
 DIMENSIONS = (2, 4, 6, 10, 30, 100)
 ITERATIONS, STEP = 1000, 1.0
 BLOCK = 50
-"""The number of trials that are computed together; a block is a piece of work where there are many workers."""
+"""The number of trials that are computed together; each block is one task for parallel workers."""
 SATURATED = 1 - 1e-5
-"""The mean softmax weight of the selected tokens from which on the softmax counts as saturated."""
+"""The smallest mean softmax weight of the selected tokens at which the softmax counts as saturated."""
 KINDS = ("not saturated", "saturated, other", "LMM, not GMM", "GMM")
 
 

@@ -23,15 +23,15 @@ CURVES = (
     ("from_mm", r"from $\bar{p}_\mathrm{mm}$", style.BLUE, "o-"),
     ("from_relax", r"from $\bar{p}_\mathrm{relax}$", style.RED, "s-"),
 )
-"""Distances that are drawn: name, label, colour and marks."""
+"""The curves: attribute of a :class:`.Regime` with the distance, label, colour and marker."""
 LEAST = 1e-9
-"""Smaller distances are drawn here; below 1e-15 they are rounding."""
+"""Smallest distance on the axis: smaller ones are drawn at it, as below 1e-15 they are rounding."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Compute of every data set and schedule: lim r/R, where the path ends, and how far from which direction."""
+    """Compute, for every data set and schedule, lim r/R, the end of the path, and its distance from each direction."""
     cases = [DATASETS["figure-3b"](), *map(generate_case, range(GENERATED))]
-    with np.errstate(over="ignore"):  # a line search tries a step that is too long, and takes it back
+    with np.errstate(over="ignore"):  # the line search rejects steps that overflow
         rows = [row for case in cases for row in regimes(case, settings.under_test)]
     return {"schedules": [{**asdict(row), "ends_at": row.ends_at} for row in rows]}
 

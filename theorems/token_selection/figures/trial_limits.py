@@ -1,7 +1,7 @@
-"""The further course of the random trials that after 1000 steps are not in a locally optimal direction.
+"""The limits of the random trials that after 1000 steps are not in a locally optimal direction.
 
-The paper attributes them to finitely many iterations. Each of them is followed by the gradient flow from where its
-steps ended, until it rests at a finite stationary point or its norm is so large that a direction shows.
+The paper attributes them to finitely many iterations. The gradient flow continues each of them from its last iterate,
+to a finite stationary point or to a norm at which the direction is visible.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -28,18 +28,18 @@ from theorems.token_selection.figures.random_trials import DIMENSIONS, KINDS, Tr
 FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
 """The four ends of a flow.
 
-It rests at a finite stationary point; it is still turning, not within √(1/ρ) of p̄_mm of the tokens that it selects, or
-these are not locally optimal; it has the direction of locally optimal tokens; or that of the optimal ones."""
+In this order: a finite stationary point; a direction that still turns (it is not within √(1/ρ) of p̄_mm of the selected
+tokens, or these are not locally optimal); the direction of locally optimal tokens; that of the optimal ones."""
 LEFT = KINDS[:2]
-"""The kinds that are followed."""
+"""The kinds of trials that the flow continues."""
 COLORS = dict(zip(FATES, (style.RED, style.ORANGE, style.BLUE, style.GREEN), strict=True))
 CONFIDENCE = 0.95
 
 
 @cache
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the number of trials of each kind after the steps, and the fates of those that are followed."""
-    return together(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
+    """Return, per d, the number of trials of each kind after the steps, and the fates of those continued."""
+    return combine_blocks(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
 
 
 def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
@@ -67,19 +67,19 @@ def fates(trials: Sequence[TrialEnd]) -> list[str]:
 
 
 def flows_of(trials: Sequence[TrialEnd]) -> Flows:
-    """Return the flows from where the steps ended."""
+    """Return the flow from the last iterate of each trial."""
     starts = np.array([trial.p for trial in trials])
     norms = np.array([far(trial.problem, trial.p) for trial in trials])
     return gradient_flows([trial.problem for trial in trials], starts, norms=norms)
 
 
 def fate(problem: Problem, p: Float64[np.ndarray, "d"]) -> str:
-    """Return the fate of a flow that has come to p, far away."""
+    """Return the fate of a flow that has reached p, a point of large norm."""
     limit = limit_at(problem, p)
     return "still turning" if isinstance(limit, str) else "GMM" if limit.kind is Kind.GLOBAL else "LMM, not GMM"
 
 
-def together(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
+def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
     """Return the numbers of the figure from those of all blocks of trials."""
     per_d = []
     for d in DIMENSIONS:
@@ -129,6 +129,6 @@ FIGURES = [
         (6.4, 3.7),
         numbers,
         draw,
-        cut=Cut(pieces, follow_trials, together),
+        cut=Cut(pieces, follow_trials, combine_blocks),
     )
 ]

@@ -1,8 +1,8 @@
 """A small vision transformer, trained one epoch at a time; its attention maps and key-query weights are recorded.
 
-Two blocks of softmax attention and a perceptron with a [CLS] token, by gradient descent with a fixed step on batches.
-An epoch depends only on the weights after the epoch before, its own number and the seed, so that a run that goes on
-from a checkpoint equals the run that was never stopped, byte for byte.
+It has a [CLS] token and two blocks of softmax attention and a perceptron, and is trained by gradient descent with a
+fixed step on batches. An epoch depends only on the weights after the epoch before, its own number and the seed, so that
+a run that continues from a checkpoint equals the uninterrupted run, byte for byte.
 
 References: Dosovitskiy et al., *An image is worth 16×16 words*; *Max-Margin Token Selection in Attention Mechanism*,
 Section 5.
@@ -66,7 +66,7 @@ class Record:
         return len(self.norm) - 1
 
 
-def start(images: Images, rng: np.random.Generator) -> Weights:
+def initial_weights(images: Images, rng: np.random.Generator) -> Weights:
     """Return the weights before training."""
     patches = images.patches(images.held_out[:1])
 
@@ -127,8 +127,8 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
     return weights
 
 
-def look(record: Record, weights: Weights, images: Images) -> None:
-    """Add one more entry to the record."""
+def record_epoch(record: Record, weights: Weights, images: Images) -> None:
+    """Append the quantities at these weights to the record."""
     pictures, classes = images.held_out[:LOOKED_AT], images.held_out_classes[:LOOKED_AT]
     with torch.no_grad():
         logits, s = outputs(weights, torch.tensor(images.patches(pictures)))
@@ -142,19 +142,19 @@ def look(record: Record, weights: Weights, images: Images) -> None:
 
 
 def images_to_show(images: Images) -> list[int]:
-    """Return the images whose maps are recorded."""
+    """Return the indices of the images whose maps are recorded."""
     _, first = np.unique(images.held_out_classes[:LOOKED_AT], return_index=True)
     return sorted(first.tolist())[:SHOWN]
 
 
 def train(images: Images, epochs: int, seed: int, folder: Path | None, progress: Callable[[int], None]) -> Record:
-    """Train, or go on from the checkpoint in ``folder``, which is written after every epoch.
+    """Train, or continue from the checkpoint in ``folder``, which is written after every epoch.
 
     Raises:
         InvalidInput: the checkpoint is damaged, or cannot be written.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums do not depend on the number of cores
+    torch.set_num_threads(1)  # with one thread, sums do not depend on the number of cores
     try:
         return _train_epochs(
             images, epochs, seed, None if folder is None else checkpoint(images, seed, folder), progress
@@ -164,14 +164,14 @@ def train(images: Images, epochs: int, seed: int, folder: Path | None, progress:
 
 
 def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, progress: Callable[[int], None]) -> Record:
-    record, weights = Record(), start(images, np.random.default_rng((seed, 0)))
+    record, weights = Record(), initial_weights(images, np.random.default_rng((seed, 0)))
     if path is not None and path.exists():
         record, weights = _read(path, weights)
     else:
-        look(record, weights, images)
+        record_epoch(record, weights, images)
     while record.epochs < epochs:
         weights = epoch(weights, images, np.random.default_rng((seed, 1 + record.epochs)))
-        look(record, weights, images)
+        record_epoch(record, weights, images)
         if path is not None:
             _write(path, record, weights)
         progress(record.epochs)
@@ -179,7 +179,7 @@ def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, pro
 
 
 def checkpoint(images: Images, seed: int, folder: Path) -> Path:
-    """Return the file for these images and this seed, and this version of the module that trains on them."""
+    """Return the checkpoint's path, which depends on the images, the seed and the source of this module."""
     made_of = hashlib.sha256(Path(__file__).read_bytes())
     for part in (images.pixels, images.classes, images.held_out, images.held_out_classes, np.array(seed)):
         made_of.update(part.tobytes())
@@ -201,7 +201,7 @@ def _read(path: Path, like: Weights) -> tuple[Record, Weights]:
     long = {len(values) if isinstance(values, np.ndarray) and values.ndim else 0 for values in record.values()}
     right = all(isinstance(a, np.ndarray) and a.shape == tuple(like[name].shape) for name, a in weights.items())
     if len(long) > 1 or 0 in long or not right:
-        raise InvalidInput(f"{path}: is no checkpoint of this transformer; delete it, and training begins anew.")
+        raise InvalidInput(f"{path}: is no checkpoint of this transformer; delete it to train from the beginning.")
     maps = list(record.pop("maps"))  # type: ignore[arg-type]
     lists = {name: values.tolist() for name, values in record.items() if values is not None}
     return Record(maps=maps, **lists), {name: torch.tensor(value) for name, value in weights.items()}

@@ -49,14 +49,14 @@ from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import (
     KEPT,
     MarginConstants,
-    lag_later,
+    lags_later,
     least_progress,
     log_coefficient_change,
     log_excess_rate,
     offset_bound,
     shares_later,
 )
-from theorems.token_selection.global_paths.run_drift import Run, are_steps, is_a_run, widen
+from theorems.token_selection.global_paths.run_drift import Run, run_premises, step_premises, widen
 
 MARGIN_FLOW = tolerance(
     "margin-flow",
@@ -65,7 +65,7 @@ MARGIN_FLOW = tolerance(
     " solver's local errors, at most rtol‖p‖ + atol per coordinate and gradient, add; the rest is rounding",
 )
 
-RESOLVED_FLOW = "where float64 resolves the flow to 100 times the norm of its start"
+RESOLVED_FLOW = "float64 resolves the flow to 100 times the norm of its start"
 CLIMBS_ALONG, SHORT = sharper("climbs-along-p_mm"), sharper("gradient-is-short")
 SOFTMIN, CORRELATION = sharper("softmin-of-margins"), sharper("correlation")
 CLIMBS, TURNS = sharper("climbs"), sharper("turns")
@@ -91,15 +91,16 @@ MARGIN_CLAIMS = (
 STEPS, NORMALIZED_STEPS = 200, 300
 """The numbers of iterations of gradient descent and of normalized gradient descent at which the claims are made."""
 EVALUATIONS = 1_000_000
-"""About how many entries of keys, over all iterates, may be evaluated; large problems get fewer iterations."""
+"""Approximate largest number of key entries evaluated over all iterates; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
-"""The lengths of a normalized step in units of 1/max‖g‖: the most by which it moves a margin."""
+"""The lengths of a normalized step in units of 1/max‖g‖; a step moves a margin by at most this number."""
 MOST_DRIFT = 0.25
-"""The largest drift allowed, below log(4/3): the bound on margins leaves that much room below what its proof gives."""
+"""The largest change of log(L − L_opt) by rounding that is allowed; the bound on margins leaves room for log(4/3)."""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver, small since the offset from the ray is read off."""
+"""The relative tolerance of the flow's solver, small because the offset from the ray is compared."""
 NEARLY = 1e-2
-"""The E, a bound of how far log|coefficient of a row| is from its limit, at which the offset is first read off."""
+"""The E, which bounds the distance of log|coefficient of a row| from its limit, from which on the offset is
+compared."""
 RESOLVED = 1e6
 """The largest ‖p(0)‖ max‖g‖: beyond it the solver's tolerance at 100 times that norm exceeds the start's margin."""
 
@@ -107,16 +108,16 @@ ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases, most of them of two dimensions or more, since in one dimension there is nothing to turn to.
+    """Return cases, most of them of two dimensions or more: in one dimension the direction cannot turn.
 
-    A third have a start of their own, which usually has the margin.
+    A third of them contain a start, which usually has the required margin.
     """
     several = cases(assumptions=ASSUMPTIONS, d=(2, 5))
     return st.one_of(several, cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS), several.map(_with_a_start))
 
 
 def _with_a_start(case: Case) -> Case:
-    """Return the case with p(0) = r p_mm, r a power of two, plus up to 1 beside it."""
+    """Return the case with p(0) = r p_mm plus a random offset of about 1/(size of the keys), r a power of two."""
     svm, rng = max_margin(case.problem.exact_keys, case.problem.optimal), case.rng()
     assert isinstance(svm, MaxMargin), "the cases are separable"
     beside = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale
@@ -133,8 +134,8 @@ def _with_a_start(case: Case) -> Case:
     kernel=SATURATED,
     needs={
         "separable": "p_mm exists only if ATT-SVM is feasible",
-        "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",
-        "strict-optimum": "the margin that it asks of a start is made of the gaps to a single best token",
+        "well-behaved-loss": "the margin required of a start is computed from bounds of |ℓ'| > 0",
+        "strict-optimum": "the margin required of a start is computed from the score gaps to a single best token",
     },
     search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
 )
@@ -163,8 +164,8 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     e_t = L(p(t)) − L_opt falls, e_0 ≤ (N/n) c_max Γ_max e^{−m(p(0))}, e_t ≥ c_minΓ_min e^{−max(m, 0)}/(2n), which gives
     m ≥ m(p(0)) − κ ≥ log(2(T−1)A) for every t; so Aq ≤ ½ and ‖∇L‖ ≥ Ω/(2‖p_mm‖) ≥ c_min e_t/(2c_max‖p_mm‖), and e_{t+1}
     ≤ e_t − (η/2)‖∇L‖² makes 1/e_t grow by (η/2)(c_min/(2c_max‖p_mm‖))² a step. Computed steps are rounded: log e
-    changes by at most (c_max/c_min of where outputs are)(1+q) max‖g‖ times a step's rounding; what that comes to must
-    be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used, or nothing is decided.
+    changes by at most (c_max/c_min of where outputs are)(1+q) max‖g‖ times a step's rounding; the sum of these changes
+    must be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used; otherwise the claim is undecided.
 
     **Any rule** along −∇L, Δ_s its steps, as long as m ≥ log(2(T−1)A) (proven above for gradient descent, read off a
     run of normalized gradient descent; if it leaves, undecided: steps longer than about 1/max‖g‖ may lead out, as one
@@ -216,9 +217,9 @@ def margin_claims(
 
 
 def at_points(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the bounds on −∇L wherever m(p) > log((T − 1)A), m(p) > 0; anywhere, not only along runs."""
+    """Yield the bounds on −∇L at points with m(p) > log((T − 1)A) and m(p) > 0, which need not lie on runs."""
     edge, points = float(value_of(constants.edge)) * (1 + 8 * EPS), points_with_margin(constants, rng)
-    # Constants of its own: those of a search are plain floats.
+    # The search evaluates constants as plain floats, so it needs an instance without cached bounded arrays.
     plain = MarginConstants(constants.problem, constants.svm)
 
     def violation(p: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -267,12 +268,12 @@ def along_descent(
     trajectory = under_test[gradient_descent](
         problem, starts, steps=steps, log_step=log_step, gradient=under_test[scaled_gradient]
     )
-    run = yield from is_a_run(problem, under_test, trajectory, starts, steps, log_step, DESCENT_PREMISES, KEPT)
-    yield margin_is_kept(constants, run, log_step)
+    run = yield from run_premises(problem, under_test, trajectory, starts, steps, log_step, DESCENT_PREMISES, KEPT)
+    yield margin_claim(constants, run, log_step)
     yield from turning(constants, run, CLIMBS, TURNS)
 
 
-def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
+def margin_claim(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
     """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     margins = constants.margins(run.p)
@@ -298,7 +299,7 @@ def along_normalized_descent(
         problem, starts, steps=steps, step=length, gradient=under_test[scaled_gradient]
     )
     names, first = NORMALIZED_PREMISES, NORMALIZED_CLIMBS
-    run = yield from is_a_run(problem, under_test, trajectory, starts, steps, length, names, first)
+    run = yield from run_premises(problem, under_test, trajectory, starts, steps, length, names, first)
     margins = constants.margins(run.p)
     inside = np.logical_and.accumulate(np.asarray(margins >= constants.region), axis=0)
     yield from turning(constants, run, NORMALIZED_CLIMBS, NORMALIZED_TURNS, inside)
@@ -326,7 +327,7 @@ def along_long_steps(
             yield first_claim
             raise Ended(asked_for)
     p = np.stack([starts, *(points[1] for points in descent.points)])
-    run = yield from are_steps(constants.problem, under_test, p, descent.log_steps, is_a_step)
+    run = yield from step_premises(constants.problem, under_test, p, descent.log_steps, is_a_step)
     inside = np.logical_and.accumulate(np.asarray(constants.margins(run.p) >= constants.region), axis=0)
     yield from turning(constants, run, LONG_CLIMBS, LONG_TURNS, inside)
 
@@ -338,7 +339,7 @@ def turning(
     turns: str,
     inside: np.ndarray | None = None,
 ) -> Iterator[Claim]:
-    """Yield bounds of a run's progress along p_mm, by the length of its steps and by the growth of its norm."""
+    """Yield lower bounds of a run's progress along p_mm, by the length of its steps and by the growth of its norm."""
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     covered = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
     m = np.where(covered, m, constants.needed)
@@ -370,10 +371,10 @@ def along_the_flow(
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     lost = value_of(constants.reach) * solver
-    # The true flow from a recorded point keeps that point's margin less κ, and the start's but for the solver's errors.
+    # The exact flow from a recorded point keeps that point's margin minus κ; the start's margin is kept up to errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - lost) - kappa
-    # Rows that are a million times longer than the shortest lose their margins to the solver's tolerance far out.
+    # Far out, the solver's tolerance exceeds the margins of rows that are a million times longer than the shortest.
     resolved = np.logical_and.accumulate(
         ((lost <= 1) | (margins.value >= 8 * lost)) & (shares_later(constants, later) > 0)
     )
@@ -383,13 +384,13 @@ def along_the_flow(
     margins, lost, solver, later = margins[resolved], lost[resolved], solver[resolved], later[resolved]
     later_margins = margins[1:].widen(lost[1:])
     yield at_least(FLOW_KEPT, Form.LIMIT, later_margins, least, why=MARGIN_FLOW, points="recorded norm")
-    yield flow_turns(constants, flow, later, solver / unit)
-    offset = offset_is_kept(constants, flow, later, solver / unit)
+    yield flow_progress_claim(constants, flow, later, solver / unit)
+    offset = offset_claim(constants, flow, later, solver / unit)
     if resolved.all() or not offset.undecided:
         yield offset
 
 
-def flow_turns(
+def flow_progress_claim(
     constants: MarginConstants,
     flow: Flow,
     later: Float64[np.ndarray, "r"],
@@ -404,7 +405,7 @@ def flow_turns(
         solver: the errors of the solver up to each recorded point.
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
-    lag = lag_later(constants, later[:-1])
+    lag = lags_later(constants, later[:-1])
     bent = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
     least = u[0] + np.cumsum(shares_later(constants, later[:-1]) * (np.diff(rho) - bent))
     rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(bent) + lag)
@@ -420,7 +421,7 @@ def flow_turns(
     )
 
 
-def offset_is_kept(
+def offset_claim(
     constants: MarginConstants,
     flow: Flow,
     later: Float64[np.ndarray, "r"],
@@ -451,5 +452,5 @@ def offset_is_kept(
 
 
 def affordable_steps(constants: MarginConstants, runs: int, steps: int) -> int:
-    """Return how many of the steps are taken."""
+    """Return the number of steps that :data:`EVALUATIONS` allows, at least 10 and at most ``steps``."""
     return max(10, min(steps, EVALUATIONS // (runs * constants.problem.keys.size)))

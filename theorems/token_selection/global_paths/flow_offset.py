@@ -8,9 +8,8 @@ flow's curve is that of separable exponential regression on the g_j = k_opt − 
 S the SVM-neighbours that have a dual in some dual solution (exact), w > 0 on S one that has the form c_j e^{−ĝ_j·q};
 m_j = ĝ_j·p̄_mm ≥ 1 is the SVM margin, 1 on S.
 
-**From the start.** Let r = p − p̄_mm log t − q and e = Σ_S c_j e^{−ĝ_j·q} ĝ_j − p̄_mm, which is zero but for what
-rounding (of nearly dependent rows: much of it) does to q. Then, since c_j e^{−ĝ_j·q} (e^{−x} − 1) x ≤ 0 and
-x e^{−x} ≤ 1/e,
+**From the start.** Let r = p − p̄_mm log t − q and e = Σ_S c_j e^{−ĝ_j·q} ĝ_j − p̄_mm, which is zero up to the rounding
+of q (large for nearly dependent rows). Then, since c_j e^{−ĝ_j·q} (e^{−x} − 1) x ≤ 0 and x e^{−x} ≤ 1/e,
 
     d|r|²/d log t ≤ 2 |e| |r| + 2 Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j}.                                      (*)
 
@@ -62,7 +61,7 @@ from theorems.curves.constraints import Constraints
 from theorems.curves.reduced_program import FAR, Reduced
 
 ROUNDS = 100
-"""The number of iterations of bounds that enter their own time; each at least halves the error."""
+"""The number of fixed-point iterations of bounds that depend on themselves; each at least halves the error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ class FlowOffset:
         weights: w on S, shape (s,).
         tangents: orthonormal basis of the part of span(ĝ_S) across p̄_mm, shape (rank − 1, d).
         q: the q of least norm, inside the span, shape (d,).
-        solved: whether the dual weights were found (dependent rows need Newton's method).
+        solved: whether the dual weights were computed; for dependent rows Newton's method may fail.
     """
 
     constraints: Constraints
@@ -127,7 +126,7 @@ class FlowOffset:
         return float(np.linalg.norm(terms @ rows - self.direction)) + sums
 
     def growth(self, q: Float64[np.ndarray, "d"], begin: float) -> Callable[[float], float]:
-        """Return 2 ∫ Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j} d log t from log t = ``begin`` as a function of its end."""
+        """Return end ↦ 2 ∫ Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j} d log t, integrated from log t = ``begin`` to ``end``."""
         off = ~self.support
         excess = self.constraints.margins[off] - 1
         with np.errstate(over="ignore"):
@@ -158,7 +157,7 @@ class FlowOffset:
         return min(own_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
-        """Return a bound on the offset at norm ρ for the flow from p, over a grid of the freedom that (*) leaves."""
+        """Return a bound on the offset at norm ρ for the flow from p: the best over a grid of the q that (*) allows."""
         base = self.q + self.free(p)
         best = rho
         h = self.escape
@@ -207,7 +206,7 @@ class FlowOffset:
             reach = (y + np.sqrt(y * (y + 8))) / 2
             tangential = rows[support] @ self.tangents.T
             stiffness = np.einsum("rs,sa,sb->rab", self.weights / (1 + reach), tangential, tangential)
-        # Points of so much energy say nothing: none of their weights is a number.
+        # Points of very large energy give no bound, as their weights overflow.
         usable = np.isfinite(stiffness).all(axis=(1, 2)) & np.isfinite(pulled)
         values = np.linalg.eigvalsh(np.where(usable[:, None, None], stiffness, 0.0))
         sigma = np.maximum(values[:, 0] - 8 * k * EPS * values[:, -1], 0.0)
@@ -226,7 +225,7 @@ class FlowOffset:
         """Return upper bounds of E and |dp/dτ|, (r,) each.
 
         A point of norm ρ is rounded by δ = 8 d eps ρ, which moves E by |Σ s_j ẑ_j| δ to first order. inf Φ is at least
-        the dual value at w less what w fails to balance.
+        the dual value at w minus a term for the residual Σ w_j ẑ_j ≠ 0.
         """
         margins, costs = self.constraints.margins, self.constraints.log_costs
         z, u = self.across(p), p @ self.direction

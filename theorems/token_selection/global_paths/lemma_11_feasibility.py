@@ -74,7 +74,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
     """
     if case.dataset is None:
-        yield undecided_claim(AT_LEAST_ONE, "the lemma speaks of tokens, head and W: give a dataset")
+        yield undecided_claim(AT_LEAST_ONE, "the lemma needs tokens, head and W: give a dataset")
         return
     yield from dataset_claims(case, under_test)
     w = least_norm_preimage(case.dataset)

@@ -1,9 +1,9 @@
-"""Gradient descent with a step size of its own at every step: as large as the margin allows, as gradients vanish.
+"""Gradient descent with another step size at every step: as large as the margin allows, because gradients vanish.
 
-With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. Bounds that hold for any steps along −∇L are
-claimed of runs whose norms go through orders of magnitude.
+With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. Bounds that hold for steps of any size along
+−∇L are therefore claimed of these runs, whose norms grow by orders of magnitude.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3 (whose long steps these are like).
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3 (which has similar long steps).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 STEPS = 120
 """The largest number of iterations."""
 FACTOR = 1e3
-"""The factor by which steps that are never shortened increase ‖p‖ from its start."""
+"""The factor by which a run increases ‖p‖ if none of its steps is shortened."""
 KEPT = 0.5
 """The share of the margin's excess over log(2(T − 1)A) that a step may take away."""
 HALVINGS = 60
-"""Largest number of times that a step is halved for that."""
+"""Largest number of times that a step is halved to keep the margin."""
 
 Points = Float64[np.ndarray, "b d"]
 
 
 @dataclass(frozen=True, eq=False)
 class LongSteps:
-    """t single steps of gradient descent, one after another.
+    """A sequence of t runs of one step of gradient descent, each from the end of the previous one.
 
     Attributes:
         begins: the start of each step, (t, b, d).
@@ -53,7 +53,7 @@ class LongSteps:
 def long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Points, steps: int, claim: str
 ) -> LongSteps:
-    """Take steps of equal shares of ‖p‖ in even columns, of shares that fall like 1/s in odd ones, where margins allow.
+    """Take steps as long as margins allow, at most a share of ‖p‖: constant in even columns, like 1/s in odd ones.
 
     Args:
         constants: the rows and the margin that has to be kept.

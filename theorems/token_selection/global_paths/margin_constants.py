@@ -27,9 +27,9 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 
 KEPT = sharper("margin-is-kept")
-"""The name of a claim that is undecided where the margin of a start is beyond what floats resolve."""
+"""The default of :attr:`MarginConstants.claim`."""
 LARGEST = 1e4
-"""The largest margin asked of a start: with a larger one floats do not resolve both the weights and the steps."""
+"""The largest margin that a start may need: with a larger one floats do not resolve both the weights and the steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +187,9 @@ def second_order(norms: Any, lengths: Any) -> Any:
 
 
 def log_excess_rate(constants: MarginConstants, margins: Numbers, floor: Numbers) -> Float64[np.ndarray, "b"]:
-    """Return a bound of how fast log(L − L_opt) changes with p.
+    """Return a bound of ‖∇ log(L − L_opt)‖ where margins are at least ``floor``, (b,).
 
-    It is (1 + q) max‖g‖ times the largest ratio of two slopes of an input.
+    It is 2(1 + q) max‖g‖ times the largest ratio of two slopes |ℓ'| of an input.
     """
     problem = constants.problem
     lowest = np.maximum(margins.value.min(axis=0), floor.value - floor.error)
@@ -210,7 +210,7 @@ def offset_bound(
     q: Float64[np.ndarray, "d"],
     k: int,
 ) -> float:
-    """Return a bound of |r| at ρ_k; log t = ⟨p − q − r, p̄_mm⟩ is known up to |r|, which enters its own bound."""
+    """Return a bound of |r| at ρ_k. As log t = ⟨p − q − r, p̄_mm⟩ depends on |r|, the bound is a fixed point."""
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
     first, off = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
     grown = offsets.growth(q, begin)
@@ -226,14 +226,14 @@ def offset_bound(
 
 
 def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return E, a bound of how far the logarithm of a row's coefficient is from log c_j + log e^{−g_j·p}.
+    """Return E, a bound of the difference between the logarithm of a row's coefficient and log c_j − g_j·p, (r,).
 
     It holds where margins are at least ``later``; it is ∞ where a coefficient may be negative.
     """
     problem, loss = constants.problem, constants.problem.loss
     top, gaps = problem.scores.max(axis=1), problem.gaps()
     widest, least = gaps.max(axis=1), np.where(constants.others, gaps, np.inf).min(axis=1)
-    q = missed_later(constants, later)
+    q = odds_bounds_later(constants, later)
     changes = np.full(len(q), np.inf)
     for k, missed in enumerate(q.tolist()):
         each = []
@@ -245,17 +245,17 @@ def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray
     return changes * (1 + 16 * EPS)
 
 
-def missed_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return q = (T − 1) e^{−m}."""
+def odds_bounds_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """Return q = (T − 1) e^{−m} for margins m = ``later``, in floats."""
     with np.errstate(over="ignore"):
         return np.asarray((constants.problem.T - 1) * np.exp(-later))
 
 
-def lag_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return K + log(1 + q)."""
-    return np.asarray(float(value_of(constants.spread)) + np.log1p(missed_later(constants, later)))
+def lags_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """Return K + log(1 + q) for margins ``later``, in floats."""
+    return np.asarray(float(value_of(constants.spread)) + np.log1p(odds_bounds_later(constants, later)))
 
 
 def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return 1 − Aq."""
-    return np.asarray(1 - float(value_of(constants.widest)) * missed_later(constants, later))
+    """Return 1 − Aq for margins ``later``, in floats."""
+    return np.asarray(1 - float(value_of(constants.widest)) * odds_bounds_later(constants, later))

@@ -1,6 +1,7 @@
-"""The regularization path as the optimiser under test finds it: p̄(R) = argmin of L over ‖p‖ ≤ R.
+"""The minimisers p̄(R) = argmin of L over ‖p‖ ≤ R that the optimiser under test computes.
 
-:mod:`theorems.curves.followed_path` follows the path itself; here the path that users get is compared with it.
+They are what users get from ``regularization_path``; here they are compared with the path that
+:mod:`theorems.curves.followed_path` follows independently.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -33,23 +34,23 @@ PATH_VALUE = tolerance(
     "the optimiser prefers the first of several minima whose risks differ by no more than the rounding of a logit",
 )
 
-CONVERGED = "the optimiser says that it has converged"
+CONVERGED = "the optimiser reports convergence"
 ON_THE_SPHERE = premise("minimised-path-is-on-the-sphere")
 IS_LOWEST = premise("minimised-path-is-lowest", when=CONVERGED)
-MINIMISED_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
+OPTIMISER_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
 """The premises of an optimiser's path."""
 
 RADII = 2
-"""Radii at which the optimiser is asked for its path: the first and the middle one of those that it is followed to."""
+"""Number of radii at which the optimiser is run: the first and the middle one of the followed path."""
 
 
 @dataclass(frozen=True, eq=False)
-class MinimisedPath:
-    """The path that the optimiser finds at some of the radii to which the path is followed.
+class OptimiserPath:
+    """The optimiser's path at some radii of the followed path.
 
     Attributes:
-        followed_to: the path followed to these radii.
-        path: the path that the optimiser found.
+        followed_to: the points of the followed path at these radii.
+        path: the path that the optimiser returned.
         under_test: the implementation whose optimiser it is.
     """
 
@@ -58,11 +59,11 @@ class MinimisedPath:
     under_test: Implementation
 
     @classmethod
-    def of(cls, followed: list[Followed], under_test: Implementation) -> MinimisedPath:
-        """Ask the optimiser at the first and the middle radius of those to which the path is followed.
+    def of(cls, followed: list[Followed], under_test: Implementation) -> OptimiserPath:
+        """Run the optimiser at the first and the middle radius of the followed path.
 
         Raises:
-            Undecided: it is followed to none.
+            Undecided: the path could not be followed to any radius.
         """
         usable = [f for f in followed if not f.why_undecided]
         if not usable:
@@ -77,11 +78,11 @@ class MinimisedPath:
         return implementation[regularization_path](problem, radii, max_margin=svm)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it is on the spheres asked for, and no higher than R p̄_mm and the path followed.
+        """Yield the claims that the minimisers lie on their spheres and have no more risk than R p̄_mm and the path.
 
         Raises:
-            Ended: it is not on these spheres, or leaves one out where the reference finds a point.
-            Undecided: the optimiser says that it found none.
+            Ended: a minimiser is not on its sphere, or is missing where the reference finds one.
+            Undecided: the optimiser reports no convergence at any radius.
         """
         radii, path = self._radii, self.path
         if path.points.shape != (len(radii), self.followed_to[0].sphere.problem.d) or not np.array_equal(
@@ -102,11 +103,11 @@ class MinimisedPath:
         if not self.good.size:
             why = f"the optimiser found no minimum: {path.reasons[0]} at R = {radii[0]:.3g}"
             raise Undecided(ON_THE_SPHERE, why, Form.EXACT, not_found=True)
-        # Nothing is claimed of radii at which the optimiser says that it found nothing; the report counts them.
+        # Nothing is claimed at radii where the optimiser reports no convergence; the report counts them.
         branch = f"a minimum found at {self.good.size} of {len(radii)} radii"
         radii = radii[self.good]
         off = np.abs(norm(exact(self.points), axis=1) - radii)
-        # The point is made of a height, a root, and an offset across it.
+        # The point is computed as height · p̄_mm + offset, the height by a square root.
         allowed = exact(np.zeros(len(radii))).widen(8 * EPS * radii)
         on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, off, scale=radii, points="radius")
         yield replace(on, branch=branch)
@@ -116,12 +117,12 @@ class MinimisedPath:
 
     @cached_property
     def good(self) -> Int64[np.ndarray, "g"]:
-        """The indices of the radii at which the optimiser says that it has converged, (g,)."""
+        """The indices of the radii at which the optimiser reports convergence, (g,)."""
         return np.flatnonzero(self.path.converged)
 
     @property
     def at(self) -> list[Followed]:
-        """The path followed to these radii."""
+        """The points of the followed path at these radii."""
         return [self.followed_to[k] for k in self.good]
 
     @property
@@ -143,7 +144,7 @@ class MinimisedPath:
 
     @property
     def rounding(self) -> Float64[np.ndarray, "g"]:
-        """The distance by which rounding may move the two apart, (g,)."""
+        """A bound of the rounding error of the difference of the two offsets, (g,)."""
         return np.array([f.rounding for f in self.at])
 
     @property
@@ -151,7 +152,7 @@ class MinimisedPath:
         return np.array([f.rho * f.sphere.svm.norm for f in self.followed_to])
 
     def _lowest(self) -> Claim:
-        """Return the claim that the minimisers are no higher than R p̄_mm and the path followed."""
+        """Return the claim that the minimisers have no more risk than R p̄_mm and the followed path."""
         others: list[Any] = []
         minimisers: list[Any] = []
         for f, p in zip(self.at, self.points, strict=True):

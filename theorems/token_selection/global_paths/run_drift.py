@@ -1,7 +1,7 @@
-"""Runs of gradient descent, normalized or not, with a bound of their drift from an exact run.
+"""Runs of gradient descent, normalized or not, with a bound of their drift: the sum of the errors of their steps.
 
-:mod:`theorems.curves.descent` bounds it coordinate by coordinate, at the checked iterates; here its length is bounded,
-at all of them.
+:mod:`theorems.curves.descent` bounds the drift coordinate by coordinate at the checked iterates; here its norm is
+bounded at all iterates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Iterates and steps, with their drift by rounding.
+    """Iterates and steps of b runs, with their drift by rounding.
 
     Attributes:
         p: p(0) … p(t), floats, (t + 1, b, d).
@@ -39,7 +39,7 @@ class Run:
     drift: Float64[np.ndarray, "t b"]
 
 
-def is_a_run(
+def run_premises(
     problem: Problem,
     under_test: Implementation,
     trajectory: Trajectory,
@@ -49,22 +49,22 @@ def is_a_run(
     names: tuple[ClaimName, ClaimName],
     first: str,
 ) -> Generator[Claim, None, Run]:
-    """Yield the claims that a trajectory is the run asked for, and return the run with its drift.
+    """Yield the claims that a trajectory is the requested run, and return the run with its drift.
 
-    A conclusion calls it as ``run = yield from is_a_run(…)``.
+    A conclusion calls it as ``run = yield from run_premises(…)``.
 
     Args:
         problem: keys, scores, loss.
         under_test: the implementation that ran it.
         trajectory: the trajectory that was returned.
         starts: p(0), (b, d).
-        steps: the number of steps that were asked for.
+        steps: the requested number of steps.
         step: log η, or the length of a normalized step.
         names: the names of the premises that the run has these starts and steps, and that each iterate is a step.
         first: the name of the claim that is undecided where a step overflows.
 
     Raises:
-        Ended: it does not have these starts and steps.
+        Ended: the trajectory does not have these starts and steps.
         Undecided: a step overflows.
     """
     asked_for, is_a_step = names
@@ -74,10 +74,10 @@ def is_a_run(
         raise Ended(asked_for)
     if trajectory.stop is Stop.OVERFLOW:
         raise Undecided(first, "a step overflows float64", Form.EFFECTIVE)
-    return (yield from are_steps(problem, under_test, trajectory.points, step, is_a_step))
+    return (yield from step_premises(problem, under_test, trajectory.points, step, is_a_step))
 
 
-def are_steps(
+def step_premises(
     problem: Problem,
     under_test: Implementation,
     points: Float64[np.ndarray, "t b d"],
@@ -107,7 +107,7 @@ def are_steps(
     yield steps_claim(is_a_step, before, after, gradient, log_scale, log_step, normalized=normalized)
     moved = after - before
     if normalized:
-        # |g/|g| − h/|h|| ≤ 2|g − h|/|g|, and 2 where nothing is known of g.
+        # |g/|g| − h/|h|| ≤ 2|g − h|/|g|, and at most 2 in any case.
         off = 2 * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
         of_gradient = step * np.fmin(off, 2.0)
         logs = np.full(before.shape[:-1], float(problem.d))
@@ -121,5 +121,5 @@ def are_steps(
 
 
 def widen(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
-    """Widen the error of a bounded array; return a plain one as it is."""
+    """Return a bounded array with its error widened; a plain array is returned unchanged."""
     return x.widen(by) if isinstance(x, Bounded) else x

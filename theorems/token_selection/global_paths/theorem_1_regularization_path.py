@@ -41,7 +41,7 @@ from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.rounding.approximations import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess_risk import log_excess_of
-from theorems.token_selection.global_paths.path_minimisers import MINIMISED_PREMISES, MinimisedPath
+from theorems.token_selection.global_paths.path_minimisers import OPTIMISER_PREMISES, OptimiserPath
 
 PATH_DUAL_GAP = tolerance(
     "path-dual-gap",
@@ -74,21 +74,27 @@ FROM_DUALS = sharper("sublevel-correlation-from-duals")
 PATH_CORRELATION = stated_claim("path-correlation", when=FOLLOWED)
 AT_RADIUS = sharper("offset-at-radius", when=FOLLOWED, refines=PATH_CORRELATION)
 CLOSED_FORM = sharper(
-    "offset-closed-form", when="the neighbours are independent with positive duals, d > 1", refines=PATH_CORRELATION
+    "offset-closed-form",
+    when="the rows of the SVM-neighbours are independent, with positive duals, d > 1",
+    refines=PATH_CORRELATION,
 )
 OFFSET_LIMIT = sharper(
-    "offset-limit", when="the neighbours are dependent with positive duals, d > 1", refines=PATH_CORRELATION
+    "offset-limit",
+    when="the rows of the SVM-neighbours are dependent, with positive duals, d > 1",
+    refines=PATH_CORRELATION,
 )
 CORRECTION = sharper(
-    "offset-first-correction", when="the neighbours have positive duals, d > 1", refines=PATH_CORRELATION
+    "offset-first-correction",
+    when="some dual solution is positive at all SVM-neighbours, d > 1",
+    refines=PATH_CORRELATION,
 )
-RATE = sharper("path-rate", when="the offset is known to half its size at two radii", refines=PATH_CORRELATION)
+RATE = sharper("path-rate", when="at two radii the offset is known up to half of its length", refines=PATH_CORRELATION)
 LOG_RATE = sharper(
-    "path-rate-with-logarithm", when="some neighbour has dual zero in every dual solution", refines=PATH_CORRELATION
+    "path-rate-with-logarithm", when="some SVM-neighbour has dual zero in every dual solution", refines=PATH_CORRELATION
 )
 MINIMISED_OFFSET = sharper(
     "minimised-path-offset",
-    when="the same, at a radius where the reduced program predicts the offset",
+    when="the path is followed to a radius where the reduced program predicts the offset",
     refines=PATH_CORRELATION,
 )
 PATH_CLAIMS = (
@@ -108,11 +114,11 @@ SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """The RΘ of the path."""
 LARGEST_KAPPA = 1e5
-"""The κ beyond which the path at PATH_RADII has not begun to turn."""
+"""The largest κ at which the path turns to p̄_mm within :data:`PATH_RADII`."""
 LARGEST_ROUNDING = 1e-3
-"""The largest error of an exponent that leaves digits of the path; it bounds radii where ‖p_mm‖ is large."""
+"""The largest error of an exponent at which digits of the path are left; it limits the radii where ‖p_mm‖ is large."""
 STALLED = 1e-8
-"""See :data:`PATH_OPTIMISER`."""
+"""Relative size of Newton steps at which the optimiser may stall, see :data:`PATH_OPTIMISER`."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
@@ -131,7 +137,7 @@ def _cases() -> SearchStrategy[Case]:
         CORRELATION,
         FROM_DUALS,
         *PATH_CLAIMS,
-        *MINIMISED_PREMISES,
+        *OPTIMISER_PREMISES,
         MINIMISED_OFFSET,
     ),
     assumptions=ASSUMPTIONS,
@@ -183,11 +189,11 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
     yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # Such a kernel's gradient is rounding noise at these radii.
+        # The gradient of a kernel with the textbook rounding error is noise at these radii.
         return
     path = _follow_path(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
     yield from on_the_path(path)
-    yield from as_minimised(MinimisedPath.of(path.at, under_test))
+    yield from optimiser_claims(OptimiserPath.of(path.at, under_test))
 
 
 def in_sublevel_sets(
@@ -202,7 +208,7 @@ def in_sublevel_sets(
     """Yield the effective claims at points of sublevel sets.
 
     A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
-    place of RΘ. So the bounds, with RΘ − o in them, are for points whose risk is not surely smaller, too.
+    place of RΘ. So with RΘ − o in place of RΘ the bounds hold also for points whose risk is not certainly smaller.
     """
     p, p_mm, rho, options = (
         exact(points),
@@ -256,7 +262,7 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
 
 
 def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
-    """Claim o → argmin F_∞, with the first term beyond, at the radii that are near enough for an error bound."""
+    """Claim o → argmin F_∞, and its first correction in 1/ρ, at the radii at which an error bound exists."""
     limit, independent = path.limit, path.svm.independent
     if not (path.far[2] or independent):
         yield undecided_claim(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
@@ -306,8 +312,8 @@ def rate(
     yield Claim(RATE, Form.LIMIT, -abs(slope + 2), allowed, RATE_FIT, f"slope {slope:.9f} over {len(x)} radii")
 
 
-def as_minimised(path: MinimisedPath) -> Iterator[Claim]:
-    """Claim that the optimiser reports, and its points have, the offset that the reduced program predicts."""
+def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
+    """Claim that the offset reported by the optimiser, and that of its points, is the predicted one."""
     yield from premises(path)
     sphere, offsets = path.followed_to[0].sphere, path.offsets
     apart, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
@@ -347,12 +353,12 @@ def _follow_path(
     kappa: float,
     rng: np.random.Generator,
 ) -> FollowedPath:
-    """Return the path at those radii at which it has begun to turn and rounding leaves some digits of it."""
+    """Return the path at the radii beyond κ at which float64 resolves it."""
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
     turning = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
-    # In one dimension the path is the ray whatever the rounding.
+    # In one dimension the path is the ray, whatever the rounding is.
     radii = [
         rho
         for rho in turning

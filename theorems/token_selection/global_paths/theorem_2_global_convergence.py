@@ -80,7 +80,7 @@ ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases of which half have one input: the limit of the direction is claimed of these alone."""
+    """Return cases, half of them with one input: the limit of the direction is claimed for these only."""
     single = cases(assumptions=(*ASSUMPTIONS, "single-input"), large=MODERATE)
     return st.one_of(single, cases(assumptions=ASSUMPTIONS, large=MODERATE, n=(2, 4)))
 
@@ -109,7 +109,7 @@ def _cases() -> SearchStrategy[Case]:
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
+    kernel=calls("every iterate of gradient descent on it; the limit is checked with the reference only", turn=6),
     search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -125,9 +125,10 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     e^{−D‖p‖}/(4(T−1)) (:func:`log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then
     e^{D² x_{t+1}} ≥ e^{D² x_t}(1 + D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
 
-    **Exact.** The points of which all this is claimed are the run: p(0) is the start, and each iterate looked at is
-    followed by p − η∇L(p) with the gradient under test, to rounding (:mod:`theorems.rounding.descent_steps`). So are
-    those of normalized gradient descent, whose every step of length s climbs at least s/D, as its direction is GD's.
+    **Exact.** The points of these claims are a run of gradient descent: p(0) is the start, and each checked iterate is
+    followed by p − η∇L(p) with the gradient under test, up to rounding (:mod:`theorems.rounding.descent_steps`). The
+    same is claimed of normalized gradient descent, whose every step of length s climbs at least s/D, as its direction
+    is that of GD.
 
     **Effective, n = 1.** With λ = ‖p_mm‖ log(T−1) and Δ = p(t+1) − p(t): ⟨Δ, p̄_mm⟩ (‖p(t)‖ + λ) ≥ ⟨Δ, p(t)⟩ (Lemma 5),
     that is the paper's inequality with π_t = λ/‖p(t)‖. Summed:
@@ -136,15 +137,17 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     because r/(r+λ) ≤ r/(‖p‖+λ) where r ≥ ‖p‖ and the reverse where r ≤ ‖p‖. Lemma 6 bounds the sum:
     Σ‖Δ_s‖² ≤ 2η (L(p(0)) − L_opt), the only place where η ≤ 1/L_p enters. So the right side is ‖p(t)‖(1 − o(1)).
 
-    **Limit**, along the gradient flow (the same curve in arc length) from starts near, far and opposite to p_mm. That
-    it is one is claimed: it begins at the start, the gradient at its recorded points is the one under test, and pieces
-    between them, integrated again by another method, end where it goes on (:mod:`theorems.curves.flow_chords`). The
-    norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w rises by at least s/D along an arc of length
-    s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from the data and p(0) alone
-    (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive dual.
+    **Limit**, along the gradient flow (the same curve in arc length) from starts near, far and opposite to p_mm. The
+    claims include that the curve is this flow: it begins at the start, the gradient at its recorded points is the one
+    under test, and pieces between them, integrated again by another method, end at the next recorded point
+    (:mod:`theorems.curves.flow_chords`). The norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w
+    rises by at least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B
+    computed from the data and p(0) alone (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive
+    dual.
 
     **Sharp**, n = 1. The offset from the ray tends to q: G_S q = −log(λ/Σλ) on the support of the duals, that of the
-    regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
+    regularization path; orthogonally to span(G_S) it tends to a point that differs from that part of p(0) by the pull
+    of the rows outside S.
     """
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -152,11 +155,11 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     starts, fractions = starts_around(case, svm, rng)
     yield from at_every_iterate(Descent.of(problem, under_test, starts, fractions, CLIMBS), svm)
     if under_test.textbook_eps:
-        # Such a kernel's gradient is rounding noise long before a limit is visible, and its direction sooner.
+        # The gradient of a kernel with the textbook rounding error is noise long before a limit is visible.
         return
     yield from at_every_normalized_step(NormalizedDescent.of(problem, under_test, starts), svm)
     single, start = problem.n == 1, flow_start(case, svm, rng)
-    # The direction is seen in units of p_mm; that the norm diverges, in those of the keys.
+    # For one input norms are in units of ‖p_mm‖, as the direction is compared; otherwise in units of 1/(size of keys).
     unit, relative = (svm.norm, FLOW_RELATIVE) if single else (1 / problem.key_scale, RELATIVE)
     flow = FollowedFlow.of(problem, under_test, start, unit, relative, rng, NORM_DIVERGES)
     yield from along_the_flow(flow, svm)
@@ -217,7 +220,7 @@ def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iter
 
 
 def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim that the flow's norm reaches the one asked for, and w(s) − w(0) ≥ s/D at arc length s."""
+    """Claim that the flow reaches the requested norm, and w(s) − w(0) ≥ s/D at arc length s."""
     yield from premises(followed)
     yield from followed.diverges()
     flow, w = followed.flow, followed.flow.points @ svm.p
@@ -252,7 +255,7 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
     yield at_least(FLOW_CORRELATION, Form.LIMIT, bound, size[1:], rounding=solver[1:], scale=large[1:], **flow)
 
-    # From each late point to the next z stays as near to its limit there, q and what is orthogonal to span(G_S).
+    # From each late point to the next, z stays near its limit: q plus the part orthogonal to span(G_S).
     late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
     k, after = late[:-1], late[1:]
     limits = [offsets.q + offsets.free(p[j]) for j in k]
@@ -260,7 +263,7 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     moved = np.array([np.linalg.norm(z[j + 1] - offsets.across(q)) for j, q in zip(k, limits, strict=True)])
     yield at_least(OFFSET_KEPT, Form.SHARP, remaining, moved, rounding=noise[after], scale=large[after], **flow)
 
-    # Within span(G_S): |z − q| is no more than what (**) leaves of it.
+    # Within span(G_S): |z − q| is at most the bound (**).
     least = np.minimum(offsets.contraction_bounds(p), rho + float(np.linalg.norm(offsets.q)))[late]
     inside = np.linalg.norm(offsets.inside(p[late] - offsets.q), axis=1)
     yield at_least(OFFSET_CLOSED_FORM, Form.SHARP, least, inside, rounding=noise[late], scale=large[late], **flow)

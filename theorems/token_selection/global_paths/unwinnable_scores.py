@@ -1,6 +1,6 @@
-"""Attention where no prompt selects all optimal tokens: which tokens tie for good, what stays finite, where p can go.
+"""Attention where no prompt selects all optimal tokens: the tokens that always tie, and the finite part of p.
 
-Main result: rational weights prove the ties, and the risk comes down to that of attention to tied tokens alone, with a
+Main result: rational weights prove the ties, and the risk tends to that of attention to the tied tokens alone, with a
 bound at every radius.
 
 References: derived here; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
@@ -41,11 +41,11 @@ WITHIN = sharper("risk-within-is-a-function-of-the-part-in-f")
 SLOPE = sharper("slope-within-lies-in-f", when="where F ≠ {0}")
 COMES_DOWN = sharper("risk-comes-to-that-within")
 AT_LEAST = sharper(
-    "risk-is-at-least-that-within", when="where no separated token scores above the lowest of those tied"
+    "risk-is-at-least-that-within", when="no separated token scores above the lowest tied token of its input"
 )
-AT_REST = sharper("finite-part-is-at-rest", when="where Newton's method finds a minimum from 0")
+AT_REST = sharper("finite-part-is-at-rest", when="Newton's method from 0 finds a minimum")
 LEAST = sharper(
-    "finite-part-has-the-least-risk", when="where a minimum is found, F is a line and the risk convex in σ along it"
+    "finite-part-has-the-least-risk", when="a minimum is found, F is a line and the risk is convex in σ along it"
 )
 
 POINTS = 30
@@ -61,8 +61,8 @@ RADII = np.array([0.0, 0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     cases=tied_cases,
     kernel=BELOW_ROUNDING,
     needs={
-        "well-behaved-loss": "the bound at every radius is made of the largest |ℓ'|",
-        "optimal-tokens-tied": "rows refer to one best token of each input, and where all are selected F = {0}",
+        "well-behaved-loss": "the bound at every radius depends on the largest |ℓ'|",
+        "optimal-tokens-tied": "rows are differences to a single best token per input; if all can be selected, F = {0}",
     },
 )
 def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -86,19 +86,19 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
            L_F(p) ≥ L_F(x) − |L_F'(x)|/(D σ(1 − σ)),
 
-       and x, found by Newton's method from 0, is at rest to what its last step may be, SETTLED logits.
+       and at the x that Newton's method finds from 0, ∇L_F is zero up to a last step of SETTLED logits.
 
-    **1.** C is a cone: sums of what separates single pairs separate all that can be. Farkas' λ tie the others: each
-    g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, which is convex, are checked over the rationals like these sums.
-    **2.** Logits of Ŝ_i relative to each other are products with rows of F. **3.** U leaves them as they are and
-    multiplies x_i's terms by e^{−r g·U} ≤ e^{−r}. With ε the weight off Ŝ_i, o_i = (1 − ε)õ_i + ε·(a mean of other
-    scores), |o_i − õ_i| ≤ εΓ_i. **4.** Then that mean is at most õ_i, and ℓ decreases. **5.** All rows of F are ±g, D =
-    ‖g‖; the tangent in σ bounds L_F from below, and σ moves by less than 1. With δ the last step, |∇L_F| ≤ ‖∇²L_F‖‖δ‖,
-    ‖δ‖ ≤ SETTLED/G, G = max‖g‖ over Ŝ; coordinates of less than that may be put to 0. ‖∇²L_F‖ ≤ G²·mean of c̃A(4 +
-    |ℓ''/ℓ'|A), c̃ = |ℓ'(õ_i)|, A_i = Σs̃|γ − õ_i|, as centred rows are at most 2G long.
+    **1.** C is a cone: a sum of prompts that separate single pairs separates all these pairs. Farkas' λ tie the others:
+    each g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, the solution of a convex problem, are checked over the
+    rationals like these sums. **2.** Logits of Ŝ_i relative to each other are products with rows of F. **3.** Moving
+    along U leaves them unchanged and multiplies x_i's terms by e^{−r g·U} ≤ e^{−r}. With ε the weight off Ŝ_i, o_i = (1
+    − ε)õ_i + ε·(a mean of other scores), |o_i − õ_i| ≤ εΓ_i. **4.** Then that mean is at most õ_i, and ℓ decreases.
+    **5.** All rows of F are ±g, D = ‖g‖; the tangent in σ bounds L_F from below, and σ moves by less than 1. With δ the
+    last step, |∇L_F| ≤ ‖∇²L_F‖‖δ‖, ‖δ‖ ≤ SETTLED/G, G = max‖g‖ over Ŝ; coordinates of less than that may be put to 0.
+    ‖∇²L_F‖ ≤ G²·mean of c̃A(4 + |ℓ''/ℓ'|A), c̃ = |ℓ'(õ_i)|, A_i = Σs̃|γ − õ_i|, as centred rows are at most 2G long.
 
-    Not claimed: that a flow's part in F comes to rest, or at this x, and its part across F turns to U. L_F need not be
-    convex.
+    Not claimed: that a flow's part in F converges, or converges to this x, or that its part across F turns to U. L_F
+    need not be convex.
     """
     split = yield from certify_split(case.problem, under_test)
     problem, rng = case.problem, case.rng()
@@ -106,11 +106,11 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
     rest = None if not len(split.level) else split.rest_near(np.zeros(len(split.level)))
     if rest is not None:
         points = np.concatenate([points, [finite(rest, "finite part") @ split.level]])
-    at = Within(split, points)
-    yield from within_claims(at)
+    at = TiedAttention(split, points)
+    yield from tied_attention_claims(at)
     yield from risk_claims(at)
     if rest is not None:
-        yield from rest_claims(at)
+        yield from finite_part_claims(at)
 
 
 def certify_split(problem: Problem, under_test: Implementation) -> Generator[Claim, None, ScoreSplit]:
@@ -122,14 +122,18 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
     """
     split: ScoreSplit | None = under_test[score_split](problem)
     if split is None:
-        raise Undecided(TIED, "no split was found: keys are rounded products, or no weights prove it", not_found=True)
+        raise Undecided(
+            TIED,
+            "the tied tokens were not decided: keys are rounded products, or no weights prove the ties",
+            not_found=True,
+        )
     best = (problem.scores == problem.scores.max(axis=1, keepdims=True)).astype(np.int64)
     master = MasterProblem(problem.keys, best)
     wrong = split.supports.error(master)
     if not wrong and split.supports.separable(master):
-        wrong = "nothing ties with the optimal tokens"
+        wrong = "no token ties with the optimal tokens"
     yield from _require(TIED, wrong)
-    other = "it is of other tokens" if not np.array_equal(split.svm.sets, split.sets) else ""
+    other = "U was computed for other sets of tokens" if not np.array_equal(split.svm.sets, split.sets) else ""
     yield from _require(SVM, other or split.svm.error(master))
     length: Any = np.linalg.norm(with_rounding(split.svm.floats))
     unit = with_rounding(split.svm.floats) / length if any(split.svm.point) else exact(np.zeros(problem.d))
@@ -145,7 +149,7 @@ def _require(name: str, wrong: str) -> Iterator[Claim]:
 
 
 def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
-    """Return the numbers under test as an array.
+    """Return ``value``, a quantity under test, as a float64 array.
 
     Raises:
         Refuted: they are not finite.
@@ -157,7 +161,7 @@ def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
 
 
 @dataclass(frozen=True, eq=False)
-class Within:
+class TiedAttention:
     """Attention to Ŝ alone at points p, computed from the keys, with its rounding in float64.
 
     Attributes:
@@ -180,7 +184,7 @@ class Within:
 
     @cached_property
     def log_odds(self) -> Numbers:
-        """The logarithm of x_i, −∞ where nothing is off Ŝ_i; (b, n)."""
+        """The logarithm of x_i, −∞ where Ŝ_i contains all tokens; (b, n)."""
         off: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
         return np.logaddexp.reduce(off, axis=-1) - self.log_tied
 
@@ -230,8 +234,8 @@ def mixture(problem: Problem, weights: Numbers) -> Numbers:
     return best + np.sum(weights * (exact(problem.scores) - best[:, None]), axis=-1)
 
 
-def within_claims(at: Within) -> Iterator[Claim]:
-    """Yield the claims of part 2: the risk and the slope of the split in coordinates of F, against those from the keys.
+def tied_attention_claims(at: TiedAttention) -> Iterator[Claim]:
+    """Yield the claims of part 2: L_F and its gradient from the split, in coordinates of F, equal those from the keys.
 
     The split's formulas are evaluated once more on its own rows and basis, to bound its rounding.
     """
@@ -252,12 +256,12 @@ def within_claims(at: Within) -> Iterator[Claim]:
     slopes: Any = np.exp(problem.loss.log_slope(outputs))[..., None] * moved
     lost = (np.einsum("bnt,ntr->br", slopes, inside) / problem.n).error
     slope = finite([split.derivatives_within(point)[0] for point in x], "slope within")
-    # As a prompt, against all of the gradient: what it has across F would be missing.
+    # The slope is compared as a prompt with the whole gradient, so a part of the gradient across F would be noticed.
     whole = exact(slope).widen(2 * lost) @ basis
     yield equal(SLOPE, whole, at.gradient, points="coordinate")
 
 
-def risk_claims(at: Within) -> Iterator[Claim]:
+def risk_claims(at: TiedAttention) -> Iterator[Claim]:
     """Yield the claims of parts 3 and 4, at the points and out along U."""
     split, problem = at.split, at.split.problem
     out = exact(at.points)[:, None] + RADII[:, None] * with_rounding(split.svm.floats)
@@ -282,7 +286,7 @@ def share_off(log_odds: Numbers) -> Numbers:
     return share
 
 
-def rest_claims(at: Within) -> Iterator[Claim]:
+def finite_part_claims(at: TiedAttention) -> Iterator[Claim]:
     """Yield the claims of part 5; the last of the points is the finite part."""
     split, problem = at.split, at.split.problem
     # The split's own slope is rounded as well.
@@ -297,8 +301,8 @@ def rest_claims(at: Within) -> Iterator[Claim]:
         yield at_least(LEAST, Form.EFFECTIVE, at.risk, at.risk[-1] - slope / moves)
 
 
-def curvature(at: Within) -> Numbers:
-    """Return the bound of ‖∇²L_F‖/G², (b,)."""
+def curvature(at: TiedAttention) -> Numbers:
+    """Return the bound of ‖∇²L_F‖/G² of part 5, (b,)."""
     spread = np.sum(np.abs(at.shares), axis=-1)
     bend = np.abs(at.split.problem.loss.relative_curvature(value_of(at.outputs)))
     return np.mean(at.slopes * spread * (4 + bend * spread), axis=-1)

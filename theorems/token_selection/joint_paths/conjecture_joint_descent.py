@@ -30,21 +30,21 @@ from theorems.token_selection.joint_paths.joint_steps import JOINT_RUN, joint_ru
 JOINT_DESCENT = tolerance(
     "joint-descent",
     "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k or than one logit, or 1 + log 4 logits more",
-    "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, but that a tight token without a dual"
-    " is left by log R logits of its difference from a tight one; a limit elsewhere makes it grow fourfold",
+    "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, except that log R logits come to"
+    " separate a tight token without a dual from the other tight tokens; another limit makes R·deviation grow fourfold",
 )
 
 PROMPT_RATE = sharper("prompt-rate")
 HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
-"""The most times that a run whose rate is not (yet) right is made four times as long before the claim is made."""
+"""Largest number of times that a run whose rate is not as claimed is continued to four times its length."""
 GROWTH = 2.0
-"""The factor by which R·deviation may grow over a fourfold R; a limit elsewhere makes it grow fourfold."""
+"""The factor by which R·deviation may grow while R grows fourfold; with another limit it grows fourfold."""
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""Gaps of the non-supports' tokens at which descent usually finds to α within a run."""
+"""Score gaps of the non-supports' tokens with which descent usually comes to select α within a run."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
@@ -75,11 +75,11 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     latest at step 30,720 (the claims); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
     where p_mm and p_relax are both 0.099 away.
 
-    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, each
-    crossing lets that input's gradient rule, and the head was seen to settle 0.21 away from v̄_mm (a test keeps the
-    instance). And it is a conjecture about the end: *which* tokens are selected depends on the start. On Figure 3(b)
-    from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step
-    8000). Such runs are not applicable here.
+    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, after
+    each crossing that input's gradient dominates, and in an example the head converges to a direction 0.21 away from
+    v̄_mm (a test contains it). And it is a conjecture about the end: *which* tokens are selected depends on the start.
+    On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) =
+    0.3 at step 8000). Such runs are not applicable here.
     """
     setup = joint_setup(case, under_test, PROMPT_RATE, Form.LIMIT)
     yield from premises(joint_data(case, setup, under_test))
@@ -102,7 +102,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         run = continue_run(settings, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
-        # Only of the longest run: in a short one a limit elsewhere is no further away than the drift.
+        # Allowed in the longest run only: in a short one another limit would be no further away than the drift.
         claims = _claims(setup, under_test, run, drifting=True)
     yield from claims
 
@@ -116,7 +116,7 @@ def _claims(
         setup: the data with their solutions.
         under_test: the implementation under test.
         run: the run of joint descent.
-        drifting: whether the prompt may also leave a tight token without a dual.
+        drifting: whether to allow for the log R logits by which the prompt leaves a tight token without a dual.
     """
     joint = setup.joint
     late = len(run.prompts) - 1
@@ -126,15 +126,15 @@ def _claims(
         reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
         return [undecided_claim(PROMPT_RATE, reason, Form.LIMIT)]
     heads, prompts = (np.linalg.norm(x[[early, late]], axis=1) for x in (run.heads, run.prompts))
-    # Norms are c_0 + c_1 R: their ratio is O(1/R) from its limit, and p(c) with it, by as much as what is claimed. The
-    # ratio of their growth is not.
+    # Norms are c_0 + c_1 R, so their ratio is O(1/R) from its limit, and p(c) would inherit an error as large as the
+    # claim's bound. The ratio of their growth has no such error.
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
         return [undecided_claim(PROMPT_RATE, "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
     target = under_test[scheduled_direction](joint, ratio)
-    # What stays bounded may change by a logit besides.
+    # The bounded part of the offset may change by one more logit.
     logits = 1 + math.log(prompts[1] / prompts[0])
     drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
     return [
@@ -144,11 +144,11 @@ def _claims(
 
 
 def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np.ndarray, "d"]) -> float:
-    """Return the largest offset beside the target that makes one logit between two tight tokens of an input.
+    """Return the largest offset orthogonal to the target that changes the logit between two tight tokens by one.
 
-    A run leaves a token that is tight without a dual by log R logits of its difference from the others: its weight
-    falls like 1/R. For tokens that hardly differ that is a long way. It leaves a token that is not tight by a share of
-    R logits, so that the tokens within 2 log R are the tight ones.
+    The logit of a token that is tight without a dual falls behind by log R, since its weight falls like 1/R. For tokens
+    that hardly differ this is a long offset. The logit of a token that is not tight falls behind in proportion to R, so
+    the tokens within 2 log R are the tight ones.
     """
     margins = joint.rows @ p
     leading = np.argmin(np.where(joint.others, margins, np.inf), axis=1)
@@ -166,7 +166,7 @@ def _rate(
 ) -> Claim:
     """Claim that R·deviation at the later point is at most GROWTH times that at the earlier one, or than one logit.
 
-    It may also exceed the earlier one by ``drift`` at most. For heads one output takes the place of one logit.
+    It may also exceed the earlier one by ``drift`` at most. For heads the unit is one output instead of one logit.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

@@ -2,8 +2,9 @@
 
 Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
 with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
-p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] will do. Let (v, p) be feasible, ‖v‖
-≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the competitor's. Everything below is about all such points, not only minimisers.
+p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] is allowed. Let (v, p) be feasible,
+‖v‖ ≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the competitor's. Everything below holds for all such points, not only for
+minimisers.
 
 1. *Outputs.* (1/n) ℓ(min_i Y_i v·x_i^p) ≤ L ≤ L_c and ℓ^{-1}(y) = −log(e^y − 1) give min_i Y_i v·x_i^p ≥ rΓ − F,
    F = log(exp(n L_c) − 1) + rΓ. (For L_c → 0: F → Λ_c + log n; the paper's log(2n) is an upper bound.)
@@ -79,21 +80,21 @@ from theorems.token_selection.joint_paths.joint_setup import (
     JointSetup,
     competitors,
     nonoptimality_bounds,
-    rounded_often,
+    with_roundings,
 )
 
 JOINT_LIMIT = tolerance(
     "joint-limit",
     "log-excess risks: 4 eps (k + 8) R max|k_iα − k_it|, in the bound; the bound itself: 8 eps (1 + |it|)",
-    "the bound of the found minimiser's margins is effective; its excess carries the rounding of logits"
-    " of size R, what both sides carry is added",
+    "the bound of the minimiser's margins holds at finite R; its excess has the rounding error of logits of size R, to"
+    " which the rounding errors of both sides are added",
 )
 
 COMPETITOR_SELECTS = sharper("competitor-selects")
 COMPETITOR_MIXES = sharper("competitor-mixes")
 COMPETITOR_RISK = sharper("competitor-risk")
 COMPETITOR_CLAIMS = (COMPETITOR_SELECTS, COMPETITOR_MIXES, COMPETITOR_RISK)
-"""The claims of :func:`of_the_competitors`, item 2."""
+"""The claims of :func:`competitor_claims`, item 2."""
 PROMPT_MARGIN = sharper("prompt-margin", when="the bound on 1 − s_iα is below 1 at some radii")
 QUADRANT = sharper("quadrant", when="the bound on some q_i, i no support of v_mm, is below 1 at some radii")
 PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
@@ -102,13 +103,17 @@ EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, H
 """The claims about pairs in sublevel sets."""
 LIMIT_MARGINS = sharper("limit-margins")
 LIMIT_DIRECTION = stated_claim("limit-direction")
-LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit", refines=LIMIT_DIRECTION)
+LIMIT_REACHED = sharper(
+    "limit-reached",
+    when="the radius is large enough for the bound on 1 − cos to be below 1e-6",
+    refines=LIMIT_DIRECTION,
+)
 LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
 LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
 """The claims about a minimiser."""
 
 VISIBLE = 1e-6
-"""The 1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
+"""The 1 − cos below which a limit counts as reached; the radius is chosen so that its bound is below this."""
 
 
 class Sublevel(SublevelSet):
@@ -240,8 +245,9 @@ class LimitBounds:
     def radius_suffices(self) -> bool:
         """Return whether the radius is large enough for the best competitor to be within :attr:`visible` of the limit.
 
-        Where tokens nearly tie, the constants of item 7 exceed what this radius resolves, whatever the minimiser. Such
-        a shortfall is O(1)/R, four times as large at R/4. A shortfall that does not grow so belongs to another limit.
+        Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is. Then
+        the shortfall is O(1)/R, four times as large at R/4. A shortfall that does not grow like this means another
+        limit.
         """
         short = self._competitors_shortfall
         shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))
@@ -293,8 +299,8 @@ class LimitBounds:
         return odds_of_log(log_room - log_least + 64 * EPS)
 
 
-def of_the_competitors(levels: Sequence[Sublevel]) -> Iterator[Claim]:
-    """Claim that the competitor selects α by the bounds for p̄, and that Λ_c is at most its closed form.
+def competitor_claims(levels: Sequence[Sublevel]) -> Iterator[Claim]:
+    """Claim that the weights off α of the competitor are within their bounds, and that Λ_c is at most its closed form.
 
     The bounds are σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1).
     """
@@ -317,13 +323,13 @@ def of_the_competitors(levels: Sequence[Sublevel]) -> Iterator[Claim]:
 def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float) -> Numbers:
     """Return the lower bound of ⟨p, p̄_relax⟩/R by item 7, Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
 
-    A margin of a non-support may serve as its floor, up to 0 where p is in the quadrant of Lemma 12, the theorem's own
-    hypothesis.
+    For a non-support the floor may be its actual margin, at most 0: in the quadrant of Lemma 12, a hypothesis of the
+    theorem, the floor is then at least 0.
     """
-    shares = np.sum(rounded_often(setup.target.duals, 1), axis=1)
+    shares = np.sum(with_roundings(setup.target.duals, 1), axis=1)
     floor = np.where(setup.joint.svm.support, floors, np.maximum(floors, np.minimum(margins, 0.0)))
     terms = np.where(setup.target.duals.any(axis=1), shares * floor, 0.0)
-    return np.sum(terms, axis=-1) / (R * norm(rounded_often(setup.target.p, 1)))
+    return np.sum(terms, axis=-1) / (R * norm(with_roundings(setup.target.p, 1)))
 
 
 def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Numbers:

@@ -41,7 +41,7 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
     p = rng.normal(size=(POINTS, k)) * (2 / unit)
-    # As long as v̄_mm at r = 2/size: what v is made of is of the same size, so that none of it may be left out.
+    # Both parts of v = r v̄_mm + w have the same length, so that the claim fails if either of them is left out.
     w = rng.normal(size=(POINTS, d)) * (2 / size)
     log_r = float(np.log(2 / size))
     theirs = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
@@ -53,7 +53,7 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     ):
         if not np.isfinite(part).all():
             raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
-        # The implementation under test may add up in another order, which loses as much.
+        # The implementation under test may sum in another order, with a rounding error of the same size.
         gap = np.abs(right.widen(right.error) - part)
         yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
 
@@ -63,8 +63,8 @@ def _formulas(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k).
 
-    Features and pulls also carry the error of forming them in differences to α, Σ_t s_it z_it = z_iα −
-    Σ_t s_it (z_iα − z_it): where α has little weight that is a rounding of z_iα, not of the sum.
+    Features and pulls also carry the error of forming them in differences to α, Σ_t s_it z_it = z_iα − Σ_t s_it (z_iα −
+    z_it): where α has little weight, the rounding is that of z_iα, which may exceed that of the sum.
     """
     tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
     s = AttentionAt(setup.problem, p).weights

@@ -30,16 +30,16 @@ IN_THE_BALLS = premise("path-is-in-the-balls")
 PATH_IS_LOWEST = premise("path-is-lowest")
 
 LARGEST_UNITS = 2.0**28
-"""The RΘ at which the limit is read off: logits carry an error of eps RΘ = 6e-8."""
+"""The RΘ at which the limit is compared: logits have an error of eps RΘ = 6e-8."""
 RESOLVED = 1.0
 """The amount by which a minimiser's log-excess may be above the competitor's.
 
-Where a non-support keeps q_i between 0 and 1, float64 knows its exponent r (slack_i − q_i d_i) no better. The bounds
-hold for any pair, with its own excess."""
+Where a non-support keeps q_i between 0 and 1, float64 resolves its exponent r (slack_i − q_i d_i) no better. The bounds
+use the pair's own excess, so they hold for any pair."""
 STARTS = 128
 """The number of directions with which the search for the minimiser begins."""
 SELECTED = 16.0
-"""The difference of logits from which on an input is called selected, if every other token is behind by more."""
+"""The margin in logits above which α counts as selected at an input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +79,11 @@ class JointMinimiser:
         return cls(setup, under_test, schedule, R, starts, path, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it lies in the balls asked for, and that no competitor has less risk.
+        """Yield the claims that the pair lies in the balls ‖v‖ ≤ r, ‖p‖ ≤ R, and that no competitor has less risk.
 
         Raises:
-            Ended: the pair found is no minimiser, or of other balls.
-            Undecided: no digits are left of its head's outputs, or its head prefers another token.
+            Ended: the pair is no minimiser, or lies outside the balls.
+            Undecided: the outputs of its head have no correct digits, or its head prefers another token.
         """
         inside = self._lies_in_the_balls()
         yield inside
@@ -93,7 +93,7 @@ class JointMinimiser:
         if above and self.under_test.replaces(joint_minimiser):
             search = joint_minimiser(self.setup.joint, self.schedule, self.R, self.starts).path
             if not replace(self, path=search).above:
-                why = f"{above}; a search finds a lower one"
+                why = f"{above}; the reference finds a pair of lower risk"
                 yield Claim(PATH_IS_LOWEST, Form.LIMIT, -math.inf, 0.0, EXACT, why)
                 raise Ended(PATH_IS_LOWEST)
         if above:
@@ -102,17 +102,17 @@ class JointMinimiser:
             raise Ended(self.claim)
         yield Claim(PATH_IS_LOWEST, Form.LIMIT, 0.0, 0.0, EXACT, branch=self._selection)
         if not has_digits(self.setup.joint, self.w):
-            why = f"the head's offset of {np.linalg.norm(self.w):.3g} leaves no digits of its outputs"
+            why = f"the head's offset of {np.linalg.norm(self.w):.3g} leaves no correct digits of its outputs"
             raise Undecided(self.claim, why, Form.LIMIT)
         sign, _ = self.drops
         if (sign[self.setup.joint.others] <= 0).any():
-            why = "at the head found some token scores no less than the chosen one: α is not what the path selects"
+            why = "with this head another token scores at least as much as α, so the path does not select α"
             raise Undecided(self.claim, why, Form.LIMIT)
 
     def _lies_in_the_balls(self) -> Claim:
         """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r, the latter as ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0 for v = r v̄_mm + w.
 
-        It holds to the rounding of a point of a sphere.
+        The claim allows for the rounding of a point on a sphere.
         """
         path, radii = self.path, (self.R, self.log_r)
         shapes = path.prompts.shape, path.offsets.shape
@@ -185,7 +185,10 @@ class JointMinimiser:
 
     @cached_property
     def above(self) -> str:
-        """A description of the pair if it is no minimiser: above a competitor, as a pair or as prompt for its head."""
+        """The reason why the pair is no minimiser: a competitor of lower risk, as a pair or as a prompt for this head.
+
+        It is empty if there is no such competitor.
+        """
         beyond = self._pair_excess
         if self.log_excess <= self.least_competing + self.slip + RESOLVED and beyond <= self.slip:
             return ""
@@ -215,7 +218,7 @@ class JointMinimiser:
 
     @property
     def _selection(self) -> str:
-        """A few words on whether the minimiser selects tokens at the non-supports; empty if there are none."""
+        """A description of whether the minimiser selects α at the non-supports; empty if there are no non-supports."""
         others: Bool[np.ndarray, "n"] = ~self.setup.joint.svm.support
         if not others.any():
             return ""
@@ -224,5 +227,5 @@ class JointMinimiser:
 
 
 def has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
-    """Return whether outputs w·z are known to six bits."""
+    """Return whether the rounding error of the outputs w·z is at most 2⁻⁶."""
     return joint.output_rounding(w) <= 2.0**-6

@@ -18,7 +18,7 @@ from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.token_selection.joint_paths.joint_sets import SublevelSet
-from theorems.token_selection.joint_paths.joint_setup import JointSetup, nonoptimality_bounds, rounded_often
+from theorems.token_selection.joint_paths.joint_setup import JointSetup, nonoptimality_bounds, with_roundings
 
 SPARE = "some input is no support of v_mm"
 RELAXED_SVM_IS_OPTIMAL = premise("relaxed-svm-is-optimal", when=SPARE)
@@ -48,7 +48,7 @@ def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Ite
 
 
 def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims about v_mm and the target as competitors: label margin Γ, exactly on S; margin Θ, attained on S.
+    """Yield the claims that v_mm has label margin Γ, attained exactly on S, and p_relax margin Θ, attained on S.
 
     At R p̄ with margin RΘ over S: σ(−RΘ) ≤ max_{i∈S} q_i ≤ (T−1)/(e^{RΘ} + T − 1), and q_i ≤ (T−1)/T off S.
     """
@@ -58,7 +58,7 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     yield at_least(LABEL_MARGIN, Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least(LABEL_SUPPORTS, Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
-    # The ball is larger than needed: a point on its sphere would be shortened by some units in the last place.
+    # The ball is larger than the points need, as a point on its sphere would be shortened by some roundings.
     level = SublevelSet(setup, under_test, 0.0, 601.0 * target.norm, 600.0 * target.p)
     RTheta = np.array([4.0, 60.0, 600.0])
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
@@ -80,7 +80,7 @@ def _duals_claim(setup: JointSetup) -> Claim:
     Each dual is a rounded rational, divided by a rounded sum of n of them.
     """
     svm, n = setup.joint.svm, setup.problem.n
-    duals = rounded_often(svm.duals, n + 2)
+    duals = with_roundings(svm.duals, n + 2)
     off = duals @ setup.joint.chosen_tokens - setup.margin * setup.u
     total = np.sum(duals, keepdims=True) - 1
     conditions = [np.abs(off), np.abs(total), exact(-svm.duals), exact(svm.duals[~svm.support])]

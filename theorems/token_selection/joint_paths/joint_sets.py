@@ -1,4 +1,4 @@
-"""Sublevel sets of a joint problem: their points with their rounding, and a hunt through them.
+"""Sublevel sets of a joint problem: the risk of their points with its rounding error, and a search for such points.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
 """
@@ -25,19 +25,19 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup
 
 LARGEST_EXPONENT = 690.0
-"""The logarithm of the largest radius used; larger radii are replaced by it, which changes nothing computed here."""
+"""The logarithm of the largest radius in use; replacing larger radii by it changes no result in this module."""
 
 
 NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
-"""The exponent of e^{−600}, and a number larger than that."""
+"""An exponent u whose e^{−u} is negligible, and a number above e^{−600}."""
 SERIES = 2.0**-40
-"""The y below which log(log(1 + y)/y) is computed as −y/2: in float64 y² no longer counts."""
+"""The y below which log(log(1 + y)/y) is computed as −y/2, since y² is below the rounding of float64."""
 LARGE = 700.0
-"""The loss above which losses are computed themselves, not relative to e^{−u}."""
+"""The −u above which log ℓ(u) is computed directly, not relative to e^{−u}, which would overflow."""
 
 
 def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
-    """Return an upper bound of |x|, infinite where nothing is known."""
+    """Return an upper bound of |x| in floats."""
     return np.asarray((np.abs(x.value) + x.error) * (1 + 4 * EPS))
 
 
@@ -130,10 +130,11 @@ class SublevelSet:
         return self.points(np.zeros((1, self.setup.joint.tokens.shape[2])), self.competitor[None])
 
     def search_points(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
-        """Find points that are certainly inside, most of them at the end of a ray: where the bounds are tightest.
+        """Find points inside the set, most of them at the end of a ray, where the bounds are tightest.
 
-        Rays start at the competitor, then at points found; along each, step sizes from far below one logit to far
-        beyond the balls are tried (the set need not be convex), then those around the largest one inside.
+        Rays start at the competitor, later at points of earlier rays. Along each ray step sizes from far below one
+        logit to far beyond the balls are tried (the set need not be convex), then sizes around the largest one inside
+        the set.
         """
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], joint.keys.shape[2]
@@ -159,13 +160,13 @@ class SublevelSet:
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
         points = self.points(w[1:], p[1:])
-        # The competitor itself belongs to the set, and may be all of it that rounding can tell from the outside.
+        # The competitor belongs to the set, and may be its only point that float64 distinguishes from the outside.
         return Points.together([self.start, points.where(np.asarray(points.value <= self.start.value))])
 
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
     ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
-        """Draw moves of head and prompt: random, against one row or token, along the competitor, or of one block."""
+        """Draw moves of head and prompt: random, against a row, along the competitor, or of one of the two alone."""
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], rows.shape[1]
         by_p = rng.normal(size=(rays, k)) / unit
@@ -182,7 +183,7 @@ class SublevelSet:
 def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Claim]:
     """Yield the claim left ≥ right at the pairs of all sets.
 
-    Without pairs it is made (and undecided) only for :data:`NON_OPTIMALITY`.
+    If there are no pairs, only :data:`NON_OPTIMALITY` is claimed, as undecided.
     """
     flat: list[Any] = []
     for both in sides:

@@ -29,18 +29,18 @@ from theorems.rounding.attention_at import Numbers
 NON_OPTIMALITY = sharper("non-optimality")
 """The name of a claim that is undecided where v_mm, p_mm or p_relax do not exist.
 
-It fails where the weights under test are not numbers."""
+It is falsified where the weights under test are NaN."""
 
 
 RESOLVED_MARGIN = 2.0**-10
-"""The largest rounding of a margin of 1 with which p_mm can serve as a competitor.
+"""The largest rounding error of a margin of 1 at which p_mm can serve as a competitor.
 
-Premises evaluate the margin at RΘ = 600, where rounding must not move a logit by 1. Keys that are separable by their
-own rounding alone, say products of a W of low rank, exceed it."""
+Premises evaluate the margin at RΘ = 600, where rounding must not move a logit by 1. It is exceeded by keys that only
+their rounding makes separable, for example products with a W of low rank."""
 
 
-def rounded_often(x: Any, roundings: int) -> Numbers:
-    """Return floats as results of that many correctly rounded products or quotients of exact numbers."""
+def with_roundings(x: Any, roundings: int) -> Numbers:
+    """Return floats with the error of a product or quotient that was rounded ``roundings`` times."""
     return exact(x) * (1 + exact(np.zeros(())).widen((roundings + 1) * UNIT))
 
 
@@ -65,22 +65,22 @@ class JointSetup:
     @cached_property
     def u(self) -> Numbers:
         """The direction v̄_mm, (d,): entries of v_mm and its length are rounded, and the quotient."""
-        return rounded_often(self.joint.svm.direction, 5)
+        return with_roundings(self.joint.svm.direction, 5)
 
     @cached_property
     def margin(self) -> Numbers:
         """The label margin Γ."""
-        return rounded_often(self.joint.svm.margin, 4)
+        return with_roundings(self.joint.svm.margin, 4)
 
     @cached_property
     def slack(self) -> Numbers:
         """The slacks slack_i, (n,)."""
-        return rounded_often(self.joint.svm.slack, 6)
+        return with_roundings(self.joint.svm.slack, 6)
 
     @cached_property
     def towards(self) -> Numbers:
         """The direction p̄_relax, (k,)."""
-        return rounded_often(self.target.direction, 5)
+        return with_roundings(self.target.direction, 5)
 
     @cached_property
     def sides(self) -> Numbers:
@@ -134,7 +134,7 @@ def joint_setup(
     """
     data, alpha = case.dataset, case.chosen_tokens
     if data is None:
-        raise Undecided(claim, "the case has no tokens and labels", form)
+        raise Undecided(claim, "the case has no tokens and labels; give a dataset", form)
     tokens = data.signed_tokens
     optimality = token_optimality(case, supports_only=True)
     if not optimality.holds:
@@ -162,12 +162,12 @@ def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray,
 
 
 def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
-    """Return R p̄_c for ε = 0 and ε = 2^k/R: any of them may serve in the proof."""
+    """Return the competitors R p̄_c for ε = 0 and ε = 2^k/R, each of which the proof allows."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     if not np.any(towards):
         return [R * setup.target.direction]
     unit = R / setup.separator.norm
-    # Where p_relax ties an input, ε = 0 would leave to rounding on which side of a tie the competitor is.
+    # Where p_relax ties an input, ε = 0 is left out: rounding would decide on which side of the tie R p̄_c lies.
     tied = setup.target.neighbours[~setup.joint.svm.support].any()
     shares = [] if tied else [0.0]
     shares += [min(1.0, 2.0**k / unit) for k in range(-2, 9)]

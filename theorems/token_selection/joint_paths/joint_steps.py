@@ -42,7 +42,7 @@ JOINT_RUN = (STARTS_AT_HEAD, STARTS_AT_PROMPT, HEAD_GRADIENT, HEAD_STEP, PROMPT_
 def joint_run(
     joint: Joint, under_test: Implementation, run: JointTrajectory, settings: DescentSettings
 ) -> Iterator[Claim]:
-    """Yield the claims that the run starts where it was asked to, and takes normalized steps of head and prompt.
+    """Yield the claims that the run starts at the requested head and prompt, and takes normalized steps.
 
     v(t+1) = v(t) − η_v ∇_v L/‖∇_v L‖ and p(t+1) = p(t) − η_p ∇_p L/‖∇_p L‖, both at (v(t), p(t)).
     """
@@ -84,7 +84,7 @@ def _formula_claim(
     slopes = np.exp(-np.logaddexp(0.0, outputs) - scale[:, None])
     right = -np.sum(slopes[..., None] * features, axis=1) / joint.tokens.shape[0]
     reported = np.array([x.direction for x in theirs])
-    # The implementation may use another formula, which loses as much.
+    # The implementation may use another formula, with a rounding error of the same size.
     gap = np.abs(right.widen(right.error) - reported)
     size = float(np.abs(joint.tokens).max())
     return at_least(HEAD_GRADIENT, Form.EXACT, 0.0, gap, scale=size or 1.0, points="entry")

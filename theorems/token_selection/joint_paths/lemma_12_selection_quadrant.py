@@ -26,7 +26,7 @@ ODDS_REVERSED = sharper("odds-reversed")
 QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
 LARGEST = 600.0
-"""The bound of |logit| of the points used: below it weights of the implementation under test keep their digits."""
+"""The largest |logit| of the points in use, at which weights under test still have all their digits."""
 
 
 @statement(

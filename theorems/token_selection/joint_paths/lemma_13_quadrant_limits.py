@@ -27,7 +27,7 @@ from theorems.token_selection.joint_paths.joint_setup import joint_setup
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
     in_sublevel_sets,
     linear_ratio,
-    of_the_minimiser,
+    minimiser_claims,
 )
 
 UNITS = (10.0, 40.0, 160.0)
@@ -35,10 +35,10 @@ UNITS = (10.0, 40.0, 160.0)
 BEHIND = "every token but α has less than the label margin Γ"
 
 
-def loose_cases() -> SearchStrategy[Case]:
+def quadrant_cases() -> SearchStrategy[Case]:
     """Return cases with non-supports, some of which have better tokens than α.
 
-    In these only the quadrant keeps the prompt from the better tokens.
+    In these cases the prompt would select the better tokens if it were not restricted to the quadrant.
     """
     return st.sampled_from((False, False, False, True)).flatmap(
         lambda loose: joint_cases(non_supports=True, loose=loose)
@@ -51,7 +51,7 @@ def loose_cases() -> SearchStrategy[Case]:
     source="Appendix C.2, Lemma 13",
     claims=(*JOINT_DATA, *JOINT_SOLUTIONS, *EFFECTIVE_CLAIMS, *(name.only(BEHIND) for name in LIMIT_CLAIMS)),
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
-    cases=loose_cases,
+    cases=quadrant_cases,
     kernel=SATURATED,
     varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
     search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
@@ -78,13 +78,13 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     levels = [Sublevel.of(setup, under_test, units, units * p_relax.norm) for units in UNITS]
     yield from premises(joint_solutions(setup, under_test))
     yield from in_sublevel_sets([level.pairs(rng).in_quadrant() for level in levels])
-    # A token that ties α's label margin Γ but for rounding: e^{RΘ/2} times what float64 cannot tell from zero.
+    # A token may tie α's label margin Γ up to rounding, which r = e^{RΘ/2} would multiply.
     apart = setup.smallest_drops - setup.slack
     if not (apart.value > 16 * apart.error).all():
         return
     schedule = exponential_schedule(p_relax.margin / 2)
     if p_relax.neighbours[~setup.joint.svm.support].any():
-        # An input that p_relax ties keeps q_i between 0 and 1: at r = e^{RΘ/2} nothing in float64 resolves it.
+        # An input that p_relax ties keeps q_i between 0 and 1, which float64 cannot resolve at r = e^{RΘ/2}.
         schedule = linear_schedule(2 * linear_ratio(setup, under_test))
     starts, R = rng.normal(size=(STARTS, p_relax.p.size)), LARGEST_UNITS * p_relax.norm
-    yield from of_the_minimiser(JointMinimiser.of(setup, under_test, schedule, R, starts, LIMIT_DIRECTION))
+    yield from minimiser_claims(JointMinimiser.of(setup, under_test, schedule, R, starts, LIMIT_DIRECTION))

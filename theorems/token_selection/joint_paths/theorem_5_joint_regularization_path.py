@@ -39,8 +39,8 @@ from theorems.token_selection.joint_paths.joint_constants import (
     LimitBounds,
     Pairs,
     Sublevel,
+    competitor_claims,
     log_odds,
-    of_the_competitors,
 )
 from theorems.token_selection.joint_paths.joint_gradients import JOINT_GRADIENTS, joint_gradients
 from theorems.token_selection.joint_paths.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
@@ -57,7 +57,7 @@ JOINT_SHARP = tolerance(
 
 SHARP_OFFSET = sharper(
     "sharp-offset",
-    when="all inputs are supports, neighbours independent with positive duals, the radius within 2^24",
+    when="all inputs are supports, the neighbours independent with positive duals, and the radius at most 2^24",
     refines=LIMIT_DIRECTION,
 )
 
@@ -68,8 +68,8 @@ SOLVED = 1e-6
 DEPENDENT = 2.0**-40
 """The share of the largest singular value of G that a singular value must exceed.
 
-Far below it the singular values of floats are noise, and a pseudo-inverse leaves them out. No radius within 2^24 has
-an error of :data:`SHARP_ERROR` then."""
+Far below it singular values are rounding errors, and a pseudo-inverse omits them. Then the sharp form's error bound
+exceeds :data:`SHARP_ERROR` at every radius up to 2^24."""
 SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
 """The sharp form is compared where its error bound is below SHARP_ERROR, at RΘ up to LARGEST_SHARP."""
 
@@ -126,17 +126,17 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p_mm, theta, rng = setup.separator, setup.separator.margin, case.rng()
     radii = radii_of(case) or [(share * units, units * p_mm.norm) for units, share in LEVELS]
     levels = [Sublevel(setup, under_test, log_r, R, R * p_mm.direction) for log_r, R in radii]
-    yield from of_the_competitors(levels)
+    yield from competitor_claims(levels)
     yield from in_sublevel_sets([level.pairs(rng) for level in levels])
     yield from premises(joint_gradients(setup, under_test, rng))
     starts = rng.normal(size=(STARTS, p_mm.p.size))
     share, units = [(0.0, LARGEST_UNITS), (0.5, LARGEST_UNITS), (1.0, LARGEST_UNITS / 4)][int(rng.integers(3))]
     unit = float(setup.largest_drops.value.max()) if share == 1.0 else 1.0
     schedule = exponential_schedule(share * theta, unit)
-    yield from of_the_minimiser(
+    yield from minimiser_claims(
         JointMinimiser.of(setup, under_test, schedule, units * p_mm.norm, starts, LIMIT_DIRECTION)
     )
-    yield from of_its_offset(setup, under_test, starts)
+    yield from offset_claims(setup, under_test, starts)
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
@@ -148,7 +148,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     margins = [(x.margins, log_odds(x.level.bound)) for x in sets if x.level.bound < 1]
     yield from at_pairs(PROMPT_MARGIN, margins)
 
-    # Of an input that the solver under test calls no support, Q_i of Theorem 6 in the place of B.
+    # For an input that the solver under test does not report as a support, Q_i of Theorem 6 takes the place of B.
     others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
     yield from at_pairs(QUADRANT, others)
 
@@ -162,7 +162,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
 
 @section
-def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
+def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
     """Yield the limit claims at a minimiser."""
     yield from premises(at)
     bounds = LimitBounds(at)
@@ -179,14 +179,14 @@ def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
         yield at_least(LIMIT_HEAD, Form.LIMIT, bounds.head, bounds.head_off, why=JOINT_LIMIT, points="minimiser")
 
 
-def of_its_offset(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
+def offset_claims(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
     """Yield the sharp claim, where all inputs are supports and the duals are unique and positive."""
     predicted = PredictedOffset.of(setup)
     if predicted is None:
         return
     at = predicted.minimiser(under_test, starts)
     if not at.residual < SOLVED:
-        why = f"the path's solver stopped at a gradient of {at.residual:.3g}"
+        why = f"the solver of the path stopped at a gradient of norm {at.residual:.3g}"
         yield undecided_claim(SHARP_OFFSET, why, Form.SHARP)
         return
 
@@ -201,7 +201,7 @@ def of_its_offset(setup: JointSetup, under_test: Implementation, starts: Float64
 
 @dataclass(frozen=True, eq=False)
 class PredictedOffset:
-    """The place of the path by the sharp form, at the radius at which its error bound is small enough.
+    """The predicted offset of the path from the ray of p̄_mm, at a radius where the error bound is small enough.
 
     Attributes:
         setup: the problem of the path.
@@ -237,14 +237,14 @@ class PredictedOffset:
         pseudo = np.linalg.pinv(G)
         factor = 4 * math.sqrt(len(mu)) * float(np.linalg.norm(pseudo, 2)) ** 2 / (theta * float(mu.min()))
         units = max(200.0, 80.0 / gap)
-        # The head's dual π at r e^{−RΘ} = 0 gives o, o the radius.
+        # The head's duals π for r e^{−RΘ} → 0 determine o, and o determines the radius.
         head = head_at(joint, units / 2, units / theta * svm.direction)
         o, _ = offset(setup, pseudo, head)
         units = max(units, 1.1 * theta * factor * (float(np.linalg.norm(o)) + 1) / SHARP_ERROR)
         return cls(setup, pseudo, factor, head, o, units) if units <= LARGEST_SHARP else None
 
     def minimiser(self, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> JointMinimiser:
-        """Return the minimiser there along r = e^{RΘ/2}: the one found, or one reached by descent from the forecast."""
+        """Return the minimiser at that radius along r = e^{RΘ/2}, by search or by descent from the prediction."""
         svm = self.setup.separator
         R = self.units / svm.margin
 
@@ -257,12 +257,12 @@ class PredictedOffset:
         return replace(at, path=descend_at_radius(self.setup.joint, schedule, R, R * svm.direction + self.o, self.head))
 
     def logits(self, at: JointMinimiser) -> float:
-        """Return how far the rounding of logits moves the offset."""
+        """Return a bound of the change of the offset by the rounding of logits."""
         norm = float(np.linalg.norm(self.pseudo, 2))
         return 4 * EPS * (at.p.size + 8) * at.R * norm * self.setup.joint.longest_row
 
     def flatness(self, at: JointMinimiser, pi: Float64[np.ndarray, "n"]) -> float:
-        """Return how far the residual of the solver moves the offset: the residual times the inverse curvature."""
+        """Return a bound of the change of the offset by the solver's residual: it times the inverse curvature."""
         mu, theta = self.setup.separator.duals[self.setup.separator.neighbours], self.setup.separator.margin
         norm = float(np.linalg.norm(self.pseudo, 2))
         return float(np.max(at.path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + at.R / theta)

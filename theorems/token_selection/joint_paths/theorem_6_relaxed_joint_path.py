@@ -40,7 +40,7 @@ from theorems.token_selection.joint_paths.joint_constants import (
     LimitBounds,
     Pairs,
     Sublevel,
-    of_the_competitors,
+    competitor_claims,
 )
 from theorems.token_selection.joint_paths.joint_gradients import JOINT_GRADIENTS, joint_gradients
 from theorems.token_selection.joint_paths.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
@@ -51,10 +51,10 @@ from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, Joi
 SCHEDULED = tolerance(
     "scheduled-direction",
     "2⁻²⁶ max|k_iα − k_it|",
-    "non-negative least squares tells feasible from not by a residual, whose square is what float64 resolves",
+    "non-negative least squares decides feasibility by a residual, of which float64 resolves the square",
 )
 
-BINDING = "some non-support is in the way of p_relax: c* > 0 by more than the rounding of margins"
+BINDING = "some non-support delays p_relax: c* > 0 by more than the rounding of margins"
 IS_BEST = sharper("scheduled-direction-is-best")
 IN_QUADRANT = sharper("scheduled-direction-in-quadrant")
 SUFFICES = sharper("critical-ratio-suffices", when=BINDING)
@@ -110,21 +110,21 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Selection may fail and the conclusion still hold**: where ρ_i = 0 with a positive dual, minimisers keep
     q_i near slack_i/d_i > 0, so s_iα does not tend to 1, and yet p_R/R → p̄_relax.
 
-    **Limit.** Along r = cR with c from c* to 8c* to RΘ = 10⁸, where 1 − cos(p, p_relax) is bounded by 10⁻⁶.
+    **Limit.** Along r = cR with c from c* to 8c*, up to RΘ = 10⁸, where 1 − cos(p, p_relax) is bounded by 10⁻⁶.
     """
     setup = joint_setup(case, under_test)
     yield from premises(joint_data(case, setup, under_test), joint_solutions(setup, under_test))
     p_relax, rng = setup.target, case.rng()
     radii = radii_of(case) or [(share * units, units * p_relax.norm) for units, share in LEVELS]
     levels = [Sublevel.of(setup, under_test, log_r, R) for log_r, R in radii]
-    yield from of_the_competitors(levels)
+    yield from competitor_claims(levels)
     yield from in_sublevel_sets([level.pairs(rng) for level in levels])
     yield from premises(joint_gradients(setup, under_test, rng))
-    yield from of_schedules(setup, under_test)
+    yield from schedule_claims(setup, under_test)
     starts = rng.normal(size=(STARTS, p_relax.p.size))
     ratio, R = linear_ratio(setup, under_test) * float(rng.choice(RATIOS)), LARGEST_UNITS * p_relax.norm
     at = JointMinimiser.of(setup, under_test, linear_schedule(ratio), R, starts, LIMIT_DIRECTION)
-    yield from of_the_minimiser(at)
+    yield from minimiser_claims(at)
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
@@ -150,7 +150,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
 
 @section
-def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
+def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
     """Yield the limit claims at a minimiser."""
     yield from premises(at)
     bounds = LimitBounds(at)
@@ -167,8 +167,8 @@ def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
         yield at_least(LIMIT_HEAD, Form.LIMIT, bounds.head, bounds.head_off, why=JOINT_LIMIT, points="minimiser")
 
 
-def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that p(c), the limit along r = cR, is feasible and best, and that c* is where p_relax begins to be best.
+def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
+    """Claim that p(c), the limit along r = cR, is feasible and best, and that p_relax is best exactly from c* on.
 
     p(c) is compared with p_mm, p_relax and directions between them. It maximises τ(p, c) = min( min_{i∈S} m_i,
     min_{i∉S} m_i + c slack_i ) over unit vectors with m_i ≥ 0, where m_i = min_t (k_iα − k_it)·p;
@@ -187,9 +187,9 @@ def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Clai
     lowest = np.array([margins(setup, prompt).min() for prompt in p])
     yield at_least(IN_QUADRANT, Form.EFFECTIVE, lowest, np.zeros(len(p)), **allowed)
 
-    # τ(p̄_relax, c*) ≥ Θ_relax ≥ τ(p̄_relax, c*/2): at c*, p_relax is feasible for its own margin; below, some
-    # non-support is in its way. Where half of Θ − ρ_i is no more than what a unit vector's margin is rounded by, a sum
-    # of k rounded products of rounded factors, floats do not tell on which side of c* a ratio is.
+    # τ(p̄_relax, c*) ≥ Θ_relax ≥ τ(p̄_relax, c*/2): at c*, p_relax is feasible for its own margin; below c*, some
+    # non-support makes τ smaller. Where half of Θ − ρ_i is no more than the rounding error of a margin, a sum of k
+    # rounded products of rounded factors, floats cannot decide on which side of c* a ratio lies.
     rounding = 2 * (p[0].size + 4) * EPS * joint.longest_row
     slack = joint.svm.slack[~joint.svm.support]
     if critical * slack.min(initial=math.inf) / 2 > 4 * rounding:
@@ -200,7 +200,7 @@ def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Clai
 
 
 def between(setup: JointSetup) -> Float64[np.ndarray, "m k"]:
-    """Return directions from p_relax to p_mm."""
+    """Return unit vectors from p_relax to p_mm, at equal steps of the mixture."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     prompts = np.array([start + share * towards for share in np.linspace(0.0, 1.0, 9)])
     return np.asarray(prompts / np.linalg.norm(prompts, axis=1, keepdims=True))

@@ -1,7 +1,7 @@
-"""Descents in a cone around p_mm, seen from its tip: gradient descent, and descent with the longest steps allowed.
+"""Descents in a cone around p_mm, measured from its tip: gradient descent, and descent with the longest steps allowed.
 
-At the norms where the cone begins a step of gradient descent is often e^{−1000}, and its iterates do not differ as
-floats; its increments are added up in a scale of their own. Longest steps move geometrically.
+At the norms where the cone begins, a step of gradient descent is often e^{−1000}, and its iterates are equal as floats;
+its increments are therefore summed in their own scale. The longest steps multiply ‖p‖ by a constant factor.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConeRun:
         under_test: the implementation whose gradient it follows.
         points: p(0) … p(t), rounded, (t+1, b, d).
         log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf for no step.
-        claim: the name of the claim that fails where an iterate is no number.
+        claim: the name of the claim that is falsified where an iterate is NaN or infinite.
     """
 
     cone: Cone
@@ -48,10 +48,10 @@ class ConeRun:
     claim: str
 
     def premises(self) -> Iterator[Claim]:
-        """Check that its iterates are finite; yield no claim.
+        """Check that the iterates are finite; yield no claim.
 
         Raises:
-            NotANumber: one is not.
+            NotANumber: an iterate is NaN or infinite.
         """
         if not np.isfinite(self.points).all():
             raise NotANumber(self.claim, "an iterate of gradient descent is not finite")
@@ -70,7 +70,7 @@ class ConeRun:
 
     @property
     def index(self) -> Int64[np.ndarray, "records b"]:
-        """The place of each iterate among the distinct ones."""
+        """The index of each iterate among the distinct ones."""
         return self._distinct[1]
 
     @cached_property
@@ -79,7 +79,7 @@ class ConeRun:
         return ConeView(self.cone, self.points[0], self.under_test, self.tip)
 
     def sum_of(self, increments: Numbers) -> Numbers:
-        """Compute Σ_{s<t} η_s x(s) for t = 1, 2, …, η_s the steps as they were taken.
+        """Compute Σ_{s<t} η_s x(s) for t = 1, 2, …, with the step sizes η_s that were used.
 
         ``increments`` are the x at the distinct iterates, in units of their gradients.
         """
@@ -94,7 +94,7 @@ class ConeDescent(ConeRun):
 
     Attributes:
         intended_starts: p(0), (b, d).
-        steps: the number of steps that were asked for.
+        steps: the requested number of steps.
         log_step: log η.
     """
 
@@ -121,10 +121,10 @@ class ConeDescent(ConeRun):
         return cls(cone, tip, under_test, run.points, sizes, claim, starts, steps, log_step)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it begins at the starts, and that every iterate is followed by p − η∇L(p).
+        """Yield the claims that the run begins at the starts, and that every iterate is followed by p − η∇L(p).
 
         Raises:
-            Ended: it does not have the starts and the number of steps that were asked for.
+            Ended: the run does not have the requested starts and number of steps.
             NotANumber: an iterate is not finite.
         """
         first_claim = starts_claim(RUN_IS_ASKED_FOR, self.points, self.intended_starts, self.steps)
@@ -169,8 +169,8 @@ def longest_steps(
         under_test: the implementation whose gradient is followed.
         starts: p(0), (b, d).
         longest: (p, unit vector) → the longest step from p along it, in units of ‖p − a‖, (b,).
-        most: the longest allowed at each step in any case, in these units, (t, b).
-        claim: the name of the claim that fails where an iterate is no number.
+        most: an upper bound for each step, in the same units, (t, b).
+        claim: the name of the claim that is falsified where an iterate is NaN or infinite.
     """
     points, lengths = np.empty((len(most) + 1, *starts.shape)), np.empty(most.shape)
     points[0] = starts
@@ -187,7 +187,10 @@ def longest_steps(
 
 
 def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps b"]:
-    """Return largest relative steps, equal in even columns and falling like 1/s in odd; columns grow by ``factor``."""
+    """Return upper bounds of ‖Δ‖/‖p‖ for each step, equal in even columns and proportional to 1/s in odd ones.
+
+    Such steps together multiply ‖p‖ by ``factor`` at most.
+    """
     even = np.full(steps, math.log(factor) / steps)
     falling = 1 / (np.arange(steps) + 20.0)
     odd = falling * (math.log(factor) / falling.sum())

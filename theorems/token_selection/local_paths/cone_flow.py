@@ -24,8 +24,8 @@ SHARES = (1e-8, 1e-7, 1e-6)
 """The absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they
 are tried."""
 VACUOUS = 0.25
-"""The share of the bound above which the solver's error makes a claim say nothing. It is reached only at norms of 1e10,
-where a rounding of p is as long as that.
+"""The solver's error, as a share of a claim's bound, above which the claim is not made. Only at norms of 1e10 the
+rounding of p is as large.
 """
 LOWEST_GOAL = 1e6
 """The least norm to which a flow is followed (keys of order one)."""
@@ -41,21 +41,21 @@ def along_a_flow(
 ) -> Iterator[Claim]:
     """Yield the premise of a flow in the cone, and the claims about it.
 
-    Starts from which float64 can follow a flow, and tolerances of the solver, are tried until the claims say something.
+    Starts and tolerances of the solver are tried until the solver's error is a small share of the claims' bounds.
 
     Args:
         cone: the cone.
         under_test: the implementation whose flow it is.
         starts: points in the cone, (m, d).
-        factor: the flow is followed to this many times the norm of its start at least.
-        claims_about: (flow, norm that it was asked to reach) → the claims.
+        factor: the least ratio of the norm to which a flow is followed to the norm of its start.
+        claims_about: (flow, requested norm) → the claims.
         claim: the name of the claim that is undecided where there is no such flow.
 
     Raises:
-        Ended: a flow does not begin and end as it was asked to.
+        Ended: a flow does not begin at its start, or its norms are not those of its points.
     """
     length = cone.norm
-    reason = "float64 cannot follow it in this cone, where lateral forces cancel to rounding"
+    reason = "float64 cannot follow the flow in this cone, where lateral forces cancel to rounding"
     for start in starts:
         begin = float(norm(start))
         goal = min(max(LOWEST_GOAL, factor * begin), resolvable_rho(cone) * length)
@@ -84,5 +84,5 @@ def along_a_flow(
                 reason = f"its solver's accuracy is {max(bound.tolerance for bound in claims):.3g} of what is claimed"
                 continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
-    # A solver of the suite's own did not get there: that says nothing about what is under test.
+    # The suite's own solver fails here, too, so nothing is concluded about the implementation under test.
     yield undecided_claim(claim, f"flow: {reason}", Form.EFFECTIVE, not_found=True)

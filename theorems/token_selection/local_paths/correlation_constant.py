@@ -1,4 +1,4 @@
-"""The least κ by which one direction exceeds another: an inequality of sums of exponentials, and two proofs of it.
+"""The least κ of L3 in Lemma 7: it solves an inequality of sums of exponentials, of which two bounds are computed.
 
 For weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on S, and Ω, B(κ) ≥ 0, κ has to satisfy
   Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ)    for all y with Σ λ̂y = 0,    B(κ) = Σ ω⁺ (max(ρμ, κ)m + ρw).
@@ -27,10 +27,10 @@ from jaxtyping import Float64
 from scipy.special import wrightomega
 
 _MOST = 1e6
-"""The largest κ that is reported; a larger one is reported as ∞, as no radius of interest qualifies."""
+"""The largest κ that is reported; a larger one is reported as ∞, since no radius in use would satisfy κ/ρ ≤ μ."""
 
 LARGEST = 700.0
-"""The largest exponent used, in place of larger ones: e^700 is more than any κ that is reported."""
+"""The largest exponent in use: larger ones are replaced by it, as e^700 exceeds any κ that is reported."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def correlation_constant(
     log_idle: Float64[np.ndarray, "r"],
     harmful: HarmfulTokens,
 ) -> float:
-    """Compute κ, the smaller of the module's two bounds; it does not change with a common factor of all weights.
+    """Compute κ, the smaller of the module's two bounds; a common factor of all weights does not change it.
 
     Args:
         duals: λ̂ > 0 on the support, sum 1.
@@ -90,7 +90,7 @@ def _one_constraint(
     log_stray: Callable[[float], float],
 ) -> float:
     """Find the smallest κ of the first proof, by bisection: both sides are monotone."""
-    # In logarithms: weights of supports differ by factors of e^{10⁸} at scores of that size.
+    # In logarithms, since weights of supports differ by factors of e^{10⁸} if scores are of size 10⁸.
     others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
     sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
     rest = float((np.maximum(sums, -690.0) - low).max())
@@ -137,7 +137,7 @@ def _by_duality(
 
 
 def _least(enough: Callable[[float], bool], start: float = 0.0) -> float:
-    """Find the smallest κ, to 1e-4 from above, at which a condition holds; ∞ when there is none below _MOST."""
+    """Find the smallest κ at which a condition holds, up to 1e-4 and never below it; ∞ if there is none below _MOST."""
     if enough(start):
         return start
     high = max(2 * start, 1e-6)

@@ -2,7 +2,7 @@
 
 Notation of :mod:`.local_constants`; p = ζ p_mm + z with z ⊥ p_mm, τ = tan of the angle of cone_μ.
 
-**A cone with its tip elsewhere.** Gradient descent converges to a ray w + ζ p_mm whose offset w makes ω e^{−g·w}
+**A cone with another tip.** Gradient descent converges to a ray w + ζ p_mm whose offset w makes ω e^{−g·w}
 proportional to the duals λ. A cone around that ray is invariant much earlier than one around p_mm. Let
   K = {p : cos(p − a, p_mm) ≥ 1 − μ},    a = w + ζ_w p_mm,    ζ_w = |w|/(τP),
 that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all that Lemma 7 says about cone_μ holds in K. In L3 nothing but ω
@@ -51,19 +51,19 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import is_followable, is_resolvable
 from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
-from theorems.token_selection.local_paths.log_sum_exp_minimiser import softest_offset
+from theorems.token_selection.local_paths.log_sum_exp_minimiser import log_sum_exp_minimiser
 
 SLACK = 1 / 16
-"""The share of μ by which the drift at the boundary exceeds the drift that invariance needs."""
+"""The share of μ by which the inward drift at the boundary exceeds the drift that invariance needs."""
 
 SAFETY = 0.99
 """The share of the longest step that is taken, so that rounding cannot carry an iterate out."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
-"""The values of s for the offsets that are tried, in units of the squared size of the rows."""
+"""The penalties s with which offsets w are computed, in units of the squared size of the rows."""
 
 LEVELS = (1.0, 64.0)
-"""The multiples of ρ_0 with whose weights the offsets are computed: tokens that are almost neighbours fade with ρ."""
+"""The multiples of ρ_0 at which the weights of an offset are taken: those of almost-neighbours vanish as ρ grows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,10 @@ def tangent(mu: float) -> float:
 
 
 def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone | None:
-    """Return the invariant cone of smallest radius found for steps up to e^{log_step}; None beyond float64's range."""
+    """Return the invariant cone of smallest radius among those of several tips, for steps up to e^{log_step}.
+
+    The result is None if no radius is in the range of float64.
+    """
     best: InvariantCone | None = None
     for apex in _apexes(constants):
         best = _better(constants, apex, log_step, best)
@@ -169,7 +172,7 @@ def with_cone(case: Case) -> Case:
     return case.replace(arrays=MappingProxyType({**case.arrays, **arrays}))
 
 
-def followable(case: Case) -> bool:
+def flow_is_resolved(case: Case) -> bool:
     """Return whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
     normal = case.normalise()
     constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
@@ -184,9 +187,9 @@ def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstant
 
 
 def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
-    """Return the cone around ``start`` that proves the smallest angle of the flow at norm ``goal``, or None.
+    """Return the cone around ``start`` that proves the smallest angle of the flow at norm ``goal``; None if none does.
 
-    A flow has no second-order term: κ/ρ' ≤ 2μ is enough for it to stay.
+    A flow has no second-order term, so κ/ρ' ≤ 2μ suffices for it to stay in the cone.
     """
     height = float(start @ constants.solution.direction) / constants.norm
     best, closest = math.inf, None
@@ -232,7 +235,7 @@ def _better(constants: LocalConstants, apex: Apex, log_step: float, best: Invari
 
 
 def _apexes(constants: LocalConstants) -> list[Apex]:
-    """Return the candidates: no offset, and offsets with less and less penalty."""
+    """Return the candidate tips: no offset, and offsets for decreasing penalties."""
     rows, good, d = constants.rows, constants.good, constants.problem.d
     axis = constants.solution.direction
     apexes = [Apex(np.zeros(d), np.zeros(good.shape), 0.0)]
@@ -248,7 +251,7 @@ def _apexes(constants: LocalConstants) -> list[Apex]:
         log_weights = high - level * constants.base_rho * beyond
         offset = np.zeros(d)
         for penalty in PENALTIES:
-            offset = softest_offset(selected / size, log_weights, penalty, offset)
+            offset = log_sum_exp_minimiser(selected / size, log_weights, penalty, offset)
             w = offset / size - (offset @ axis) / size * axis
             height = float(np.linalg.norm(w)) / (tangent(constants.mu) * constants.norm)
             apexes.append(Apex(w, rows @ w, height))

@@ -1,4 +1,4 @@
-"""Lemma 7: around a locally optimal direction the gradient pushes outward, in no direction much more than along p_mm.
+"""Lemma 7: in a cone around a locally optimal direction −∇L points outwards, and hardly more along p than along p_mm.
 
 Main results: no stationary point (L1), bounds of the order of the unselected mass (L2), gradient correlation (L3),
 all with explicit constants.
@@ -35,7 +35,7 @@ from theorems.core.statement import statement
 from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
 from theorems.curves.cone_points import NO_STATIONARY_POINT, ConeView, cone_points, is_resolvable
 from theorems.rounding.attention_at import Numbers
-from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants, too_thin
+from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants, resolution_failure
 
 MARGINS_IN_CONE = sharper("margins-in-cone")
 LOWER_BOUND = stated_claim("lower-bound")
@@ -53,7 +53,7 @@ POINTS = 48
 """The number of points per level, before the adversarial search."""
 
 PIS = (1.0, 1 / 16)
-"""The π of L3 whose R_π is tried, besides μ."""
+"""The values of π, besides μ, for which L3 is tried at R_π."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -101,22 +101,22 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     from which R_π = ‖p_mm‖ κ/π. Each is tried at the base radius itself and beyond, at and near the boundary of the
     cone, on its axis, at lateral distances of a few 1/‖k‖, where L3 is almost an equality, and then by local search.
-    What the cone is made for, margins within ε of those of p_mm, is checked too, and p_mm exactly.
+    The property by which the cone is defined, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)
     yield from premises(local_optimality_claim(problem, case.chosen_tokens, solution, under_test))
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
-        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
+        raise Undecided(NO_STATIONARY_POINT, resolution_failure(constants), Form.EFFECTIVE)
     yield from in_the_cone(constants, under_test, case.rng())
 
 
 def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims with these constants; a test passes wrong constants."""
+    """Yield the claims with these constants; tests also call it with wrong constants."""
     rhos = _levels(constants)
     if not rhos:
-        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
+        raise Undecided(NO_STATIONARY_POINT, resolution_failure(constants), Form.EFFECTIVE)
     kappas = [constants.kappa(rho) for rho in rhos]
     batches = [_points(constants, under_test, rho, kappa, rng) for rho, kappa in zip(rhos, kappas, strict=True)]
     at = ConeView(constants, np.concatenate(batches), under_test, np.zeros(constants.problem.d))
@@ -135,10 +135,10 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
 
 
 def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"]) -> Claim:
-    """Claim that in the cone no margin of p̃ = p‖p_mm‖/‖p‖ differs from p_mm's by more than w_it, and w_it suffices.
+    """Claim that in the cone margins of p̃ = p‖p_mm‖/‖p‖ differ by at most w_it from m_it, and w_it is small enough.
 
-    It suffices if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. Both are in one claim, with the
-    worst token per point.
+    It is small enough if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. One claim contains both,
+    for the worst token of each point.
     """
     constants, others = constants.carrying, constants.others
     p, p_mm = exact(points), with_rounding(constants.solution.p)
@@ -151,7 +151,7 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
 def _first_and_second(
     constants: LocalConstants, at: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of L1, L2 and the bound of 1 − s_iα_i, for q random in the cone, along p and opposite to p."""
+    """Yield the claims of L1, L2 and the bound of 1 − s_iα_i; q is random in the cone, p, or p mirrored at p_mm."""
     axis, p = constants.solution.direction, at.points
     q = np.stack([cone_points(rng, constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p])
     towards: Any = np.vecdot(at.descent, q) / norm(exact(q), axis=-1)
@@ -192,7 +192,7 @@ def _levels(constants: LocalConstants) -> list[float]:
 def _points(
     constants: LocalConstants, under_test: Implementation, rho: float, kappa: float, rng: np.random.Generator
 ) -> Float64[np.ndarray, "m d"]:
-    """Return points of the cone from ρP on, moved by a climb to where the lemma is nearest to failing."""
+    """Return points of the cone from ρP on, some moved by a local search to where the inequalities are tightest."""
     norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
     points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
     points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
@@ -200,7 +200,7 @@ def _points(
 
 
 def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: float) -> Float64[np.ndarray, "k d"]:
-    """Return the points that lie in C_{μ,ρP} despite rounding and that float64 resolves."""
+    """Return the points that certainly lie in C_{μ,ρP} and whose logits float64 resolves."""
     norms = norm(points, axis=1)
     with in_floats():
         near = ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d)).nu <= constants.mu

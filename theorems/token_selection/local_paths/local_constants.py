@@ -1,10 +1,10 @@
 """The cone and the radii of Lemma 7, computed from the data.
 
-Notation. α locally optimal, P = ‖p_mm(α)‖, g_it = k_iα_i − k_it, D_it = γ_iα_i − γ_it, margins m_it = g_it·p_mm ≥ 1.
-A prompt is p = ρp̃ with ‖p̃‖ = P, so ‖p‖ = ρP; ν = 1 − cos(p, p_mm); x_it = g_it·p̃; s_it = s_iα_i e^{−ρx_it}.
-A token t ≠ α_i is *good* if D_it > 0 and *harmful* otherwise. SVM-neighbours are good (Definition 2), so harmful
-tokens have margins m_it > 1. (The paper's δ runs over all non-neighbours; those that score below α_i push in the
-right direction, only harmful ones must be kept away. The cone gets wider, the radius smaller.)
+Notation. α locally optimal, P = ‖p_mm(α)‖, g_it = k_iα_i − k_it, D_it = γ_iα_i − γ_it, margins m_it = g_it·p_mm ≥ 1. A
+prompt is p = ρp̃ with ‖p̃‖ = P, so ‖p‖ = ρP; ν = 1 − cos(p, p_mm); x_it = g_it·p̃; s_it = s_iα_i e^{−ρx_it}. A token t
+≠ α_i is *good* if D_it > 0 and *harmful* otherwise. SVM-neighbours are good (Definition 2), so harmful tokens have
+margins m_it > 1. (The paper's δ runs over all non-neighbours; those that score below α_i push in the right direction,
+so only harmful ones need a bound. The cone gets wider, the radius smaller.)
 
 **The cone.** δ = ½ (min over harmful tokens of m_it − 1), ∞ without any; ε = min(½, δ)/2; A = P max‖g_it‖/2, which
 is ≤ P max‖k_it‖. As ‖p̃ − p_mm‖ = P√(2ν), |x_it − m_it| ≤ w_it := P‖g_it‖√(2μ) in cone_μ, which is ≤ ε for the paper's
@@ -21,8 +21,8 @@ No quadratic term is left: the cross term of Lemma 3 sits in D̄_i. Let u_i = Σ
 
 **Support.** KKT: p_mm = Σ λ_it g_it, λ ≥ 0 on neighbours only, Σ λ_it = P². Hence with λ̂ = λ/P²
   Σ λ̂_it x_it = 1 − ν exactly, and some support token has x ≤ 1 − ν.                                     (**)
-This carries inputs without neighbours: their terms may have the wrong sign, but they are of size e^{−ρ(1+δ)}
-against e^{−ρ(1−ν)}.
+This covers inputs without neighbours: their terms may have the wrong sign, but they are of size e^{−ρ(1+δ)}, compared
+with e^{−ρ(1−ν)}.
 
 **Base radius ρ_0**: the smallest ρ (all left sides decrease) with
   (a) Γ_i u_i ≤ ½ D_it for every good token,    (c) ρ(m_it − 1 − w_it) ≥ 1 for every harmful token,
@@ -41,7 +41,7 @@ nPρ e^{ρ(1−ν)}, with (*) and y = ρ(x − (1−ν)), the difference of both
 * Neighbours have m = 1 and contribute ω e^{−y}(κ − y), because ρ(1 + π − x) = κ − y.
 * Other good tokens contribute, whatever x is, at least −ω⁺ e^{−κ−1} e^{−ρ(1−μ)(m−1)}; so do neighbours without
   a dual (m = 1). Ω is the sum of ω⁺ e^{−ρ(1−μ)(m−1)} over all good tokens outside the support.
-* Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. They take away at most
+* Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. They subtract at most
   B(κ) = Σ ω⁺ e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
 So L3 follows from Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ) for all y with Σ λ̂y = 0, which is (**), and
 :mod:`.correlation_constant` finds the least such κ. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
@@ -117,7 +117,7 @@ class LocalConstants:
         solution: the solution of ATT-SVM(α).
         mu: the opening of the cone.
         harmful: the mask of tokens t ≠ α_i that do not score below α_i, (n, T).
-        carried: whether the numbers derived from these carry their rounding; plain floats suffice for choices.
+        carried: whether derived numbers carry their rounding error, which claims need and choices do not.
     """
 
     problem: Problem
@@ -128,7 +128,7 @@ class LocalConstants:
 
     @cached_property
     def carrying(self) -> LocalConstants:
-        """The constants with their rounding in float64, as sides of a claim need them."""
+        """The same constants with their rounding error in float64, for the sides of claims."""
         return replace(self, carried=True)
 
     @cached_property
@@ -246,7 +246,7 @@ class LocalConstants:
         slope_low, slope_high = (self._slopes(log_of, *ends) for log_of in (loss.log_floor, loss.log_bound))
         with np.errstate(divide="ignore"):
             log_gaps = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
-            # Apart: a mixing that underflows must not become log 0.
+            # Computed separately, since the logarithm of an underflowed mixing would be −∞.
             sizes = np.log(np.abs(gaps)), (np.minimum(log_u, 300.0) + np.log(largest))[:, None]
         most = np.where(self.others, np.logaddexp(*sizes), -np.inf)
         log_low = slope_low[:, None] + log_gaps - np.logaddexp(0.0, log_u)[:, None]
@@ -275,7 +275,7 @@ class LocalConstants:
         return bool(self._harm_ratio(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
 
     def _harm_ratio(self, rho: float, bounds: Bounds) -> Numbers:
-        """Return H/(b ω_S), the share that the harmful tokens take away."""
+        """Return H/(b ω_S), the share of L1's bound that the harmful tokens subtract."""
         harmful = self.harmful
         if not harmful.any():
             return self._as_given(0.0)
@@ -365,8 +365,8 @@ def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | N
     return LocalConstants(problem, solution, mu, harmful)
 
 
-def too_thin(constants: LocalConstants | None) -> str:
-    """Return why nothing can be decided in float64."""
+def resolution_failure(constants: LocalConstants | None) -> str:
+    """Return the reason why no claim can be decided: α is not locally optimal, or the cone is beyond float64."""
     if constants is None:
         return "the solution under test makes α not locally optimal"
     return (

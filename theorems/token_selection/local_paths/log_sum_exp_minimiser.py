@@ -1,4 +1,4 @@
-"""The offset at which a penalised log-sum-exp of rows is least, near the ray to which gradient descent converges."""
+"""The minimiser of a penalised log-sum-exp of rows, which is near the offset to which gradient descent converges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxtyping import Float64
 from reference_attention.span import span_of_rows
 
 
-def softest_offset(
+def log_sum_exp_minimiser(
     rows: Float64[np.ndarray, "m d"],
     log_weights: Float64[np.ndarray, "m"],
     penalty: float,
@@ -20,10 +20,10 @@ def softest_offset(
         rows: the rows, (m, d).
         log_weights: the logarithms of the weights, (m,).
         penalty: the penalty, positive.
-        start: the start of the steps, (d,), in the span of the rows: the minimiser lies there, and so do the steps.
+        start: where Newton's method starts, (d,); in the span of the rows, which contains the minimiser and all steps.
     """
     if (span := span_of_rows(rows)) is not None:
-        return span.points(softest_offset(span.coordinates(rows), log_weights, penalty, span.coordinates(start)))
+        return span.points(log_sum_exp_minimiser(span.coordinates(rows), log_weights, penalty, span.coordinates(start)))
     w = start
 
     def value(w: Float64[np.ndarray, "d"]) -> float:

@@ -51,12 +51,12 @@ from theorems.token_selection.local_paths.invariant_cone import (
     SLACK,
     InvariantCone,
     cone_for_flow,
-    followable,
+    flow_is_resolved,
     invariant_cone,
     log_step_of,
     with_cone,
 )
-from theorems.token_selection.local_paths.local_constants import local_constants, too_thin
+from theorems.token_selection.local_paths.local_constants import local_constants, resolution_failure
 
 FLOW_SOLVER = tolerance(
     "flow-solver",
@@ -77,21 +77,21 @@ LIMIT = stated_claim("limit")
 STEPS, LONGEST_STEPS = 1000, 500
 """The number of iterations of GD, and of the longest steps."""
 ENTRIES = 1 << 24
-"""About how many entries of keys are evaluated, over all iterates of a descent; large problems get fewer iterations."""
+"""Approximate largest number of key entries evaluated over all iterates of a descent; large problems get fewer."""
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
-"""log ηL_p of the shortest steps that are drawn, and the largest |log η|, with which η is still a float."""
+"""log ηL_p of the shortest steps that are drawn, and the largest |log η| at which η is a float."""
 START_NORMS = (1.0, 1.0, 2.0)
 """The norms of the starts in units of R, besides the given one."""
 MOST_GROWTH = 1e6
 """The ratio ‖p(t)‖/‖p(0)‖ at which the longest steps aim."""
 VISIBLE = 1e-9
-"""The 1 − cos at which a limit counts as seen."""
+"""The 1 − cos below which a limit counts as reached."""
 
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "step-size")
 
 
 def _shorter_step(draw: DrawFn, case: Case) -> Case:
-    """Draw a case in which η is, in half of the draws, not 1/L_p but down to a hundredth of it.
+    """Draw the case with a step size η between 1/(100 L_p) and 1/L_p; in half of the draws η = 1/L_p.
 
     A shorter η is used only if floats can represent it in any unit.
     """
@@ -105,10 +105,10 @@ def _shorter_step(draw: DrawFn, case: Case) -> Case:
 @st.composite
 def _cases(draw: DrawFn) -> Case:
     case = draw(cases(assumptions=("well-behaved-loss", "separable", "locally-optimal"), large=MODERATE))
-    if not followable(case):
+    if not flow_is_resolved(case):
         case = without_near_neighbours(case)
-        # What remains are margins that differ by many orders of magnitude: a few in a hundred.
-        assume(followable(case))
+        # A few cases in a hundred are rejected: their margins differ by many orders of magnitude.
+        assume(flow_is_resolved(case))
     case = _shorter_step(draw, case)
     if not draw(st.booleans()):
         return case
@@ -201,8 +201,8 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     constants, log_step = local_constants(problem, svm), log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
-        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE, not_found=True)
-    # The cone is that of the theorem's step size; the descent in it takes the implementation's.
+        raise Undecided(NO_STATIONARY_POINT, resolution_failure(constants), Form.EFFECTIVE, not_found=True)
+    # The cone is for the theorem's step size 1/L_p; the descent uses the L_p of the implementation.
     log_eta = log_step if "eta" in case.arrays else -under_test[log_smoothness](problem)
     yield from in_the_cone(cone, under_test, log_eta, case.rng(), case.start)
 
@@ -214,7 +214,7 @@ def in_the_cone(
     rng: np.random.Generator,
     case_start: Float64[np.ndarray, "d"] | None = None,
 ) -> Iterator[Claim]:
-    """Yield the claims in this cone; a test passes a wrong cone."""
+    """Yield the claims in this cone; tests also call it with a wrong cone."""
     yield no_stationary_point(cone, under_test, rng)
     if case_start is not None and (unusable := _unusable_start(cone, case_start)):
         yield unusable
@@ -227,14 +227,14 @@ def in_the_cone(
     yield from premises(long)
     claims = list(at_every_iterate(cone, gd, long))
     yield from claims
-    # The flow of a gradient that is known to be wrong costs most and says least.
+    # If a claim is falsified already, the flow is skipped: it costs most and adds nothing.
     if not any(claim.verdict is Verdict.FALSIFIED for claim in claims):
         factor = max(10.0, 2 * math.sqrt(cone.start_mu / VISIBLE))
-        yield from along_a_flow(cone.constants, under_test, starts, factor, of_the_flow(cone), FLOW_RATE)
+        yield from along_a_flow(cone.constants, under_test, starts, factor, flow_claims(cone), FLOW_RATE)
 
 
 def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Claim | None:
-    """Return the undecided claim of a start that floats do not resolve or the cone does not contain; otherwise None."""
+    """Return an undecided claim if float64 does not resolve the start or the cone does not contain it, else None."""
     inside = cone.contains(start)
     if not is_resolvable(cone.constants, rho_of(cone, start)):
         reason = f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
@@ -246,7 +246,7 @@ def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Cla
 
 
 def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim T1, −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ} in cone_μ, from the radius of the starts to a thousand times that."""
+    """Claim T1, −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ}, at points of cone_μ from the radius of the starts to a thousand times it."""
     constants = cone.constants
     norms = cone.radius * (1 + 1e-9) * np.geomspace(1, 1e3, 64)
     norms = norms[norms <= resolvable_rho(constants) * constants.norm]
@@ -256,7 +256,7 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 
 
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
-    """Yield the claims of T2, for both runs where the steps' length is irrelevant; there Δ is −∇L in its own units."""
+    """Yield the claims of T2; those that hold for any step length are made for both runs, with −∇L in place of Δ."""
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
@@ -296,7 +296,7 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
 
 
 def outward(at: ConeView) -> Numbers:
-    """Return ⟨Δ, p̄⟩, (m,), and −1 without a descent direction: there is no growth then, although 0 ≥ 0."""
+    """Return ⟨Δ, p̄⟩, (m,), and −1 where ∇L = 0: the norm does not grow there, although 0 ≥ 0 holds."""
     moves = np.any(value_of(at.descent) != 0, axis=1)
     return np.where(moves, np.vecdot(at.descent, at.points) / norm(exact(at.points), axis=1), -1.0)
 
@@ -304,7 +304,7 @@ def outward(at: ConeView) -> Numbers:
 def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     """Return log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
     constants, p_mm, indices = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.index
-    # An iterate is rounded as it is made, and the gradient is that of the rounded one.
+    # Each iterate is rounded, and the next gradient is that of the rounded iterate.
     drift = len(indices) * EPS * np.abs(gd.view.points[indices]).max(axis=0)
     height = approximate(gd.view.points[indices[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
     rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
@@ -315,8 +315,8 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     return np.log(constants.norm) + grown
 
 
-def of_the_flow(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
-    """Return the function that yields the claims of a flow in this cone, or in a better one around its start."""
+def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
+    """Return the function (flow, norm) → claims, for this cone or a better one that contains the flow's start."""
 
     def claims(flow: Flow, goal: float) -> Iterator[Claim]:
         start, length = flow.points[0], cone.constants.norm
@@ -327,7 +327,7 @@ def of_the_flow(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
         lateral = norm(at.deviation, axis=1) * at.rho
         off = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
-        # In units of the bound at the end, or of the cone's width where there is nothing across.
+        # In units of the bound at the end, or of the cone's width in one dimension.
         unit = max(float(bound.max()), math.sqrt(2 * cone.constants.mu) * float(flow.norms[0]) / length)
         sides = bound, lateral.widen(off)
         yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
@@ -349,7 +349,7 @@ def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray,
     """
     length, d = around.constants.norm, around.constants.problem.d
     across = lateral + norm(around.apex.offset) / length
-    # In one dimension nothing lies across.
+    # In one dimension there is no lateral part.
     steps = flow.evaluations / 3 * (math.sqrt(d) if d > 1 else 0.0)
     return np.asarray(steps * (flow.relative * across + flow.absolute / length))
 
@@ -371,7 +371,7 @@ def starts_in(
 def affordable_steps(
     cone: InvariantCone, starts: Float64[np.ndarray, "b d"]
 ) -> tuple[int, Float64[np.ndarray, "steps b"]]:
-    """Return how many steps of GD are taken, and how long the longest steps may be, relative to p'."""
+    """Return the number of steps of GD, and upper bounds of ‖Δ‖/‖p'‖ for the longest steps."""
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(norm(starts, axis=1).max())
     problem = cone.constants.problem
     steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))

@@ -1,4 +1,4 @@
-"""Lemma 14: heads that lose linearly in the weight on non-optimal tokens satisfy Assumption D.
+"""Lemma 14: heads whose output decreases linearly in the weight on non-optimal tokens satisfy Assumption D.
 
 Main results: the linear sandwich of prediction and risk at every p; Assumption D itself with an explicit ρ(Δ).
 
@@ -40,8 +40,8 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import log_slop
 MIXING = tolerance(
     "mixing",
     "2 max_i err(log q_i) + 4 eps (n + T + m + 8)(1 + |logs|)",
-    "Lemma 14: what a log-excess risk under test may be off by: it is a sum of softmax weights times slopes and gaps,"
-    " in logarithms, taken by another formula than the statement's own; the rest both sides carry",
+    "the error allowed to a log-excess risk under test in Lemma 14: the logarithm of a sum of weights times slopes"
+    " and gaps, computed by another formula than the statement's; all other errors are carried by both sides",
 )
 
 ABOVE, BELOW = premise("sandwich-above"), premise("sandwich-below")
@@ -51,11 +51,11 @@ MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 DELTAS = (0.125, 1.0, 8.0)
 """The Δ of Assumption D."""
 FACTOR = 2.0
-"""The factor by which the excess risk is less than Assumption D asks.
+"""The factor by which L(p) − L_* is below L(p') − L_* at least, where Assumption D requires only less.
 
-ρ(Δ) is chosen so that L(p) − L_* is at most half of the other excess, which no rounding blurs."""
+ρ(Δ) is chosen so that L(p) − L_* is at most half of L(p') − L_*, a difference far above rounding."""
 POINTS = 120
-"""The number of points of the sandwich; the pairs are among as many more."""
+"""The number of points at which the sandwich is claimed, and of further points from which pairs (p, p') are chosen."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -108,7 +108,7 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if axis is not None:
         size = float(np.linalg.norm(axis))
         far = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * count)))
-        # Towards the solution, never against it: there q_max is small enough for ρ(Δ).
+        # Along the solution, not against it: far out q_max is then small enough for ρ(Δ).
         far *= np.where(far @ axis < 0, -1.0, 1.0)[:, None]
         yield from sandwich.pairs(np.concatenate([points, far]))
 
@@ -125,7 +125,7 @@ class Sandwich:
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
 
     def at(self, points: Float64[np.ndarray, "m d"]) -> AttentionAt:
-        """Return the attention at points by the suite's own softmax."""
+        """Return the attention at points, by the suite's own softmax."""
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     def log_q(self, at: AttentionAt) -> Numbers:
@@ -141,7 +141,7 @@ class Sandwich:
         return lost[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        """Return how far the prediction is outside the sandwich, in units of its upper side c1 q; negative inside."""
+        """Return the violation of the sandwich by the prediction, in units of its upper side c1 q; negative inside."""
         with in_floats():
             lost, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - lost, lost - high) / high, -1.0), axis=-1)
@@ -159,19 +159,19 @@ class Sandwich:
         yield at_least(RISK_ABOVE, Form.EFFECTIVE, high, total, why=MIXING)
 
     def risks(self, at: AttentionAt) -> tuple[Numbers, Numbers]:
-        """Return log q_i and the log-excess risk under test with the error allowed to it, :data:`MIXING`."""
+        """Return log q_i, and the log-excess risk under test with the tolerance :data:`MIXING` as its error."""
         log_q = self.log_q(at)
         logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q.value).max(axis=-1)
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
         allowed = 2 * log_q.error.max(axis=-1) + 4 * EPS * count * (1 + logs)
         excess = log_excess(self.headed, self.problem, at.points)
         if np.isnan(excess).any():
-            raise NotANumber(RISK_BELOW, "the excess risk under test is negative or no number")
-        # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.
+            raise NotANumber(RISK_BELOW, "the excess risk under test is negative or NaN")
+        # A log excess of −∞ means a risk of exactly L_*, which rounding alone cannot cause.
         return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Claim Assumption D at every p, with the p' of least excess risk for which the premises surely hold."""
+        """Claim Assumption D at every p, with the p' of least excess risk that certainly satisfies the premise."""
         log_q, excess = self.risks(self.at(points))
         worst, highest = np.max(log_q, axis=-1), excess.value + excess.error
         constant, more = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min(), np.log(exact(FACTOR))

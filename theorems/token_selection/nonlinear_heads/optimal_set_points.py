@@ -1,4 +1,4 @@
-"""Points at which Theorem 8 and Lemma 14 are tried: points of sublevel sets, minimisers on spheres, the path.
+"""Points at which Theorem 8 and Lemma 14 are checked: points of sublevel sets, minimisers on spheres, the path.
 
 Constants come first: C0 and C1 of Lemma 14, the costs of single tokens, and the rounding of a log-excess risk. Lengths
 are in units of ‖p_mm‖, see :mod:`theorems.curves.constraints`; singletons with a linear head are Theorem 1's.
@@ -33,13 +33,13 @@ from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.attention_at import Numbers
 
 HUNT_BUDGET = 20_000
-"""About how many floats one batch of hunted points may occupy."""
+"""Approximate largest number of floats in one batch of the search for points."""
 MOST_FOLLOWED = 3
 """The largest number of solutions from which the path is followed."""
 SHARP_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """The RΘ of the spheres on which the offset from the ray is predicted."""
 LARGEST_ROUNDING = 1e-3
-"""The largest error of an exponent that leaves digits of the path."""
+"""The largest error of an exponent at which digits of the path are left."""
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
@@ -60,7 +60,7 @@ def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarr
 def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
     """Return the error of logarithms of slopes, gaps, weights and their sums.
 
-    Such logarithms are κ, a token's costs and log(L − L_*).
+    It applies to κ, to the costs of tokens and to log(L − L_*).
     """
     size = max(float(np.abs(x[mixing.mixed]).max()) for x in log_slope_bounds(mixing, loss))
     return 4 * EPS * (sum(mixing.gaps.shape) + 8) * (1 + size)
@@ -86,10 +86,10 @@ def excess_of(
     claim: str,
     form: Form,
 ) -> Numbers:
-    """Return log(L − L_*) under test with the error allowed to it, (m,); ``claim`` fails where it is no number."""
+    """Return log(L − L_*) under test with its allowed error, (m,); ``claim`` is falsified where it is NaN."""
     excess = log_excess(headed, problem, p)
     if np.isnan(excess).any():
-        raise NotANumber(claim, "the excess risk under test is negative or no number", form)
+        raise NotANumber(claim, "the excess risk under test is negative or NaN", form)
     return exact(excess).widen(np.where(np.isinf(excess), 0.0, excess_rounding(problem, mixing, p)))
 
 
@@ -114,7 +114,7 @@ def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) 
 
 
 def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
-    """Return how far other optimal tokens with other keys stay behind α at p_mm, and how many tokens equal α's key.
+    """Return the least margin at p_mm of α over optimal tokens with other keys, and the number of tokens with α's key.
 
     The first is in margins of p_mm, 0 for an exact tie and +inf when there is no such token. Both are decided over the
     rationals.
@@ -160,13 +160,13 @@ def sublevel_points(
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
     """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each one's radius.
 
-    They are hunted around two solutions and the best of the other choices. R p̄_mm is the first point of each set.
+    The search starts at two solutions and at the best of the other choices. R p̄_mm is the first point of each set.
 
     Args:
         problem: keys, scores, loss.
         mixing: the head with its constants.
         sets: the solutions of ATT-SVM'.
-        headed: the implementation, with the head of the case.
+        headed: the implementation under test, with the head of the case in place of the linear one.
         rhos: ρ, (r,).
         rng: the source of randomness.
     """
@@ -209,7 +209,7 @@ def sublevel_points(
 def minimisers(
     problem: Problem, sets: MaxMarginSets, headed: Implementation, rhos: Float64[np.ndarray, "r"]
 ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m d"]]:
-    """Return points on spheres that descent from the ray of each solution finds, and where the rays meet the spheres.
+    """Return the minimisers on spheres that descent from the ray of each solution reaches, and the points of the rays.
 
     Both are ordered by solution.
     """
@@ -235,7 +235,7 @@ def descend(
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
     """Return the tangential coordinates of a minimiser of log(L − L_*) on the sphere, and the minimiser itself.
 
-    It is never above the ray or the start.
+    Its risk is never above that of the ray or the start.
     """
     axis = solution.svm.direction
 
@@ -270,10 +270,10 @@ def path_to_the_lowest(
     rng: np.random.Generator,
     claim: str,
 ) -> FollowedPath | None:
-    """Return the path near the lowest solution; None where another optimal token competes with it in the limit.
+    """Return the path near the solution of lowest limit; None where another optimal token competes with α in the limit.
 
-    There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`,
-    divided by how many optimal tokens share the key of α.
+    There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`, divided
+    by the number of optimal tokens with the key of α.
     """
     lowest, best = math.inf, None
     for solution in sets.solutions[:MOST_FOLLOWED]:
@@ -311,7 +311,7 @@ def first_order_is_exact(
     ahead: float,
     offset: float,
 ) -> bool:
-    """Return whether normaliser, curvature of loss and head, and other optimal tokens are below rounding at ρ.
+    """Return whether, at ρ, normaliser, curvature of loss and head, and other optimal tokens are below rounding.
 
     All margins of the path are at least ρ − κ there, so q ≤ T e^{−(ρ−κ)}; an optimal token that is ``ahead`` behind at
     p_mm is by ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset behind on the path.

@@ -51,13 +51,13 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import (
 )
 
 LARGEST_KAPPA = 1e5
-"""The κ beyond which the path has not begun to turn within the radii that are followed."""
+"""The largest κ at which the path turns within the radii that are followed."""
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 """The RΘ/κ of the sublevel sets."""
 RADII = (1e2, 1e4, 1e6)
 """The RΘ/(1 + κ) of the spheres."""
 REACHED = 1e-6
-"""The 1 − cos that is reached at the last radius: there κ/RΘ is below it."""
+"""The bound of 1 − cos at the last radius, where κ/RΘ is below it."""
 
 LEAST = premise("solutions-are-all-of-least-norm")
 MARGIN = sharper("sublevel-margin")
@@ -66,7 +66,8 @@ FROM_DUALS = sharper("sublevel-distance-from-duals")
 PATH_DISTANCE = sharper("path-distance")
 PATH_LIMIT = stated_claim("path-limit")
 ALONE = "no other optimal token competes"
-"""The condition under which the path is Theorem 1's, whose conclusion is sharper: a single solution, with an offset."""
+"""The condition under which the path is that of Theorem 1, whose conclusion is sharper: a single solution, with an
+offset."""
 SHARP_CLAIMS = tuple(
     sharper(name, when=f"{ALONE}; {name.when}") if name == PATH_CORRELATION else name.only(ALONE)
     for name in PATH_CLAIMS
@@ -90,7 +91,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Here D comes from Lemma 14 with ν_i, c0_i, c1_i; C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i].
     O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 asks that all
-    optimal tokens of an input have the same features. D is tried in no other way.)
+    optimal tokens of an input have the same features. Assumption D is checked only through Lemma 14.)
 
     **Effective.** κ = log Σ_i C1_i|Ō_i| + max_i log((1 + |O_i|)/C0_i), the sum over inputs with Ō_i ≠ ∅ (for singletons
     and a linear head at most Theorem 1's). For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), p_mm ∈ G_mm, has
@@ -129,7 +130,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if isinstance(sets, InfeasibleSets):
         sentence = "ATT-SVM' was reported infeasible"
         if not all(refusal.exact for refusal in sets.refusals):
-            raise Refuted(LEAST, f"{sentence}, with a refusal that proves nothing", Form.EXACT)
+            raise Refuted(LEAST, f"{sentence}, with a certificate that proves nothing", Form.EXACT)
         raise Undecided(LEAST, sentence)
     yield solutions_claim(sets)
     linear = "head_features" not in case.arrays
@@ -139,12 +140,12 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, mixing, sets, headed, rhos, rng)
     yield from in_sublevel_sets(problem, mixing, sets, headed, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # Such a kernel's gradient is rounding noise at these radii.
+        # The gradient of a kernel with the textbook rounding error is noise at these radii.
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ"
         raise Undecided(PATH_DISTANCE, why, Form.LIMIT)
-    yield from of_minimisers(problem, mixing, sets, headed, kappa)
+    yield from minimiser_claims(problem, mixing, sets, headed, kappa)
     path = path_to_the_lowest(problem, mixing, sets, headed, kappa, rng, PATH_CORRELATION)
     if path is not None:
         yield from on_the_path(path)
@@ -190,15 +191,15 @@ def in_sublevel_sets(
     yield at_least(FROM_DUALS, Form.EFFECTIVE, near[useful], bound[useful], why=EXPONENT_ROUNDING, **options)
 
 
-def of_minimisers(
+def minimiser_claims(
     problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, headed: Implementation, kappa: float
 ) -> Iterator[Claim]:
-    """Yield the limit claims at minimisers on spheres: the distance to G_mm of any point below the ray."""
+    """Yield the limit claims at minimisers on spheres: bounds of their distance to G_mm."""
     rhos = (1 + kappa) * np.array(RADII)
     points, ray = minimisers(problem, sets, headed, rhos)
     p, length = exact(points), norm(exact(points), axis=1, keepdims=True)
     value = excess_of(headed, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
-    # It is below the ray up to what both of them may be off by.
+    # Its risk is at most that of the ray, up to the errors of both.
     least = least_margin(mixing, problem, kappa, np.resize(rhos, len(ray)), ray)
     least = least.widen(2 * excess_rounding(problem, mixing, ray))
     allowed = allowed_choices(sets, least, p)
@@ -236,7 +237,7 @@ def least_margin(
 ) -> Numbers:
     """Return ρ − κ, a lower bound of the margin of any point below ``ray``, (m,).
 
-    Its error is that of κ and of a dozen roundings of ray's ρ p_mm.
+    Its error is that of κ plus a dozen roundings of ``ray``, ρ p_mm.
     """
     moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
     return (exact(rho) - kappa).widen(moved + log_rounding(mixing, problem.loss))
@@ -280,7 +281,7 @@ def dual_bound(
     bent = bend(problem.loss, mixing.nu[mixing.mixed], mixing.c1[mixing.mixed]) * np.minimum(problem.T * small, 1.0)
     bounds = []
     for choice in sets.choices:
-        # A token that stands twice in the SVM has the sum of its duals.
+        # A token that occurs twice in the SVM gets the sum of its duals.
         duals, support = with_rounding(choice.duals) * exact(1.0).widen(problem.T * EPS), choice.duals > 0
         w = duals / np.sum(duals)
         fixed = np.sum(w[support] * (exact(log_costs[support]).widen(lost) - np.log(w[support])))

@@ -54,20 +54,20 @@ SAME_ITERATES = stated_claim("same-iterates")
 ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
-"""About how many rows W has at most: the second path takes time for each of them."""
+"""Approximate largest number of rows of W, with which the time of the second run grows."""
 STEPS = 50
 SAME = 10
 """The number of consecutive steps of the same size."""
 POINTS = 24
 ENTRIES = 1 << 21
-"""About how many floats an array over points, tokens and coordinates may have."""
+"""Approximate largest number of floats in an array over points, tokens and coordinates."""
 LARGEST_LOGIT = 30.0
 """The norm of the points of the one-step check, in units of the keys.
 
-The second path is plain float64 back-propagation, which has digits left there."""
+The second gradient is plain float64 back-propagation, which is accurate there."""
 
 LARGEST_SLOPE = 690.0
-"""The log|ℓ'| and log|ℓ''| beyond which their products with values and tokens leave float64."""
+"""The log|ℓ'| and log|ℓ''| beyond which products with values and tokens overflow float64."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -128,7 +128,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if not np.isfinite(points).all():
         raise NotANumber(SAME_ITERATES, "an iterate is not finite", Form.EXACT)
     if not np.isfinite(matrices).all():
-        # They share nothing with what is under test, and say nothing about it.
+        # The overflow is in the suite's own run, so nothing is concluded about the implementation under test.
         raise Undecided(SAME_ITERATES, "back-propagation through W overflows float64", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, affordable(problem, POINTS)) / problem.key_scale
     prompts = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
@@ -137,7 +137,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
     joined: list[Any] = [np.concatenate(parts) for parts in both]
     in_matrix, in_prompt = joined
-    # Of bounded arrays, whose norm does not underflow where |ℓ'| is e^{−400}.
+    # The norm of bounded arrays does not underflow where |ℓ'| is e^{−400}.
     local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
     yield _every_iterate(setting, u, points, matrices, steps, local.value[: len(points)])
     yield equal(ONE_STEP, in_matrix, u[:, None] * in_prompt[:, None], points="entry")
@@ -163,10 +163,10 @@ def _setting(case: Case) -> Setting:
     problem, data = case.problem, case.dataset
     if data is None:
         return Setting(problem.keys, np.ones(problem.n), problem.scores, problem.loss, problem)
-    # The scores of the problem are Y Xv as some float64 evaluation has it: it lies within the spacing.
+    # The scores of the problem are Y Xv in some float64 evaluation: the exact values are within one spacing of floats.
     with spacing(EPS):
         values = np.sum(exact(data.X) * data.v, axis=-1)
-    # A power of two that is taken out of the tokens and put into p changes no digit, but for logarithms of their size.
+    # Moving a power of two from the tokens to p changes no digit, except in logarithms of their size.
     problem = Problem(data.X, data.problem.scores, data.loss)
     problem = problem.with_keys_scaled(1 / problem.key_scale)
     return Setting(problem.keys, data.Y, values, data.loss, problem)
@@ -192,14 +192,14 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "kinked": lambda u: 0.375 * np.sign(u) - 0.625,
     }
 )
-"""The textbook formulas of ℓ' by the name of the loss: the second path takes no derivative from :class:`Loss`."""
+"""The textbook formulas of ℓ' by the name of the loss, so that the second gradient does not use :class:`Loss`."""
 
 
 def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> Any:
     """Return ∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, one W (du, d) per batch entry.
 
-    The chain rule step by step, each step of f_W undone in its turn; no code is shared with the reference's gradient.
-    On bounded arrays the computation is its own error analysis.
+    The chain rule is applied to each step of f_W in reverse order; no code is shared with the reference's gradient. On
+    bounded arrays the computation also returns its error bound.
     """
     X, values = setting.tokens, setting.values
     mapped = X @ np.swapaxes(W, -1, -2)[:, None]  # X_i Wᵀ, (b, n, T, du)
@@ -232,14 +232,14 @@ def _two_runs(
     steps: Float64[np.ndarray, "s"],
     under_test: Implementation,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "t du d"]]:
-    """Return the iterates p(t) under test, as many as it took, and the iterates W(t).
+    """Return the iterates p(t) under test and the iterates W(t).
 
     The two runs share nothing but their start.
     """
     squared = float(np.sum(u * u))
     points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
     for log_step in np.log(steps[::SAME]).tolist():
-        # A loop takes one step size: it is asked to go on from where it was, with the next.
+        # The optimiser accepts one step size, so it is called again for each one, from its last iterate.
         run = under_test[gradient_descent](
             setting.problem, points[-1], steps=SAME, log_step=log_step, gradient=under_test[scaled_gradient]
         )
@@ -267,7 +267,7 @@ def _every_iterate(
         curvature = 1.1 * local_smoothness(AttentionAt(setting.problem, points))
     allowed = [(len(u) + 6) * EPS * lengths[0]]
     for t, step in enumerate(steps.tolist()):
-        # The loop takes its step as the exponential of a sum of logarithms.
+        # The optimiser computes a step as the exponential of a sum of logarithms.
         logs = abs(math.log(step)) + (abs(math.log(moved[t] / step)) if moved[t] / step > 0 else 0.0)
         rounded = EPS * ((len(u) + 6 + 2 * logs) * moved[t] + 4 * (lengths[t] + lengths[t + 1]))
         allowed.append((1 + step * curvature[t]) * allowed[-1] + step * local[t] + rounded)

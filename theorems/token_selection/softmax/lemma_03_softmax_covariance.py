@@ -46,12 +46,12 @@ EXACT_POINTS = 3
 
 
 LARGE_SCORES = 2.0**12
-"""A factor by which scores are sometimes multiplied, unless the loss is exponential: its risk would overflow."""
+"""A factor by which scores are multiplied in some cases, except for the exponential loss, whose risk would overflow."""
 
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw cases of which one in three has scores in other units, and a gradient of some thousands."""
+    """Draw cases; one in three has scores in larger units, and a gradient of some thousands."""
     case = draw(cases(large=BLOCKS))
     problem = case.problem
     if problem.loss.name == "exponential" or not draw(st.booleans()):
@@ -83,17 +83,16 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         | aᵀ(diag(s) − s sᵀ)γ − Σ_{t≠r} (a_r − a_t) s_t (γ_r − γ_t) | ≤ 2ΓA(1 − s_r)².
 
-    Derivation. With δ = difference to token r, the covariance of a and γ under s does not change when
-    constants are subtracted: aᵀ(diag(s) − s sᵀ)γ = E[δa δγ] − E[δa] E[δγ], and E[δa δγ] is the sum on the
-    left. The difference is |E[δa]| |E[δγ]|, in which only tokens other than r count: ≤ 2A(1 − s_r) · Γ(1 −
-    s_r). Nothing in this uses that s is a softmax: it holds for every probability vector, so identity and
-    inequality are decided over the rationals with the weights that the implementation reports, divided
-    exactly by their exact sum.
+    Derivation. With δ = difference to token r, the covariance of a and γ under s does not change when constants are
+    subtracted: aᵀ(diag(s) − s sᵀ)γ = E[δa δγ] − E[δa] E[δγ], and E[δa δγ] is the sum on the left. The difference is
+    |E[δa]| |E[δγ]|, in which only tokens other than r count: ≤ 2A(1 − s_r) · Γ(1 − s_r). The proof does not use that s
+    is a softmax: it holds for every probability vector, so identity and inequality are decided over the rationals with
+    the weights that the implementation returns, divided exactly by their exact sum.
 
-    What makes it a statement about attention: s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) −
-    s_i s_iᵀ)γ_i. Both are compared with the suite's own evaluation, in units of the largest term of the
-    gradient, so that they mean as much at ‖p‖ = 1e4 as at 0. So are L itself and its excess over L_α
-    (:func:`.risk_values.risk_values`), which other statements take for granted.
+    The relation to attention is s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) − s_i s_iᵀ)γ_i. Both are
+    compared with the suite's own evaluation, in units of the largest term of the gradient, so that the comparison is as
+    strict at ‖p‖ = 1e4 as at 0. So are L itself and its excess over L_α (:func:`.risk_values.risk_values`), which other
+    statements take for granted.
     """
     problem = case.problem
     rng = case.rng()

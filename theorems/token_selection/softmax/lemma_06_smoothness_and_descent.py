@@ -60,13 +60,13 @@ STEPS = 200
 """The number of gradient descent steps of the run whose squared gradients are summed."""
 
 LOG_OF_ZERO = -1e5
-"""A stand-in for the logarithm of a constant that is zero; no other logarithm is as small."""
+"""The number that replaces log 0; no logarithm of a positive constant is as small."""
 
 ENTRIES = 1 << 17
-"""About how many entries of keys are evaluated, over all points; each is evaluated some twenty times."""
+"""Approximate largest number of key entries over all points; each entry is evaluated about twenty times."""
 
 POWER_STEPS = 4
-"""The number of power iterations that turn a pair of close points towards the largest curvature."""
+"""The number of power iterations that rotate a pair of close points towards the direction of largest curvature."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -103,15 +103,14 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Exact form: L_p is that number (:mod:`.smoothness_value`).
 
-    Effective form: every inequality with a constant that is no larger, L̂ ≤ L_keys ≤ L_p.
-    L_keys = (1/n) Σ (M0‖γ_i‖²‖K_i‖² + 3 M1‖γ_i‖‖K_i‖²) needs only ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖.
-    L̂ is derived in :func:`.smoothness.log_sharp_smoothness` from ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ'
-    ∇²f), ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]; every γᵀs along a segment stays within the
-    range of the scores, on which M0 and M1 are taken. The same Hessian gives the second-order bound on the
-    model |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² of both signs, which for short h says that ∇L is the
-    gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent inequality; summing that and
-    L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. The run that it is claimed of is one, step by step.
-    Differences of risks are evaluated without cancellation.
+    Effective form: every inequality with a constant that is no larger, L̂ ≤ L_keys ≤ L_p. L_keys = (1/n) Σ
+    (M0‖γ_i‖²‖K_i‖² + 3 M1‖γ_i‖‖K_i‖²) needs only ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖. L̂ is derived in
+    :func:`.smoothness.log_sharp_smoothness` from ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ' ∇²f), ∇f = Cov(γ, k) and ∇²f = E[(γ −
+    f)(k − k̄)(k − k̄)ᵀ]; every γᵀs along a segment stays within the range of the scores, on which M0 and M1 are taken.
+    The same Hessian gives the second-order bound on the model |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² of both signs,
+    which for short h says that ∇L is the gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent
+    inequality; summing that and L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. That the iterates are a run of gradient
+    descent is claimed of every step. Differences of risks are evaluated without cancellation.
     """
     yield from premises(dataset_claims(case, under_test))
     problem = case.problem
@@ -132,7 +131,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that L_p, as the implementation has it and with the tokens', is its formula; and L̂ ≤ L_keys ≤ L_p.
+    """Claim that L_p under test, from keys and from tokens, equals its formula, and L̂ ≤ L_keys ≤ L_p.
 
     Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
     """
@@ -142,7 +141,7 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
     if np.isnan(logs).any():
-        raise NotANumber(IS_ITS_FORMULA, "log L_p is no number", Form.EXACT)
+        raise NotANumber(IS_ITS_FORMULA, "log L_p is NaN", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
     reported, ours = exact(logs[1:]).widen(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
     sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
@@ -151,7 +150,7 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
 
 
 def _log_unit(log_sharp: Bounded) -> float:
-    """Return the logarithm of the unit of gradients, a float: log L̂, or 0 where ∇L = 0 throughout.
+    """Return the logarithm of the unit of gradients, a float: log L̂, or 0 where ∇L = 0 everywhere.
 
     1/e^{unit} is the step size.
     """
@@ -160,7 +159,7 @@ def _log_unit(log_sharp: Bounded) -> float:
 
 def _in_units(at: AttentionAt, log_unit: float, under_test: Implementation, claim: str) -> Bounded:
     """Return the gradient under test times e^{−log_unit}, (b, d)."""
-    # Beyond e^700 units of L̂ there are none but those of ∇L = 0, which are arbitrary.
+    # No gradient exceeds e^700 units of L̂, except where ∇L = 0 and its unit is arbitrary.
     unit = np.exp(exact(np.minimum(at.log_scale - log_unit, LARGEST_EXPONENT)))
     return unit[:, None] * at.gradient_of(under_test, claim)
 
@@ -174,7 +173,7 @@ def _lipschitz(
 ) -> Claim:
     """Claim ‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖, in units of L̂.
 
-    It is claimed on distant pairs, and on close ones turned towards the largest curvature.
+    It is claimed for distant pairs, and for close pairs along the largest curvature.
     """
     log_unit = _log_unit(log_sharp)
 
@@ -231,7 +230,7 @@ def _model(
 def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
-    """Return the iterates of gradient descent with η = 1/L̂ once the run is claimed to be the one asked for."""
+    """Claim that the run under test has the requested start and steps, and return its iterates for η = 1/L̂."""
     steps = affordable(problem, STEPS, ENTRIES)
     log_step, gradient = -_log_unit(log_sharp), under_test[scaled_gradient]
     run = under_test[gradient_descent](problem, start, steps=steps, log_step=log_step, gradient=gradient)
@@ -254,9 +253,10 @@ def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Impl
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
     """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run.
 
-    It is claimed for the largest η that is surely no more than 1/L̂, and for a small one.
+    It is claimed for an η just below 1/L̂, rounding included, and for a small one.
 
-    A step h along a gradient that is off by ε loses no more than (η/2)‖ε‖², which ‖∇L ± ε‖² has in its error.
+    A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less, which the error bound of ‖∇L‖²
+    includes.
     """
     gradient = at.gradient_of(under_test, DESCENT)
     # In units of e^{log_scale}, as ∇L.

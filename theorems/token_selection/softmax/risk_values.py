@@ -1,6 +1,6 @@
-"""Claims that the values of risk and log-excess risk are the means by which they are defined.
+"""Claims that the values of risk and log-excess risk equal the means that define them.
 
-Other statements use risks in inequalities with room, or use only their slopes; here nothing but rounding is allowed.
+Other statements use risks in inequalities with slack, or use only their slopes; here only rounding is tolerated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np
     problem, n = case.problem, case.problem.n
     yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)
     if under_test.textbook_eps:
-        # Such a kernel's L(p) − L_α is rounding noise where the softmax saturates.
+        # For a kernel with the textbook rounding error, L(p) − L_α is noise where the softmax saturates.
         return
     theirs, ours, differences = [], [], []
     for alpha in (case.chosen_tokens, rng.integers(problem.T, size=n)):

@@ -48,7 +48,7 @@ def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
 
 
 def log_constant(log: float) -> Bounded:
-    """Return the logarithm of a constant of the loss by its scalar formula, with the error of some roundings."""
+    """Return the logarithm of a constant of the loss with the error of its scalar formula, a few roundings."""
     return exact(log).widen(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 

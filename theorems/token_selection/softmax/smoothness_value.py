@@ -50,7 +50,7 @@ def log_spectral_norms(matrices: Float64[np.ndarray, "n m k"]) -> Any:
     """
     largest = np.max(np.abs(matrices), axis=(1, 2))
     unit = np.where(largest > 0, np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
-    scaled = matrices / unit[:, None, None]  # exact: no entry that counts underflows
+    scaled = matrices / unit[:, None, None]  # exact: only negligible entries underflow
     if scaled.shape[1] < scaled.shape[2]:
         scaled = np.swapaxes(scaled, 1, 2)
     gram: Any = np.einsum("nmk,nml->nkl", exact(scaled), exact(scaled))

@@ -20,7 +20,7 @@ from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.directions.directional_risk import Costs
-from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Outdone, cone_of
+from theorems.token_selection.directions.excluded_neighbourhood import BeatenByDirection, BeatenByPoint, Cone, cone_of
 from theorems.token_selection.directions.leading_term import leading_term
 
 Q, ALPHA = np.array([1.0, 0.0]), np.array([0])
@@ -33,20 +33,20 @@ def posed(rows: Any, scores: Any) -> tuple[Problem, Costs]:
     return problem, Costs.of(problem, ALPHA)
 
 
-def beaten() -> Beaten:
+def beaten() -> BeatenByDirection:
     """Margin 1 along q binds a token two below α, 4 one two above it; along (1, 1) margins √2 and 4/√2."""
     problem, costs = posed([[1, 1], [4, 0]], [1, -1, 3])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 1.0]))
-    assert Beaten.is_better(better, result, costs)
-    return Beaten.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.5))
+    assert BeatenByDirection.is_better(better, result, costs)
+    return BeatenByDirection.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.5))
 
 
-def outdone() -> Outdone:
+def outdone() -> BeatenByPoint:
     """Margins 2 of a token two above α and 2 of one two below it; along (1, −½) 1 and 3 over √1.25."""
     problem, costs = posed([[2, 2], [2, -2]], [1, 3, -1])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, -0.5]))
-    assert Outdone.is_better(better, result, costs)
-    return Outdone.of(result, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
+    assert BeatenByPoint.is_better(better, result, costs)
+    return BeatenByPoint.of(result, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
 
 
 def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
@@ -70,7 +70,7 @@ def test_a_higher_token_near_the_binding_ones_makes_it_narrow() -> None:
     """δ' = (θ⁻ − μ)/(4B): a quarter of ½ over 1.5."""
     problem, costs = posed([[1, 0.5], [1.5, 0]], [1, -1, 3])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 0.5]))
-    region = Beaten.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
+    region = BeatenByDirection.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
     assert region.narrow.radius == pytest.approx(math.log(6) / (0.5 - 2 * 0.125), rel=1e-12)
 
 
@@ -89,7 +89,7 @@ def test_radii_where_a_binding_token_is_higher() -> None:
 
 def test_equally_near_tokens_do_not_outdo_each_other() -> None:
     problem, costs = posed([[1, 1], [1, -1]], [1, 3, -1])
-    assert not Outdone.is_better(direction(problem.keys, Q), direction(problem.keys, Q), costs)
+    assert not BeatenByPoint.is_better(direction(problem.keys, Q), direction(problem.keys, Q), costs)
 
 
 def test_margins_drift_by_how_far_a_point_is_off() -> None:

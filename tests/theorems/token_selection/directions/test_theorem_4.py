@@ -142,6 +142,7 @@ def test_the_neighbour_optimality_of_q2_is_not_needed() -> None:
 
 @given(direction_cases(kinds=("lower", "near")))
 def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
+    case = case.normalise()  # as the statement's check does
     keys, scores = case.problem.keys, case.problem.scores
     result = direction(keys, case.arrays["q"])
     solution = max_margin(keys, result.best(scores))
@@ -153,6 +154,7 @@ def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
 
 @given(direction_cases(kinds=("mixed", "higher")))
 def test_only_higher_neighbours_are_left(case: Case) -> None:
+    case = case.normalise()  # as the statement's check does
     keys, scores = case.problem.keys, case.problem.scores
     result = direction(keys, case.arrays["q"])
     alpha = result.best(scores)
@@ -165,6 +167,7 @@ def test_only_higher_neighbours_are_left(case: Case) -> None:
 
 @given(direction_cases(kinds=("tied",)))
 def test_the_best_of_every_tie_is_selected(case: Case) -> None:
+    case = case.normalise()  # as the statement's check does
     keys, scores = case.problem.keys, case.problem.scores
     result = direction(keys, case.arrays["q"])
     alpha = result.best(scores)

@@ -24,7 +24,7 @@ from theorems.curves.followed_path import Followed
 from theorems.curves.reduced_program import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.run.registry.lookup import statement_named
-from theorems.token_selection.global_paths.descent_from_a_margin import flow_turns
+from theorems.token_selection.global_paths.descent_from_a_margin import flow_progress_claim
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, least_progress
@@ -355,7 +355,7 @@ def test_how_far_a_flow_turns_by_hand() -> None:
     constants = MarginConstants(problem, svm)
     constants.__dict__.update(spread=exact(0.5), widest=exact(1.0))
     flow = flow_through([[0.0, 2.0], [0.0, 11.0], [0.0, 39.0]], [4.0, 12.0, 40.0])
-    result = flow_turns(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
+    result = flow_progress_claim(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
     q, rho, least = [2 * math.exp(-2), 2 * math.exp(-3)], [2.0, 6.0, 20.0], 1.0
     slacks = []
     for k, u in ((0, 5.5), (1, 19.5)):

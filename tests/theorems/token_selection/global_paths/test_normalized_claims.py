@@ -75,7 +75,7 @@ def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch)
         records.append(inside.tolist())
         yield from ()
 
-    monkeypatch.setattr(margins_kept, "is_a_run", run_of)
+    monkeypatch.setattr(margins_kept, "run_premises", run_of)
     monkeypatch.setattr(margins_kept, "turning", turning)
     monkeypatch.setattr(margins_kept, "affordable_steps", lambda *arguments: 3)
     constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0, margins=lambda p: p)

@@ -23,7 +23,7 @@ from theorems.token_selection.joint_paths.joint_minimiser import JointMinimiser,
 from theorems.token_selection.joint_paths.joint_sets import _log_losses
 from theorems.token_selection.joint_paths.joint_setup import JointSetup, joint_setup, nonoptimality_bounds
 from theorems.token_selection.joint_paths.joint_steps import joint_run
-from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import of_the_minimiser
+from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import minimiser_claims
 
 EPS = float(np.finfo(float).eps)
 
@@ -121,7 +121,7 @@ def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[C
     R, rate = 20 / setup.target.margin, setup.target.margin
     other = REFERENCE.replace("other", replaced)
     at = JointMinimiser.of(setup, other, lambda R: R * rate / 2, R, starts, "limit-direction")
-    return list(of_the_minimiser(at))
+    return list(minimiser_claims(at))
 
 
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
@@ -133,7 +133,7 @@ def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
 
     *_, claim = limits_of(setup_3b(), {joint_minimiser: lost})
     assert (claim.name, claim.verdict) == ("path-is-lowest", Verdict.FALSIFIED)
-    assert "a search finds a lower one" in claim.detail
+    assert "the reference finds a pair of lower risk" in claim.detail
 
 
 def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatc
     monkeypatch.setattr("theorems.token_selection.joint_paths.joint_minimiser.head_drops", level)
     last = limits_of(setup_3b())[-1]
     assert (last.name, last.verdict) == ("limit-direction", Verdict.INCONCLUSIVE)
-    assert "scores no less" in last.undecided
+    assert "scores at least as much" in last.undecided
 
 
 def test_outputs_of_a_head_are_known_to_six_bits() -> None:

@@ -26,8 +26,8 @@ from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.joint_paths.joint_constants import Sublevel
 from theorems.token_selection.joint_paths.joint_minimiser import JointMinimiser
 from theorems.token_selection.joint_paths.joint_setup import joint_setup
-from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import of_its_offset
-from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import of_schedules, of_the_minimiser
+from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import offset_claims
+from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import minimiser_claims, schedule_claims
 
 JOINT = ("lemma-12", "lemma-13", "theorem-5", "theorem-6", "conjecture-joint-descent")
 
@@ -108,7 +108,7 @@ def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
 
     def claims(ratio: float) -> list[Claim]:
         at = JointMinimiser.of(setup, REFERENCE, linear_schedule(ratio), R, starts, "limit-direction")
-        return list(of_the_minimiser(at))
+        return list(minimiser_claims(at))
 
     right, wrong = {c.name: c.verdict for c in claims(1.0)}, claims(0.5)
     assert set(right.values()) == {Verdict.UPHELD}
@@ -282,11 +282,11 @@ def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: flo
     data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[1:])
     setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0, 0])).normalise(), REFERENCE)
     assert critical_ratio(setup.joint, setup.target) > 0
-    claims = {claim.name: claim.verdict for claim in of_schedules(setup, REFERENCE)}
+    claims = {claim.name: claim.verdict for claim in schedule_claims(setup, REFERENCE)}
     assert set(claims.values()) == {Verdict.UPHELD}
     assert ("critical-ratio-is-needed" in claims) is made
     doubled = REFERENCE.replace("c* doubled", {critical_ratio: lambda *arguments: 2 * critical_ratio(*arguments)})
-    names = {claim.name: claim.verdict for claim in of_schedules(setup, doubled)}
+    names = {claim.name: claim.verdict for claim in schedule_claims(setup, doubled)}
     assert not made or names["critical-ratio-is-needed"] is Verdict.FALSIFIED
 
 
@@ -300,7 +300,7 @@ def test_neighbours_that_are_dependent_but_for_a_rounding_have_no_sharp_form(apa
     assert svm.independent
     assert (svm.duals[svm.neighbours] > 0).all()
     starts = np.random.default_rng(0).normal(size=(8, 2))
-    claims = [claim.verdict for claim in of_its_offset(setup, REFERENCE, starts)]
+    claims = [claim.verdict for claim in offset_claims(setup, REFERENCE, starts)]
     assert claims == [Verdict.UPHELD] * made
 
 

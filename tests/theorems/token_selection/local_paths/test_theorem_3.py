@@ -34,7 +34,7 @@ from theorems.token_selection.local_paths.cone_flow import along_a_flow
 from theorems.token_selection.local_paths.invariant_cone import (
     InvariantCone,
     cone_for_flow,
-    followable,
+    flow_is_resolved,
     invariant_cone,
     log_step_of,
     tangent,
@@ -42,8 +42,8 @@ from theorems.token_selection.local_paths.invariant_cone import (
 )
 from theorems.token_selection.local_paths.theorem_3_local_convergence import (
     FLOW_RATE,
+    flow_claims,
     in_the_cone,
-    of_the_flow,
     stays_in_cone,
     theorem_3,
 )
@@ -66,9 +66,9 @@ def descend(cone: InvariantCone, starts: np.ndarray, log_step: float, steps: int
     return ConeDescent.of(cone.constants, cone.tip, REFERENCE, starts, log_step, steps, "stays-in-cone")
 
 
-def flow_claims(cone: InvariantCone, under_test: Implementation, starts: np.ndarray) -> list[Claim]:  # type: ignore[type-arg]
+def claims_about_the_flow(cone: InvariantCone, under_test: Implementation, starts: np.ndarray) -> list[Claim]:  # type: ignore[type-arg]
     factor = max(10.0, 2 * math.sqrt(cone.start_mu / 1e-9))
-    return list(along_a_flow(cone.constants, under_test, starts, factor, of_the_flow(cone), FLOW_RATE))
+    return list(along_a_flow(cone.constants, under_test, starts, factor, flow_claims(cone), FLOW_RATE))
 
 
 @given(theorem_3.cases())
@@ -266,14 +266,14 @@ def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> 
     outcome = check(theorem_3, example, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "no longer resolves" in outcome.reason
-    assert not followable(example)
+    assert not flow_is_resolved(example)
     changed = without_near_neighbours(example)
     before, after = max_margin(example.problem.keys, example.chosen_tokens), constants_of(changed).solution
     assert isinstance(before, MaxMargin)
     assert before.exact.p == after.exact.p
     assert (before.neighbours == after.neighbours).all()
     assert after.margins[0, 2] == pytest.approx(2.0)
-    assert followable(changed)
+    assert flow_is_resolved(changed)
 
 
 def test_the_tolerance_of_the_flow_stays_small_in_many_dimensions() -> None:
@@ -285,7 +285,7 @@ def test_the_tolerance_of_the_flow_stays_small_in_many_dimensions() -> None:
     large = Case(Problem(keys, scores, loss_named("logistic")), alpha=np.zeros(20, dtype=np.int64))
     cone = cone_of(large)
     starts = cone_points(rng, cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    claims = {claim.name: claim for claim in flow_claims(cone, REFERENCE, starts)}
+    claims = {claim.name: claim for claim in claims_about_the_flow(cone, REFERENCE, starts)}
     assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
     assert claims["flow-rate"].tolerance < 1e-4
     assert claims["limit"].tolerance < 1e-6
@@ -298,6 +298,6 @@ def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
         return replace(gradient_flow(problem, start, **options), evaluations=10**12)  # type: ignore[arg-type]
 
     starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    claims = flow_claims(cone, REFERENCE.replace("coarse", {gradient_flow: coarse}), starts)
+    claims = claims_about_the_flow(cone, REFERENCE.replace("coarse", {gradient_flow: coarse}), starts)
     assert [claim.verdict for claim in claims] == [Verdict.INCONCLUSIVE]
     assert "of what is claimed" in claims[0].undecided

@@ -302,7 +302,7 @@ def test_a_distance_is_bounded_by_what_the_duals_leave_of_the_value(monkeypatch:
         return values[-1][0]
 
     monkeypatch.setattr(module, "excess_of", of)
-    claims = list(module.of_minimisers(problem, mixing, sets, REFERENCE, 2.0))
+    claims = list(module.minimiser_claims(problem, mixing, sets, REFERENCE, 2.0))
     assert claims[0].verdict is Verdict.FALSIFIED
     [(value, p)] = values
     P = np.linalg.norm(sets.choices[0].p)
