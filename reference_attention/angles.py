@@ -20,5 +20,5 @@ def one_minus_cosine_along(
 ) -> Float64[np.ndarray, "r ..."]:
     """Return 1 − cos∠(p, unit) for points (r, *b, d) of known norms (r, *b) and unit vectors (*b, d); NaN at p = 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        apart = points / norms[..., None] - unit
-    return np.asarray((apart * apart).sum(axis=-1) / 2)
+        difference = points / norms[..., None] - unit
+    return np.asarray((difference * difference).sum(axis=-1) / 2)

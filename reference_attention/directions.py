@@ -1,6 +1,6 @@
 """Directions in which a prompt grows: which tokens they select, by which margin, and against which neighbours; exact.
 
-Definition 3 speaks of a unit vector q, and vectors of floats rarely have length one. Selected tokens, directional
+Definition 3 is about a unit vector q, and vectors of floats rarely have length one. Selected tokens, directional
 neighbours and neighbour-optimality do not depend on the length of q; margins of two directions are compared through
 their squares. So everything is decided over the rationals that the floats represent.
 
@@ -135,11 +135,11 @@ def _direction_of_weights(
 ) -> Direction:
     """Return the direction with integer entries ``weights``, (d, 1), in units of 2^exponent."""
     n, count, d = keys.shape
-    # A search asks for many directions of the same keys.
-    whole, unit = _whole_keys(keys.tobytes(), (n * count, d))
+    # A search computes many directions for the same keys, so their integers are cached.
+    integer_keys, unit = _whole_keys(keys.tobytes(), (n * count, d))
     unit += exponent
-    flat = (whole * weights).entries()
-    logits = [flat[i * count : (i + 1) * count] for i in range(n)]
+    logit_entries = (integer_keys * weights).entries()
+    logits = [logit_entries[i * count : (i + 1) * count] for i in range(n)]
     rows = [[max(of_input) - x for x in of_input] for of_input in logits]
     least = min((x for row in rows for x in row if x > 0), default=None)
     return Direction(

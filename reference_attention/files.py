@@ -56,7 +56,7 @@ def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, 
 
 @contextmanager
 def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
-    """Open a user's file that must be regular and of bounded size, whatever its name links to, and yield it.
+    """Yield a user's file, opened for reading, if it (or the target of a link) is regular and not too large.
 
     Args:
         path: the file.

@@ -64,13 +64,13 @@ class Activation(ABC):
         or the secant over the whole reach.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
-            whole = np.exp(self.log_change(z, sign, np.log(reach)) - np.log(reach))
-        return np.where(reach > 0, np.minimum(self.slope(z, sign), whole), self.slope(z, sign))
+            full_secant = np.exp(self.log_change(z, sign, np.log(reach)) - np.log(reach))
+        return np.where(reach > 0, np.minimum(self.slope(z, sign), full_secant), self.slope(z, sign))
 
     def highest_slope(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
         """Return the largest φ' between z and z + sign·reach."""
-        far = z + sign * reach
-        low, high = np.minimum(z, far), np.maximum(z, far)
+        end = z + sign * reach
+        low, high = np.minimum(z, end), np.maximum(z, end)
         at = np.clip(self.steepest, low, high)
         return np.maximum(self.slope(at, -np.ones_like(at)), self.slope(at, np.ones_like(at)))
 

@@ -1,8 +1,7 @@
 """Losses that violate Assumption A and show why it is needed: no statement is made for them.
 
 Each loss names the place where the assumption fails, by an exact witness. The losses can be looked up by name like the
-others but are no members of :data:`reference_attention.losses.LOSSES`, so no strategy draws them unless it asks for
-them.
+others but are no members of :data:`reference_attention.losses.LOSSES`, so a strategy draws them only if it names them.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A; FINDINGS.md on ℓ' = 0 at a point.
 """
@@ -113,8 +112,8 @@ class Cubic(IllBehavedLoss):
         xp = namespace(u, sign, log_size)
         # At u = 0 the difference is −δ/2, also where δ underflows.
         half = log_size + log_of(0.5, log_size)
-        away = xp.where(u == 0, half, log_abs(u - sign * xp.exp(log_size) / 2))
-        size = log_size + xp.logaddexp(log_of(3.0, log_size) + 2 * away, 2 * half)
+        log_distance = xp.where(u == 0, half, log_abs(u - sign * xp.exp(log_size) / 2))
+        size = log_size + xp.logaddexp(log_of(3.0, log_size) + 2 * log_distance, 2 * half)
         return sign, by_sign(xp, sign, size, size)
 
     def log_lipschitz(self, low: float, high: float) -> float:

@@ -224,9 +224,9 @@ class Sigmoid(Loss):
         """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = σ(u) σ(|δ|−u) (1 − e^{−|δ|}) for δ > 0, −σ(−u) σ(|δ|+u) (1 − e^{−|δ|}) for δ < 0.
         xp = namespace(u, sign, log_size)
-        size, lost = exp(xp, log_size), _log_one_minus_exp(xp, log_size)
-        up = lost - _softplus(xp, -u) - _softplus(xp, u - size)
-        return sign, by_sign(xp, sign, up, lost - _softplus(xp, u) - _softplus(xp, -u - size))
+        size, log_decay = exp(xp, log_size), _log_one_minus_exp(xp, log_size)
+        up = log_decay - _softplus(xp, -u) - _softplus(xp, u - size)
+        return sign, by_sign(xp, sign, up, log_decay - _softplus(xp, u) - _softplus(xp, -u - size))
 
     def log_lipschitz(self, low: float, high: float) -> float:
         """Return the logarithm of the largest |ℓ''| = σ(u)σ(−u) tanh|u/2| on [low, high]."""

@@ -75,8 +75,8 @@ class Blocks:
         """Return the matrix whose entry (j, B) is 1 where entry j of vec(W) lies in block B, and 0 elsewhere."""
         e, k = self.shape[1], math.prod(self.shape)
         block = {"rows": np.arange(k) // e, "columns": np.arange(k) % e, "first": np.minimum(np.arange(k), 1)}
-        own = block[self.kind]
-        return np.asarray(own[:, None] == np.arange(int(own.max()) + 1), dtype=np.float64)
+        block_of_entry = block[self.kind]
+        return np.asarray(block_of_entry[:, None] == np.arange(int(block_of_entry.max()) + 1), dtype=np.float64)
 
     def sizes(self, x: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b m"]:
         """Return ‖·‖_2 of every block, in floats."""

@@ -272,9 +272,9 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     slope = loss.log_slope((best + mean)[..., 0]) - math.log(keys.shape[-3])
     size = chosen.rows.squares(chosen.token)
     log_terms = chosen.log_weights + log_centred + slope[..., None]
-    apart = size > 0
-    log_terms = _or(xp, apart, log_terms, -math.inf)
-    log_sized = log_terms + xp.log(_or(xp, apart, size, 1.0)) / 2
+    distinct = size > 0
+    log_terms = _or(xp, distinct, log_terms, -math.inf)
+    log_sized = log_terms + xp.log(_or(xp, distinct, size, 1.0)) / 2
     log_scale = xp.max(xp.reshape(log_sized, (*log_terms.shape[:-2], -1)), axis=-1)
     shift = xp.clip(log_scale, min=-1e300)  # −inf − (−inf) would be NaN
     coefficients = -xp.sign(centred) * xp.exp(log_terms - shift[..., None, None])

@@ -184,7 +184,7 @@ def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[
         raw = as_array("mask", mask, str(shape))
         if raw.shape != shape or not np.isin(raw, (0, 1)).all():
             raise InvalidInput(
-                f"mask: dtype {raw.dtype} and shape {raw.shape} do not say what each query sees; give booleans of shape"
+                f"mask: dtype {raw.dtype} and shape {raw.shape} are not those of a mask; give booleans of shape"
                 f" {shape}."
             )
         visible = raw.astype(np.bool_)

@@ -110,8 +110,8 @@ def tangential(
     """
     coordinates = np.asarray(vectors @ basis)
     if basis.shape[1] < axis.size - 1:
-        rest = vectors - (vectors @ axis)[..., None] * axis - coordinates @ basis.T
-        coordinates[..., -1] = np.hypot(coordinates[..., -1], np.linalg.norm(rest, axis=-1))
+        outside = vectors - (vectors @ axis)[..., None] * axis - coordinates @ basis.T
+        coordinates[..., -1] = np.hypot(coordinates[..., -1], np.linalg.norm(outside, axis=-1))
     return coordinates
 
 

@@ -65,9 +65,9 @@ class ExtendedSupports:
         gains = dict(zip(rows, products(list(rows.values()), self.separator), strict=True))
         for (j, v), gain in gains.items():
             if sets[j, v] and gain != 0:
-                return f"U does not tie alternative {v} of context {j}, which is said to be tied"
+                return f"U does not tie alternative {v} of context {j}, which is in Ŝ"
             if not sets[j, v] and not gain > 0:
-                return f"U does not separate alternative {v} of context {j}, which is said to be separated"
+                return f"U does not separate alternative {v} of context {j}, which is not in Ŝ"
         weights = {**self.tying, **self.levelling}
         tied = {pair for pair in rows if sets[pair] and not problem.supports[pair]}
         if set(self.tying) != tied or not all(x > 0 for x in self.tying.values()):

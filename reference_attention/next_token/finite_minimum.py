@@ -235,8 +235,8 @@ def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
         ranges = [0.0]
         for j in range(split.problem.contexts):
             inside = [rows[j, v] for v in np.flatnonzero(split.sets[j]).tolist() if (j, v) in rows]
-            moved = [sum((c * x for c, x in zip(step, row, strict=True)), arb(0)) for row in inside]
-            ends = [0.0, *(float(x.mid()) for x in moved)]
+            logit_changes = [sum((c * x for c, x in zip(step, row, strict=True)), arb(0)) for row in inside]
+            ends = [0.0, *(float(x.mid()) for x in logit_changes)]
             ranges.append(max(ends) - min(ends))
         scale = arb(damping(max(ranges)))
         return [_dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.spanning_squares, strict=True)]
@@ -286,11 +286,11 @@ def _newton(split: Split) -> Float64[np.ndarray, "r"]:
         if not np.isfinite(unit).all() or not np.isfinite(hessian).all():
             break
         step = unit * np.linalg.lstsq(hessian * unit[:, None] * unit, gradient * unit, rcond=None)[0]
-        moved = np.where(sets, rows @ step, 0.0)
-        size = float((moved.max(axis=1) - moved.min(axis=1)).max())
+        logit_changes = np.where(sets, rows @ step, 0.0)
+        size = float((logit_changes.max(axis=1) - logit_changes.min(axis=1)).max())
         if not np.isfinite(size):
             break
-        ahead = -moved
+        ahead = -logit_changes
 
         def slope(s: float, x: Any = x, step: Any = step, ahead: Any = ahead) -> float:
             return float(pi @ ((shares(x - s * step) - p) * ahead).sum(axis=1))

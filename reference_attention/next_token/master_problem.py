@@ -49,8 +49,8 @@ class MasterProblem:
         embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ): :meth:`of_tokens` gives them.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes; a context that nothing followed, or that something followed
-            that is no alternative of it.
+        InvalidInput: NaN, infinite or unsuitable shapes; a context without counts; a positive count of an alternative
+            of multiplicity 0.
 
     >>> MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     MasterProblem(1 context, 3 alternatives, D = 3)
@@ -202,8 +202,8 @@ class MasterProblem:
     def pair_keys(self, pairs: list[tuple[int, int]], signs: list[int]) -> Float64[np.ndarray, "N 2 D"] | OuterKeys:
         """Return a_jz and a_jv of each pair (j, v), in reverse order where the sign is −1; exact."""
         at = self.vectors if self.factors is None else self.factors.tokens
-        both = zip(pairs, signs, strict=True)
-        ends = np.array([(at[j, self.first[j]], at[j, v])[::sign] for (j, v), sign in both])
+        signed_pairs = zip(pairs, signs, strict=True)
+        ends = np.array([(at[j, self.first[j]], at[j, v])[::sign] for (j, v), sign in signed_pairs])
         return ends if self.factors is None else OuterKeys(ends, self.factors.queries[[j for j, _ in pairs]])
 
 
@@ -216,14 +216,14 @@ def unconnected_contexts(embeddings: Float64[np.ndarray, "m d"]) -> list[list[in
     groups: list[tuple[set[int], list[int]]] = []
     for j, row in enumerate(np.asarray(embeddings)):
         coordinates, members = set(np.flatnonzero(row).tolist()), [j]
-        apart = []
+        disjoint = []
         for group in groups:
             if group[0] & coordinates:
                 coordinates |= group[0]
                 members += group[1]
             else:
-                apart.append(group)
-        groups = [*apart, (coordinates, sorted(members))]
+                disjoint.append(group)
+        groups = [*disjoint, (coordinates, sorted(members))]
     return sorted(members for _, members in groups)
 
 

@@ -57,18 +57,18 @@ def next_token_descent(
     loss, at = SplitLoss(minimum), (np.array(x), np.array(y))
     points = [at]
     for _ in range(steps):
-        along, away = loss.gradient(*at)
+        gradient_in_f, gradient_across = loss.gradient(*at)
         length: float | Float64[np.ndarray, "b 1"] = step
         if normalized:
             # Dividing by the largest entry keeps squares of tiny entries from underflowing; a gradient of 0 moves
             # nothing.
-            both = np.concatenate([along, away], axis=1)
-            unit = np.abs(both).max(axis=1, keepdims=True)
+            gradient = np.concatenate([gradient_in_f, gradient_across], axis=1)
+            unit = np.abs(gradient).max(axis=1, keepdims=True)
             unit = np.where(unit > 0, unit, 1.0)
-            along, away = along / unit, away / unit
-            size = np.linalg.norm(both / unit, axis=1, keepdims=True)
+            gradient_in_f, gradient_across = gradient_in_f / unit, gradient_across / unit
+            size = np.linalg.norm(gradient / unit, axis=1, keepdims=True)
             length = step / np.where(size > 0, size, 1.0)
-        at = at[0] - length * along, at[1] - length * away
+        at = at[0] - length * gradient_in_f, at[1] - length * gradient_across
         points.append(at)
     return SplitRun(np.array([p[0] for p in points]), np.array([p[1] for p in points]))
 
@@ -84,8 +84,10 @@ def smoothness(problem: MasterProblem) -> float:
     for j, pi in enumerate(problem.weights):
         rows = [row for (i, _), row in problem.differences.items() if i == j]
         ends = [[fmpq(0)] * problem.dimension, *rows]
-        apart = [sum(((a - b) ** 2 for a, b in zip(p, q, strict=True)), fmpq(0)) for p in ends for q in ends]
-        total += pi * max(apart) / 4
+        squared_distances = [
+            sum(((a - b) ** 2 for a, b in zip(p, q, strict=True)), fmpq(0)) for p in ends for q in ends
+        ]
+        total += pi * max(squared_distances) / 4
     bound = float(np.nextafter(to_float(total), np.inf))
     if problem.embeddings is None or not problem.embeddings.any():
         return bound

@@ -40,15 +40,15 @@ def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Floa
     along = split.coordinates_of_exact(svm.point)[r:]
     logs = np.log(multipliers)
     x, y = np.zeros(r), along * max(0.0, -float(logs[0]))
-    points, lost = [], {}
+    points, failures = [], {}
     for k, mu in enumerate(multipliers.tolist()):
         x, y, residual = _minimise(loss, origin, mu, x, y)
         points.append((x, y))
         if not residual <= RESIDUAL:
-            lost[k] = f"at μ = {mu:.3g} Newton's method ended with a residual of {residual:.3g}"
+            failures[k] = f"at μ = {mu:.3g} Newton's method ended with a residual of {residual:.3g}"
         if k + 1 < len(logs):
             y = y + along * (logs[k] - logs[k + 1])
-    return SplitRun(np.array([[p[0]] for p in points]), np.array([[p[1]] for p in points]), lost)
+    return SplitRun(np.array([[p[0]] for p in points]), np.array([[p[1]] for p in points]), failures)
 
 
 def _minimise(
@@ -78,14 +78,14 @@ def _minimise(
         ranges = np.where(alternatives, logits, -np.inf).max(axis=1) - np.where(alternatives, logits, np.inf).min(
             axis=1
         )
-        moved = float(ranges.max())
+        largest_change = float(ranges.max())
 
         def slope(s: float, x: Any = x, y: Any = y, step: Any = step) -> float:
             return -float(_gradient(loss, origin, mu, x - s * step[: len(x)], y - s * step[len(x) :]) @ step)
 
-        scale = damping(moved, slope)
+        scale = damping(largest_change, slope)
         x, y = x - scale * step[: len(x)], y - scale * step[len(x) :]
-        if not moved > SETTLED:
+        if not largest_change > SETTLED:
             break
     theta = np.concatenate([origin + x, y])
     size, gradient_norm = float(np.linalg.norm(theta)), float(np.linalg.norm(_gradient(loss, origin, mu, x, y)))
@@ -105,5 +105,5 @@ def _gradient(
     y: Float64[np.ndarray, "s"],
 ) -> Float64[np.ndarray, "D"]:
     """Return ∇L + μθ."""
-    ahead, beside = loss.gradient(x, y)
-    return np.concatenate([ahead + mu * (origin + x), beside + mu * y])
+    gradient_in_f, gradient_across = loss.gradient(x, y)
+    return np.concatenate([gradient_in_f + mu * (origin + x), gradient_across + mu * y])

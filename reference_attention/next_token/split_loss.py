@@ -59,11 +59,11 @@ class SplitLoss:
     def parts(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array, Array]:
         """Return Σ_Ŝ q⋆(e^d − 1) of each context, the softmax within Ŝ minus q⋆, and log w − g·θ_⊥."""
         d = np.einsum("jvr,...r->...jv", self.inside, x)
-        grown = self.inner * np.expm1(np.where(self.inner > 0, d, 0.0))
-        total = grown.sum(axis=-1)
-        moved = (grown - self.inner * total[..., None]) / (1 + total[..., None])
+        increases = self.inner * np.expm1(np.where(self.inner > 0, d, 0.0))
+        total = increases.sum(axis=-1)
+        share_changes = (increases - self.inner * total[..., None]) / (1 + total[..., None])
         logs = self.outer + d - np.log1p(total)[..., None] - np.einsum("jvs,...s->...jv", self.minimum.split.outside, y)
-        return total, moved, logs
+        return total, share_changes, logs
 
     def excess(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> Float64[np.ndarray, "*b"]:
         """Return L(θ) − L_⋆."""
@@ -74,17 +74,17 @@ class SplitLoss:
         self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
     ) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
         """Return ∇L, in the coordinates of F and of F^⊥."""
-        change, away = self.changes(x, y)
+        change, shares_outside = self.changes(x, y)
         pi = self.weights
         along = np.einsum("j,...jv,jvr->...r", pi, change, self.inside)
-        return along, -np.einsum("j,...jv,jvs->...s", pi, away, self.minimum.split.outside)
+        return along, -np.einsum("j,...jv,jvs->...s", pi, shares_outside, self.minimum.split.outside)
 
     def changes(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array]:
         """Return s_jv − q⋆_jv of all alternatives (q⋆ = 0 outside Ŝ), and s_jv outside Ŝ alone, s the softmax at θ."""
-        _, moved, logs = self.parts(x, y)
-        lost = np.logaddexp(0.0, log_sum(logs))[..., None]
-        away, share_inside = np.exp(logs - lost), np.exp(-lost)
-        return moved * share_inside + self.inner * np.expm1(-lost) + away, away
+        _, share_changes, logs = self.parts(x, y)
+        log_normaliser = np.logaddexp(0.0, log_sum(logs))[..., None]
+        shares_outside, share_inside = np.exp(logs - log_normaliser), np.exp(-log_normaliser)
+        return share_changes * share_inside + self.inner * np.expm1(-log_normaliser) + shares_outside, shares_outside
 
 
 def split_gradient(

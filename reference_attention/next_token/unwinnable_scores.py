@@ -105,8 +105,8 @@ class ScoreSplit:
     def _bases(self) -> tuple[list[Vector], list[Vector]]:
         rows = self.master.differences
         level = orthogonalize([row for pair, row in rows.items() if self.sets[pair]], [])
-        both = orthogonalize([row for pair, row in rows.items() if not self.sets[pair]], level)
-        return level, both[len(level) :]
+        extended_basis = orthogonalize([row for pair, row in rows.items() if not self.sets[pair]], level)
+        return level, extended_basis[len(level) :]
 
     @cached_property
     def level(self) -> Float64[np.ndarray, "r d"]:
@@ -157,12 +157,12 @@ class ScoreSplit:
         """Return ∇L_F and ∇²L_F."""
         loss, weights = self.problem.loss, self.weights_within(x)
         mixture = np.sum(weights * self.problem.scores, axis=1)
-        moved = weights * (self.problem.scores - mixture[:, None])
+        weighted_gaps = weights * (self.problem.scores - mixture[:, None])
         centred = self.inside - np.einsum("nt,ntr->nr", weights, self.inside)[:, None]
         slopes = np.asarray(loss.derivative(mixture)) / self.problem.n
-        by_x = -np.einsum("nt,ntr->nr", moved, self.inside)
+        by_x = -np.einsum("nt,ntr->nr", weighted_gaps, self.inside)
         bends = np.asarray(loss.relative_curvature(mixture)) * np.abs(slopes)
-        second = np.einsum("n,nt,ntr,nts->rs", slopes, moved, centred, centred)
+        second = np.einsum("n,nt,ntr,nts->rs", slopes, weighted_gaps, centred, centred)
         return slopes @ by_x, second + np.einsum("n,nr,ns->rs", bends, by_x, by_x)
 
     def rest_near(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"] | None:
@@ -260,8 +260,8 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
     if x is None or not logits <= AT_REST:
         return "between tied tokens the flow has not come to rest"
     y = p @ split.across.T
-    still = p - (p @ split.level.T) @ split.level - y @ split.across
-    inner_point = x @ split.level + still
+    constant_part = p - (p @ split.level.T) @ split.level - y @ split.across
+    inner_point = x @ split.level + constant_part
     mixture = np.sum(split.weights_within(x) * split.problem.scores, axis=1)
     if not (split.sets | (split.problem.scores < mixture[:, None])).all():
         return "a token outside the tied sets scores at least as much as the mixture of the tied tokens"
@@ -282,7 +282,7 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
     points = np.concatenate([flow.points[: first + 1], inner_point + further.points @ split.across])
     problem = split.problem
     sign, log_risk = log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
-    whole = Flow(
+    complete_flow = Flow(
         points=points,
         norms=np.linalg.norm(points, axis=1),
         arc_length=np.append(flow.arc_length[: first + 1], flow.arc_length[first] + further.arc_length),
@@ -300,8 +300,14 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
     end = further.final
     target = split.across @ split.direction
     cosine = float(end @ target) / float(np.linalg.norm(end) * (np.linalg.norm(target) or 1.0))
-    apart = end / float(np.linalg.norm(end)) - target
-    return SplitFlow(split, whole, x, float(flow.norms[first]), float(apart @ apart) / 2 if cosine > 0 else 1 - cosine)
+    difference = end / float(np.linalg.norm(end)) - target
+    return SplitFlow(
+        split,
+        complete_flow,
+        x,
+        float(flow.norms[first]),
+        float(difference @ difference) / 2 if cosine > 0 else 1 - cosine,
+    )
 
 
 def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m n T"]:

@@ -213,20 +213,20 @@ class BallSearch:
             if size <= ROUNDING * reach or (size <= STALLED * reach and size >= last / 2):
                 reason = ""
                 break
-            length, moved = 1.0, None
+            length, next_state = 1.0, None
             while length > SHORTEST:
                 trial = y + length * step
                 if trial @ trial < (R * (1 - 1e-12)) ** 2:
-                    moved = self._excess.on_sphere(R, unit, basis, trial, logits)
+                    next_state = self._excess.on_sphere(R, unit, basis, trial, logits)
                     noise = 64 * EPS * (1 + abs(value))
-                    if moved is not None and moved[0] <= value + 1e-4 * length * (slope @ step) + noise:
+                    if next_state is not None and next_state[0] <= value + 1e-4 * length * (slope @ step) + noise:
                         break
-                    moved = None
+                    next_state = None
                 length /= 2
-            if moved is None:
+            if next_state is None:
                 reason = "" if size <= STALLED * reach else "Newton's method found no descent"
                 break
-            y, state, last = y + length * step, moved, size
+            y, state, last = y + length * step, next_state, size
         across = basis @ y
         p = math.sqrt(R * R - y @ y) * unit + across
         if float(np.linalg.norm(self._slope(p))) <= UNSEEN * self._scale:

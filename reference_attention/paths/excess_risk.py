@@ -51,12 +51,12 @@ class Excess:
         differences, relative = self._selected(p)
         at = terms(differences, self.problem.loss, relative)
         # δ_i = Σ_t s_t (γ_best − γ_t), the selected token among them.
-        behind = self._best - differences.reference
+        score_gaps = self._best - differences.reference
         log_selected = -np.log1p(np.exp(relative).sum(axis=1))
         with np.errstate(divide="ignore"):
-            logs = at.log_weights + np.log(behind[:, None] - differences.gaps)
-            lost = np.logaddexp(_logsumexp(logs), log_selected + np.log(behind))
-        value = _log_excess(self.problem, self._best, lost, 0.0)
+            logs = at.log_weights + np.log(score_gaps[:, None] - differences.gaps)
+            log_gap = np.logaddexp(_logsumexp(logs), log_selected + np.log(score_gaps))
+        value = _log_excess(self.problem, self._best, log_gap, 0.0)
         if value == -math.inf:
             return value, np.zeros_like(p)
         log_factor = min(float(at.log_scale) - value, LARGEST_EXPONENT)
@@ -91,8 +91,8 @@ class Excess:
             return None
         at = terms(differences, loss, relative, shift)
         with np.errstate(divide="ignore"):
-            lost = _logsumexp(at.log_weights + np.log(np.abs(differences.gaps)))
-        value = _log_excess(self.problem, differences.reference, lost, shift)
+            log_gap = _logsumexp(at.log_weights + np.log(np.abs(differences.gaps)))
+        value = _log_excess(self.problem, differences.reference, log_gap, shift)
         if at.log_scale == -math.inf or value == -math.inf or at.log_scale - value > LARGEST_EXPONENT:
             return None
         factor = math.exp(at.log_scale - value)

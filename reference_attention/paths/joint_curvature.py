@@ -45,19 +45,19 @@ def joint_curvature(
     losses = log_losses(joint, log_r, E)
     top = losses.max()
     total = float(top + np.log(np.exp(losses - top).sum()))
-    log_pi, half, keys, off, by_p, turns, second = _prompt_part(
+    log_pi, half, keys, other_weights, by_p, turns, second = _prompt_part(
         joint, log_r, head_drops(joint, log_r, w), logs, E, total
     )
     pi, d = np.exp(log_pi), len(w)
-    features = joint.chosen_tokens - (off[:, None] @ joint.sides)[:, 0]
+    features = joint.chosen_tokens - (other_weights[:, None] @ joint.sides)[:, 0]
     gradient = np.concatenate([-pi @ features, by_p])
     tall = np.concatenate([-np.exp(half)[:, None] * features, turns], axis=1)
-    whole = tall.T @ tall - np.outer(gradient, gradient)
-    cross = (joint.sides * (off * pi[:, None])[..., None]).reshape(-1, d).T @ keys.reshape(-1, keys.shape[-1])
-    whole[:d, d:] += cross
-    whole[d:, :d] += cross.T
-    whole[d:, d:] += second
-    return total - math.log(len(E)), gradient, whole
+    curvature = tall.T @ tall - np.outer(gradient, gradient)
+    cross = (joint.sides * (other_weights * pi[:, None])[..., None]).reshape(-1, d).T @ keys.reshape(-1, keys.shape[-1])
+    curvature[:d, d:] += cross
+    curvature[d:, :d] += cross.T
+    curvature[d:, d:] += second
+    return total - math.log(len(E)), gradient, curvature
 
 
 def excess_curvature(
@@ -101,8 +101,8 @@ def _prompt_part(
     log_pi = log_slopes(joint, log_r, E) - total
     half = (log_pi - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E))) / 2
     weights = np.exp(logs)
-    off = weights * joint.others
-    mean = -(off[:, None] @ joint.rows)[:, 0]
+    other_weights = weights * joint.others
+    mean = -(other_weights[:, None] @ joint.rows)[:, 0]
     keys = -joint.rows - mean[:, None]
     sign, size = log_moves(drops, logs)
     moves = sign * np.exp(np.clip(size + log_pi[:, None], -745.0, 300.0))
@@ -110,4 +110,4 @@ def _prompt_part(
     share = moves - weights * moves.sum(axis=1, keepdims=True)
     flat = keys.reshape(-1, keys.shape[-1])
     second = (flat * share.reshape(-1, 1)).T @ flat
-    return log_pi, half, keys, off, moves.reshape(-1) @ flat, (halves[:, None] @ keys)[:, 0], second
+    return log_pi, half, keys, other_weights, moves.reshape(-1) @ flat, (halves[:, None] @ keys)[:, 0], second

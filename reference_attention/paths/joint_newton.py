@@ -251,20 +251,20 @@ def beside_ties(
     from the tie are tried.
     """
     s, empty = spheres, np.zeros(0)
-    alone = PromptObjective(s, w)
-    lowest = float(alone.values(empty, p))
+    prompt_objective = PromptObjective(s, w)
+    lowest = float(prompt_objective.values(empty, p))
     for _ in range(TIES):
         rows = s.joint.rows[s.joint.others]
         ties = rows[np.abs(rows @ p) < NEAR]
         if not len(ties) > 0 or not 2.0**-20 * s.joint.longest_row * s.R > NEAR:
             break
-        off = np.maximum(OFF[:, None], ties @ p)
-        prompts = p + (off - ties @ p) @ np.linalg.pinv(ties).T
+        distances = np.maximum(OFF[:, None], ties @ p)
+        prompts = p + (distances - ties @ p) @ np.linalg.pinv(ties).T
         prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
-        values = alone.values(empty, prompts)
+        values = prompt_objective.values(empty, prompts)
         begin = prompts[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
         _, descended, _ = descend(PromptObjective(s, w, orthogonal_to=ties), empty, begin, gradient)
-        value = float(alone.values(empty, descended))
+        value = float(prompt_objective.values(empty, descended))
         if not value < lowest - 1.0:
             break
         p, lowest = descended, value

@@ -293,7 +293,7 @@ def _minimise(
             p = beside_ties(spheres, spheres.offset(y), p, gradient)
             _, p, left_p = descend(PromptObjective(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
         residual = max(left_y, left_p)
-        still = float(np.linalg.norm(p - earlier)) * spheres.joint.longest_row < 1e3 * gradient
-        if still or enough or _coupling(spheres, y, p) < -40.0:
+        converged = float(np.linalg.norm(p - earlier)) * spheres.joint.longest_row < 1e3 * gradient
+        if converged or enough or _coupling(spheres, y, p) < -40.0:
             break
     return y, p, residual

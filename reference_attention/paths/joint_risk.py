@@ -208,9 +208,9 @@ def joint_gradient(
     total = np.logaddexp.reduce(losses)
     log_pi = log_slopes(joint, log_r, E) - total
     shares, rows = _prompt_terms(joint, head_drops(joint, log_r, w), logs, log_pi)
-    along_p = np.sum(shares[..., None] * rows, axis=(0, 1))
+    by_p = np.sum(shares[..., None] * rows, axis=(0, 1))
     features = joint.chosen_tokens - np.sum((np.exp(logs) * joint.others)[..., None] * joint.sides, axis=1)
-    return float(total - math.log(len(E))), -np.exp(log_pi) @ features, along_p
+    return float(total - math.log(len(E))), -np.exp(log_pi) @ features, by_p
 
 
 def excess_gradient(

@@ -38,7 +38,8 @@ SAME = 1e-9
 INWARD = 8
 """Number of directions that are also moved until they select α; random prompts rarely do so in a narrow cone."""
 DEPTH = 2.0**-4
-"""The margins that these directions are given, in units of their norm and the norm of the row."""
+"""The least margins of the directions that are moved until they select α, in units of their norm times the row's
+norm."""
 APART = 1e-2
 """Branches whose logits differ by less than this count as one."""
 
@@ -74,8 +75,8 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
         radius = min(level / unit, R)
         new = [*_best(joint, schedule, radius * units, NEW if level > LEVELS[0] else 1)]
         new += _best(joint, schedule, radius * inward, 1)
-        moved = [advance_branch(joint, basis, schedule, branch, radius, final=False) for branch in branches]
-        branches = _lowest([*moved, *(begin_branch(joint, basis, schedule, radius, p) for p in new)], unit, KEPT)
+        advanced = [advance_branch(joint, basis, schedule, branch, radius, final=False) for branch in branches]
+        branches = _lowest([*advanced, *(begin_branch(joint, basis, schedule, radius, p) for p in new)], unit, KEPT)
     ends = [advance_branch(joint, basis, schedule, branch, R, final=False) for branch in branches[:LAST]]
     ends = sorted(ends, key=lambda branch: branch.rank)
     # Where the prompt has no influence on the digits of L, all branches have equal risk; a small residual marks a
@@ -100,15 +101,15 @@ def _best(
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
     """Return the direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does.
 
-    In a cone too narrow for that margin it is the direction of the largest margins, whatever u is: the risk still
-    decides, and Theorem 6 says that its minimiser goes elsewhere.
+    In a cone too narrow for that margin it is the direction of the largest margins, whatever u is. That biases only the
+    start, not the result, which is chosen by its risk.
     """
     rows = joint.rows[joint.others]
-    moved = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)
+    offset = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)
     none = np.zeros((0, u.size))
-    if moved is None or not (rows @ (u + moved) > 0).all():
+    if offset is None or not (rows @ (u + offset) > 0).all():
         return none
-    return (u + moved)[None] / np.linalg.norm(u + moved)
+    return (u + offset)[None] / np.linalg.norm(u + offset)
 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:

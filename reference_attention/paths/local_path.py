@@ -155,11 +155,13 @@ def local_path(
     cone = _Cone(q, mu, differences_to_first(problem.keys))
     rng = np.random.default_rng(seed)
     k = cone.basis.shape[1]
-    anywhere = rng.standard_normal((SCANNED_DIRECTIONS, k))
-    anywhere /= np.maximum(np.linalg.norm(anywhere, axis=1, keepdims=True), 1e-300)
-    anywhere *= np.where(np.arange(SCANNED_DIRECTIONS) % 2 == 0, 1.0, rng.uniform(0, 1, SCANNED_DIRECTIONS))[:, None]
+    random_coordinates = rng.standard_normal((SCANNED_DIRECTIONS, k))
+    random_coordinates /= np.maximum(np.linalg.norm(random_coordinates, axis=1, keepdims=True), 1e-300)
+    random_coordinates *= np.where(np.arange(SCANNED_DIRECTIONS) % 2 == 0, 1.0, rng.uniform(0, 1, SCANNED_DIRECTIONS))[
+        :, None
+    ]
     start_points = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
-    scanned = np.concatenate([np.zeros((1, k)), cone.coordinates(start_points), anywhere])
+    scanned = np.concatenate([np.zeros((1, k)), cone.coordinates(start_points), random_coordinates])
     minimisers: list[Float64[np.ndarray, "d"]] = []
     for R in radii.tolist():
         sizes = np.geomspace(radius, R, SCANNED_NORMS)

@@ -76,8 +76,10 @@ class MixingRisk:
             T = len(s)
             J = arb_mat([[s[t] * (int(t == u) - s[u]) for u in range(T)] for t in range(T)])
             first = [a * (g - mean) for a, g in zip(s, slopes, strict=True)]
-            bent = J * J * (2 * lam)
-            second = [[bent[t, u] + J[t, u] * (slopes[t] - mean) - s[t] * first[u] for u in range(T)] for t in range(T)]
+            curvatures = J * J * (2 * lam)
+            second = [
+                [curvatures[t, u] + J[t, u] * (slopes[t] - mean) - s[t] * first[u] for u in range(T)] for t in range(T)
+            ]
             gradient += K.transpose() * arb_mat(T, 1, first)
             hessian += K.transpose() * arb_mat(second) * K
         return gradient, hessian
@@ -117,7 +119,7 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
         W = arb_mat([[(along * arb(w) + x).mid()] for w, x in zip(svm.point, across, strict=True)])
         gradient, hessian = risk.derivatives(W)
         eta = (-(W.transpose() * gradient)[0, 0] / square).mid()
-        k, size, left = W.nrows(), square.sqrt(), arb(1)
+        k, size, relative_step = W.nrows(), square.sqrt(), arb(1)
         for _ in range(STEPS):
             system = arb_mat(k + 1, k + 1)
             for a in range(k):
@@ -131,12 +133,12 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
             except ZeroDivisionError:
                 return MixingPoint(rho, list(W.entries()), eta, bits, "Newton's method meets a singular system")
             W, eta = (W + arb_mat(step.tolist()[:k])).mid(), (eta + step[k, 0]).mid()
-            left = max(abs(x) for x in step.entries()[:k]) / size
+            relative_step = max(abs(x) for x in step.entries()[:k]) / size
             # Newton's method converges quadratically: after a step below half of the digits all digits are right.
-            if left < arb(2) ** (-bits // 2) and abs(step[k, 0]) < arb(2) ** -64 * abs(eta):
+            if relative_step < arb(2) ** (-bits // 2) and abs(step[k, 0]) < arb(2) ** -64 * abs(eta):
                 return MixingPoint(rho, list(W.entries()), eta, bits)
-            if not (left.is_finite() and eta.is_finite()):
+            if not (relative_step.is_finite() and eta.is_finite()):
                 break
             gradient, hessian = risk.derivatives(W)
-    why = f"Newton's method does not converge: its last step is {float(left):.3g} of ‖W‖"
+    why = f"Newton's method does not converge: its last step is {float(relative_step):.3g} of ‖W‖"
     return MixingPoint(rho, list(W.entries()), eta, bits, why)

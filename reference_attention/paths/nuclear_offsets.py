@@ -145,10 +145,10 @@ class NuclearOffsets:
             logs = np.log(multipliers)
         first = change @ Q + self.M @ q / C - nu * K - k / C + K @ turning
         second = change.T @ K + self.M.T @ k / C - nu * Q - q / C
-        turned = (self.K.T @ k - k.T @ self.K)[above]
+        rotation = (self.K.T @ k - k.T @ self.K)[above]
         radius = np.vdot(self.K, k) + np.vdot(self.Q, q) + eps * (np.vdot(k, k) + np.vdot(q, q)) / 2
         margins = logs + h[S] + t - self.log_costs[S]
-        F = np.concatenate([first.ravel(), second.ravel(), margins, [weights.sum(), radius], turned])
+        F = np.concatenate([first.ravel(), second.ravel(), margins, [weights.sum(), radius], rotation])
 
         J = np.zeros((x.size, x.size))
         eye, kq = np.eye(r), slice(0, n_kq)

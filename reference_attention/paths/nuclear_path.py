@@ -69,9 +69,9 @@ def nuclear_path(
 ) -> NuclearPath:
     """Return the minimisers over the balls of radius ρC_⋆.
 
-    Where α is not of highest score, but all tight constraints belong to tokens that score less, the points are the
-    minimisers near W_⋆ of the risk without the tokens that score no less: the larger the radius, the less weight these
-    get, as their margins exceed 1.
+    Where α is not of highest score, but all tight constraints belong to tokens that score less, the points are local
+    minimisers near the ray of W_⋆ of the risk without the tokens that score at least as much as α: these have margins
+    above 1, so their weight vanishes as the radius grows.
 
     Args:
         problem: the problem.
@@ -100,10 +100,10 @@ def nuclear_path(
     nowhere = np.full_like(offsets.start, math.nan)
     points = [(nowhere if x is None else x, radius) for x, radius in zip(solutions[::-1], rho.tolist(), strict=True)]
     gaps = [_gap(offsets, x, radius) for x, radius in points]
-    moved = [np.array([offsets.factors(x)[side] / radius for x, radius in points]) for side in (0, 1)]
+    factor_pairs = [np.array([offsets.factors(x)[side] / radius for x, radius in points]) for side in (0, 1)]
     K, Q = (
         (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit / 2))[:, None, None]
-        for side, part in zip((offsets.K, offsets.Q), moved, strict=True)
+        for side, part in zip((offsets.K, offsets.Q), factor_pairs, strict=True)
     )
     return NuclearPath(
         rho=rho,
@@ -150,12 +150,12 @@ def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
     """Return R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j), and a bound of its rounding error in float64."""
     if not np.isfinite(x).all():
         return math.inf, 0.0
-    beside = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
-    logs = offsets.log_costs - offsets.beyond * rho - beside
+    offset_margins = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
+    logs = offsets.log_costs - offsets.beyond * rho - offset_margins
     weights = np.exp(logs - np.logaddexp.reduce(logs))
     M = offsets.matrix(weights)
     # ⟨M, W⟩ = ρ + Σ ω_j (ρ(m_j − 1) + ⟨G_j, o⟩).
-    gap = rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + beside)
+    gap = rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + offset_margins)
     sizes = np.linalg.norm(offsets.a, axis=1) * np.linalg.norm(offsets.z, axis=1)
     o = float(np.linalg.norm(offsets.offset(x, 1 / rho)))
     return float(gap), gap_rounding(weights, sizes, sum(M.shape), rho * offsets.value, o)

@@ -100,8 +100,8 @@ def regularization_path(
     start_count, directions = len(start_points), [*start_points, *among]
     minima: list[Minimum] = []
     for R in radii.tolist():
-        few = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
-        candidates = directions[: start_count + FEW_STARTS] if few else directions
+        large_logits = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
+        candidates = directions[: start_count + FEW_STARTS] if large_logits else directions
         minima.append(search.best(R, candidates, minima[-1] if minima else None))
     unit = None if max_margin is None else max_margin.direction
     points = np.array([m.p for m in minima])

@@ -113,8 +113,8 @@ class PowerBarrier(Barrier):
             pp.append((2 / room + 4 * x * x / room**2).mid())
             pt.append((-2 * x * first / room**2).mid())
             tt.append((first**2 / room**2 - second / room + (1 - a / 2) / (y * y)).mid())
-        table, pulled = _of_slacks(self.rows, self.slacks(p))
-        slope = [(g + h).mid() for g, h in zip(by_p, pulled, strict=True)]
+        table, gradient_of_slacks = _of_slacks(self.rows, self.slacks(p))
+        slope = [(g + h).mid() for g, h in zip(by_p, gradient_of_slacks, strict=True)]
         diagonal = [(by_pp - both**2 / other).mid() for by_pp, both, other in zip(pp, pt, tt, strict=True)]
         right = [-(g - both * h / other) for g, h, both, other in zip(slope, by_t, pt, tt, strict=True)]
         in_p = _solve_diagonal(diagonal, table, right)
@@ -278,8 +278,8 @@ def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
 def _of_slacks(rows: list[Point], slacks: Point) -> tuple[arb_mat, Point]:
     """Return T, with TᵀT the second derivative of −Σ log(g_j·x − b_j), and the first derivative, from the slacks."""
     table = arb_mat([[(x / s).mid() for x in row] for row, s in zip(rows, slacks, strict=True)])
-    pulled = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
-    return table, pulled.mid().entries()
+    gradient = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
+    return table, gradient.mid().entries()
 
 
 def _solve_diagonal(diagonal: Point, table: arb_mat, right: Point) -> Point:
@@ -294,11 +294,11 @@ def _solve_diagonal(diagonal: Point, table: arb_mat, right: Point) -> Point:
         for k, x in enumerate(diagonal):
             matrix[k, k] += x
         return _solve(matrix, right)
-    alone = [(x / y).mid() for x, y in zip(right, diagonal, strict=True)]
+    quotients = [(x / y).mid() for x, y in zip(right, diagonal, strict=True)]
     spread = arb_mat([[(table[j, k] / y).mid() for k, y in enumerate(diagonal)] for j in range(n)])
-    y = _solve((_eye(n) + spread * table.transpose()).mid(), (table * arb_mat(d, 1, alone)).mid().entries())
-    pulled = (spread.transpose() * arb_mat(n, 1, y)).mid().entries()
-    return [(a - b).mid() for a, b in zip(alone, pulled, strict=True)]
+    y = _solve((_eye(n) + spread * table.transpose()).mid(), (table * arb_mat(d, 1, quotients)).mid().entries())
+    correction = (spread.transpose() * arb_mat(n, 1, y)).mid().entries()
+    return [(a - b).mid() for a, b in zip(quotients, correction, strict=True)]
 
 
 def _solve(matrix: arb_mat, right: Point) -> Point:

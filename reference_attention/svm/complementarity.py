@@ -29,23 +29,23 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
         outcome: their feasible least-norm point.
     """
     duals = {j: fmpq(x, outcome.exact.rho) for j, x in zip(outcome.support, outcome.exact.u, strict=True)}
-    rest = [j for j in np.flatnonzero(outcome.tight).tolist() if j not in duals]
-    while rest:
-        change, idle = _change(rows, list(duals), rest)
+    undecided = [j for j in np.flatnonzero(outcome.tight).tolist() if j not in duals]
+    while undecided:
+        change, idle = _change(rows, list(duals), undecided)
         if change:
             # Half the way to the boundary keeps the duals on P positive.
             step = min((duals[j] / -c for j, c in change.items() if c < 0), default=fmpq(2)) / 2
             return {j: duals.get(j, fmpq(0)) + step * c for j, c in sorted(change.items())}
-        rest = [j for j in rest if j not in idle]
+        undecided = [j for j in undecided if j not in idle]
     return duals
 
 
-def _change(rows: Rows, positive: list[int], rest: list[int]) -> tuple[dict[int, fmpq], set[int]]:
-    """Return a change of the duals that makes those of the rows ``rest`` positive, and an empty set.
+def _change(rows: Rows, positive: list[int], undecided: list[int]) -> tuple[dict[int, fmpq], set[int]]:
+    """Return a change of the duals that makes those of the rows ``undecided`` positive, and an empty set.
 
     If there is no such change, return an empty change and the rows whose duals are always zero.
     """
-    tight = [*positive, *rest]
+    tight = [*positive, *undecided]
     exact = rows.integers(tight)
     matrix = exact.tolist()
     against = [-sum(column, fmpz(0)) for column in zip(*matrix[: len(positive)], strict=True)]

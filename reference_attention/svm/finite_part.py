@@ -83,8 +83,8 @@ def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
         along = _product(point.entries(), svm.point) / arb(svm.norm_squared)
         shares = [a - along * arb(b) for a, b in zip(least.entries(), multipliers, strict=True)]
         levels = len(svm.rows.level)
-        lost = [-share / arb(dual) for share, dual in zip(shares[levels:], svm.duals.values(), strict=True)]
-        return _across(svm, least_norm_point(rows, [arb(0)] * levels + lost, len(svm.point)))
+        targets = [-share / arb(dual) for share, dual in zip(shares[levels:], svm.duals.values(), strict=True)]
+        return _across(svm, least_norm_point(rows, [arb(0)] * levels + targets, len(svm.point)))
 
 
 def _offset_system(svm: GeneralSvm, attention: OptimalAttention) -> tuple[list[Vector], Balls]:

@@ -62,10 +62,10 @@ def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
         point = unit.point(duals)
         if (residual := unit.residual(scaled_bounds, point)) is None:
             return None
-        duals, off = unit.improve(duals, residual, point.error)
+        duals, dual_error = unit.improve(duals, residual, point.error)
         point = unit.point(duals)
-        exact = point.round_within(unit.distance_bound(off, point.error)), duals.round_within(off)
-        if exact[0] is not None and exact[1] is not None and (duals.high > off).all():
+        exact = point.round_within(unit.distance_bound(dual_error, point.error)), duals.round_within(dual_error)
+        if exact[0] is not None and exact[1] is not None and (duals.high > dual_error).all():
             return Refined(np.ldexp(exact[1], -sizes), exact[0])
     return None
 
@@ -94,9 +94,9 @@ class Unit:
             self.inverse, self.contraction = np.zeros((s, s)), math.inf
             return
         # Rounded rows, d products and their sum, s products with R and theirs, all within (d + s + 8) eps of the sizes.
-        lost = (d + s + 8) * EPS * (np.abs(self.inverse) @ (sizes @ sizes.T))
-        off = np.abs(np.eye(s) - self.inverse @ gram) + lost
-        self.contraction = float(off.sum(axis=1).max()) * ROOM
+        rounding = (d + s + 8) * EPS * (np.abs(self.inverse) @ (sizes @ sizes.T))
+        deviation = np.abs(np.eye(s) - self.inverse @ gram) + rounding
+        self.contraction = float(deviation.sum(axis=1).max()) * ROOM
 
     def point(self, duals: Twice) -> Twice:
         """Return Gᵀλ, shape (d,)."""
@@ -128,12 +128,12 @@ class Unit:
             error: the error of p.
         """
         sizes, residual_sizes = np.abs(self.inverse), np.abs(residual.high)
-        off = residual.error + np.abs(residual.low) + self.rows * error
-        before = float((sizes @ (residual_sizes + off)).max()) / (1 - self.contraction)
-        lost = float((sizes @ (off + (len(residual_sizes) + 4) * EPS * residual_sizes)).max())
+        residual_error = residual.error + np.abs(residual.low) + self.rows * error
+        before = float((sizes @ (residual_sizes + residual_error)).max()) / (1 - self.contraction)
+        rounding = float((sizes @ (residual_error + (len(residual_sizes) + 4) * EPS * residual_sizes)).max())
         total, low = two_sum(duals.high, -(self.inverse @ residual.high))
-        lost += 2.0**-100 * float(np.abs(total).max())
-        return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + lost) * ROOM
+        rounding += 2.0**-100 * float(np.abs(total).max())
+        return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + rounding) * ROOM
 
     def distance_bound(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
         """Return a bound of the distance of p from the exact point; zero in columns of zeros.

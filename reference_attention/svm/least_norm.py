@@ -148,8 +148,8 @@ class Outcome:
 
 def _times(values: Float64[np.ndarray, "k"], exponent: int) -> Float64[np.ndarray, "k"] | None:
     """Return the floats times 2^exponent; None where that would round them again."""
-    moved = np.ldexp(values, exponent)
-    return moved if np.array_equal(np.ldexp(moved, -exponent), values) else None
+    scaled = np.ldexp(values, exponent)
+    return scaled if np.array_equal(np.ldexp(scaled, -exponent), values) else None
 
 
 class _ActiveSet:

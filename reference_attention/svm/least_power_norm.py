@@ -114,8 +114,8 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
     tight = margins <= 1 + NEAR
     if not tight.any() or not np.isfinite(slope).all() or size == 0:
         return math.inf
-    duals, apart = nonnegative_least_squares(rows[tight].T, slope / size)
-    return max(apart, float((1 - margins).max()), float((duals * np.abs(margins[tight] - 1)).max()))
+    duals, distance = nonnegative_least_squares(rows[tight].T, slope / size)
+    return max(distance, float((1 - margins).max()), float((duals * np.abs(margins[tight] - 1)).max()))
 
 
 def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
@@ -125,9 +125,9 @@ def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
     """
     margins, slope = rows @ p, _slope(p, norm)
     tight, least = margins <= 1 + NEAR, float(margins.min())
-    duals, apart = nonnegative_least_squares(rows[tight].T, slope)
+    duals, distance = nonnegative_least_squares(rows[tight].T, slope)
     total = float(duals.sum())
-    if not (least > 0 and total > 0 and math.isfinite(apart)):
+    if not (least > 0 and total > 0 and math.isfinite(distance)):
         return math.inf
     above = float(np.linalg.norm(duals @ rows[tight], ord=norm / (norm - 1))) / total
     return above * float(np.linalg.norm(p, ord=norm)) / least - 1
@@ -156,8 +156,8 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
     The unknown is p if q ≥ 2 and z = ∇ψ(p) if q < 2: in either case the other one is a differentiable function of it.
     """
     tight = rows[rows @ p <= 1 + near]
-    duals, apart = nonnegative_least_squares(tight.T, _slope(p, norm))
-    if not len(tight) or math.isinf(apart):
+    duals, distance = nonnegative_least_squares(tight.T, _slope(p, norm))
+    if not len(tight) or math.isinf(distance):
         return p, math.inf
     tight, duals = tight[duals > 0], duals[duals > 0]
     conjugate, d = norm / (norm - 1), len(p)
@@ -165,13 +165,13 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
     for _ in range(NEWTON):
         at, slope = (unknown, _slope(unknown, norm)) if norm >= 2 else (_slope(unknown, conjugate), unknown)
         power = norm if norm >= 2 else conjugate
-        bent = np.diag((power - 1) * np.abs(unknown) ** (power - 2))
-        upper = [bent, -tight.T] if norm >= 2 else [np.eye(d), -tight.T]
-        lower = tight if norm >= 2 else tight @ bent
+        curvature = np.diag((power - 1) * np.abs(unknown) ** (power - 2))
+        upper = [curvature, -tight.T] if norm >= 2 else [np.eye(d), -tight.T]
+        lower = tight if norm >= 2 else tight @ curvature
         matrix = np.block([upper, [lower, np.zeros((len(tight), len(tight)))]])
-        wrong = np.concatenate([slope - tight.T @ duals, tight @ at - 1])
+        residuals = np.concatenate([slope - tight.T @ duals, tight @ at - 1])
         try:
-            step = np.linalg.lstsq(matrix, -wrong, rcond=None)[0]
+            step = np.linalg.lstsq(matrix, -residuals, rcond=None)[0]
         except np.linalg.LinAlgError:  # NaN or infinite entries
             return p, math.inf
         unknown, duals = unknown + step[:d], duals + step[d:]

@@ -90,15 +90,15 @@ def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, 
         matrix = fmpq_mat([table[k] for k in basis])
         point = list(matrix.solve(fmpq_mat(variables, 1, [bounds[k] for k in basis])).entries())
         prices = matrix.transpose().solve(aim).entries()
-        wrong = [k for k, (x, b) in enumerate(zip(products(table, point), bounds, strict=True)) if x > b]
+        violated = [k for k, (x, b) in enumerate(zip(products(table, point), bounds, strict=True)) if x > b]
         negative = [k for k, price in zip(basis, prices, strict=True) if price < 0]
-        if not wrong and not negative:
+        if not violated and not negative:
             return point, dict(zip(basis, prices, strict=True))
-        first = min(wrong + negative)
+        first = min(violated + negative)
         if first in negative:
             place = basis.index(first)
-            away = matrix.solve(fmpq_mat(variables, 1, [fmpq(-1 if k == place else 0) for k in range(variables)]))
-            fits = [k for k, x in enumerate(products(table, list(away.entries()))) if x > 0 and k not in basis]
+            edge = matrix.solve(fmpq_mat(variables, 1, [fmpq(-1 if k == place else 0) for k in range(variables)]))
+            fits = [k for k, x in enumerate(products(table, list(edge.entries()))) if x > 0 and k not in basis]
             leaves, enters = first, min(fits, default=NONE)
         else:
             weights = matrix.transpose().solve(fmpq_mat(variables, 1, table[first])).entries()

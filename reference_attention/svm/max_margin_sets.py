@@ -172,9 +172,9 @@ class _Search:
             if not open_inputs:
                 yield self._spread(chosen, solution)
                 return
-        (i, tokens), rest = open_inputs[0], open_inputs[1:]
+        (i, tokens), remaining = open_inputs[0], open_inputs[1:]
         for token in tokens:
-            yield from self.completions({**chosen, i: token}, rest)
+            yield from self.completions({**chosen, i: token}, remaining)
 
     def _table(self, chosen: dict[int, int]) -> list[list[int]]:
         """Return for each chosen input the token α and the non-optimal ones, repeated to equal length."""

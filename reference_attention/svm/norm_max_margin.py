@@ -190,8 +190,8 @@ def _of_blocks(
     if not isinstance(svm, MaxMargin):
         return None
     members = norm.members
-    apart = (np.array([to_floats(row) for row in rows])[:, :, None] * members).reshape(len(rows), -1)
-    in_floats = spectral_max_margin(apart, svm.p[:, None] * members)
+    block_rows = (np.array([to_floats(row) for row in rows])[:, :, None] * members).reshape(len(rows), -1)
+    in_floats = spectral_max_margin(block_rows, svm.p[:, None] * members)
     if in_floats is not None:
         W, duals = in_floats
         solved = [rational(x) for x in (W * members).sum(axis=1).tolist()], [rational(x) for x in duals.tolist()]

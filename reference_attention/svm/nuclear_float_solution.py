@@ -96,7 +96,7 @@ class _Barrier:
         return np.asarray((self.a * duals[:, None]).T @ self.z)
 
     def centre(self, duals: Duals, mu: float) -> Duals:
-        """Run Newton's method from the given λ, in units of λ; return the λ at which steps or rounding stop it."""
+        """Run Newton's method from the given λ, in units of λ, until it converges or rounding stops it; return λ."""
         for _ in range(STEPS):
             u, s, vt = np.linalg.svd(self.matrix(duals), full_matrices=False)
             au, zv, ratio = self.a @ u, self.z @ vt.T, 1 / ((1 - s) * (1 + s))
@@ -119,7 +119,7 @@ class _Barrier:
         return duals
 
     def _length(self, duals: Duals, step: Duals) -> float:
-        """Return how far along a step, at most all of it, λ > 0 and ‖M‖_op < 1 remain true, with some room."""
+        """Return a share of the step, at most 1, that keeps some distance from the boundary of λ > 0, ‖M‖_op < 1."""
         length = min(1.0, BACK / max(float(np.max(-step)), BACK))
         for _ in range(HALVINGS):
             if np.linalg.norm(self.matrix(duals * (1 + length / BACK * step)), ord=2) < 1:

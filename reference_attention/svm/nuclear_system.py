@@ -69,27 +69,27 @@ class NuclearSystem:
     def residual(self, x: Vector) -> Vector:
         """Return the left sides of the equations minus the right sides."""
         K, Q, duals, omega = self.arrays(x)
-        M, turned = (self.a * duals[:, None]).T @ self.z, self.anchor.T @ K
-        above = np.triu_indices(len(turned), 1)
-        turning = np.zeros_like(turned)
+        M, overlap = (self.a * duals[:, None]).T @ self.z, self.anchor.T @ K
+        above = np.triu_indices(len(overlap), 1)
+        turning = np.zeros_like(overlap)
         turning[above] = omega
         margins = np.vecdot(self.a @ K, self.z @ Q) - self.b
-        parts = (M @ Q - K + K @ (turning - turning.T), M.T @ K - Q, margins, (turned - turned.T)[above])
+        parts = (M @ Q - K + K @ (turning - turning.T), M.T @ K - Q, margins, (overlap - overlap.T)[above])
         return np.concatenate([part.ravel() for part in parts])
 
     def ball_residual(self, x: Sequence[arb]) -> list[arb]:
         """Return the residual in balls."""
         K, Q, duals, omega = self.ball_arrays(x)
         a, z, b = self.exact
-        M, turned = dual_matrix(a, z, duals), balls(self.anchor).transpose() * K
-        r = turned.nrows()
+        M, overlap = dual_matrix(a, z, duals), balls(self.anchor).transpose() * K
+        r = overlap.nrows()
         above = [(i, j) for i in range(r) for j in range(i + 1, r)]
         turning = arb_mat(r, r)
         for (i, j), x_ij in zip(above, omega, strict=True):
             turning[i, j], turning[j, i] = x_ij, -x_ij
         margins = [x - y for x, y in zip(margins_of(a, z, K, Q), b, strict=True)]
         first, second = M * Q - K + K * turning, M.transpose() * K - Q
-        return [*first.entries(), *second.entries(), *margins, *(turned[i, j] - turned[j, i] for i, j in above)]
+        return [*first.entries(), *second.entries(), *margins, *(overlap[i, j] - overlap[j, i] for i, j in above)]
 
     def derivative(self, x: Vector) -> Float64[np.ndarray, "k k"]:
         """Return the derivative of the residual."""

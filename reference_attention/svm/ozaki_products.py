@@ -35,8 +35,8 @@ class Twice:
 
     def round_within(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
         """Return the floats to which all numbers within ``error`` of these round; None where they are not unique."""
-        off = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
-        low, high = self.high + (self.low - off), self.high + (self.low + off)
+        radius = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
+        low, high = self.high + (self.low - radius), self.high + (self.low + radius)
         return low if np.array_equal(low, high) else None
 
     def times(self, exponent: int) -> Twice:
@@ -114,8 +114,8 @@ class Grid:
         digits[0] = np.ldexp(np.asarray(above, dtype=np.float64), -self.bits)
         high, low = two_sum(digits[0], digits[1])
         for digit in digits[2:]:
-            high, lost = two_sum(high, digit)
-            low = low + lost
+            high, rounding = two_sum(high, digit)
+            low = low + rounding
         return Twice(*two_sum(high, low), self.error)
 
     @cached_property
@@ -125,8 +125,8 @@ class Grid:
         return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 
     def _subtract(self, levels: Int64[np.ndarray, "k m"], less: Float64[np.ndarray, "m"]) -> None:
-        rest = less * 4.0**self.bits
+        remainder = less * 4.0**self.bits
         for level in levels:
-            whole = np.rint(rest)
+            whole = np.rint(remainder)
             level -= whole.astype(np.int64)
-            rest = (rest - whole) * 2.0**self.bits
+            remainder = (remainder - whole) * 2.0**self.bits

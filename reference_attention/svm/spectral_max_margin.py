@@ -49,8 +49,8 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
             break
         point, duals = centred, barrier.duals(centred, mu)
         # For the last μ rounding may widen the gap again, so the point of the smallest gap is kept.
-        if mu <= USEFUL and (apart := barrier.gap(point, duals)) < least:
-            best, least = (point[:-1].reshape(W.shape), duals), apart
+        if mu <= USEFUL and (gap := barrier.gap(point, duals)) < least:
+            best, least = (point[:-1].reshape(W.shape), duals), gap
         mu *= FACTOR
     return best
 
@@ -79,8 +79,8 @@ class _Barrier:
         """
         step, _ = self._newton(point, mu)
         slacks = self.slacks(point)
-        changed = (self.rows @ step[:-1] - step[-1]) / slacks
-        return np.asarray(np.maximum(mu / slacks * (1 - changed), 0.0))
+        relative_changes = (self.rows @ step[:-1] - step[-1]) / slacks
+        return np.asarray(np.maximum(mu / slacks * (1 - relative_changes), 0.0))
 
     def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
         """Return the relative gap between ‖Σ λ_j g_j‖_⋆/Σ λ_j and min g_j·W/‖W‖_op; ∞ where they bound nothing."""
@@ -91,7 +91,7 @@ class _Barrier:
         return float(np.linalg.norm((duals @ self.rows).reshape(self.shape), ord="nuc")) / (total * margin) - 1
 
     def centre(self, point: Float64[np.ndarray, "l"], mu: float) -> Float64[np.ndarray, "l"] | None:
-        """Run Newton's method from ``point`` and return the point where the steps end; None outside of the domain."""
+        """Run Newton's method from ``point`` and return its last point; None if rounding leads out of the domain."""
         for _ in range(STEPS):
             step, decrement = self._newton(point, mu)
             if not np.isfinite(decrement):
@@ -111,8 +111,8 @@ class _Barrier:
         room = (1 - s) * (1 + s)
         unit = np.sqrt(np.outer(np.append(room, np.ones(d - k)), np.append(room, np.ones(e - k))))
         slacks = self.slacks(point)
-        turned = np.einsum("ia,nij,bj->nab", u, self.rows.reshape(-1, d, e), vt) * unit
-        table = np.hstack([turned.reshape(len(slacks), -1), -np.ones((len(slacks), 1))]) / slacks[:, None]
+        rotated_rows = np.einsum("ia,nij,bj->nab", u, self.rows.reshape(-1, d, e), vt) * unit
+        table = np.hstack([rotated_rows.reshape(len(slacks), -1), -np.ones((len(slacks), 1))]) / slacks[:, None]
         hessian = table.T @ table
         hessian[np.arange(d * e), np.arange(d * e)] += 2.0
         hessian[self._exchanges] += 2 * np.outer(s, s).ravel()
@@ -124,11 +124,11 @@ class _Barrier:
             step = -np.linalg.solve(hessian / np.outer(scale, scale), gradient / scale) / scale
         except np.linalg.LinAlgError:
             return point, np.nan
-        moved = u @ (step[:-1].reshape(d, e) * unit) @ vt
-        return np.append(moved.ravel(), step[-1]), float(np.sqrt(abs(step @ gradient)))
+        matrix_step = u @ (step[:-1].reshape(d, e) * unit) @ vt
+        return np.append(matrix_step.ravel(), step[-1]), float(np.sqrt(abs(step @ gradient)))
 
     def _length(self, point: Float64[np.ndarray, "l"], step: Float64[np.ndarray, "l"]) -> float:
-        """Return how far along a step, at most all of it, the point stays inside, with some room."""
+        """Return a share of the step, at most 1, that keeps some distance from the boundary of the domain."""
         length = 1.0
         for _ in range(HALVINGS):
             if self._is_inside(point + length / INSIDE * step):

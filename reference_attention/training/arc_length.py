@@ -169,9 +169,9 @@ class Tracer:
                 warnings.simplefilter("ignore")  # LSODA warns of its failures, which the status reports as well.
                 message = _step(solver, limit)
             if solver.status == "failed" or not np.isfinite(solver.y).all():
-                rest = self._stationary_near(p, 0.0, saddles=True)
-                if rest is not None:
-                    return self._at_rest(rest, s)
+                stationary = self._stationary_near(p, 0.0, saddles=True)
+                if stationary is not None:
+                    return self._at_rest(stationary, s)
                 return self._give_up(p, s, log_norm, message or "the solver returned NaN or infinite entries")
             p_before, (p, u) = p, (self._from_frame(solver.y), solver.t)
             s_before, log_norm_before, unit_before = s, log_norm, unit
@@ -185,9 +185,9 @@ class Tracer:
             short = s - s_before < SHORT * (1 / self._kappa + min(size, s))
             chatter = chatter + 1 if short or flips >= 2 else max(0, chatter - 1)
             if log_norm == -math.inf or flips >= 2 or (short and steps % 10 == 0):
-                rest = self._stationary_near(p, s - s_before, saddles=log_norm == -math.inf)
-                if rest is not None:
-                    return self._at_rest(rest, s)
+                stationary = self._stationary_near(p, s - s_before, saddles=log_norm == -math.inf)
+                if stationary is not None:
+                    return self._at_rest(stationary, s)
             if chatter >= CHATTER or log_norm == -math.inf:
                 return self._give_up(p, s, log_norm, UNRESOLVED)
             dense = self._dense(solver)
@@ -203,9 +203,9 @@ class Tracer:
                 if next_record == len(self._targets):
                     return Stop.NORM, ""
             if steps >= most:
-                rest = self._stationary_near(p, 1e-3 / self._kappa, saddles=True)
-                if rest is not None:
-                    return self._at_rest(rest, s)
+                stationary = self._stationary_near(p, 1e-3 / self._kappa, saddles=True)
+                if stationary is not None:
+                    return self._at_rest(stationary, s)
                 return self._give_up(p, s, log_norm, f"{steps} steps without reaching the norm")
         return self._give_up(p, s, log_norm, "the path is 10^4 times longer than the norm")
 

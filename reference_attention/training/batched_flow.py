@@ -135,9 +135,9 @@ class _Run:
             self.steps[on] += 1
             arc = np.expm1(self._h[on]) * np.exp(self._u[on]) / self._kappa[on]
             size = 1 / self._kappa[on] + np.linalg.norm(self.p[on], axis=1)
-            stuck = ~arrived & ((arc < SHORT * size) | (self.steps[on] >= MOST) | ~np.isfinite(arc))
-            self.left[on[stuck]] = True
-            keep = ~(arrived | stuck)
+            no_progress = ~arrived & ((arc < SHORT * size) | (self.steps[on] >= MOST) | ~np.isfinite(arc))
+            self.left[on[no_progress]] = True
+            keep = ~(arrived | no_progress)
             if not keep.all():
                 on = on[keep]
                 if len(on):
@@ -151,25 +151,25 @@ class _Run:
         _, direction, curvature = field.newton(p)
         length = np.linalg.norm(direction, axis=1)
         unit = direction / length[:, None]
-        moved = p - self._before[on]
-        size = np.linalg.norm(moved, axis=1, keepdims=True)
+        last_step = p - self._before[on]
+        size = np.linalg.norm(last_step, axis=1, keepdims=True)
         # In a valley the gradient at a point shows its error across the valley; the last step shows where the flow
         # goes.
-        along = np.divide(moved, size, out=-unit, where=size > 0)
+        along = np.divide(last_step, size, out=-unit, where=size > 0)
         arc = np.minimum(gap, field.ahead(p, along))
         h = np.minimum(self._h[on], np.log1p(self._kappa[on] * arc / np.exp(u)))
         # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
-        bent = curvature / length[:, None, None]
+        scaled_hessian = curvature / length[:, None, None]
         jacobian = -(np.exp(u) / self._kappa[on])[:, None, None] * (
-            bent - unit[:, :, None] * np.vecmat(unit, bent)[:, None]
+            scaled_hessian - unit[:, :, None] * np.vecmat(unit, scaled_hessian)[:, None]
         )
         after, error = self._extrapolate(field, on, u, h, p, jacobian)
         tolerance = self._absolute[on][:, None] + self._relative * np.maximum(np.abs(p), np.abs(after))
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            off = np.sqrt(np.mean((error / tolerance) ** 2, axis=1))
-            off = np.where(np.isfinite(off), off, np.inf)
-            next_h = h * np.clip(SAFETY * off ** (-1 / len(SUBSTEPS)), SMALLEST, LARGEST)
-        accepted = off <= 1
+            relative_error = np.sqrt(np.mean((error / tolerance) ** 2, axis=1))
+            relative_error = np.where(np.isfinite(relative_error), relative_error, np.inf)
+            next_h = h * np.clip(SAFETY * relative_error ** (-1 / len(SUBSTEPS)), SMALLEST, LARGEST)
+        accepted = relative_error <= 1
         self._h[on] = np.where(accepted & (h < self._h[on]), self._h[on], next_h)
         self._before[on[accepted]] = p[accepted]
         self.p[on[accepted]], self._u[on[accepted]] = after[accepted], (u + h)[accepted]

@@ -135,10 +135,10 @@ class BatchedGradient:
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
         relative, top = self._reselect(p)
         relative -= top
-        lost = relative < FAR_BELOW
+        negligible = relative < FAR_BELOW
         shares = np.exp(relative, out=relative)
-        if lost.any():
-            shares[lost] = 0.0
+        if negligible.any():
+            shares[negligible] = 0.0
         largest = np.exp(top)
         total = shares.sum(axis=1)
         total *= largest
@@ -186,9 +186,9 @@ class BatchedGradient:
         means = np.vecmat(np.ascontiguousarray((at.shares * at.weight[:, None]).transpose(2, 0, 1)), rows)
         # The slope of an output is −gradient/|ℓ'|, and |ℓ'| = slope·total in the common scale.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            bent = self._loss.relative_curvature(at.outputs) * at.weight / at.slopes
-        bent = np.where(at.slopes > 0, bent, 0.0)
-        curved = gradients.mT @ (bent.T[:, :, None] * gradients)
+            output_curvature = self._loss.relative_curvature(at.outputs) * at.weight / at.slopes
+        output_curvature = np.where(at.slopes > 0, output_curvature, 0.0)
+        curved = gradients.mT @ (output_curvature.T[:, :, None] * gradients)
         flat = rows.reshape(b, -1, d)
         cross = gradients.mT @ means
         curvature = flat.mT @ (stacked.reshape(b, -1, 1) * flat) - cross - cross.mT + curved

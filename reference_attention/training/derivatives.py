@@ -110,7 +110,7 @@ class Terms:
 def terms(
     differences: Differences, loss: Loss, relative: Float64[np.ndarray, "*b n others"], shift: float = 0.0
 ) -> Terms:
-    """Return the :class:`Terms` where the logits, relative to the reference token, are ``relative + shift``.
+    """Return the :class:`Terms` at logits ``relative + shift``, which are differences to those of the reference tokens.
 
     A shift common to all tokens stays out of the arithmetic, so that it costs no digits of ``relative`` however large
     it is (a margin of 1e6 would cost six). γ_t − γᵀs = δγ_t − E[δγ] does not cancel unless the scores themselves do,

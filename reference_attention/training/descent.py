@@ -197,10 +197,12 @@ def descend(
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is not representable is reported
             points, log_times, log_norms, ok = iterate(single, start, float(log_steps), normalized, iterations)
     else:
-        many = batch_field(keys, scores, loss, gradient, batch)
+        batched_gradient = batch_field(keys, scores, loss, gradient, batch)
         flat = start.reshape(-1, keys.shape[-1])
         with np.errstate(over="ignore", invalid="ignore"):
-            points, log_times, log_norms, ok = iterate_batch(many, flat, log_steps.reshape(-1), normalized, iterations)
+            points, log_times, log_norms, ok = iterate_batch(
+                batched_gradient, flat, log_steps.reshape(-1), normalized, iterations
+            )
         records = len(iterations)
         points, ok = points.reshape(records, *start.shape), ok.reshape(batch)
         log_times, log_norms = log_times.reshape(records, *batch), log_norms.reshape(records, *batch)

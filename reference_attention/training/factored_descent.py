@@ -127,12 +127,12 @@ def factored_gradient_descent(
             points[record], log_sizes[record] = point, (log_taken, log_norm)
             record += 1
         if size > 0 and stop is Stop.STEPS:
-            moved = point
+            next_point = point
             if log_taken + log_scale <= LARGEST_LOG_STEP:
-                moved = point - math.exp(log_taken + log_scale) * direction
-            if moved is point or not np.isfinite(moved).all():
+                next_point = point - math.exp(log_taken + log_scale) * direction
+            if next_point is point or not np.isfinite(next_point).all():
                 stop = Stop.OVERFLOW
             else:
-                point = moved
+                point = next_point
     sign, log_risk = signed_excess(problem.keys, problem.scores, problem.loss, layout.weights(points))
     return FactoredTrajectory(*layout.split(points), iterations, log_sizes[:, 0], log_sizes[:, 1], sign, log_risk, stop)

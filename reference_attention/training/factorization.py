@@ -135,7 +135,7 @@ class QuadraticWallDistance(WallDistance):
         layout, (K, Q), (U, V) = self._layout, self._layout.split(p), self._layout.split(velocity)
         differences, logs = self.terms(layout.weights(p))
         rates, bends = (
-            (differences.rows @ moved.ravel()).reshape(logs.shape) for moved in (U @ Q.T + K @ V.T, U @ V.T)
+            (differences.rows @ weight_step.ravel()).reshape(logs.shape) for weight_step in (U @ Q.T + K @ V.T, U @ V.T)
         )
         top = np.unravel_index(logs.argmax(), logs.shape)
         if logs[top] == -math.inf:

@@ -168,7 +168,7 @@ def gradient_flow(
 def follow(tracer: Tracer) -> tuple[str, Stop, str]:
     """Return the name of the first of :data:`METHODS` that succeeds, or of the last one, why it stopped, and a reason.
 
-    The reason says why all methods failed; it is empty otherwise.
+    The reason is that of the failure if all methods fail, and empty otherwise.
     """
     reasons, name, stop = [], "", Stop.FAILED
     for name in METHODS:

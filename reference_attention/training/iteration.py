@@ -71,11 +71,11 @@ def batch_field(
     if gradient is risk.scaled_gradient:
         return BatchedGradient(flat(keys, 3), flat(scores, 2), loss)
     # A problem shared by all starts stays unbatched: that is cheaper for the kernel.
-    some = keys if keys.ndim == 3 else flat(keys, 3)
-    theirs = scores if scores.ndim == 2 else flat(scores, 2)
+    batch_keys = keys if keys.ndim == 3 else flat(keys, 3)
+    batch_scores = scores if scores.ndim == 2 else flat(scores, 2)
 
     def field(p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
-        slope = gradient(some, theirs, loss, p)
+        slope = gradient(batch_keys, batch_scores, loss, p)
         return np.asarray(slope.log_scale), np.asarray(slope.direction)
 
     return field
@@ -100,9 +100,9 @@ def iterate(
             log_factor = log_taken + log_scale
             ok = log_factor <= LARGEST_LOG_STEP
             if ok:
-                moved = p - math.exp(log_factor) * direction
-                ok = bool(np.isfinite(moved).all())
-                p = moved if ok else p
+                next_point = p - math.exp(log_factor) * direction
+                ok = bool(np.isfinite(next_point).all())
+                p = next_point if ok else p
         if ok and (length > 0 or not normalized):
             high, low = max(log_time, log_taken), min(log_time, log_taken)
             log_time = high + math.log1p(math.exp(low - high)) if low > -math.inf else high
@@ -125,9 +125,9 @@ def iterate_batch(
     for t in range(int(iterations[-1]) + 1):
         log_scale, direction = field(p)
         length = np.sqrt(np.vecdot(direction, direction))
-        still = None if length.all() else length == 0
-        if still is not None:
-            log_scale, length = np.where(still, -math.inf, log_scale), np.where(still, 1.0, length)
+        unmoved = None if length.all() else length == 0
+        if unmoved is not None:
+            log_scale, length = np.where(unmoved, -math.inf, log_scale), np.where(unmoved, 1.0, length)
         log_length = np.log(length)
         if t == iterations[record]:
             points[record], log_times[record], log_norms[record] = p, log_time, log_scale + log_length
@@ -135,15 +135,21 @@ def iterate_batch(
         if normalized:
             log_factor = log_step - log_length
             log_taken = log_factor - log_scale
-            if still is not None:
-                log_taken[still] = -math.inf
+            if unmoved is not None:
+                log_taken[unmoved] = -math.inf
         else:
             log_factor, log_taken = log_step + log_scale, log_step
         ok &= log_factor <= LARGEST_LOG_STEP
-        moved = p - np.exp(log_factor)[:, None] * direction
-        ok &= np.isfinite(moved @ ones)  # the sum is finite if all terms are, except at the end of float64's range
+        next_points = p - np.exp(log_factor)[:, None] * direction
+        ok &= np.isfinite(
+            next_points @ ones
+        )  # the sum is finite if all terms are, except at the end of float64's range
         longer = np.logaddexp(log_time, log_taken)
-        p, log_time = (moved, longer) if ok.all() else (np.where(ok[:, None], moved, p), np.where(ok, longer, log_time))
+        p, log_time = (
+            (next_points, longer)
+            if ok.all()
+            else (np.where(ok[:, None], next_points, p), np.where(ok, longer, log_time))
+        )
     return points, log_times, log_norms, ok
 
 

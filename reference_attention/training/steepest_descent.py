@@ -57,8 +57,8 @@ def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.
     size = norm.sizes(x)
     if norm.power == 1:
         size = np.where(np.arange(size.shape[-1]) == size.argmax(axis=-1)[..., None], size, 0.0)
-    own = size @ norm.members.T
-    return np.asarray(np.where(own > 0, x / np.where(own > 0, own, 1.0), 0.0))
+    block_size = size @ norm.members.T
+    return np.asarray(np.where(block_size > 0, x / np.where(block_size > 0, block_size, 1.0), 0.0))
 
 
 def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:

@@ -60,7 +60,7 @@ def test_a_mask_of_numbers_is_one_of_booleans() -> None:
     [
         ({"mask": MASK, "causal": True}, "mask: causal is a mask already; give one of them."),
         ({"causal": True}, "causal: 3 queries and 4 tokens; give a query per token, or a mask."),
-        ({"mask": 2 * MASK}, "mask: dtype int64 and shape (2, 3, 4) do not say"),
+        ({"mask": 2 * MASK}, "mask: dtype int64 and shape (2, 3, 4) are not"),
         ({"mask": MASK[:, :2]}, "give booleans of shape (2, 3, 4)."),
         ({"mask": MASK & (np.arange(3) != 1)[:, None]}, "mask: query 1 of input 0 sees no token; let it see"),
         ({"mask": np.eye(3, 4)[None].repeat(2, 0)}, "mask: no query sees two tokens"),

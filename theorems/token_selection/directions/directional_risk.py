@@ -174,8 +174,8 @@ def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.
     The exponents have an error of x = 4 (d + 10) eps R B, the terms as large a relative error, and the risk is at least
     min c/C times the bound of the sum of its terms. So x C/c must be at most a quarter.
     """
-    some = costs.gaps != 0
-    ranges = value_of(costs.log_largest[some] - costs.log_smallest[some])
+    unequal = costs.gaps != 0
+    ranges = value_of(costs.log_largest[unequal] - costs.log_smallest[unequal])
     spread = math.exp(min(float(ranges.max(initial=0.0)), 690.0))
     return np.asarray(radii[4 * (costs.problem.d + 10) * EPS * radii * costs.reach * spread <= 0.25])
 

@@ -139,10 +139,10 @@ class Region:
         excess = signed_excess(costs.problem, costs.alpha, under_test)
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         points = with_unit_rounding(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
-        apart = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
+        distance = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
         # Tangents are orthonormal up to (d + 8) eps. Unlike ‖p − R q̄‖, δ does not depend on the direction under test.
         farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
-        return points, costs.reach * np.minimum(apart, farthest)
+        return points, costs.reach * np.minimum(distance, farthest)
 
 
 class BeatenByDirection(Region):

@@ -48,10 +48,10 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     log_unit = float(value_of(log_terms)[near].max())
     terms: Any = np.exp(log_terms[near] - log_unit)
     beyond = with_unit_rounding(np.array([[float_of(x - least, direction) for x in row] for row in direction.exact]))
-    falls = radii[:, None, None] * beyond
+    decays = radii[:, None, None] * beyond
     log_vanishing = -radii * with_unit_rounding(direction.margin)
-    others = np.sum(np.exp((log_terms - log_unit - falls)[:, ~near]), axis=1)
-    sizes = np.sum(np.exp(costs.log_gaps - falls), axis=2)
+    others = np.sum(np.exp((log_terms - log_unit - decays)[:, ~near]), axis=1)
+    sizes = np.sum(np.exp(costs.log_gaps - decays), axis=2)
     # Where the scale makes M0 large, the vanishing factor e^{−Rθ} is applied first, so that nothing overflows.
     bends = np.exp(costs.log_curvature - log_unit + log_vanishing[:, None]) * sizes * sizes / 2
     remainder = others + np.sum(terms) * (problem.T - 1) * np.exp(log_vanishing) + np.sum(bends, axis=1)

@@ -105,8 +105,8 @@ class LocalPathUnderTest:
     def premises(self) -> Iterator[Claim]:
         """Yield the claims that the path lies in the cone and is no higher than its seeds.
 
-        The branch of the second claim says at which radii the optimiser found points of lower risk than the seeds. This
-        claim is left out where the cone contains no seed.
+        The branch of the second claim reports at which radii the optimiser found points of lower risk than the seeds.
+        This claim is left out where the cone contains no seed.
         """
         yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)
@@ -116,8 +116,8 @@ class LocalPathUnderTest:
         if radii.size == 0:
             return
         excess = signed_excess(self.problem, self.alpha, self.under_test)
-        both = zip(excess(self.seeds), excess(self.path.points), strict=True)
-        ranks = order(*(np.concatenate(parts) for parts in both))
+        paired_excesses = zip(excess(self.seeds), excess(self.path.points), strict=True)
+        ranks = order(*(np.concatenate(parts) for parts in paired_excesses))
         of_seeds = np.array([ranks[: len(self.seeds)][comparable[:, k]].min() for k in radii])
         of_path, noise = ranks[len(self.seeds) :][radii], self.noise[radii]
         claim = at_least(self.lowest, Form.LIMIT, of_seeds, of_path, rounding=noise, why=PATH_SEEDS, points="radius")
@@ -129,10 +129,10 @@ class LocalPathUnderTest:
         """Return the claim R0 ≤ ‖p̄(R)‖ ≤ R and ‖p̄(R)/‖p̄(R)‖ − q̄‖ ≤ √(2ε), to the rounding of a boundary point."""
         points, axis = exact(self.path.points), with_rounding(self.axis)
         size = norm(points, axis=1)
-        apart = norm(points / size[:, None] - axis / norm(axis), axis=1)
+        distance = norm(points / size[:, None] - axis / norm(axis), axis=1)
         room = 64 * self.problem.d * EPS
         across = np.sqrt(2 * self.mu) * (1 + 1e-6) + room
-        slacks = np.stack([across - apart, self.norms * (1 + room) - size, size - self.radius * (1 - room)])
+        slacks = np.stack([across - distance, self.norms * (1 + room) - size, size - self.radius * (1 - room)])
         scale = np.stack([np.full(len(self.norms), across), self.norms, np.full(len(self.norms), self.radius)])
         return at_least(self.in_cone, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
 

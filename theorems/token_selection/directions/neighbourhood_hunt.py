@@ -58,6 +58,6 @@ def lowest_in_neighbourhood(
         rank = order(*excess(points(coordinates)))
         best = np.take_along_axis(coordinates, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
         noise = rng.standard_normal((r, SURVIVORS * TRIES, e)) * 0.5 ** (2 * round + 1)
-        moved = clip(np.repeat(best, TRIES, axis=1) + noise)
-        coordinates = np.concatenate([coordinates, moved], axis=1)
+        perturbed = clip(np.repeat(best, TRIES, axis=1) + noise)
+        coordinates = np.concatenate([coordinates, perturbed], axis=1)
     return points(coordinates)

@@ -269,9 +269,9 @@ def beaten_by_point_claims(
     nearer, beyond, theta = region.nearer, region.beyond, with_unit_rounding(region.better.margin)
 
     # n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
-    anywhere = costs.excess(along(region.better, nearer), under_test, BETTER_RISK_ANYWHERE)
+    excess_nearby = costs.excess(along(region.better, nearer), under_test, BETTER_RISK_ANYWHERE)
     most = Sized.exp(costs.log_low - nearer * region.against) - Sized.exp(w - costs.log_T - nearer * theta)
-    yield at_least_in_units(BETTER_RISK_ANYWHERE, Form.EFFECTIVE, most, anywhere, "radius")
+    yield at_least_in_units(BETTER_RISK_ANYWHERE, Form.EFFECTIVE, most, excess_nearby, "radius")
 
     # n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}.
     R = np.concatenate([nearer, beyond])
@@ -295,15 +295,14 @@ def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> It
     """Yield the claims that the path is a local path, and that it is δ away from q or its norm is at most R_q."""
     path = followed.path
     size = norm(exact(path.points), axis=1)
-    apart = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
+    distance = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
 
     # ‖p̄(R)/‖p̄(R)‖ − q‖ ≥ δ or ‖p̄(R)‖ ≤ R_q.
-    either = np.maximum(apart / region.delta, region.radius / size)
+    either = np.maximum(distance / region.delta, region.radius / size)
     claim = at_least(leaves, Form.LIMIT, either, 1.0, points="radius")
     branch = "the norm grows, the direction stays away" if followed.grows else "the norm stays bounded"
-    last = (
-        f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart.value[-1]:.3g} at R = {followed.norms[-1]:.6g}"
-    )
+    size_and_distance = f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {distance.value[-1]:.3g}"
+    last = f"{size_and_distance} at R = {followed.norms[-1]:.6g}"
     yield replace(claim, detail=f"{branch}: {last}", branch=branch) if math.isfinite(claim.slack) else claim
     yield from premises(followed)
 
@@ -326,8 +325,8 @@ def local_path(
 ) -> LocalPathUnderTest | None:
     """Return the local path in that cone, seeded with R x*; None if rounding hides the comparison at all radii."""
     costs, unit = region.costs, 1 / region.better.margin
-    few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
-    radii = [*(unit * x for x in few), *(max(region.radius, cone.radius) * x for x in BEYOND)]
+    margin_radii = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
+    radii = [*(unit * x for x in margin_radii), *(max(region.radius, cone.radius) * x for x in BEYOND)]
     inner = max(cone.radius, region.first)
     norms = np.array([R for R in radii if inner * 1.5 < R < FARTHEST * unit])
     norms = norms[region.decidable(norms)]

@@ -51,14 +51,14 @@ def numbers(settings: Settings) -> Numbers:
         flow = gradient_flow(
             problem, start, norm=1e3 * REACH * radius, record=record, gradient=settings.under_test[scaled_gradient]
         )
-        apart = flow.one_minus_cosine(q)
+        deviations = flow.one_minus_cosine(q)
         visible = flow.norms <= REACH * radius * (1 + 1e-9)
         paths.append(
             {
                 "start": start.tolist(),
                 "points": flow.points[visible].tolist(),
-                "largest_one_minus_cosine": float(apart.max()),
-                "one_minus_cosine": float(apart[-1]),
+                "largest_one_minus_cosine": float(deviations.max()),
+                "one_minus_cosine": float(deviations[-1]),
                 "norm": float(flow.norms[-1]),
                 "stop": flow.stop.value,
             }

@@ -39,11 +39,11 @@ def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:
     flow = gradient_flow(problem, np.zeros(2), norm=FAR, record=RECORD, gradient=settings.under_test[scaled_gradient])
     x, y = flow.points.T
     slopes = problem.loss.log_slope(problem.scores[:, 0]) + np.log(problem.scores[:, 0])
-    moved = flow.norms > 0
+    nonzero = flow.norms > 0
     return {
         "C": c,
-        "norms": flow.norms[moved].tolist(),
-        "degrees": np.degrees(np.arctan2(y, x))[moved].tolist(),
+        "norms": flow.norms[nonzero].tolist(),
+        "degrees": np.degrees(np.arctan2(y, x))[nonzero].tolist(),
         "offset": float(y[-1]),
         "predicted_offset": float(slopes[0] - slopes[1]) / 2,
         "one_minus_cosine": float(flow.one_minus_cosine(np.array([1.0, 0.0]))[-1]),

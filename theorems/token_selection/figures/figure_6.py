@@ -81,13 +81,13 @@ def draw_growth(figure: Any, numbers: Numbers) -> None:
     """Draw sparsity above and the norm of the weights below."""
     above, below = figure.subplots(2, 1, sharex=True)
     epochs = float(len(numbers["norm"]) - 1)
-    for key, color, text, apart in (
+    for key, color, text, vertical_offset in (
         ("sparsity", style.RED, "of the map averaged over heads", 0.12),
         ("sparsity_of_heads", style.ORANGE, "of each head's map, averaged", -0.2),
     ):
         values = numbers[key]
         above.plot(values, color=color)
-        high = values[len(values) // 2] + apart * numbers["tokens"]
+        high = values[len(values) // 2] + vertical_offset * numbers["tokens"]
         style.name(above, epochs / 2, high, text, color)
     above.axhline(numbers["tokens"], color=style.LIGHT, linewidth=0.8, zorder=0)
     style.name(above, epochs, numbers["tokens"] * 1.01, f"{numbers['tokens']} tokens alike", style.GREY, ha="right")

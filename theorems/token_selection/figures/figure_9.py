@@ -64,11 +64,11 @@ def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
 
 
 def _dimension(settings: Settings, d: int, blocks: Sequence[Numbers]) -> Numbers:
-    apart = [value for block in blocks for value in block["one_minus_cosine"]]
+    deviations = [value for block in blocks for value in block["one_minus_cosine"]]
     return {
         "d": d,
         "fractions": {kind: sum(block["counts"][kind] for block in blocks) / settings.trials for kind in KINDS},
-        "median_one_minus_cosine": float(np.median(apart)) if apart else None,
+        "median_one_minus_cosine": float(np.median(deviations)) if deviations else None,
         "score_gaps": sorted(gap for block in blocks for gap in block["score_gaps"]),
     }
 

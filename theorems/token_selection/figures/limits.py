@@ -115,4 +115,4 @@ LIMITS: dict[str, Callable[[], Limit]] = {
     "theorem-8": sets,
     "conjecture-joint-descent": joint_run,
 }
-"""The limits by the id of their statement. Theorem 4 says where paths do not go, and has no limit to draw."""
+"""The limits by the id of their statement. Theorem 4 excludes limits of paths, so it has none to draw."""

@@ -1,7 +1,7 @@
 """Figure regime-map: where the joint regularization path of Theorem 6 ends, by how the two radii grow.
 
-The data are those of Figure 3(b) and three generated sets like it. docs/regime_map.md says what the theorem leaves
-open; :mod:`theorems.token_selection.joint_paths.regime_map` follows the paths.
+The data are those of Figure 3(b) and three generated sets like it. docs/regime_map.md describes which questions the
+theorem leaves open; :mod:`theorems.token_selection.joint_paths.regime_map` follows the paths.
 """
 
 from __future__ import annotations

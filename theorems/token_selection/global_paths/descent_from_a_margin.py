@@ -120,8 +120,8 @@ def _with_a_start(case: Case) -> Case:
     """Return the case with p(0) = r p_mm plus a random offset of about 1/(size of the keys), r a power of two."""
     svm, rng = max_margin(case.problem.exact_keys, case.problem.optimal), case.rng()
     assert isinstance(svm, MaxMargin), "the cases are separable"
-    beside = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale
-    return case.replace(start=rng.choice([64.0, 256.0]) * svm.p + beside)
+    offset = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale
+    return case.replace(start=rng.choice([64.0, 256.0]) * svm.p + offset)
 
 
 @statement(
@@ -147,7 +147,7 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
 
         m(p(0)) ≥ κ + log(2(T−1)A),
 
-    gradient descent with η ≤ 1/L_p has ‖p(t)‖ → ∞ and p(t)/‖p(t)‖ → p_mm/‖p_mm‖. Theorem 2 asks for equal non-optimal
+    gradient descent with η ≤ 1/L_p has ‖p(t)‖ → ∞ and p(t)/‖p(t)‖ → p_mm/‖p_mm‖. Theorem 2 requires equal non-optimal
     scores and n = 1 instead.
 
     **At points** where m(p) > log((T−1)A) and m(p) > 0. q = (T−1)e^{−m(p)}, Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it).
@@ -202,9 +202,9 @@ def margin_claims(
     starts: Float64[np.ndarray, "b d"],
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
-    """Yield all claims at points, of descent, of normalized descent and of flow from starts of sufficient margin.
+    """Yield the claims at points, and those about descent, normalized descent and flow from sufficient margins.
 
-    That margin is κ + log(2(T−1)A).
+    A margin of κ + log(2(T−1)A) is sufficient.
     """
     yield from at_points(constants, under_test, rng)
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
@@ -370,19 +370,19 @@ def along_the_flow(
     solver = followed.solver + 8 * problem.d * EPS * flow.norms
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
-    lost = value_of(constants.reach) * solver
+    margin_error = value_of(constants.reach) * solver
     # The exact flow from a recorded point keeps that point's margin minus κ; the start's margin is kept up to errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
-    later = np.maximum(m, m[0] - lost) - kappa
+    later = np.maximum(m, m[0] - margin_error) - kappa
     # Far out, the solver's tolerance exceeds the margins of rows that are a million times longer than the shortest.
     resolved = np.logical_and.accumulate(
-        ((lost <= 1) | (margins.value >= 8 * lost)) & (shares_later(constants, later) > 0)
+        ((margin_error <= 1) | (margins.value >= 8 * margin_error)) & (shares_later(constants, later) > 0)
     )
     if resolved.sum() < 2:
         return
     flow = replace(flow, points=flow.points[resolved], norms=flow.norms[resolved])
-    margins, lost, solver, later = margins[resolved], lost[resolved], solver[resolved], later[resolved]
-    later_margins = margins[1:].widen(lost[1:])
+    margins, margin_error, solver, later = margins[resolved], margin_error[resolved], solver[resolved], later[resolved]
+    later_margins = margins[1:].widen(margin_error[1:])
     yield at_least(FLOW_KEPT, Form.LIMIT, later_margins, least, why=MARGIN_FLOW, points="recorded norm")
     yield flow_progress_claim(constants, flow, later, solver / unit)
     offset = offset_claim(constants, flow, later, solver / unit)
@@ -406,9 +406,9 @@ def flow_progress_claim(
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
     lag = lags_later(constants, later[:-1])
-    bent = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
-    least = u[0] + np.cumsum(shares_later(constants, later[:-1]) * (np.diff(rho) - bent))
-    rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(bent) + lag)
+    logarithms = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
+    least = u[0] + np.cumsum(shares_later(constants, later[:-1]) * (np.diff(rho) - logarithms))
+    rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(logarithms) + lag)
     return at_least(
         FLOW_TURNS,
         Form.LIMIT,
@@ -429,16 +429,16 @@ def offset_claim(
 ) -> Claim:
     """Claim |r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at all later recorded points."""
     offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
-    changed = log_coefficient_change(constants, later)
-    begins = np.flatnonzero(changed <= NEARLY)
-    if not offsets.solved or len(begins) == 0 or begins[0] + 1 >= len(changed):
+    changes = log_coefficient_change(constants, later)
+    begins = np.flatnonzero(changes <= NEARLY)
+    if not offsets.solved or len(begins) == 0 or begins[0] + 1 >= len(changes):
         why = "Newton's method for the dual weights did not converge" if not offsets.solved else "margins stay small"
         return undecided_claim(OFFSET_KEPT, why, Form.SHARP)
     b = int(begins[0])
     p, rho = flow.points[b:] / constants.svm.norm, flow.norms[b:] / constants.svm.norm
     q = offsets.q + offsets.free(p[0])
     size = np.linalg.norm(offsets.across(p - q), axis=1)
-    bounds = np.array([offset_bound(offsets, p, rho, changed[b:], q, k) for k in range(1, len(rho))])
+    bounds = np.array([offset_bound(offsets, p, rho, changes[b:], q, k) for k in range(1, len(rho))])
     return at_least(
         OFFSET_KEPT,
         Form.SHARP,

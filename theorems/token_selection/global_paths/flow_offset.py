@@ -132,11 +132,15 @@ class FlowOffset:
         with np.errstate(over="ignore"):
             sizes = np.exp(self.constraints.log_costs[off] - self.constraints.rows[off] @ q - excess * begin)
         falling = excess > 0
-        flat, sizes, excess = float(sizes[~falling].sum()), sizes[falling], excess[falling]
+        constant_terms, sizes, excess = float(sizes[~falling].sum()), sizes[falling], excess[falling]
 
         def until(end: float) -> float:
             span = max(end - begin, 0.0)
-            return float(2 / math.e * (flat * span - (sizes / excess) @ np.expm1(-excess * span))) if span else 0.0
+            return (
+                float(2 / math.e * (constant_terms * span - (sizes / excess) @ np.expm1(-excess * span)))
+                if span
+                else 0.0
+            )
 
         return until
 
@@ -148,11 +152,11 @@ class FlowOffset:
         """
         begin = float((p - q) @ self.direction) + delay
         first = float(np.sum(self.across(p - q) ** 2)) + delay**2
-        off, shift, grown = self.residual(q), float(q @ self.direction), self.growth(q, begin)
+        residual, shift, growth = self.residual(q), float(q @ self.direction), self.growth(q, begin)
 
         def squared_offset(bound: float) -> float:
             end = rho - shift + bound
-            return first + grown(end) + 2 * bound * off * max(end - begin, 0.0)
+            return first + growth(end) + 2 * bound * residual * max(end - begin, 0.0)
 
         return min(own_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
@@ -176,15 +180,15 @@ class FlowOffset:
 
         None if there are no such neighbours or h is lost to rounding.
         """
-        rest = self.constraints.neighbours & ~self.support
-        if not rest.any():
+        without_dual = self.constraints.neighbours & ~self.support
+        if not without_dual.any():
             return None
-        rows = np.array([self.free(row) for row in self.constraints.rows[rest]])
+        rows = np.array([self.free(row) for row in self.constraints.rows[without_dual]])
         target = np.zeros(rows.shape[1] + 1)
         target[-1] = 1.0
         stacked = np.vstack([rows.T, np.ones(len(rows))])
-        u, apart = nonnegative_least_squares(stacked, target)
-        if math.isinf(apart):
+        u, distance = nonnegative_least_squares(stacked, target)
+        if math.isinf(distance):
             return None
         residual = target - stacked @ u
         if not residual[-1] > 1e-9:
@@ -201,23 +205,23 @@ class FlowOffset:
         u, v = p @ self.direction, np.linalg.norm(self.inside(p - self.q), axis=1)
         energy, speed = self._energy(p)
         with np.errstate(over="ignore", invalid="ignore"):
-            pulled = np.expm1(energy)
-            y = pulled[:, None] / self.weights
+            pulls = np.expm1(energy)
+            y = pulls[:, None] / self.weights
             reach = (y + np.sqrt(y * (y + 8))) / 2
             tangential = rows[support] @ self.tangents.T
             stiffness = np.einsum("rs,sa,sb->rab", self.weights / (1 + reach), tangential, tangential)
         # Points of very large energy give no bound, as their weights overflow.
-        usable = np.isfinite(stiffness).all(axis=(1, 2)) & np.isfinite(pulled)
+        usable = np.isfinite(stiffness).all(axis=(1, 2)) & np.isfinite(pulls)
         values = np.linalg.eigvalsh(np.where(usable[:, None, None], stiffness, 0.0))
         sigma = np.maximum(values[:, 0] - 8 * k * EPS * values[:, -1], 0.0)
         pull = float(np.linalg.norm(rows[~support] @ self.tangents.T, axis=1).max(initial=0.0))
-        drift = pull * pulled + self.residual(self.q)
-        apart = np.maximum(u[None, :] - u[:, None], 0.0)
+        drift = pull * pulls + self.residual(self.q)
+        advance = np.maximum(u[None, :] - u[:, None], 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            remainder = v[:, None] * np.exp(-sigma[:, None] * apart / (speed * np.exp(energy))[:, None])
+            remainder = v[:, None] * np.exp(-sigma[:, None] * advance / (speed * np.exp(energy))[:, None])
             safe = np.where(sigma > 0, sigma, 1.0)[:, None]
-            lasting = np.where(sigma[:, None] > 0, -np.expm1(-sigma[:, None] * apart) / safe, apart)
-            bounds = remainder + drift[:, None] * lasting
+            durations = np.where(sigma[:, None] > 0, -np.expm1(-sigma[:, None] * advance) / safe, advance)
+            bounds = remainder + drift[:, None] * durations
         before = np.triu(np.ones_like(bounds, dtype=bool), 1) & usable[:, None]
         return np.where(before & ~np.isnan(bounds), bounds, np.inf).min(axis=0)
 
@@ -237,10 +241,10 @@ class FlowOffset:
         support_rows = rows[self.support]
         dual = float(self.weights @ (costs[self.support] - np.log(self.weights)))
         unbalanced = float(np.linalg.norm(self.weights @ support_rows) * np.linalg.norm(self.across(self.q)))
-        moved = 8 * p.shape[1] * EPS * np.linalg.norm(p, axis=1)
+        point_rounding = 8 * p.shape[1] * EPS * np.linalg.norm(p, axis=1)
         summed = np.sum(shares * (np.abs(z) @ np.abs(self.constraints.rows).T + np.abs(costs)), axis=1)
         summed += float(np.abs(np.log(self.weights)).max())
-        rounding = turning * moved + (np.linalg.norm(support_rows, axis=1).max() * moved) ** 2
+        rounding = turning * point_rounding + (np.linalg.norm(support_rows, axis=1).max() * point_rounding) ** 2
         rounding += (len(costs) + p.shape[1] + 8) * EPS * (1 + summed) + unbalanced
         return np.maximum(total - dual, 0.0) + rounding, np.hypot(along, turning) * (1 + 1e-9)
 

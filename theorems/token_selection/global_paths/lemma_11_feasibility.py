@@ -123,8 +123,8 @@ def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fm
     n, tokens, d = dataset.X.shape
     X = rational_matrix(dataset.X.reshape(n * tokens, d))
     head = rational_matrix(dataset.v[:, None])
-    pulled = rational_matrix(dataset.key_query).transpose() * fmpq_mat(len(w), 1, w)
-    scores, logits = X * head, X * pulled
+    prompt = rational_matrix(dataset.key_query).transpose() * fmpq_mat(len(w), 1, w)
+    scores, logits = X * head, X * prompt
     pairs = [(i * tokens + int(optimal[i]), i * tokens + t) for i in range(n) for t in range(tokens) if t != optimal[i]]
     gap = min(scores[a, 0] - scores[b, 0] for a, b in pairs)
     return gap, [logits[a, 0] - logits[b, 0] for a, b in pairs]

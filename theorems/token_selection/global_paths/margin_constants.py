@@ -177,8 +177,8 @@ def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Nu
         m: margins of p(0) … p(t−1), all above :attr:`MarginConstants.edge`, (t, b).
     """
     norms = norm(p, axis=-1)
-    gained = norms[1:] - norms[:-1] - second_order(norms[:-1], norm(moved, axis=-1))
-    return np.cumsum(gained / constants.correlation(p[:-1], m), axis=0)
+    gains = norms[1:] - norms[:-1] - second_order(norms[:-1], norm(moved, axis=-1))
+    return np.cumsum(gains / constants.correlation(p[:-1], m), axis=0)
 
 
 def second_order(norms: Any, lengths: Any) -> Any:
@@ -195,11 +195,11 @@ def log_excess_rate(constants: MarginConstants, margins: Numbers, floor: Numbers
     lowest = np.maximum(margins.value.min(axis=0), floor.value - floor.error)
     q = np.minimum(value_of(constants.odds_bound(exact(lowest))), 1.0)
     ranges = list(zip(problem.scores.max(axis=1).tolist(), problem.gaps().max(axis=1).tolist(), strict=True))
-    loss, apart = problem.loss, []
+    loss, log_ratios = problem.loss, []
     for x in q.tolist():
         ends = [(top - x * gap, top) for top, gap in ranges]
-        apart.append(max(loss.log_bound(*end) - loss.log_floor(*end) for end in ends))
-    return np.asarray(2 * (1 + q) * float(value_of(constants.reach)) * np.exp(np.minimum(apart, 700.0)))
+        log_ratios.append(max(loss.log_bound(*end) - loss.log_floor(*end) for end in ends))
+    return np.asarray(2 * (1 + q) * float(value_of(constants.reach)) * np.exp(np.minimum(log_ratios, 700.0)))
 
 
 def offset_bound(
@@ -212,14 +212,14 @@ def offset_bound(
 ) -> float:
     """Return a bound of |r| at ρ_k. As log t = ⟨p − q − r, p̄_mm⟩ depends on |r|, the bound is a fixed point."""
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
-    first, off = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
-    grown = offsets.growth(q, begin)
+    first, residual = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
+    growth_until = offsets.growth(q, begin)
     rates = 2 * changed[:k] * np.expm1(changed[:k])
 
     def squared_offset(bound: float) -> float:
         times = np.maximum(rho[1 : k + 1] - p[:k] @ offsets.direction + 2 * bound, 0.0)
         end = float(rho[k]) - shift + bound
-        growth = math.exp(changed[0]) * grown(end) + 2 * bound * off * max(end - begin, 0.0)
+        growth = math.exp(changed[0]) * growth_until(end) + 2 * bound * residual * max(end - begin, 0.0)
         return first + growth + float(rates @ times)
 
     return min(own_bound(squared_offset, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
@@ -235,12 +235,12 @@ def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray
     widest, least = gaps.max(axis=1), np.where(constants.others, gaps, np.inf).min(axis=1)
     q = odds_bounds_later(constants, later)
     changes = np.full(len(q), np.inf)
-    for k, missed in enumerate(q.tolist()):
+    for k, odds in enumerate(q.tolist()):
         each = []
         for a, wide, small in zip(top.tolist(), widest.tolist(), least.tolist(), strict=True):
-            share, low = missed * wide / small, a - min(missed, 1.0) * wide
+            share, low = odds * wide / small, a - min(odds, 1.0) * wide
             slopes = loss.log_bound(low, a) - loss.log_floor(low, a)
-            each.append(missed - math.log1p(-share) + slopes if share < 1 else math.inf)
+            each.append(odds - math.log1p(-share) + slopes if share < 1 else math.inf)
         changes[k] = max(each)
     return changes * (1 + 16 * EPS)
 

@@ -88,7 +88,7 @@ class OptimiserPath:
         if path.points.shape != (len(radii), self.followed_to[0].sphere.problem.d) or not np.array_equal(
             path.norms, radii
         ):
-            why = f"points of shape {path.points.shape} at the radii {path.norms}, asked for at {radii}"
+            why = f"points of shape {path.points.shape} at the radii {path.norms} instead of {radii}"
             yield Claim(ON_THE_SPHERE, Form.EXACT, -1.0, 0.0, EXACT, why)
             raise Ended(ON_THE_SPHERE)
         if not np.isfinite(path.points).all():
@@ -106,10 +106,10 @@ class OptimiserPath:
         # Nothing is claimed at radii where the optimiser reports no convergence; the report counts them.
         branch = f"a minimum found at {self.good.size} of {len(radii)} radii"
         radii = radii[self.good]
-        off = np.abs(norm(exact(self.points), axis=1) - radii)
+        deviation = np.abs(norm(exact(self.points), axis=1) - radii)
         # The point is computed as height · p̄_mm + offset, the height by a square root.
         allowed = exact(np.zeros(len(radii))).widen(8 * EPS * radii)
-        on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, off, scale=radii, points="radius")
+        on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, deviation, scale=radii, points="radius")
         yield replace(on, branch=branch)
         if on.verdict is Verdict.FALSIFIED:
             raise Ended(ON_THE_SPHERE)

@@ -31,7 +31,7 @@ class Run:
     Attributes:
         p: p(0) … p(t), floats, (t + 1, b, d).
         moved: the steps between them, (t, b, d).
-        drift: the sum over the steps so far of the distance by which each may differ from −η∇L, (t, b).
+        drift: the sum over all steps up to t of the bounds of ‖Δ + η∇L‖, (t, b).
     """
 
     p: Numbers
@@ -108,8 +108,8 @@ def step_premises(
     moved = after - before
     if normalized:
         # |g/|g| − h/|h|| ≤ 2|g − h|/|g|, and at most 2 in any case.
-        off = 2 * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
-        of_gradient = step * np.fmin(off, 2.0)
+        direction_error = 2 * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
+        of_gradient = step * np.fmin(direction_error, 2.0)
         logs = np.full(before.shape[:-1], float(problem.d))
     else:
         logs = log_step + log_scale

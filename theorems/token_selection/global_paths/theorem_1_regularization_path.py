@@ -229,8 +229,8 @@ def in_sublevel_sets(
     # ‖p‖Θ cos(p, p_mm) ≥ D(w) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
     b = bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1))
-    lost = np.log1p(x) + b * np.minimum(x, 1.0)
-    bound = dual_value(problem, svm) - lost - (log_edge + over + np.log(exact(problem.n)))
+    correction = np.log1p(x) + b * np.minimum(x, 1.0)
+    bound = dual_value(problem, svm) - correction - (log_edge + over + np.log(exact(problem.n)))
     yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **options)
 
 
@@ -247,9 +247,9 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
     yield at_least(PATH_CORRELATION, Form.LIMIT, bound, one_minus, points="radius", **gap)
 
     # o = argmin F_ρ.
-    off = np.array([np.linalg.norm(f.followed - f.predicted) for f in path.at])
-    moved: dict[str, Any] = {"rounding": path.rounding, "why": PATH_ROUNDING, "scale": np.maximum(size, 1.0)}
-    yield at_least(AT_RADIUS, Form.SHARP, 0.0, off, points="radius", **moved)
+    distances = np.array([np.linalg.norm(f.followed - f.predicted) for f in path.at])
+    options: dict[str, Any] = {"rounding": path.rounding, "why": PATH_ROUNDING, "scale": np.maximum(size, 1.0)}
+    yield at_least(AT_RADIUS, Form.SHARP, 0.0, distances, points="radius", **options)
 
     if path.svm.strictly_complementary:
         yield from _in_the_limit(path)
@@ -278,15 +278,15 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     if not near:
         # A margin of 1 + 3e-9 still counts at these radii; the finite-radius claim has covered it.
         return
-    off = np.array([path.at[k].followed - limit for k in near])
+    differences = np.array([path.at[k].followed - limit for k in near])
     first, rest = np.array([corrections[k][0] for k in near]), np.array([corrections[k][1] for k in near])
     rounding, total = path.rounding[near] + slack, np.linalg.norm(first, axis=1) + rest
     size = float(np.linalg.norm(limit))
     options: dict[str, Any] = {"why": OFFSET_CONVERGENCE, "scale": max(size, 1.0), "points": "radius"}
 
     # |o − argmin F_∞| = O(1/ρ), and less −H⁻¹y/ρ of a higher order.
-    apart, beyond = np.linalg.norm(off, axis=1), np.linalg.norm(off - first, axis=1)
-    yield at_least(name, Form.SHARP, 0.0, apart, rounding=total + rounding, **options)
+    distances, beyond = np.linalg.norm(differences, axis=1), np.linalg.norm(differences - first, axis=1)
+    yield at_least(name, Form.SHARP, 0.0, distances, rounding=total + rounding, **options)
     yield at_least(CORRECTION, Form.SHARP, 0.0, beyond, rounding=rest + rounding, **options)
     yield from rate(path.rho[near], path.one_minus_cosine[near], size, total + rounding)
 
@@ -316,10 +316,10 @@ def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
     """Claim that the offset reported by the optimiser, and that of its points, is the predicted one."""
     yield from premises(path)
     sphere, offsets = path.followed_to[0].sphere, path.offsets
-    apart, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
+    distance, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
     allowed = path.rounding + STALLED * (size + 1 / (sphere.problem.key_scale * sphere.svm.norm))
     options: dict[str, Any] = {"why": PATH_OPTIMISER, "scale": np.maximum(size, 1.0), "points": "radius"}
-    yield at_least(MINIMISED_OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, **options)
+    yield at_least(MINIMISED_OFFSET, Form.SHARP, 0.0, distance, rounding=allowed, **options)
 
 
 def log_kappa(problem: Problem) -> Numbers:

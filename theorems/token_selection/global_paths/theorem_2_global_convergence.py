@@ -186,8 +186,8 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
     p, norms, t = descent.p, descent.norms, descent.checked_iterates
     w, climbed = p @ p_mm, climb_bound(problem, log_step + log_rate(problem, norms[0]), t)
     yield at_least(CLIMBS_LIKE_LOG, Form.EFFECTIVE, (w - w[0])[1:], climbed[1:], **drifted)
-    grown = (w[0] + climbed) / norm(p_mm)
-    yield at_least(NORM_GROWS, Form.EFFECTIVE, norm(p, axis=-1)[1:], grown[1:], **drifted)
+    least_norms = (w[0] + climbed) / norm(p_mm)
+    yield at_least(NORM_GROWS, Form.EFFECTIVE, norm(p, axis=-1)[1:], least_norms[1:], **drifted)
 
     # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖².
     lengths, drop = norm(descent.increments, axis=-1), descent.drop(SUMMABLE)
@@ -203,10 +203,10 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
 
     first = np.where(norms[0].value + lag.value > 0, 0, 1)
     begin = exact(descent.run.points[first, np.arange(len(first))])
-    turned = (p - begin) @ p_mm / norm(p_mm)
-    gained = norm(p, axis=-1) - norm(begin, axis=-1) - correlation_deficit(norms, lengths, lag)[t]
+    progress = (p - begin) @ p_mm / norm(p_mm)
+    least_progress = norm(p, axis=-1) - norm(begin, axis=-1) - correlation_deficit(norms, lengths, lag)[t]
     later = t[:, None] > first
-    yield at_least(CORRELATION, Form.EFFECTIVE, turned[later], gained[later], **drifted)
+    yield at_least(CORRELATION, Form.EFFECTIVE, progress[later], least_progress[later], **drifted)
 
 
 @section
@@ -260,8 +260,8 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     k, after = late[:-1], late[1:]
     limits = [offsets.q + offsets.free(p[j]) for j in k]
     remaining = np.array([offsets.after(p[j], rho[j + 1], q) for j, q in zip(k, limits, strict=True)])
-    moved = np.array([np.linalg.norm(z[j + 1] - offsets.across(q)) for j, q in zip(k, limits, strict=True)])
-    yield at_least(OFFSET_KEPT, Form.SHARP, remaining, moved, rounding=noise[after], scale=large[after], **flow)
+    distances = np.array([np.linalg.norm(z[j + 1] - offsets.across(q)) for j, q in zip(k, limits, strict=True)])
+    yield at_least(OFFSET_KEPT, Form.SHARP, remaining, distances, rounding=noise[after], scale=large[after], **flow)
 
     # Within span(G_S): |z − q| is at most the bound (**).
     least = np.minimum(offsets.contraction_bounds(p), rho + float(np.linalg.norm(offsets.q)))[late]
@@ -299,9 +299,9 @@ def correlation_deficit(norms: Any, lengths: Any, lag: Any) -> Any:
     1 where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
     """
     shifted = norms + lag
-    away = value_of(shifted)[:-1] > 0
-    base = np.where(away[0], shifted[0], shifted[1])
-    halves = 2 * np.where(away, shifted[:-1], 1.0)
-    terms = np.where(away, lengths * lengths / halves, 0.0)
+    positive = value_of(shifted)[:-1] > 0
+    base = np.where(positive[0], shifted[0], shifted[1])
+    halves = 2 * np.where(positive, shifted[:-1], 1.0)
+    terms = np.where(positive, lengths * lengths / halves, 0.0)
     bend = lag * np.log1p((shifted - base) / base) if value_of(lag) > 0 else np.zeros_like(norms)
     return bend + np.concatenate([np.zeros_like(terms[:1]), np.cumsum(terms, axis=0)])

@@ -103,13 +103,13 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
     split = yield from certify_split(case.problem, under_test)
     problem, rng = case.problem, case.rng()
     points = probe_points(rng, problem, split.svm.floats, m=affordable(problem, POINTS))
-    rest = None if not len(split.level) else split.rest_near(np.zeros(len(split.level)))
-    if rest is not None:
-        points = np.concatenate([points, [finite(rest, "finite part") @ split.level]])
+    finite_part = None if not len(split.level) else split.rest_near(np.zeros(len(split.level)))
+    if finite_part is not None:
+        points = np.concatenate([points, [finite(finite_part, "finite part") @ split.level]])
     at = TiedAttention(split, points)
     yield from tied_attention_claims(at)
     yield from risk_claims(at)
-    if rest is not None:
+    if finite_part is not None:
         yield from finite_part_claims(at)
 
 
@@ -129,12 +129,12 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
         )
     best = (problem.scores == problem.scores.max(axis=1, keepdims=True)).astype(np.int64)
     master = MasterProblem(problem.keys, best)
-    wrong = split.supports.error(master)
-    if not wrong and split.supports.separable(master):
-        wrong = "no token ties with the optimal tokens"
-    yield from _require(TIED, wrong)
-    other = "U was computed for other sets of tokens" if not np.array_equal(split.svm.sets, split.sets) else ""
-    yield from _require(SVM, other or split.svm.error(master))
+    error = split.supports.error(master)
+    if not error and split.supports.separable(master):
+        error = "no token ties with the optimal tokens"
+    yield from _require(TIED, error)
+    svm_error = "U was computed for other sets of tokens" if not np.array_equal(split.svm.sets, split.sets) else ""
+    yield from _require(SVM, svm_error or split.svm.error(master))
     length: Any = np.linalg.norm(with_rounding(split.svm.floats))
     unit = with_rounding(split.svm.floats) / length if any(split.svm.point) else exact(np.zeros(problem.d))
     yield equal(DIRECTION, exact(finite(split.direction, "direction")).widen(2 * unit.error), unit, points="coordinate")
@@ -185,8 +185,8 @@ class TiedAttention:
     @cached_property
     def log_odds(self) -> Numbers:
         """The logarithm of x_i, −∞ where Ŝ_i contains all tokens; (b, n)."""
-        off: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
-        return np.logaddexp.reduce(off, axis=-1) - self.log_tied
+        log_weights_outside: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
+        return np.logaddexp.reduce(log_weights_outside, axis=-1) - self.log_tied
 
     @cached_property
     def weights(self) -> Numbers:
@@ -247,18 +247,18 @@ def tied_attention_claims(at: TiedAttention) -> Iterator[Claim]:
     logs: Any = np.where(split.sets, logits, -np.inf)
     weights = np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
     outputs = mixture(problem, weights)
-    lost = np.mean(problem.loss.value(outputs), axis=-1).error
+    rounding = np.mean(problem.loss.value(outputs), axis=-1).error
     risk = finite([split.risk_within(point) for point in x], "risk within")
-    yield equal(WITHIN, exact(risk).widen(2 * lost), at.risk)
+    yield equal(WITHIN, exact(risk).widen(2 * rounding), at.risk)
     if not len(split.level):
         return
-    moved = weights * (exact(problem.scores) - outputs[..., None])
-    slopes: Any = np.exp(problem.loss.log_slope(outputs))[..., None] * moved
-    lost = (np.einsum("bnt,ntr->br", slopes, inside) / problem.n).error
+    weighted_gaps = weights * (exact(problem.scores) - outputs[..., None])
+    slopes: Any = np.exp(problem.loss.log_slope(outputs))[..., None] * weighted_gaps
+    rounding = (np.einsum("bnt,ntr->br", slopes, inside) / problem.n).error
     slope = finite([split.derivatives_within(point)[0] for point in x], "slope within")
     # The slope is compared as a prompt with the whole gradient, so a part of the gradient across F would be noticed.
-    whole = exact(slope).widen(2 * lost) @ basis
-    yield equal(SLOPE, whole, at.gradient, points="coordinate")
+    slope_as_prompt = exact(slope).widen(2 * rounding) @ basis
+    yield equal(SLOPE, slope_as_prompt, at.gradient, points="coordinate")
 
 
 def risk_claims(at: TiedAttention) -> Iterator[Claim]:

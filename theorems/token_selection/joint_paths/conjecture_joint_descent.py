@@ -155,10 +155,10 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
     inputs = np.arange(len(leading))
     excess = margins - margins[inputs, leading][:, None]
     tight = joint.others & (excess <= 2 * math.log1p(float(np.linalg.norm(p)) * joint.longest_row))
-    apart = joint.rows - joint.rows[inputs, leading][:, None]
-    across = np.linalg.norm(apart - (apart @ target)[..., None] * target, axis=-1)
-    telling = tight & (across > 2.0**-40 * joint.longest_row)
-    return float(1 / across[telling].min()) if telling.any() else 0.0
+    differences = joint.rows - joint.rows[inputs, leading][:, None]
+    across = np.linalg.norm(differences - (differences @ target)[..., None] * target, axis=-1)
+    distinct = tight & (across > 2.0**-40 * joint.longest_row)
+    return float(1 / across[distinct].min()) if distinct.any() else 0.0
 
 
 def _rate(

@@ -44,10 +44,10 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     # Both parts of v = r v̄_mm + w have the same length, so that the claim fails if either of them is left out.
     w = rng.normal(size=(POINTS, d)) * (2 / size)
     log_r = float(np.log(2 / size))
-    theirs = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
+    reported = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
     for name, part, right in zip(
         JOINT_GRADIENTS,
-        (np.array([x[part] for x in theirs]) for part in range(3)),
+        (np.array([x[part] for x in reported]) for part in range(3)),
         _formulas(setup, np.exp(log_r), w, p),
         strict=True,
     ):
@@ -76,11 +76,11 @@ def _formulas(
     shares = slopes / np.sum(losses, axis=-1, keepdims=True)
     features = np.einsum("mnt,ntd->mnd", s, tokens)
     pulls = np.einsum("mnt,ntk->mnk", s * (outputs - u[..., None]), keys)
-    off = np.where(setup.joint.others, s, 0.0)
-    differences: Any = exact(setup.joint.chosen_tokens) - np.einsum("mnt,ntd->mnd", off, setup.sides)
+    other_weights = np.where(setup.joint.others, s, 0.0)
+    differences: Any = exact(setup.joint.chosen_tokens) - np.einsum("mnt,ntd->mnd", other_weights, setup.sides)
     features = features.widen(differences.error)
-    drops = off * np.vecdot(setup.sides, v[:, None, None])
-    mean = np.einsum("mnt,ntk->mnk", off, setup.rows)
+    drops = other_weights * np.vecdot(setup.sides, v[:, None, None])
+    mean = np.einsum("mnt,ntk->mnk", other_weights, setup.rows)
     differences = np.einsum("mnt,ntk->mnk", drops, setup.rows) - np.sum(drops, axis=-1)[..., None] * mean
     pulls = pulls.widen(differences.error)
     value = np.log(np.sum(losses, axis=-1)) - np.log(exact(setup.problem.n)) + r * setup.margin

@@ -118,7 +118,9 @@ class JointMinimiser:
         shapes = path.prompts.shape, path.offsets.shape
         has = (float(path.radii[0]), float(path.log_head_radii[0])) if len(path.radii) == 1 else ()
         if shapes != ((1, self.starts.shape[1]), (1, self.setup.joint.tokens.shape[2])) or has != radii:
-            raise Refuted(IN_THE_BALLS, f"a pair of shapes {shapes} at {has}, asked for at {radii}", Form.EXACT)
+            raise Refuted(
+                IN_THE_BALLS, f"a pair of shapes {shapes} at (R, log r) = {has} instead of {radii}", Form.EXACT
+            )
         if not (np.isfinite(self.p).all() and np.isfinite(self.w).all()):
             raise NotANumber(IN_THE_BALLS, "the pair is not finite", Form.EXACT)
         share = exact(self.w) * math.exp(-self.log_r)
@@ -194,8 +196,8 @@ class JointMinimiser:
             return ""
         unit = self.setup.joint.longest_row
         lowest = float(np.min(np.where(self.setup.joint.others, self.setup.joint.rows @ self.p, np.inf)))
-        beside = "in distress" if self.residual > 1e-6 else "local"
-        kind = "another selection" if lowest < -1e-6 * unit * self.R else beside
+        convergence = "in distress" if self.residual > 1e-6 else "local"
+        kind = "another selection" if lowest < -1e-6 * unit * self.R else convergence
         return (
             f"{kind}: log-excess {self.log_excess:.6g}, the competitor's {self.least_competing:.6g}; log-risk"
             f" {beyond:.6g} above that of (r v̄_mm, R p̄_c), gradient {self.residual:.3g}"
@@ -211,9 +213,9 @@ class JointMinimiser:
 
         The bounds hold for any head, but they are O(1)/R only if the head's outputs stay within O(1) of rΓ.
         """
-        joint, alone = self.setup.joint, np.zeros(self.w.size)
+        joint, zero_offset = self.setup.joint, np.zeros(self.w.size)
         prompts = competitors(self.setup, self.R)
-        pairs = (relative_log_risk(joint, self.log_r, alone, joint.log_weights(c)) for c in prompts)
+        pairs = (relative_log_risk(joint, self.log_r, zero_offset, joint.log_weights(c)) for c in prompts)
         return self.log_risk - min(float(x) for x in pairs)
 
     @property

@@ -63,8 +63,8 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     RTheta = np.array([4.0, 60.0, 600.0])
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
     # Entries of p are rounded twice: margins, and so logarithms of q, move by at most EPS Σ|δk p|.
-    moved = EPS * np.max(np.sum(np.abs(joint.rows) * np.abs(points.p)[:, None, None, :], axis=-1), axis=(1, 2))
-    q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widen(moved * (1 + 16 * EPS)))[:, None]
+    margin_error = EPS * np.max(np.sum(np.abs(joint.rows) * np.abs(points.p)[:, None, None, :], axis=-1), axis=(1, 2))
+    q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widen(margin_error * (1 + 16 * EPS)))[:, None]
     worst = np.max(q[:, support], axis=1)
     upper, lower = nonoptimality_bounds(exact(RTheta), T)
     yield at_least(TARGET_SELECTS, Form.EFFECTIVE, upper, worst, points="radius")
@@ -81,7 +81,7 @@ def _duals_claim(setup: JointSetup) -> Claim:
     """
     svm, n = setup.joint.svm, setup.problem.n
     duals = with_roundings(svm.duals, n + 2)
-    off = duals @ setup.joint.chosen_tokens - setup.margin * setup.u
+    residual = duals @ setup.joint.chosen_tokens - setup.margin * setup.u
     total = np.sum(duals, keepdims=True) - 1
-    conditions = [np.abs(off), np.abs(total), exact(-svm.duals), exact(svm.duals[~svm.support])]
+    conditions = [np.abs(residual), np.abs(total), exact(-svm.duals), exact(svm.duals[~svm.support])]
     return at_least(LABEL_DUALS, Form.EXACT, 0.0, np.concatenate(conditions), points="condition")

@@ -110,8 +110,8 @@ class SublevelSet:
         """
         s, r = self.setup, self.r
         drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
-        lost = np.sum(np.where(s.joint.others, weights * drops, 0.0), axis=-1)
-        E = r * s.slack + np.vecdot(exact(s.joint.chosen_tokens), w[:, None]) - lost
+        drop = np.sum(np.where(s.joint.others, weights * drops, 0.0), axis=-1)
+        E = r * s.slack + np.vecdot(exact(s.joint.chosen_tokens), w[:, None]) - drop
         outside = np.maximum(exact(w) @ s.u + np.vecdot(exact(w), w) / (2 * r), 0.0)
         E = E.widen(largest(outside)[:, None] * (largest(s.margin) + largest(E) / r))
         return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
@@ -185,13 +185,13 @@ def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Cl
 
     If there are no pairs, only :data:`NON_OPTIMALITY` is claimed, as undecided.
     """
-    flat: list[Any] = []
-    for both in sides:
-        shape = np.broadcast_shapes(*(x.shape for x in both))
-        flat.append([np.ravel(np.broadcast_to(x, shape)) for x in both])
-    if not flat:
+    flat_sides: list[Any] = []
+    for pair in sides:
+        shape = np.broadcast_shapes(*(x.shape for x in pair))
+        flat_sides.append([np.ravel(np.broadcast_to(x, shape)) for x in pair])
+    if not flat_sides:
         return
-    left, right = (np.concatenate(side) for side in zip(*flat, strict=True))
+    left, right = (np.concatenate(side) for side in zip(*flat_sides, strict=True))
     if left.size or name == NON_OPTIMALITY:
         yield at_least(name, Form.EFFECTIVE, left, right, points="pair (v, p)")
 
@@ -199,8 +199,8 @@ def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Cl
 def _log_losses(base: Numbers, E: Numbers) -> Numbers:
     """Compute log ℓ(u) + rΓ for u = rΓ + E_i, rΓ = ``base``.
 
-    It is −E_i + log(log(1 + y)/y) with y = e^{−u}, or from log ℓ(u) if y overflows. From u = 600 on the second term is
-    taken at u = 600.
+    It is −E_i + log(log(1 + y)/y) with y = e^{−u}, or from log ℓ(u) if y overflows. For u > 600 the second term, which
+    is negligible there, is replaced by its value at u = 600.
     """
     u = base + E
     y = np.exp(-np.minimum(np.maximum(u, -LARGE), NEGLIGIBLE))

@@ -61,8 +61,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Among them the joint path has v_r/r → v̄_mm and p̃_R/R → p_relax/‖p_relax‖.
 
-    As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma is false as it
-    stands.
+    As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma as printed is
+    false.
 
     **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S
     and head as in Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the
@@ -79,8 +79,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from premises(joint_solutions(setup, under_test))
     yield from in_sublevel_sets([level.pairs(rng).in_quadrant() for level in levels])
     # A token may tie α's label margin Γ up to rounding, which r = e^{RΘ/2} would multiply.
-    apart = setup.smallest_drops - setup.slack
-    if not (apart.value > 16 * apart.error).all():
+    drop_excess = setup.smallest_drops - setup.slack
+    if not (drop_excess.value > 16 * drop_excess.error).all():
         return
     schedule = exponential_schedule(p_relax.margin / 2)
     if p_relax.neighbours[~setup.joint.svm.support].any():

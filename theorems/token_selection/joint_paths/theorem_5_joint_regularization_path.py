@@ -193,9 +193,9 @@ def offset_claims(setup: JointSetup, under_test: Implementation, starts: Float64
     # ‖(p − R p̄_mm)_⊥ − o‖ ≤ 4√m ‖G⁺‖² (‖o‖ + 1)/(RΘ min μ).
     o, pi = offset(setup, predicted.pseudo, at.w)
     error = predicted.factor * (float(np.linalg.norm(o)) + 1) / at.R
-    off = across(at.p - at.R * setup.separator.direction, setup.separator.direction) - o
+    difference = across(at.p - at.R * setup.separator.direction, setup.separator.direction) - o
     allowed = error + predicted.logits(at) + predicted.flatness(at, pi)
-    distance = float(np.linalg.norm(off))
+    distance = float(np.linalg.norm(difference))
     yield at_least(SHARP_OFFSET, Form.SHARP, allowed, distance, rounding=0.0, why=JOINT_SHARP, points="radius")
 
 

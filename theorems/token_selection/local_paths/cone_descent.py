@@ -178,8 +178,8 @@ def longest_steps(
     field = batch_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient], starts.shape[:1])
     for s in range(len(most)):
         unit = _descent_direction(field(points[s])[1])
-        moved = points[s] - tip
-        length = np.sqrt(np.sum(moved * moved, axis=1))
+        from_tip = points[s] - tip
+        length = np.sqrt(np.sum(from_tip * from_tip, axis=1))
         lengths[s] = np.minimum(longest(points[s], unit), most[s]) * length
         points[s + 1] = points[s] + lengths[s][:, None] * unit
     with np.errstate(divide="ignore"):

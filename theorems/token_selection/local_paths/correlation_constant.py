@@ -93,11 +93,11 @@ def _one_constraint(
     # In logarithms, since weights of supports differ by factors of e^{10⁸} if scores are of size 10⁸.
     others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
     sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
-    rest = float((np.maximum(sums, -690.0) - low).max())
+    log_ratio = float((np.maximum(sums, -690.0) - low).max())
 
     def enough(kappa: float) -> bool:
         # The smallest ω⁻ is the unit.
-        return kappa >= math.exp(min(rest - kappa - 1, LARGEST)) + math.exp(min(log_stray(kappa), LARGEST))
+        return kappa >= math.exp(min(log_ratio - kappa - 1, LARGEST)) + math.exp(min(log_stray(kappa), LARGEST))
 
     return _least(enough)
 

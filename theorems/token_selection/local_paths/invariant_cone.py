@@ -5,7 +5,7 @@ Notation of :mod:`.local_constants`; p = ζ p_mm + z with z ⊥ p_mm, τ = tan o
 **A cone with another tip.** Gradient descent converges to a ray w + ζ p_mm whose offset w makes ω e^{−g·w}
 proportional to the duals λ. A cone around that ray is invariant much earlier than one around p_mm. Let
   K = {p : cos(p − a, p_mm) ≥ 1 − μ},    a = w + ζ_w p_mm,    ζ_w = |w|/(τP),
-that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all that Lemma 7 says about cone_μ holds in K. In L3 nothing but ω
+that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all bounds of Lemma 7 in cone_μ hold in K. In L3 nothing but ω
 changes, because g·p = g·a + g·(p − a): with p' = p − a, ρ' = ‖p'‖/P, ν' = 1 − cos(p', p_mm) and weights ω e^{−g·a}
   −⟨∇L(p), p'/‖p'‖⟩ ≤ (1 + κ/ρ' − ν')(−⟨∇L(p), p̄_mm⟩),                                                  (L3')
 where κ is exponentially small at the offset. w = 0 gives Lemma 7's own cone. Every w proves something; the one
@@ -17,8 +17,8 @@ with the smallest radius is taken among minimisers of log Σ_good ω e^{−ρ(m�
 Let κ/ρ' ≤ (15/8)μ. If ν' ≥ (15/16)μ the bracket is ≥ μ/16, and the step stays in K when
 ‖Δ‖²/‖p'‖ ≤ (μ/8)⟨Δ, p̄_mm⟩; if ν' < (15/16)μ it does when 2‖Δ‖ ≤ (μ/16)‖p'‖. For Δ = −η∇L both follow from L2:
   η (C⁺)² max u ≤ (μ/8) ρ'P C⁻    and    32 η C⁺ max u ≤ μ ρ'P.
-ζ increases (L1), and ρ' ≥ ζ − ζ_w: conditions at the start are enough. (The paper asks for π = κ/ρ ≤ μ/2 at
-w = 0. It does not use that at the boundary of the cone the support margins average to 1 − μ.)
+ζ increases (L1), and ρ' ≥ ζ − ζ_w: conditions at the start are enough. (The paper requires π = κ/ρ ≤ μ/2 at w = 0. It
+does not use that at the boundary of the cone the support margins average to 1 − μ.)
 
 **Start.** C_{μ/4,R} ⊂ K ∩ {ζ ≥ ζ_0} when R = ζ_0 P/(1 − μ/4) and ζ_0 ≥ 2|w|/((τ − τ_0)P), τ_0 the tangent for μ/4.
 So GD from C_{μ/4,R} never leaves cone_μ; there is no stationary point in it (L1), and:
@@ -85,11 +85,11 @@ class InvariantCone:
 
     def contains(self, p: Float64[np.ndarray, "d"]) -> bool:
         """Return whether p lies in K ∩ {ζ ≥ ζ_0}, with room for rounding."""
-        constants, moved = self.constants, p - self.tip
+        constants, from_tip = self.constants, p - self.tip
         if float(p @ constants.solution.direction) < self.height * constants.norm:
             return False
-        apart = moved / np.linalg.norm(moved) - constants.solution.direction
-        return constants.problem.d == 1 or float(apart @ apart) / 2 <= constants.mu * (1 - 1e-4)
+        difference = from_tip / np.linalg.norm(from_tip) - constants.solution.direction
+        return constants.problem.d == 1 or float(difference @ difference) / 2 <= constants.mu * (1 - 1e-4)
 
     @property
     def start_mu(self) -> float:
@@ -113,21 +113,21 @@ class InvariantCone:
         c = [1 − (1−μ)(1 + κ/ρ' − ν')] A: η is the larger root, and p + Δ is in the cone if (L3') holds at p.
         """
         constants, axis, mu = self.constants, self.constants.solution.direction, self.constants.mu
-        moved = p - self.tip
-        length = np.sqrt(np.sum(moved * moved, axis=1))
-        apart = moved / length[:, None] - axis
-        nu = np.sum(apart * apart, axis=1) / 2
+        from_tip = p - self.tip
+        length = np.sqrt(np.sum(from_tip * from_tip, axis=1))
+        difference = from_tip / length[:, None] - axis
+        nu = np.sum(difference * difference, axis=1) / 2
         drift = (1 - (1 - mu) * (1 + self.kappa * constants.norm / length - nu)) * (unit @ axis)
         root = (drift + np.sqrt(drift * drift + 2 * (1 - mu) * np.maximum(mu - nu, 0.0))) / (1 - mu)
         return np.asarray(SAFETY * np.maximum(root, 0.0))
 
     def lateral_squared(self, start: Float64[np.ndarray, "d"], lengths: float) -> float:
         """Return ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² for the flow from ``start``."""
-        moved, norm = start - self.tip, self.constants.norm
-        size = float(np.linalg.norm(moved))
-        apart = moved / size - self.constants.solution.direction
+        from_tip, norm = start - self.tip, self.constants.norm
+        size = float(np.linalg.norm(from_tip))
+        difference = from_tip / size - self.constants.solution.direction
         begin = size / norm
-        squared = float(apart @ apart) / 2 * begin**2 if moved.size > 1 else 0.0
+        squared = float(difference @ difference) / 2 * begin**2 if from_tip.size > 1 else 0.0
         return squared + self.kappa * max(lengths - begin, 0.0)
 
     def flow_angle(self, start: Float64[np.ndarray, "d"], goal: float) -> float:

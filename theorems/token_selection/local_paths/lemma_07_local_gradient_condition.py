@@ -160,13 +160,13 @@ def _first_and_second(
         np.stack([log_bound(rho) for rho in rhos])[level]
         for log_bound in (partial(constants.log_descent, axis=True), constants.log_lower, constants.log_upper)
     )
-    missed = at.log_missed
+    log_missed = at.log_missed
 
     # ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}; C⁻ max(1 − s_iα) ≤ ⟨−∇L, q̄⟩ ≤ ‖∇L‖ ≤ C⁺ max(1 − s_iα).
     yield at_least(NO_STATIONARY_POINT, Form.EFFECTIVE, at.along, at.in_units(log_C - at.axial))
-    yield at_least(LOWER_BOUND, Form.EFFECTIVE, towards, at.in_units(log_lower + missed))
-    yield at_least(UPPER_BOUND, Form.EFFECTIVE, at.in_units(log_upper + missed), norm(at.descent, axis=1))
-    yield at_least(SATURATION, Form.EFFECTIVE, log_saturation(constants, at.rho), missed)
+    yield at_least(LOWER_BOUND, Form.EFFECTIVE, towards, at.in_units(log_lower + log_missed))
+    yield at_least(UPPER_BOUND, Form.EFFECTIVE, at.in_units(log_upper + log_missed), norm(at.descent, axis=1))
+    yield at_least(SATURATION, Form.EFFECTIVE, log_saturation(constants, at.rho), log_missed)
 
 
 def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
@@ -204,8 +204,8 @@ def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: 
     norms = norm(points, axis=1)
     with in_floats():
         near = ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d)).nu <= constants.mu
-    far = is_resolvable(constants, 1.0) & (norms <= 1e4 * rho * constants.norm)
-    return np.asarray(points[near & far & (norms >= rho * constants.norm)])
+    resolved = is_resolvable(constants, 1.0) & (norms <= 1e4 * rho * constants.norm)
+    return np.asarray(points[near & resolved & (norms >= rho * constants.norm)])
 
 
 def _violation(constants: LocalConstants, under_test: Implementation, rho: float, kappa: float) -> Violation:

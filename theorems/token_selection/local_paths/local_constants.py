@@ -183,8 +183,8 @@ class LocalConstants:
         beyond = margins_beyond_one(self.solution)
         if not self.carried:
             return beyond
-        far = np.vecdot(self.rows, with_rounding(self.solution.p)) - 1
-        return np.where(beyond < NEAR_ONE, with_rounding(beyond), np.where(self.others, far, np.inf))
+        excess = np.vecdot(self.rows, with_rounding(self.solution.p)) - 1
+        return np.where(beyond < NEAR_ONE, with_rounding(beyond), np.where(self.others, excess, np.inf))
 
     @cached_property
     def margins(self) -> Numbers:
@@ -300,10 +300,10 @@ class LocalConstants:
         height = 0.0 if apex is None else apex.height
         length = rho - height
         with np.errstate(invalid="ignore"):
-            moved = np.where(self.others, -height * beyond, 0.0) - (0.0 if apex is None else apex.sizes)
-        log_low, log_high = bounds.log_low + moved, bounds.log_high + moved
+            exponents = np.where(self.others, -height * beyond, 0.0) - (0.0 if apex is None else apex.sizes)
+        log_low, log_high = bounds.log_low + exponents, bounds.log_high + exponents
         duals = self.solution.duals[self.support]
-        rest = self.good & ~self.support
+        without_dual = self.good & ~self.support
         harmful = HarmfulTokens(
             log_high[self.harmful] - length * self.room[self.harmful],
             self.solution.margins[self.harmful],
@@ -312,7 +312,7 @@ class LocalConstants:
         )
         if (length * self.room[self.harmful] < 1).any():
             return math.inf
-        idle = log_high[rest] - length * (1 - self.mu) * beyond[rest]
+        idle = log_high[without_dual] - length * (1 - self.mu) * beyond[without_dual]
         return correlation_constant(duals / duals.sum(), log_low[self.support], log_high[self.support], idle, harmful)
 
     def pi(self, radius: float) -> float:

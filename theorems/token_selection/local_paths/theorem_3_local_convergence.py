@@ -261,14 +261,14 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
     runs = (gd.view, long.view)
 
     # π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' − p̄_mm⟩.
-    both = all_sides((at.pi(cone.kappa) * at.along, at.aside) for at in runs)
-    yield at_least(INCREMENTS, Form.EFFECTIVE, *both, points="iterate")
+    sides = all_sides((at.pi(cone.kappa) * at.along, at.aside) for at in runs)
+    yield at_least(INCREMENTS, Form.EFFECTIVE, *sides, points="iterate")
 
     # ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ > 0.
     constants = cone.constants.carrying
     share = np.exp(constants.log_lower(cone.height) - constants.log_upper(cone.height))
-    both = all_sides((outward(at), share * norm(at.descent, axis=1)) for at in runs)
-    yield at_least(NORM_GROWS, Form.EFFECTIVE, *both, points="iterate")
+    sides = all_sides((outward(at), share * norm(at.descent, axis=1)) for at in runs)
+    yield at_least(NORM_GROWS, Form.EFFECTIVE, *sides, points="iterate")
 
     # ⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−ζ(0)}).
     least = np.exp(np.minimum(log_climb_bound(cone, gd) - gd.unit, 700.0))
@@ -291,8 +291,8 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
     length = np.exp(exact(np.minimum(gd.log_sizes[0], 700.0)))
     second = (1 - exact(mu)) * length / (2 * norm(start.from_tip, axis=1)) * norm(start.descent, axis=1)
     inside = [(np.full_like(run.view.nu, mu), run.view.nu) for run in (gd, *others)]
-    both = all_sides([*inside, (inward[near], second[near])])
-    return at_least(STAYS_IN_CONE, Form.EFFECTIVE, *both, points="iterate")
+    sides = all_sides([*inside, (inward[near], second[near])])
+    return at_least(STAYS_IN_CONE, Form.EFFECTIVE, *sides, points="iterate")
 
 
 def outward(at: ConeView) -> Numbers:
@@ -310,9 +310,11 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
     exponent = rate + np.log(exact(np.arange(1, len(indices))))[:, None] - height
     # log1p(e^x) is e^x up to e^{2x}/2.
-    far = exponent.value < -700
-    grown = np.where(far, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
-    return np.log(constants.norm) + grown
+    underflows = exponent.value < -700
+    log_growth = np.where(
+        underflows, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(underflows, 0.0, exponent))))
+    )
+    return np.log(constants.norm) + log_growth
 
 
 def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
@@ -326,16 +328,16 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
         # √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))).
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
         lateral = norm(at.deviation, axis=1) * at.rho
-        off = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
+        error = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
         # In units of the bound at the end, or of the cone's width in one dimension.
         unit = max(float(bound.max()), math.sqrt(2 * cone.constants.mu) * float(flow.norms[0]) / length)
-        sides = bound, lateral.widen(off)
+        sides = bound, lateral.widen(error)
         yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
 
         # The angle between p and p_mm at the end.
         end = float(flow.norms[-1])
         angle = math.sqrt(2 * float(flow.one_minus_cosine(cone.constants.solution.p)[-1]))
-        rounding = off[-1] * length / end + 8 * EPS
+        rounding = error[-1] * length / end + 8 * EPS
         proven = around.flow_angle(start, end)
         yield at_least(LIMIT, Form.LIMIT, proven, angle, rounding=rounding, why=FLOW_SOLVER, points="end")
 

@@ -88,9 +88,9 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     *Derivation of ρ.* Let x = −log q_max(p) ≥ −ρ. By the premise log q_max(p') ≥ −x/(1+Δ), so n(L(p') − L_*) ≥
     min C0 · e^{−x/(1+Δ)}, and n(L(p) − L_*) ≤ Σ C1 · e^{−x}. The logarithms differ by at least xΔ/(1+Δ) − Λ ≥ log 2.
 
-    All constants need |ℓ'| bounded away from 0 on bounded intervals. "Strictly decreasing", which the paper's
-    Assumption A says, does not give that: for ℓ(u) = −u³ and an input with ν_i = 0 the lemma is false, and so are
-    Theorems 1 and 8. Here Assumption A includes ℓ' < 0.
+    All constants need |ℓ'| bounded away from 0 on bounded intervals. "Strictly decreasing", the wording of the paper's
+    Assumption A, does not imply that: for ℓ(u) = −u³ and an input with ν_i = 0 the lemma is false, and so are Theorems
+    1 and 8. Here Assumption A includes ℓ' < 0.
     """
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
@@ -107,10 +107,10 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from sandwich.claims(points)
     if axis is not None:
         size = float(np.linalg.norm(axis))
-        far = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * count)))
+        points_far_out = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * count)))
         # Along the solution, not against it: far out q_max is then small enough for ρ(Δ).
-        far *= np.where(far @ axis < 0, -1.0, 1.0)[:, None]
-        yield from sandwich.pairs(np.concatenate([points, far]))
+        points_far_out *= np.where(points_far_out @ axis < 0, -1.0, 1.0)[:, None]
+        yield from sandwich.pairs(np.concatenate([points, points_far_out]))
 
 
 class Sandwich:
@@ -136,22 +136,22 @@ class Sandwich:
     def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
         """Return ν − Y ψ, c0 q and c1 q of the mixed inputs, each (m, k)."""
         mixing, head, mixed = self.mixing, self.mixing.head, self.mixing.mixed
-        lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
+        drop = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
         q = np.exp(self.log_q(at))
-        return lost[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
+        return drop[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         """Return the violation of the sandwich by the prediction, in units of its upper side c1 q; negative inside."""
         with in_floats():
-            lost, low, high = self.sides(self.at(points))
-            return np.max(np.where(high > 0, np.maximum(low - lost, lost - high) / high, -1.0), axis=-1)
+            drop, low, high = self.sides(self.at(points))
+            return np.max(np.where(high > 0, np.maximum(low - drop, drop - high) / high, -1.0), axis=-1)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
         """Yield the claims of the sandwich of the prediction, and of the risk in logarithms."""
         at = self.at(points)
-        lost, low, high = self.sides(at)
-        yield at_least(ABOVE, Form.EFFECTIVE, lost, low, points="point and input")
-        yield at_least(BELOW, Form.EFFECTIVE, high, lost, points="point and input")
+        drop, low, high = self.sides(at)
+        yield at_least(ABOVE, Form.EFFECTIVE, drop, low, points="point and input")
+        yield at_least(BELOW, Form.EFFECTIVE, high, drop, points="point and input")
         log_q, excess = self.risks(at)
         total = excess + np.log(exact(self.problem.n))
         low, high = (np.logaddexp.reduce(logs + log_q, axis=-1) for logs in (self.log_low, self.log_high))

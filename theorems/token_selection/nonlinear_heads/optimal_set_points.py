@@ -322,6 +322,6 @@ def first_order_is_exact(
     curvature = np.logaddexp.reduce([0.0, math.log(float(mixing.c1.max())), float(np.max(stiff + reach))])
     small = math.log(problem.T) + float(curvature) - (rho - kappa)
     best = problem.keys[np.arange(problem.n), solution.alpha]
-    apart = float(np.linalg.norm(problem.keys - best[:, None], axis=2).max()) * solution.svm.norm
-    rivals = math.log(problem.T) - (ahead * rho - apart * offset) if ahead < math.inf else -math.inf
+    key_distance = float(np.linalg.norm(problem.keys - best[:, None], axis=2).max()) * solution.svm.norm
+    rivals = math.log(problem.T) - (ahead * rho - key_distance * offset) if ahead < math.inf else -math.inf
     return max(small, rivals) < math.log(EPS) - 3

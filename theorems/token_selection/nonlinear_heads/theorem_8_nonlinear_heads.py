@@ -90,8 +90,8 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     dist(p̄(R)/(RΘ), G_mm) → 0.
 
     Here D comes from Lemma 14 with ν_i, c0_i, c1_i; C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i].
-    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 asks that all
-    optimal tokens of an input have the same features. Assumption D is checked only through Lemma 14.)
+    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 requires that
+    all optimal tokens of an input have the same features. Assumption D is checked only through Lemma 14.)
 
     **Effective.** κ = log Σ_i C1_i|Ō_i| + max_i log((1 + |O_i|)/C0_i), the sum over inputs with Ō_i ≠ ∅ (for singletons
     and a linear head at most Theorem 1's). For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), p_mm ∈ G_mm, has
@@ -156,9 +156,9 @@ def solutions_claim(sets: MaxMarginSets) -> Claim:
     points = [tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.solutions]
     least = min(c.norm_squared for c in sets.choices)
     best = {tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.choices if c.norm_squared == least}
-    wrong = len(points) != len(set(points)) or set(points) != best
+    is_wrong = len(points) != len(set(points)) or set(points) != best
     detail = f"{len(points)} points, {len(best)} of least norm"
-    return Claim(LEAST, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)
+    return Claim(LEAST, Form.EXACT, -1.0 if is_wrong else 0.0, 0.0, EXACT, detail)
 
 
 def in_sublevel_sets(
@@ -171,7 +171,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Yield the effective claims at points of sublevel sets, where ``radius_index`` says which radius each has."""
+    """Yield the effective claims at points of sublevel sets, whose radii are ``rhos[radius_index]``."""
     ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
     p, rho, options = exact(points), rhos[radius_index], {"points": "point of a sublevel set"}
 
@@ -205,13 +205,13 @@ def minimiser_claims(
     allowed = allowed_choices(sets, least, p)
     duals = dual_bound(problem, mixing, sets, allowed, least) - value - np.log(exact(problem.n))
     # ‖p̄ − p̄_α‖²/2: 1 − cos without cancellation.
-    off = np.sum(((p / length)[:, None] - towards(sets)) ** 2, axis=-1) / 2
-    apart = np.min(np.where(allowed, off, np.inf), axis=-1)
+    deviations = np.sum(((p / length)[:, None] - towards(sets)) ** 2, axis=-1) / 2
+    deviation = np.min(np.where(allowed, deviations, np.inf), axis=-1)
 
     # 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ; at the last radius that is 10⁻⁶.
     bound = 1 - np.maximum(least, duals) * norm(with_rounding(sets.choices[0].p)) / length[:, 0]
-    yield at_least(PATH_DISTANCE, Form.LIMIT, bound, apart, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
-    yield at_least(PATH_LIMIT, Form.LIMIT, REACHED, apart[len(rhos) - 1 :: len(rhos)], points="solution")
+    yield at_least(PATH_DISTANCE, Form.LIMIT, bound, deviation, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
+    yield at_least(PATH_LIMIT, Form.LIMIT, REACHED, deviation[len(rhos) - 1 :: len(rhos)], points="solution")
 
 
 def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
@@ -239,8 +239,8 @@ def least_margin(
 
     Its error is that of κ plus a dozen roundings of ``ray``, ρ p_mm.
     """
-    moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
-    return (exact(rho) - kappa).widen(moved + log_rounding(mixing, problem.loss))
+    margin_error = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
+    return (exact(rho) - kappa).widen(margin_error + log_rounding(mixing, problem.loss))
 
 
 def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
@@ -275,15 +275,17 @@ def dual_bound(
     and b of :func:`bend`.
     """
     size = mixing.optimal.sum(axis=1)
-    log_costs, lost = log_token_costs(mixing, problem.loss, secants=True), log_rounding(mixing, problem.loss)
+    log_costs, rounding = log_token_costs(mixing, problem.loss, secants=True), log_rounding(mixing, problem.loss)
     small = np.exp(-np.maximum(beyond, 0.0))
     normaliser = np.log(size + (problem.T - size) * small[:, None])
-    bent = bend(problem.loss, mixing.nu[mixing.mixed], mixing.c1[mixing.mixed]) * np.minimum(problem.T * small, 1.0)
+    correction = bend(problem.loss, mixing.nu[mixing.mixed], mixing.c1[mixing.mixed]) * np.minimum(
+        problem.T * small, 1.0
+    )
     bounds = []
     for choice in sets.choices:
         # A token that occurs twice in the SVM gets the sum of its duals.
         duals, support = with_rounding(choice.duals) * exact(1.0).widen(problem.T * EPS), choice.duals > 0
         w = duals / np.sum(duals)
-        fixed = np.sum(w[support] * (exact(log_costs[support]).widen(lost) - np.log(w[support])))
-        bounds.append(fixed - bent - normaliser @ np.sum(w, axis=1))
+        fixed = np.sum(w[support] * (exact(log_costs[support]).widen(rounding) - np.log(w[support])))
+        bounds.append(fixed - correction - normaliser @ np.sum(w, axis=1))
     return np.min(np.where(allowed, np.stack(bounds, axis=-1), np.inf), axis=-1)

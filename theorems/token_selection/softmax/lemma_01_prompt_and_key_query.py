@@ -134,8 +134,8 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     prompts = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
     at_once = max(1, ENTRIES // (problem.n * problem.T * (problem.d + len(u))))
     blocks = (prompts[k : k + at_once] for k in range(0, len(prompts), at_once))
-    both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
-    joined: list[Any] = [np.concatenate(parts) for parts in both]
+    gradients = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
+    joined: list[Any] = [np.concatenate(parts) for parts in gradients]
     in_matrix, in_prompt = joined
     # The norm of bounded arrays does not underflow where |ℓ'| is e^{−400}.
     local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
@@ -261,23 +261,23 @@ def _every_iterate(
 ) -> Claim:
     """Claim the bound of E_t at every iterate, where ``local`` bounds the errors of both gradients at p(t) together."""
     head = exact(u)
-    apart = norm(head) * norm(matrices - head[:, None] * points[:, None, :] / np.sum(head * head), axis=(1, 2))
-    lengths, moved = norm(points, axis=1), norm(np.diff(points, axis=0), axis=1)
+    distances = norm(head) * norm(matrices - head[:, None] * points[:, None, :] / np.sum(head * head), axis=(1, 2))
+    lengths, step_lengths = norm(points, axis=1), norm(np.diff(points, axis=0), axis=1)
     with in_floats():
         curvature = 1.1 * local_smoothness(AttentionAt(setting.problem, points))
     allowed = [(len(u) + 6) * EPS * lengths[0]]
     for t, step in enumerate(steps.tolist()):
         # The optimiser computes a step as the exponential of a sum of logarithms.
-        logs = abs(math.log(step)) + (abs(math.log(moved[t] / step)) if moved[t] / step > 0 else 0.0)
-        rounded = EPS * ((len(u) + 6 + 2 * logs) * moved[t] + 4 * (lengths[t] + lengths[t + 1]))
+        logs = abs(math.log(step)) + (abs(math.log(step_lengths[t] / step)) if step_lengths[t] / step > 0 else 0.0)
+        rounded = EPS * ((len(u) + 6 + 2 * logs) * step_lengths[t] + 4 * (lengths[t] + lengths[t + 1]))
         allowed.append((1 + step * curvature[t]) * allowed[-1] + step * local[t] + rounded)
-    rounding = np.array(allowed) + apart.error
+    rounding = np.array(allowed) + distances.error
     scale = lengths + np.where(np.isfinite(rounding), rounding, 1.0)
     return at_least(
         SAME_ITERATES,
         Form.EXACT,
         0.0,
-        apart.value,
+        distances.value,
         rounding=rounding,
         scale=scale,
         why=TWO_RUNS,

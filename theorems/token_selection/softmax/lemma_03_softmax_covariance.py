@@ -117,8 +117,8 @@ def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.n
         if not (np.isfinite(weights[b, i]).all() and (weights[b, i] >= 0).all() and weights[b, i].any()):
             continue
         for r in {int(np.argmax(weights[b, i])), int(rng.integers(problem.T))}:
-            apart, room = _sides(problem.keys[i], problem.scores[i], weights[b, i], direction, r)
-            identity.append(-abs(_sign(apart)))
+            identity_error, room = _sides(problem.keys[i], problem.scores[i], weights[b, i], direction, r)
+            identity.append(-abs(_sign(identity_error)))
             inequality.append(_sign(room))
     for name, values in ((IDENTITY, identity), (INEQUALITY, inequality)):
         yield at_least(name, Form.EXACT, values, 0.0, rounding=0.0, why=EXACT, points="exact point")

@@ -143,8 +143,8 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
     if np.isnan(logs).any():
         raise NotANumber(IS_ITS_FORMULA, "log L_p is NaN", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
-    reported, ours = exact(logs[1:]).widen(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
-    sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
+    reported, formula = exact(logs[1:]).widen(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
+    sides = np.concatenate([reported, formula]), np.concatenate([formula, reported])
     yield at_least(IS_ITS_FORMULA, Form.EXACT, *sides, why=CONSTANTS, points="constant")
     yield at_least(ARE_ORDERED, Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
 
@@ -187,10 +187,10 @@ def _lipschitz(
     length = (log_uniform(rng, 1e-6, 1e-1, len(near)) / problem.key_scale)[:, None]
     h = directions(rng, len(near), problem.d) * length
     for _ in range(POWER_STEPS):
-        bent = _reported_gradient(problem, near + h, log_unit, under_test) - base.value
-        size = norm(bent, axis=-1, keepdims=True)
+        gradient_change = _reported_gradient(problem, near + h, log_unit, under_test) - base.value
+        size = norm(gradient_change, axis=-1, keepdims=True)
         usable = np.isfinite(size) & (size > 0)
-        h = np.where(usable, bent / np.where(usable, size, 1.0), h / length) * length
+        h = np.where(usable, gradient_change / np.where(usable, size, 1.0), h / length) * length
     ends, begins = np.concatenate([near + h, far]), np.concatenate([near, near])
     change = norm(gradient(ends) - np.concatenate([base, base]), axis=-1)
     bound = np.exp(log_sharp - log_unit) * norm(exact(ends) - begins, axis=-1)
@@ -222,9 +222,9 @@ def _model(
     along = np.where(size > 0, gradient.value / np.where(size > 0, size, 1.0), random)
     unit = np.where(rng.integers(2, size=(m, 1)) == 0, random, along)
     h = unit * (log_uniform(rng, 1e-12, 1.0, m) / problem.key_scale)[:, None]
-    off = np.abs(risk_change(at, h) - np.vecdot(gradient, h))
+    model_error = np.abs(risk_change(at, h) - np.vecdot(gradient, h))
     bound = np.exp(np.minimum(log_sharp - at.log_scale, LARGEST_EXPONENT)) / 2 * np.vecdot(exact(h), h)
-    return at_least(MODEL, Form.EFFECTIVE, bound, off)
+    return at_least(MODEL, Form.EFFECTIVE, bound, model_error)
 
 
 def _run(
@@ -264,8 +264,8 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
     longest = np.exp(np.minimum(log_step + at.log_scale, LARGEST_EXPONENT))
     largest = np.maximum(longest.value - longest.error, 0.0)
     for name, step in ((DESCENT, largest), (SMALL_DESCENT, 1e-3 * largest)):
-        gained = -risk_change(at, -step[:, None] * gradient.value)
-        yield at_least(name, Form.EFFECTIVE, gained, exact(step) / 2 * np.vecdot(gradient, gradient))
+        decrease = -risk_change(at, -step[:, None] * gradient.value)
+        yield at_least(name, Form.EFFECTIVE, decrease, exact(step) / 2 * np.vecdot(gradient, gradient))
 
 
 def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:

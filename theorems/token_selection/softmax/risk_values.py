@@ -39,10 +39,10 @@ def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np
     if under_test.textbook_eps:
         # For a kernel with the textbook rounding error, L(p) − L_α is noise where the softmax saturates.
         return
-    theirs, ours, differences = [], [], []
+    reported, expected, differences = [], [], []
     for alpha in (case.chosen_tokens, rng.integers(problem.T, size=n)):
-        theirs.append(excess_of_at(under_test, at, alpha, IS_THAT_OF_THE_LOSSES))
-        ours.append(excess_at(at, alpha))
+        reported.append(excess_of_at(under_test, at, alpha, IS_THAT_OF_THE_LOSSES))
+        expected.append(excess_at(at, alpha))
         differences.append(at.risk - np.mean(problem.loss.value(exact(problem.scores[np.arange(n), alpha]))))
-    yield equal(IS_A_DIFFERENCE, np.stack([x.to(0.0) for x in theirs]), np.stack(differences))
-    yield sized_equal(IS_THAT_OF_THE_LOSSES, Sized.stack(theirs), Sized.stack(ours))
+    yield equal(IS_A_DIFFERENCE, np.stack([x.to(0.0) for x in reported]), np.stack(differences))
+    yield sized_equal(IS_THAT_OF_THE_LOSSES, Sized.stack(reported), Sized.stack(expected))
