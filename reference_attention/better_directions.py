@@ -99,6 +99,8 @@ def best_token_direction(
 def _perturbed_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, w: Row, most: fmpq, mu: float
 ) -> Direction | None:
+    """Return the direction of q + τ w for the largest τ = most/2^k that lies in the cone; None if none does."""
+
     def candidates() -> Iterator[list[fmpq]]:
         step = most
         for _ in range(HALVINGS):
@@ -111,6 +113,7 @@ def _perturbed_direction(
 def _first_within(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, tries: Iterator[list[fmpq]], mu: float
 ) -> Direction | None:
+    """Return the direction of the first vector that lies in the cone of width mu around the given direction."""
     inside: Callable[[list[fmpq]], bool] = lambda x: within_cone(x, direction.vector, mu)  # noqa: E731
     best = next((x for x in tries if inside(x)), None)
     return None if best is None else exact_direction(keys, best)
@@ -124,6 +127,7 @@ def _row(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], i: i
 def _rows(
     keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]
 ) -> list[Row]:
+    """Return k_iα_i − k_it of all (i, t) in the mask, exactly."""
     return [_row(keys, alpha, int(i), int(t)) for i, t in np.argwhere(mask)]
 
 

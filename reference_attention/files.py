@@ -138,6 +138,7 @@ def from_json(text: str) -> dict[str, Any]:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a dict; raise ValueError where a name occurs twice."""
     values = dict(pairs)
     if len(values) < len(pairs):
         raise ValueError("a name occurs twice")
@@ -151,6 +152,7 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as JSON represents it: lists for arrays, strings for NaN and infinities."""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf" and np.isfinite(value).all():
             return value.tolist()  # JSON has all of these values

@@ -114,5 +114,6 @@ def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
 
 
 def _array(file: Any) -> Any:
+    """Return the array in an open member of the archive, without unpickling."""
     with file:
         return npy.read_array(file, allow_pickle=False)

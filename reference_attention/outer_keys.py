@@ -92,6 +92,7 @@ def rational_keys(keys: Keys) -> fmpq_mat:
 
 
 def _outer(x: Float64[np.ndarray, "n T d"], z: Float64[np.ndarray, "n e"]) -> Float64[np.ndarray, "n T k"]:
+    """Return vec(x_it z_iᵀ) in floats, (n, T, d·e)."""
     n, T, _ = x.shape
     return np.asarray((x[:, :, :, None] * z[:, None, None, :]).reshape(n, T, -1))
 

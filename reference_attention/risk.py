@@ -126,6 +126,7 @@ class _Rows:
         return self._differences
 
     def _relative_to(self, token: Array) -> Array:
+        """Return k_t − k_token for every selection, (*b, n, T, d)."""
         xp, keys = self._xp, self._keys
         if xp is _NumPy and keys.ndim == 3:
             return np.asarray(keys - keys[np.arange(len(keys)), token][..., None, :])

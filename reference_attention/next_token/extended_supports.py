@@ -131,6 +131,7 @@ def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
 
 
 def _unit(row: Vector) -> list[float]:
+    """Return a row in floats, divided by its largest absolute entry."""
     floats = to_floats(row)
     return list((floats / max(float(np.abs(floats).max()), 1e-300)).tolist())
 

@@ -119,6 +119,7 @@ class FiniteMinimum:
         return self.at.value
 
     def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
+        """Return ``number`` of every log share as an array, ``missing`` where there is no alternative, (m, K)."""
         out = np.full(self.split.problem.counts.shape, missing)
         with ctx.workprec(BITS):
             for pair, log_share in self.at.log_shares.items():
@@ -308,6 +309,7 @@ def _dyadic(ball: arb) -> fmpq:
 
 
 def _combine(basis: list[Vector], weights: Vector) -> Vector:
+    """Return Σ_j weights_j basis_j over the rationals."""
     return [sum((w * row[k] for w, row in zip(weights, basis, strict=True)), fmpq(0)) for k in range(len(basis[0]))]
 
 

@@ -103,6 +103,7 @@ class ScoreSplit:
 
     @cached_property
     def _bases(self) -> tuple[list[Vector], list[Vector]]:
+        """Return rational orthogonal bases of F, and of the part that the other rows add to F."""
         rows = self.master.differences
         level = orthogonalize([row for pair, row in rows.items() if self.sets[pair]], [])
         extended_basis = orthogonalize([row for pair, row in rows.items() if not self.sets[pair]], level)
@@ -134,6 +135,7 @@ class ScoreSplit:
         return np.asarray(self.svm.floats / (float(np.linalg.norm(self.svm.floats)) or 1.0))
 
     def _coordinates(self, basis: list[Vector]) -> Float64[np.ndarray, "n T m"]:
+        """Return the coordinates of all rows k_iα − k_it in the normalized basis, (n, T, r)."""
         out = np.zeros((*self.sets.shape, len(basis)))
         sizes = np.array([to_float(sum((x * x for x in b), fmpq(0))) ** 0.5 for b in basis])
         for pair, row in self.master.differences.items():
@@ -350,5 +352,6 @@ def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
 
 
 def _unit_rows(basis: list[Vector], d: int) -> Float64[np.ndarray, "m d"]:
+    """Return rational vectors as rows of length one in floats, (r, d)."""
     rows = np.array([to_floats(row) for row in basis]).reshape(len(basis), d)
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))

@@ -107,6 +107,7 @@ class BallSearch:
         return 64 * EPS * (1 + abs(m.log_excess) + self._scale * float(np.linalg.norm(m.p)))
 
     def _slope(self, p: Point) -> Point:
+        """Return ∇ log(L − L_opt) at p."""
         return self._excess.value_and_slope(p)[1]
 
     def _exact_margins(self, R: float) -> Logits:

@@ -89,6 +89,7 @@ class _Cone:
         return np.asarray(v / np.linalg.norm(v, axis=-1, keepdims=True))
 
     def _across(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
+        """Return the coordinates of x orthogonal to the axis."""
         return tangential(x, self.axis, self.basis)
 
     def contains(self, x: Float64[np.ndarray, "*b d"]) -> Bool[np.ndarray, "*b"]:

@@ -110,6 +110,7 @@ def mixing_path(
 
 
 def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, rho: float) -> MixingPoint:
+    """Return the stationary point on the sphere of radius ρ‖W^mm‖ by Newton's method on (W, η)."""
     bits = 128 + int(4 * rho / np.log(2))
     with ctx.workprec(bits):
         square = arb(rho) ** 2 * arb(svm.norm_squared)

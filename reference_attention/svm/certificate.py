@@ -63,6 +63,7 @@ class KeyRows:
 
     @cached_property
     def _exact(self) -> Dyadic | OuterKeys:
+        """Return the keys in exact form: as factors, or as integers times a power of two."""
         return self._keys if isinstance(self._keys, OuterKeys) else Dyadic.of(self._keys)
 
     @property
@@ -82,13 +83,13 @@ class KeyRows:
         return [a - b for a, b in zip(self._chosen[i], self._exact.integers((i, t)), strict=True)]
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the exact rows with the given numbers, divided by 2^unit, shape (len(indices), d)."""
+        """Return the exact rows with the given indices, divided by 2^unit, shape (len(indices), d)."""
         rows, shift = self.scaled_rows(indices)
         # Rows of zeros are integers in any unit.
         return rows * (fmpz(1) << max(0, self.shift - shift))
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the exact rows with the given numbers, in the units of ``floats`` and times 2^s, and s.
+        """Return the exact rows with the given indices, in the units of ``floats`` and times 2^s, and s.
 
         The exponent s is such that the rows are integers. Only the keys of these rows are read.
         """

@@ -105,4 +105,5 @@ def _across(svm: GeneralSvm, point: Balls) -> Balls:
 
 
 def _product(balls: Balls, exact: Vector) -> arb:
+    """Return the inner product of balls and rationals."""
     return sum((x * arb(w) for x, w in zip(balls, exact, strict=True)), arb(0))

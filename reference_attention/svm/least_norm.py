@@ -54,10 +54,10 @@ class Rows(Protocol):
         """Return the exponent with ``integers(…) = 2^shift · G`` in the units of ``floats``."""
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the rows with the given numbers times 2^shift, exactly, shape (len(indices), d)."""
+        """Return the rows with the given indices times 2^shift, exactly, shape (len(indices), d)."""
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the rows with these numbers times 2^s, exactly, shape (len(indices), d), and the cheapest such s."""
+        """Return the rows with these indices times 2^s, exactly, shape (len(indices), d), and the cheapest such s."""
 
     def twice(self, indices: Sequence[int]) -> Twice | None:
         """Return rows as exact sums of two floats, shape (len(indices), d); None where these are not available."""
@@ -77,12 +77,12 @@ class IntegerRows:
         return np.array([[ratio(x, denominator, -self.shift) for x in row] for row in self.matrix.tolist()])
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the rows with the given numbers, shape (len(indices), d)."""
+        """Return the rows with the given indices, shape (len(indices), d)."""
         rows = self.matrix.tolist()
         return fmpz_mat(len(indices), self.matrix.ncols(), [x for j in indices for x in rows[j]])
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the rows with the given numbers, shape (len(indices), d), and ``shift``."""
+        """Return the rows with the given indices, shape (len(indices), d), and ``shift``."""
         return self.integers(indices), self.shift
 
     def twice(self, indices: Sequence[int]) -> Twice | None:
@@ -143,6 +143,7 @@ class Outcome:
         return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if scaled is None else scaled
 
     def _ratios(self, numerators: list[fmpz], exponent: int) -> Float64[np.ndarray, "k"]:
+        """Return numerators/rho times 2^exponent, each rounded once."""
         return np.array([ratio(x, self.exact.rho, exponent) for x in numerators])
 
 
@@ -298,6 +299,7 @@ def _proven_outcome(
 
 
 def _by_rationals(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: list[int]) -> Outcome:
+    """Return the outcome by the active-set method over the rationals, started from the support of the guess."""
     state = _ActiveSet(rows, bounds)
     state.start_from(guess)
     while True:

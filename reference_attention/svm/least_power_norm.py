@@ -134,10 +134,12 @@ def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
 
 
 def _slope(p: Vector, norm: float) -> Vector:
+    """Return the gradient of ‖p‖_q^q/q."""
     return np.asarray(np.sign(p) * np.abs(p) ** (norm - 1))
 
 
 def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
+    """Solve the program for 1 < q < ∞ by SLSQP and Newton's method; return p and its KKT residual."""
     optimum = minimize(
         lambda p: float((np.abs(p) ** norm).sum() / norm),
         start,

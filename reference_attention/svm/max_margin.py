@@ -91,6 +91,7 @@ class MaxMargin:
         return html_table("ATT-SVM(α): KKT conditions certified over the rationals", ("", ""), rows)
 
     def _count_text(self, marked: Bool[np.ndarray, "n T"]) -> str:
+        """Return the number of marked tokens out of all tokens t ≠ α, as text."""
         n, tokens = marked.shape
         return f"{int(marked.sum())} of {n * (tokens - 1)}"
 
@@ -300,16 +301,19 @@ SHOWN = 16
 
 
 def _entries(vector: NDArray[Any]) -> str:
+    """Return the first entries of a vector as text."""
     texts = [repr(x) for x in vector[:SHOWN].tolist()]
     return ", ".join(texts if vector.size <= SHOWN else [*texts, f"… {vector.size} entries"])
 
 
 def _in_range(values: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+    """Return the values, or refuse them if any is infinite."""
     if np.isinf(values).any():
         raise InvalidInput("keys: the solution of ATT-SVM is beyond the range of float64; rescale the keys.")
     return values
 
 
 def _freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, made read-only."""
     array.setflags(write=False)
     return array

@@ -183,11 +183,13 @@ class _Search:
         return [[a, *others, *others[:1] * (width - len(others))] for a, others in rows]
 
     def _solve(self, chosen: dict[int, int]) -> MaxMargin | Infeasible:
+        """Solve the ATT-SVM of the chosen inputs, in which α is the first token of each."""
         table = np.array(self._table(chosen))
         reduced = self._keys[np.array(sorted(chosen))[:, None], table]
         return self._solver(reduced, np.zeros(len(chosen), dtype=np.int64))
 
     def _spread(self, chosen: dict[int, int], svm: MaxMargin) -> ChoiceSolution:
+        """Return the solution for a complete choice, with its numbers at the tokens of the original inputs."""
         shape = self._optimal.shape
         margins, duals = np.full(shape, np.inf), np.zeros(shape)
         neighbours = np.zeros(shape, dtype=np.bool_)
@@ -225,6 +227,7 @@ def _distinct(keys: Float64[np.ndarray, "T d"], tokens: list[int]) -> list[int]:
 
 
 def _checked_sets(optimal: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "n T"]:
+    """Return the mask of optimal tokens, or refuse it."""
     mask = np.asarray(optimal)
     if mask.dtype != np.bool_ or mask.shape != shape:
         raise InvalidInput(

@@ -212,6 +212,7 @@ def _of_blocks(
 def _matrix_in_floats(
     keys: Keys, svm: MaxMargin, rows: list[Rational], norm: Schatten
 ) -> tuple[Rational, Rational] | None:
+    """Return W and λ for the nuclear or spectral norm by the solvers in floats; None if they fail."""
     if norm.power == 1:
         assert isinstance(keys, OuterKeys)
         nuclear = nuclear_max_margin(keys, svm.alpha)
@@ -236,6 +237,7 @@ def exact_duals_of(svm: MaxMargin) -> Rational:
 def _power(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: float
 ) -> tuple[Rational, Rational] | None:
+    """Return p and λ for ‖·‖_q of entries: exact for q = 2, by a barrier method otherwise."""
     svm = max_margin(keys, alpha)
     if not isinstance(svm, MaxMargin):
         return None

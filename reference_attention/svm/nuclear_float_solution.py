@@ -89,6 +89,7 @@ class _Barrier:
 
     @cached_property
     def _grams(self) -> tuple[Float64[np.ndarray, "N N"], Float64[np.ndarray, "N N"]]:
+        """Return the Gram matrices a aᵀ and z zᵀ."""
         return self.a @ self.a.T, self.z @ self.z.T
 
     def matrix(self, duals: Duals) -> Float64[np.ndarray, "d e"]:

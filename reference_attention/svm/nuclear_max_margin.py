@@ -203,6 +203,7 @@ def _in_units(
 
 
 def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
+    """Return the proven solution, each number rounded from its ball."""
     margins = np.array([float(x.mid()) for x in exact.margins])
     return NuclearMaxMargin(
         alpha=rows.alpha,

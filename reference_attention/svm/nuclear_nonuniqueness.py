@@ -106,6 +106,7 @@ def _kernel_vector(matrix: fmpq_mat) -> list[fmpq] | None:
 
 
 def _margins(a: fmpq_mat, z: fmpq_mat, W: fmpq_mat) -> list[fmpq]:
+    """Return ⟨a_j z_jᵀ, W⟩ for every j, exactly."""
     pairs = zip((a * W).tolist(), z.tolist(), strict=True)
     return [sum((x * y for x, y in zip(*pair, strict=True)), fmpq(0)) for pair in pairs]
 

@@ -125,6 +125,7 @@ class Grid:
         return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 
     def _subtract(self, levels: Int64[np.ndarray, "k m"], less: Float64[np.ndarray, "m"]) -> None:
+        """Subtract ``less`` from the sums of products, slice by slice, in place."""
         remainder = less * 4.0**self.bits
         for level in levels:
             whole = np.rint(remainder)

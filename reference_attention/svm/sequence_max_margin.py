@@ -53,7 +53,7 @@ class StackedRows:
         self.places: list[Place] = [(q, *part.pair(j)) for q, part in enumerate(parts) for j in range(len(part.floats))]
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the exact rows with the given numbers, divided by 2^unit, shape (len(indices), d)."""
+        """Return the exact rows with the given indices, divided by 2^unit, shape (len(indices), d)."""
         entries: list[int] = []
         for j in indices:
             q, i, t = self.places[j]

@@ -80,6 +80,7 @@ class Tracer:
         self._restart()
 
     def _restart(self) -> None:
+        """Delete all recorded points."""
         self.points: list[Point] = []
         self.lengths: list[float] = []
         self._steps: list[Step] = []
@@ -96,19 +97,24 @@ class Tracer:
         return log_scale + math.log(length), direction / length
 
     def _to_frame(self, p: Point) -> Point:
+        """Return the coordinates of p in the frame of the solver."""
         return p if self._frame is None else self._frame.T @ p
 
     def _from_frame(self, y: Point) -> Point:
+        """Return the point with these coordinates in the frame of the solver."""
         return y if self._frame is None else self._frame @ y
 
     def _velocity(self, u: float, y: Point) -> Point:
+        """Return dp/du = −(e^u/κ) ∇L/‖∇L‖ in the frame."""
         return self._to_frame((-math.exp(u) / self._kappa) * self._gradient(self._from_frame(y))[1])
 
     def _jacobian(self, u: float, y: Point) -> Float64[np.ndarray, "d d"]:
+        """Return the derivative of the velocity with respect to y, in the frame."""
         jacobian = self._jacobian_at(u, self._from_frame(y))
         return jacobian if self._frame is None else self._frame.T @ jacobian @ self._frame
 
     def _jacobian_at(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
+        """Return the derivative of the velocity with respect to p."""
         # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
         _, direction, curvature = self._newton(p)
         length = math.sqrt(direction @ direction)
@@ -119,6 +125,7 @@ class Tracer:
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
     def _add(self, p: Point, s: float, mark: Mark, log_norm: float) -> None:
+        """Record a point with its arc length and log ‖∇L‖."""
         self.points.append(p.copy())
         self.lengths.append(s)
         self._marks.append(mark)
@@ -210,6 +217,7 @@ class Tracer:
         return self._give_up(p, s, log_norm, "the path is 10^4 times longer than the norm")
 
     def _dense(self, solver: OdeSolver) -> Dense:
+        """Return the interpolant of the last step as a function u ↦ p."""
         interpolant = solver.dense_output()
         return lambda u: self._from_frame(interpolant(u))
 
@@ -236,10 +244,12 @@ class Tracer:
         return float(np.logaddexp(log_start, fine + math.log(richer)))
 
     def _give_up(self, p: Point, s: float, log_norm: float, why: str) -> tuple[Stop, str]:
+        """Record the last point and return the failure with its reason."""
         self._add(p, s, (len(self._steps), None), log_norm)
         return Stop.FAILED, f"{why} (at norm {np.linalg.norm(p):g})"
 
     def _at_rest(self, p: Point, s: float) -> tuple[Stop, str]:
+        """Record a stationary point and return this end."""
         # The flow takes infinite time to arrive there; the gradient is zero up to rounding.
         self._add(p, s, (-1, None), -math.inf)
         return Stop.STATIONARY, ""

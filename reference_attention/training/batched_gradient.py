@@ -133,6 +133,7 @@ class BatchedGradient:
     def _gradient(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
+        """Return log scales and directions at p, and the quantities that the Hessian shares with them."""
         relative, top = self._reselect(p)
         relative -= top
         negligible = relative < FAR_BELOW
@@ -201,6 +202,7 @@ class BatchedGradient:
     def _by_logarithms(
         self, p: Float64[np.ndarray, "b d"], mask: Bool[np.ndarray, "b"]
     ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k d"]]:
+        """Return the gradients of the problems in the mask from logarithms of all terms."""
         differences = differences_to(self._keys[mask], self._scores[mask], self._token[mask], self._span)
         relative = (differences.rows @ p[mask][:, :, None]).reshape(differences.gaps.shape)
         slope = terms(differences, self._loss, relative)

@@ -270,6 +270,7 @@ class Selected:
         return self._differences, relative
 
     def _take(self, token: Int64[np.ndarray, "n"]) -> None:
+        """Compute the differences to the given tokens, unless they are those of the last call."""
         selection = token.tobytes()
         if selection != self._selection:
             self._differences = differences_to(self._keys, self._scores, token, self._span)

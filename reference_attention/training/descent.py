@@ -225,6 +225,7 @@ def _batch_shape(
     steps: int,
     record_every: int,
 ) -> tuple[int, ...]:
+    """Return the shape of the batch, or refuse arguments that do not fit together."""
     start = np.asarray(start)
     if start.ndim < 1 or start.shape[-1] != keys.shape[-1]:
         raise InvalidInput(f"start: shape {start.shape} does not end in d = {keys.shape[-1]}; give (..., d).")

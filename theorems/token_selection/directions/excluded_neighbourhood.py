@@ -71,6 +71,7 @@ def narrow_cone(cone: Cone, q: Direction, costs: Costs, binding: Bool[np.ndarray
 
 
 def _safe_delta(q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> float:
+    """Return δ' of the narrow cone, see :func:`narrow_cone`."""
     room = 0.5 * q.margin
     if lower:
         least = min(q.exact[i][t] for i, t in np.argwhere(binding))
@@ -186,6 +187,7 @@ class BeatenByDirection(Region):
 
     @property
     def _constant(self) -> float:
+        """Return log(2T S_low/w)."""
         return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:

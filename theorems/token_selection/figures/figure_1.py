@@ -61,6 +61,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 def _single(axes: Any, numbers: Numbers) -> None:
+    """Draw the tokens of one input, marked as GMM, LMM or other tokens."""
     keys, scores = numbers["keys"][0], numbers["scores"][0]
     best = {optimum["tokens"][0]: optimum["kind"] for optimum in numbers["optima"]}
     one_sided = len(best) == 1
@@ -86,6 +87,7 @@ def _single(axes: Any, numbers: Numbers) -> None:
 
 
 def _several(axes: Any, numbers: Numbers) -> None:
+    """Draw the tokens of several inputs, the optimal ones in blue, and the separating hyperplanes."""
     markers = ("o", "^", "D")
     for i, (keys, best) in enumerate(zip(numbers["keys"], numbers["optimal"], strict=True)):
         for t, key in enumerate(keys):

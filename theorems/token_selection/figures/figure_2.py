@@ -103,6 +103,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 def _sector(axes: Any, q: np.ndarray, low: float, high: float, opening: float, color: str, alpha: float) -> None:
+    """Fill the sector around q between two radii."""
     middle = math.atan2(q[1], q[0])
     angles = np.linspace(middle - opening, middle + opening, 41)
     rim = np.stack([np.cos(angles), np.sin(angles)], axis=1)

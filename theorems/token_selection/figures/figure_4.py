@@ -45,6 +45,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def _curves(axes: Any, curves: dict[str, list[float]], places: dict[str, tuple[float, float]]) -> None:
+    """Draw one labelled curve per rule over the iterations."""
     for key, values in curves.items():
         axes.plot(values, color=COLORS[key])
         style.name(axes, *places[key], RULES[key][0], COLORS[key])

@@ -36,6 +36,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:
+    """Return norm, angle and offset along the flow for one loss and one C."""
     flow = gradient_flow(problem, np.zeros(2), norm=FAR, record=RECORD, gradient=settings.under_test[scaled_gradient])
     x, y = flow.points.T
     slopes = problem.loss.log_slope(problem.scores[:, 0]) + np.log(problem.scores[:, 0])

@@ -64,6 +64,7 @@ def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
 
 
 def _dimension(settings: Settings, d: int, blocks: Sequence[Numbers]) -> Numbers:
+    """Return the numbers of one dimension d from its blocks."""
     deviations = [value for block in blocks for value in block["one_minus_cosine"]]
     return {
         "d": d,
@@ -98,6 +99,7 @@ def draw_fractions(figure: Any, numbers: Numbers) -> None:
 
 
 def _caption(numbers: Numbers) -> str:
+    """Return the number and the sizes of the trials as text."""
     return (
         f"{numbers['trials']} trials per $d$\n$n$ = {numbers['n']}, $T$ = {numbers['T']}\n"
         f"{numbers['iterations']} normalized steps"
@@ -110,6 +112,7 @@ def all_gaps(numbers: Numbers) -> list[float]:
 
 
 def _negative(numbers: Numbers) -> str:
+    """Return the number of score gaps that are not positive as text."""
     gaps: Sequence[float] = all_gaps(numbers)
     count = sum(gap <= 0 for gap in gaps)
     return f"{count} of {len(gaps)} saturated trials\nhave a gap ≤ 0"
@@ -141,6 +144,7 @@ def draw_cumulative(figure: Any, numbers: Numbers) -> None:
 
 
 def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
+    """Label the axis of score gaps, and write the caption at a height."""
     axes.set_xlim(BINS[0], BINS[-1])
     axes.set_xlabel(r"smallest score gap to an SVM-neighbour, $\min\, \gamma_{i\alpha_i} - \gamma_{it}$")
     text = f"{_negative(numbers)}\n\n{_caption(numbers)}"

@@ -32,6 +32,7 @@ STEPS, STEP = 2000, 0.1
 
 
 def _separate(problem: Problem, alpha: Direction | list[int] | None = None) -> MaxMargin:
+    """Return p_mm of the optimal tokens, or of the given ones."""
     svm = max_margin(problem.exact_keys, problem.optimal if alpha is None else np.array(alpha))
     assert isinstance(svm, MaxMargin)
     return svm
@@ -62,6 +63,7 @@ def local_flow() -> Limit:
 
 
 def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
+    """Return a gradient flow recorded at the norms drawn, with its limit."""
     near = np.geomspace(max(float(np.linalg.norm(start)), 0.05), 16.0, 60)
     record = np.append(near[1:], RADII[RADII > 16.0])
     flow = gradient_flow(case.problem, start, norm=float(RADII[-1]), record=record)
@@ -79,6 +81,7 @@ def relaxed_joint() -> Limit:
 
 
 def _joint(data: str, limit: str, share: float) -> Limit:
+    """Return the joint regularization path along r = share·c*·R, with its limit."""
     setup = joint_setup(dataset_named(data), REFERENCE)
     ratio = share * (critical_ratio(setup.joint, setup.target) or 1.0)
     minima = joint_path(setup.joint, lambda R: math.log(ratio * R), RADII, setup.separator.direction)

@@ -93,6 +93,7 @@ def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbe
 
 
 def _count(blocks: Sequence[Numbers], kind: str, fate: str) -> int:
+    """Return the number of trials of one kind that have one fate."""
     return sum(int(block["became"].get(f"{kind}: {fate}", 0)) for block in blocks)
 
 

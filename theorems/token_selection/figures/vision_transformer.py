@@ -99,6 +99,7 @@ def outputs(weights: Weights, patches: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 def _by_head(x: torch.Tensor) -> torch.Tensor:
+    """Return features (b, T, WIDTH) split by head, (b, HEADS, T, WIDTH/HEADS)."""
     return x.reshape(*x.shape[:-1], HEADS, WIDTH // HEADS).transpose(1, 2)
 
 
@@ -164,6 +165,7 @@ def train(images: Images, epochs: int, seed: int, folder: Path | None, progress:
 
 
 def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, progress: Callable[[int], None]) -> Record:
+    """Train up to a number of epochs, and write a checkpoint to ``path`` after each."""
     record, weights = Record(), initial_weights(images, np.random.default_rng((seed, 0)))
     if path is not None and path.exists():
         record, weights = _read(path, weights)

@@ -94,6 +94,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _sign(x: fmpq) -> float:
+    """Return the sign of a rational number as a float."""
     return float((x > 0) - (x < 0))
 
 
@@ -131,6 +132,7 @@ def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fm
 
 
 def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> Iterator[Claim]:
+    """Yield the claims about the reported solution, for keys as rounded: it exists and is no longer than p/m."""
     n, tokens, d = problem.keys.shape
     logits = rational_matrix(problem.keys.reshape(n * tokens, d)) * fmpq_mat(d, 1, p)
     opt = problem.optimal

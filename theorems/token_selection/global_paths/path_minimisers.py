@@ -73,6 +73,7 @@ class OptimiserPath:
 
     @staticmethod
     def _path_of(followed: list[Followed], implementation: Implementation) -> Path:
+        """Return the implementation's regularization path at the radii of the followed points."""
         problem, svm = followed[0].sphere.problem, followed[0].sphere.svm
         radii = np.array([f.rho * svm.norm for f in followed])
         return implementation[regularization_path](problem, radii, max_margin=svm)
@@ -149,6 +150,7 @@ class OptimiserPath:
 
     @property
     def _radii(self) -> Float64[np.ndarray, "r"]:
+        """Return the radii R of the followed points, (r,)."""
         return np.array([f.rho * f.sphere.svm.norm for f in self.followed_to])
 
     def _lowest(self) -> Claim:

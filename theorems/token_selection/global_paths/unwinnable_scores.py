@@ -142,6 +142,7 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
 
 
 def _require(name: str, wrong: str) -> Iterator[Claim]:
+    """Yield the exact claim that there is no error; raise Ended if it is falsified."""
     claim = Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

@@ -91,6 +91,7 @@ def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regi
 
 
 def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: float, predicted: Prompt) -> Regime:
+    """Return where the joint path along one schedule ends."""
     R = UNITS / setup.target.margin
     start = setup.separator.direction + setup.target.direction
     path = joint_path(setup.joint, schedule, np.array([R]), start, most_steps=400)

@@ -59,6 +59,7 @@ class ConeRun:
 
     @cached_property
     def _distinct(self) -> tuple[ConeView, Int64[np.ndarray, "records b"]]:
+        """Return the distinct iterates, and the index of each iterate among them."""
         flat = self.points.reshape(-1, self.points.shape[-1])
         distinct, inverse = np.unique(flat, axis=0, return_inverse=True)
         return ConeView(self.cone, distinct, self.under_test, self.tip), inverse.reshape(self.points.shape[:2])

@@ -183,6 +183,7 @@ def flow_is_resolved(case: Case) -> bool:
 
 
 def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstants | None:
+    """Return the constants of Lemma 7 for a solution; None if ATT-SVM is infeasible."""
     return None if isinstance(solution, Infeasible) else local_constants(case.problem, solution)
 
 

@@ -186,6 +186,7 @@ def resolves_cone(case: Case) -> bool:
 
 
 def _levels(constants: LocalConstants) -> list[float]:
+    """Return the radii ρ = level·ρ_0 that float64 resolves."""
     return [level * constants.base_rho for level in LEVELS if is_resolvable(constants, level * constants.base_rho)]
 
 

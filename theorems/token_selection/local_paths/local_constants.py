@@ -149,6 +149,7 @@ class LocalConstants:
         return self._to_chosen(self.problem.scores[..., None])[..., 0]
 
     def _to_chosen(self, x: Float64[np.ndarray, "n T k"]) -> Numbers:
+        """Return the difference from the chosen token to every token, k_iα − k_it for keys."""
         chosen = np.take_along_axis(x, self.solution.alpha[:, None, None], axis=1)
         return (exact(chosen) if self.carried else chosen) - x
 
@@ -233,9 +234,11 @@ class LocalConstants:
 
     @cached_property
     def _bounds_by_rho(self) -> dict[float, Bounds]:
+        """Return the cache of :meth:`bounds`."""
         return {}
 
     def _bounds(self, rho: float) -> Bounds:
+        """Compute the bounds for ‖p‖ ≥ ρP in the cone."""
         scores, loss, gaps = self.problem.scores, self.problem.loss, self.gaps
         log_u = np.logaddexp.reduce(np.where(self.others, -rho * self.lowest, -np.inf), axis=1)
         largest = np.max(np.abs(gaps), axis=1)

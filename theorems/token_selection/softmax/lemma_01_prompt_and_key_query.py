@@ -160,6 +160,7 @@ class Setting:
 
 
 def _setting(case: Case) -> Setting:
+    """Return tokens, labels and values of a case: those of its dataset, or else of its problem."""
     problem, data = case.problem, case.dataset
     if data is None:
         return Setting(problem.keys, np.ones(problem.n), problem.scores, problem.loss, problem)

@@ -109,6 +109,7 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
+    """Yield the identity and the inequality at some points, over the rationals."""
     chosen = rng.choice(len(weights), size=min(EXACT_POINTS, len(weights)), replace=False)
     q = directions(rng, len(chosen), problem.d)
     identity, inequality = [], []
@@ -153,4 +154,5 @@ def _sides(
 
 
 def _sign(x: fmpq) -> float:
+    """Return the sign of a rational number as a float."""
     return float((x > 0) - (x < 0))
