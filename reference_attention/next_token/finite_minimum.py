@@ -59,9 +59,9 @@ class FiniteMinimum:
     lost: str = ""
 
     @cached_property
-    def at(self) -> Softmax:
+    def at(self) -> LossInBalls:
         """Return L_fin and its derivatives at θ̂, in balls."""
-        return Softmax.of(self.split, self.point)
+        return LossInBalls.of(self.split, self.point)
 
     @cached_property
     def radius(self) -> arb:
@@ -119,7 +119,7 @@ class FiniteMinimum:
         return self.at.value
 
     def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
-        """Return ``number`` of every log share as an array, ``missing`` where there is no alternative, (m, K)."""
+        """Return the array of number(log share), (m, K), with ``missing`` where there is no alternative."""
         out = np.full(self.split.problem.counts.shape, missing)
         with ctx.workprec(BITS):
             for pair, log_share in self.at.log_shares.items():
@@ -128,7 +128,7 @@ class FiniteMinimum:
 
 
 @dataclass(frozen=True, eq=False)
-class Softmax:
+class LossInBalls:
     """The loss L_fin and its derivatives at a point of F, in balls.
 
     Attributes:
@@ -144,7 +144,7 @@ class Softmax:
     hessian: arb_mat
 
     @classmethod
-    def of(cls, split: Split, point: Vector) -> Softmax:
+    def of(cls, split: Split, point: Vector) -> LossInBalls:
         """Return the loss and its derivatives at θ, D rationals."""
         problem, r = split.problem, split.dimension
         rows = problem.differences
@@ -195,7 +195,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
         return FiniteMinimum(split, [fmpq(0)] * split.problem.dimension)
     x = _newton(split)
     basis = split.spanning
-    # Floats in orthonormal coordinates, as weights of the rational basis.
+    # Convert orthonormal coordinates in floats to weights of the rational basis.
     lengths = [rational(to_float(s) ** 0.5) for s in split.spanning_squares]
     weights = [rational(c) / size for c, size in zip(x.tolist(), lengths, strict=True)]
     minimum = FiniteMinimum(split, _combine(basis, weights))

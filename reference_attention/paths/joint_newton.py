@@ -29,14 +29,15 @@ from reference_attention.paths.joint_risk import (
 )
 
 TRIES, ON_THE_WAY = 100, 24
-"""Largest number of points, or shorter steps, that a descent evaluates; and the number for one that may end early."""
+"""Largest number of points that a descent evaluates, shorter steps included: to the end, and if it may end early
+(``enough``)."""
 SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
 """Shares of a step that are tried where the full step does not lower the value; the share of the lowest value is
 taken."""
 SUFFICIENT = 1e-4
 """Share of the decrease predicted by the slope that a step must achieve."""
 NEAR = 512.0
-"""Logits below which two tokens are nearly tied, where the largest are of size R."""
+"""Difference of logits below which two tokens count as nearly tied."""
 OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
 """Distances from a tie, in logits, that are tried."""
 TIES = 4

@@ -77,8 +77,9 @@ class Joint:
     def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
         """Return a bound of how much the rounding of v̄_mm and of sums changes an output w·z_it.
 
-        If its part orthogonal to v̄_mm is long enough, a head has outputs, and a risk, that consist of rounding only: a
-        support has a slope of one rounding there, and at r = e^{10⁸} nothing bounds how far a solver follows it.
+        If the part w of a head orthogonal to v̄_mm is long enough, its outputs, and so its risk, consist of rounding
+        only. The rounding of v̄_mm makes a spurious slope at supports, which a solver would follow without bound at r =
+        e^{10⁸}.
         """
         return float(np.linalg.norm(w) * np.max(np.linalg.norm(self.tokens, axis=-1))) * (w.size + 8) * EPS
 

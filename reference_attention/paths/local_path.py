@@ -67,8 +67,8 @@ class _Cone:
     Args:
         q: the axis.
         mu: the width of the cone.
-        rows: the rows on which the risk of a point depends, besides its norm; a few rows in a large space leave most
-            directions equivalent.
+        rows: the rows whose products with a point, together with its norm, determine the risk; directions outside their
+            span are equivalent.
     """
 
     def __init__(self, q: Float64[np.ndarray, "d"], mu: float, rows: Float64[np.ndarray, "m d"]) -> None:

@@ -5,7 +5,8 @@ p_R/R tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 
-This is not in the paper; see :mod:`.joint_limit` for the argument and the regime map for the measurements.
+This is not in the paper: :mod:`theorems.token_selection.joint_paths.joint_constants` derives it, and docs/regime_map.md
+shows measurements.
 """
 
 from __future__ import annotations

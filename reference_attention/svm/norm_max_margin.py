@@ -5,8 +5,8 @@ for the nuclear and the spectral norm of W and those of blocks, p and λ come fr
 
     min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
 
-so a wrong guess widens the enclosure and never falsifies it; a point whose enclosure is wider than :data:`ACCEPTED` is
-rejected. Solutions need not be unique for q = 1, ∞; γ is.
+so wrong p or λ only widen the enclosure, which still contains γ; a point whose enclosure is wider than :data:`ACCEPTED`
+is rejected. Solutions need not be unique for q = 1, ∞; γ is.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 scipy.optimize (HiGHS).

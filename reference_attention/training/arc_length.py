@@ -325,7 +325,7 @@ def _central_differences(field: GradientField, scale: float) -> NewtonField:
 
     def newton(p: Point) -> tuple[float, Point, Square]:
         log_scale, direction = field(p)
-        # The cube root of the rounding of a logit balances it against the truncation of order step².
+        # A step of the cube root of a logit's rounding error balances this error against the truncation error ~ step².
         step = float(np.cbrt(np.finfo(float).eps * (1 + scale * np.linalg.norm(p)))) / scale
         columns = []
         for axis in np.eye(len(p)):

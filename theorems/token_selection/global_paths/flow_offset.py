@@ -158,7 +158,7 @@ class FlowOffset:
             end = rho - shift + bound
             return first + growth(end) + 2 * bound * residual * max(end - begin, 0.0)
 
-        return min(own_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
+        return min(fixed_point_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
         """Return a bound on the offset at norm ρ for the flow from p: the best over a grid of the q that (*) allows."""
@@ -249,7 +249,7 @@ class FlowOffset:
         return np.maximum(total - dual, 0.0) + rounding, np.hypot(along, turning) * (1 + 1e-9)
 
 
-def own_bound(squared: Callable[[float], float], first: float) -> float:
+def fixed_point_bound(squared: Callable[[float], float], first: float) -> float:
     """Return the least b with b² ≥ squared(b), approached from below; inf where there is none.
 
     Args:

@@ -24,7 +24,7 @@ from theorems.core.claim_name import sharper
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
+from theorems.token_selection.global_paths.flow_offset import FlowOffset, fixed_point_bound
 
 KEPT = sharper("margin-is-kept")
 """The default of :attr:`MarginConstants.claim`."""
@@ -222,7 +222,7 @@ def offset_bound(
         growth = math.exp(changed[0]) * growth_until(end) + 2 * bound * residual * max(end - begin, 0.0)
         return first + growth + float(rates @ times)
 
-    return min(own_bound(squared_offset, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
+    return min(fixed_point_bound(squared_offset, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
 
 
 def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:

@@ -146,7 +146,7 @@ class JointMinimiser:
 
     @property
     def residual(self) -> float:
-        """The norm of the projected gradient that is left."""
+        """The norm of the remaining projected gradient."""
         return float(self.path.residuals[0])
 
     @property

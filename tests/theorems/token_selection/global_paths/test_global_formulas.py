@@ -25,7 +25,7 @@ from theorems.curves.reduced_program import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.descent_from_a_margin import flow_progress_claim
-from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
+from theorems.token_selection.global_paths.flow_offset import FlowOffset, fixed_point_bound
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, least_progress
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa, rate
@@ -189,7 +189,7 @@ def test_a_q_that_does_not_balance_costs_what_it_fails_by() -> None:
     bound = offset.after(p, rho, q) / (1 + 1e-6)
     grown = offset.growth(q, 0.99)(rho - 0.01 + bound)
     assert bound**2 == pytest.approx(19.5**2 + grown + 2 * bound * off * (1.0 + bound), rel=1e-7)
-    assert own_bound(lambda b: 1 + 3 * b**2, 1.0) == math.inf
+    assert fixed_point_bound(lambda b: 1 + 3 * b**2, 1.0) == math.inf
 
 
 TRIANGLE = posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
