@@ -24,7 +24,7 @@ Check = Callable[[dict[str, Any]], object]
 
 def applicable_theorems(names: Mapping[str, Any]) -> set[str]:
     """Return the theorems that apply to the data of an explanation."""
-    return {it.id for it in names["explanation"].speaks if it.applies and it.id.startswith("theorem")}
+    return {it.id for it in names["explanation"].statements if it.applies and it.id.startswith("theorem")}
 
 
 def iterations(names: Mapping[str, Any], rule: str) -> list[int | None]:
@@ -35,7 +35,7 @@ def iterations(names: Mapping[str, Any], rule: str) -> list[int | None]:
 
 def missing(names: Mapping[str, Any], theorem: str) -> list[str]:
     """Return the assumptions of a theorem that do not hold on the data of an explanation."""
-    return [assumption.id for it in names["explanation"].speaks if it.id == theorem for assumption in it.missing]
+    return [assumption.id for it in names["explanation"].statements if it.id == theorem for assumption in it.missing]
 
 
 def norm_and_distance(names: Mapping[str, Any], run: str) -> tuple[float, float]:

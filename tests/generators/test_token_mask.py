@@ -67,7 +67,7 @@ def test_padding_is_optimal_without_a_mask_and_absent_with_one() -> None:
     masked = explain(PADDED | {"mask": MASK})
     assert masked.optimal.alpha.tolist() == [0, 1]
     assert max(token.token for token in masked.tokens) == 1
-    assert paragraphs(masked)[0] == "By the mask 2 tokens of each input count, and the others are left out."
+    assert paragraphs(masked)[0] == "The mask keeps 2 tokens of each input, and the others are left out."
     short = {name: np.asarray(value)[:, :2] for name, value in PADDED.items()}
     assert explain(short).path.selects is not None
     assert np.array_equal(explain(short).path.flow.points, masked.path.flow.points)
@@ -84,8 +84,8 @@ def test_numbers_that_a_mask_moves_are_explained() -> None:
 def test_queries_that_see_different_numbers_of_tokens_are_explained_together() -> None:
     it = explain({"X": X, "queries": X, "Y": [[1, 1, -1], [1, -1, 1]], "v": [1, 0.5], "causal": True})
     assert paragraphs(it)[0] == (
-        "Left out, as a single token has all weight there: 2 of 6 queries. Inputs of attention are numbered on their"
-        " own: 1 is query 2 of input 0 of the file."
+        "Left out: 2 of 6 queries, as a single token has all weight there. Inputs are renumbered here: input 1"
+        " is query 2 of input 0 of the file."
     )
     assert [len([token for token in it.tokens if token.input == i]) for i in range(4)] == [2, 3, 2, 3]
 

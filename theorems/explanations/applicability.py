@@ -13,15 +13,15 @@ from theorems.run.findings import NamedFinding, findings
 from theorems.run.registry.suite import paper_of, statements
 
 QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
-"""Assumptions of statements about every such direction, so that none has to be given."""
+"""Assumptions that quantify over all directions: the statement draws a direction, so the data need not have one."""
 PAIRS = ("wider-direction", "higher-neighbours")
-"""Assumptions of statements about given directions, which do not apply to data without them."""
+"""Assumptions about directions in the data; statements that make them are left out of explanations."""
 JOINT = ("optimal-tokens", "optimal-support-tokens")
-"""Assumptions of statements about chosen tokens α; the other statements are about the optimal tokens."""
+"""Assumptions about the head; statements that make them are checked with the given tokens α, where there are any."""
 SEVERAL = "sequence-given"
-"""Assumption of statements about inputs with different numbers of tokens, and about several queries per input."""
+"""Assumption that marks statements on inputs with different numbers of tokens or several queries per input."""
 LOCAL = "locally-optimal"
-"""Assumption of statements about tokens that a flow may select."""
+"""Assumption that marks statements on locally optimal tokens; they are checked with the selected tokens, if any."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Applicability:
 
     Attributes:
         id, title: of the statement.
-        of: the tokens that it is about: "optimal", "selected" or "given".
-        missing: the assumptions that do not hold or were not established.
+        of: the tokens α with which its assumptions were checked: "optimal", "selected" or "given".
+        missing: its assumptions that do not hold or were not established.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Applicability:
 
     @property
     def applies(self) -> bool | None:
-        """Return whether the statement applies; None where an assumption was not established, and none fails."""
+        """Return whether all assumptions hold; None if none fails but some were not established."""
         if not self.missing:
             return True
         return False if any(finding.holds is False for finding in self.missing) else None
@@ -49,7 +49,12 @@ class Applicability:
 
 @dataclass(frozen=True)
 class CheckedAssumptions:
-    """The assumptions of some statements on the data with some chosen tokens."""
+    """The assumptions of statements, checked on the data with one choice of tokens.
+
+    Attributes:
+        of: the name of the tokens: "optimal", "selected" or "given".
+        findings: for each assumption whether it holds, and why.
+    """
 
     of: str
     findings: tuple[NamedFinding, ...]
@@ -61,9 +66,9 @@ def check_assumptions(
     """Check every assumption that a lemma or theorem makes, and return which statements apply.
 
     Args:
-        cases: the data with the tokens that are "optimal", and where there are any "selected" and "given" ones; without
-            a start, so that findings about a cone hold for whatever starts there.
-        start: the start of the data, which papers of other packages may assume something about.
+        cases: the data by the name of the tokens α: "optimal", and if there are any "selected" and "given". They have
+            no start, so that an assumption about starts in a cone is checked for the cone and not for one start.
+        start: the start of the data, for statements of other packages' papers, which may assume something about it.
     """
     first = next(iter(cases.values()))
     groups: dict[tuple[str, bool], list[Statement]] = {}
@@ -73,37 +78,43 @@ def check_assumptions(
             and (is_explained(statement) if first.sequence is None else SEVERAL in statement.assumptions)
             and not {*PAIRS} & {*statement.assumptions}
         ):
-            groups.setdefault((_whose(statement, cases), is_foreign(statement)), []).append(statement)
-    checked, speaks = [], []
-    for (choice, foreign), chosen in groups.items():
+            groups.setdefault((_tokens_to_check(statement, cases), is_foreign(statement)), []).append(statement)
+    checked, applicabilities = [], []
+    for (choice, foreign), group in groups.items():
         case = cases[choice].replace(start=start) if foreign else cases[choice]
-        findings_of_case = tuple(finding for finding in findings(Given(case), chosen) if finding.id not in QUANTIFIED)
+        findings_of_case = tuple(finding for finding in findings(Given(case), group) if finding.id not in QUANTIFIED)
         checked.append(CheckedAssumptions(choice, findings_of_case))
-        speaks += [applicability(statement, choice, findings_of_case) for statement in chosen]
+        applicabilities += [applicability(statement, choice, findings_of_case) for statement in group]
     order = list(statements())
-    return checked, sorted(speaks, key=lambda applicable: order.index(applicable.id))
+    return checked, sorted(applicabilities, key=lambda applicable: order.index(applicable.id))
 
 
 def is_explained(statement: Statement) -> bool:
-    """Return whether an explanation of data of its kind looks at the statement, as its paper wants."""
+    """Return whether explanations include the statement: its paper lists the beginnings of their ids."""
     paper = paper_of(statement)
     return paper is not None and statement.id.startswith(paper.explained)
 
 
 def is_foreign(statement: Statement) -> bool:
-    """Return whether the statement is another package's."""
+    """Return whether the statement comes from a paper of another installed package."""
     paper = paper_of(statement)
     return paper is not None and bool(paper.package)
 
 
-def _whose(statement: Statement, cases: dict[str, Case]) -> str:
+def _tokens_to_check(statement: Statement, cases: dict[str, Case]) -> str:
     if LOCAL in statement.assumptions:
         return next(choice for choice in ("selected", "given", "optimal") if choice in cases)
     return "given" if {*JOINT} & {*statement.assumptions} and "given" in cases else "optimal"
 
 
 def applicability(statement: Statement, choice: str, findings: Sequence[NamedFinding]) -> Applicability:
-    """Return whether the statement applies to the data whose assumptions were checked."""
+    """Return whether a statement applies, with the assumptions that it lacks.
+
+    Args:
+        statement: the statement.
+        choice: the name of the tokens α with which its assumptions were checked.
+        findings: the assumptions on the data.
+    """
     missing = tuple(
         finding for finding in findings if finding.id in statement.assumptions and finding.holds is not True
     )

@@ -30,14 +30,21 @@ from theorems.run.text_report import plain_text
 MOST_INPUTS = 12
 """Most inputs whose tokens are shown; the JSON has all."""
 ROOMY = 110
-"""Number of columns of a terminal from which on tables have space between theirs."""
+"""Width of a terminal, in characters, from which on the columns of a table have space between them."""
 MOST_TOKENS = 16
 """Most tokens of an input that are shown: the marked ones, then those of largest weight."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table with a caption; ``left`` are the columns of words, the others are numbers."""
+    """A table with a caption.
+
+    Attributes:
+        caption: the line above the table.
+        columns: the heads of the columns.
+        rows: the cells, row by row.
+        left: heads of the left-aligned columns, which hold words; the others hold numbers.
+    """
 
     caption: str
     columns: tuple[str, ...]
@@ -101,7 +108,9 @@ def _trained(facts: Facts) -> list[Section]:
         optimal = "yes" if token.globally_optimal else f"no, {best.token} scores {best.score:.5g}"
         numbers = small(layer.off[i]), str(runner_up), f"{layer.margins[i, runner_up]:.4g}"
         rows.append((str(i), str(t), f"{token.score:.5g}", optimal, *numbers))
-    caption = f"The trained {layer.weights.name} as given: the token of largest weight s of each input, and the next"
+    caption = (
+        f"The trained {layer.weights.name} as given: the token of largest weight s of each input, and the next largest"
+    )
     columns: tuple[str, ...] = ("input", "token", "score", "optimal", "1 − s", "next", "logit below")
     tables = [Section(caption, columns, tuple(rows), ("optimal",))]
     if layer.in_norms:
@@ -112,13 +121,11 @@ def _trained(facts: Facts) -> list[Section]:
 
 
 def _run(facts: Facts) -> list[Section]:
-    """Return the run of training, whose words say of which tokens."""
+    """Return the table of the checkpoints; its caption names the tokens to which it refers."""
     if facts.run is None:
         return []
     tokens = format_tokens(facts.run.about.alpha, TOKENS)
-    caption = (
-        f"The run of training; 1 − s, margin and 1 − cos of {tokens}, those of the flow from its first checkpoint last"
-    )
+    caption = f"The run of training; 1 − s, margin and 1 − cos of {tokens}; last: the flow from the first checkpoint"
     return [Section(caption, facts.run.columns, tuple(facts.run.rows), facts.run.columns[2:3])]
 
 
@@ -129,7 +136,7 @@ def _in_norm(in_norm: MarginInNorm) -> tuple[str, ...]:
 
 
 def small(value: float) -> str:
-    """Return a weight, which may be below the range of float64."""
+    """Return a softmax weight as text; a weight that underflowed to 0 is shown as less than 1e-308."""
     return f"{value:.3g}" if value else "< 1e-308"
 
 
@@ -189,12 +196,16 @@ def _directions(facts: Facts) -> Section:
 
 
 def _weights(facts: Facts) -> list[Section]:
-    """Return both max-margin solutions, where W is trained."""
+    """Return the table of the solutions of least Frobenius and nuclear norm; none unless W is trained."""
     if not facts.weights:
         return []
     caption = "Solutions W of ATT-SVM, the limits of paths of W (least ‖W‖_F) and of paths of K, Q (least ‖W‖_⋆)"
     rows = tuple(row for solution in facts.weights for row in solution.rows)
-    return [Section(caption, ("α", "least", "norm", "rank", "tight", ""), rows, ("α", "least", ""))]
+    return [
+        Section(
+            caption, ("α", "least", "value", "rank", "tight constraints", "solution"), rows, ("α", "least", "solution")
+        )
+    ]
 
 
 def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
@@ -225,7 +236,7 @@ def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
 
 
 def _tied(facts: Facts) -> list[Section]:
-    """Return the tokens that no prompt puts behind the optimal ones without losing another."""
+    """Return the table of tokens that tie with optimal ones wherever no token has a larger logit than these."""
     if facts.split is None:
         return []
     split, parts = facts.split, facts.path.parts
@@ -238,13 +249,15 @@ def _tied(facts: Facts) -> list[Section]:
     columns = ("input", "token", "score", "λ", *([] if parts is None else ["weight in the limit"]))
     return [
         Section(
-            "Tied with the optimal token on every prompt that loses none: Σ λ (k_opt − k_t) = 0", columns, tuple(rows)
+            "Tied with the optimal token under every prompt that gives no token a larger logit: Σ λ (k_opt − k_t) = 0",
+            columns,
+            tuple(rows),
         )
     ]
 
 
 def decades(facts: Facts) -> list[int]:
-    """Return the records of the flow nearest to whole decades of the norm, and its last."""
+    """Return the numbers of the flow's records at norms that are powers of ten, and of its last record."""
     norms = facts.path.flow.norms
     logs = np.log10(np.maximum(norms, 1e-300))
     whole = np.flatnonzero((np.abs(logs - np.round(logs)) < 1e-9) & (norms > 0))
@@ -261,7 +274,11 @@ def _flow(facts: Facts) -> Section:
         (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{off[k]:.2g}")
         for k in decades(facts)
     ]
-    return Section(f"The flow: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""), columns, tuple(rows))
+    return Section(
+        f"The gradient flow; it ended by: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""),
+        columns,
+        tuple(rows),
+    )
 
 
 def _ends(facts: Facts) -> list[Section]:
@@ -278,9 +295,10 @@ def _ends(facts: Facts) -> list[Section]:
 
 
 def _rules(facts: Facts) -> Section:
-    columns = ("rule", "norm", "tokens", "since", "max 1 − s", "flow selects", "1 − cos", "in")
-    caption = f"Rules from the same start, after {STEPS} steps: tokens of largest weight, 1 − cos to their direction"
-    return Section(caption, columns, tuple(rule.row for rule in facts.rules), ("rule", "tokens", "flow selects", "in"))
+    columns = ("rule", "‖p‖", "tokens", "since step", "max 1 − s", "flow selects", "1 − cos", "norm")
+    caption = f"Rules from the same start, after {STEPS} steps: tokens of largest weight, 1 − cos to their p_mm"
+    left_aligned = ("rule", "tokens", "flow selects", "norm")
+    return Section(caption, columns, tuple(rule.row for rule in facts.rules), left_aligned)
 
 
 def _starts(facts: Facts) -> Section:
@@ -305,10 +323,14 @@ def _start(number: int, path: FollowedFlow) -> tuple[str, ...]:
 
 
 def _assumptions(facts: Facts) -> list[Section]:
-    words = {"optimal": "the optimal tokens", "selected": "what the flow selects", "given": "the given tokens"}
+    words = {
+        "optimal": "the optimal tokens",
+        "selected": "the tokens that the flow selects",
+        "given": "the given tokens",
+    }
     tables = []
     printed: set[tuple[str, str]] = set()
-    for checked in facts.looked:
+    for checked in facts.assumptions:
         new = [finding for finding in checked.findings if (finding.id, finding.evidence) not in printed]
         printed |= {(finding.id, finding.evidence) for finding in new}
         rows = tuple((finding.id, HOLDS[finding.holds][0], finding.evidence) for finding in new)

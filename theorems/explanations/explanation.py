@@ -1,4 +1,4 @@
-"""The explanation of given data: its facts, and how they are displayed."""
+"""The explanation of data: the facts, with their display as text, HTML, JSON and drawing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Explanation(Facts):
         """Return the drawing that ``theorems explain --plot`` writes, as the bytes of a svg, png or pdf file.
 
         Raises:
-            InvalidInput: matplotlib is not installed, or another kind.
+            InvalidInput: matplotlib is not installed, or ``kind`` is none of svg, png and pdf.
         """
         return render_plot(self, kind)
 

@@ -58,7 +58,9 @@ def as_json(facts: Facts) -> str:
         "rules": [vars(rule) | {"settled": rule.settled} for rule in facts.rules],
         "joint": None if facts.joint is None else facts.joint.as_json(),
         "other_starts": [_end_of_path(path) for path in facts.others],
-        "assumptions": {checked.of: findings_json(map(_without_svm, checked.findings)) for checked in facts.looked},
+        "assumptions": {
+            checked.of: findings_json(map(_without_svm, checked.findings)) for checked in facts.assumptions
+        },
         "statements": [
             {
                 "id": theorem.id,
@@ -66,7 +68,7 @@ def as_json(facts: Facts) -> str:
                 "applies": theorem.applies,
                 "missing": [finding.id for finding in theorem.missing],
             }
-            for theorem in facts.speaks
+            for theorem in facts.statements
         ],
         "words": paragraphs(facts),
     }
@@ -139,7 +141,7 @@ def _direction(choice: Chosen) -> dict[str, Any]:
 
 
 def _without_svm(finding: NamedFinding) -> NamedFinding:
-    """Drop from a finding what stands among the directions."""
+    """Return a finding without exact solutions that the JSON already has under ``directions``."""
     return finding._replace(exact={}) if finding.id in ("separable", "locally-optimal") else finding
 
 

@@ -26,9 +26,9 @@ from theorems.explanations.change_times import ChangeTimes, change_times
 from theorems.explanations.selection import FollowedFlow
 
 MOST_ENTRIES = 300
-"""Entries of K and Q together beyond which their flow, which has a Jacobian of that many rows, is not followed."""
-SEEN = 1e-3
-"""Share of the largest singular value of W from which on a singular value counts, at the end of a flow."""
+"""Largest number of entries of K and Q together for which their flow is followed: its Jacobian has as many rows."""
+LEAST_SHARE = 1e-3
+"""Share of the largest singular value from which on a singular value of W counts towards its rank."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class TrainedEnd:
     Attributes:
         trained: ``W`` or ``(K, Q)``.
         ended: how the flow ended, in words.
-        selects: the tokens of largest weight there; where they are in the limit is not decided for (K, Q).
+        selects: the token of largest weight of each input there; the limit of the flow on (K, Q) is not decided.
         norm: ‖W‖_F.
         rank: number of singular values of W that are a thousandth of the largest, or more.
-        frobenius: 1 − cos∠(W, W^mm) of those tokens; None where nothing separates them.
-        nuclear: 1 − cos∠(W, W_⋆); None where W_⋆ is not proven the only one.
-        excess: ‖W‖_⋆/(m(W) C_⋆) − 1; None without C_⋆, or where a margin is not positive.
+        frobenius: 1 − cos∠(W, W^mm), W^mm the solution of least ‖W‖_F for those tokens; None where no W separates them.
+        nuclear: 1 − cos∠(W, W_⋆), W_⋆ the solution of least ‖W‖_⋆; None where W_⋆ is not proven unique.
+        excess: ‖W‖_⋆/(m(W) C_⋆) − 1, m(W) the least margin and C_⋆ = ‖W_⋆‖_⋆; None without W_⋆ or if m(W) ≤ 0.
         changes: when the flow on (K, Q) changes the tokens of largest weight of its start; None if it keeps them.
     """
 
@@ -76,10 +76,10 @@ class TrainedEnd:
 
 
 def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = None) -> tuple[TrainedEnd, ...]:
-    """Return the ends of the flow on W that was followed, and of the flow on (K, Q); none for data without queries.
+    """Return the end of the flow on W and, if K and Q are small enough, of the flow on (K, Q); none without queries.
 
-    (K, Q) start at the factors of the trained weights; without any at ``K0`` and ``Q0`` of the case, otherwise at K = I
-    and Q = W(0)ᵀ in the unit of the keys.
+    (K, Q) start at the factors of the trained weights; without trained weights at ``K0`` and ``Q0`` of the case, and
+    without these at K = I and Q = W(0)ᵀ, scaled so that keys have size about one.
     """
     data, problem = case.queried, case.problem
     if data is None:
@@ -113,7 +113,7 @@ def _end(trained: str, ended: str, data: QueryDataset, W: Float64[np.ndarray, "d
             unique = other.W.ravel() / np.linalg.norm(other.W) if other.unique else None
             nuclear = None if unique is None else float(one_minus_cosine(W.ravel(), unique))
             excess = float(values.sum() / (least * other.norm) - 1) if least > 0 else None
-    rank = int((values > SEEN * values[0]).sum())
+    rank = int((values > LEAST_SHARE * values[0]).sum())
     return TrainedEnd(trained, ended, tuple(alpha.tolist()), float(np.linalg.norm(W)), rank, frobenius, nuclear, excess)
 
 
@@ -125,14 +125,14 @@ def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int6
 
 
 def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
-    """Describe the ends of both flows in a paragraph; empty where there are none."""
+    """Return a paragraph on the ends of both flows; empty without ends."""
     sentences = []
     for trained_end in ends:
         sentence = trained_end.sentence(
             "The flow on W" if trained_end.trained == "W" else "The flow on (K, Q), W = K Qᵀ,"
         )
         if trained_end.grows and trained_end.frobenius is None:
-            sentence += ", which nothing separates"
+            sentence += ", which no W separates from the others"
         elif trained_end.grows:
             of = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
             sentence += f"; W has rank {trained_end.rank}, and 1 − cos is {trained_end.frobenius:.2g} to W^mm{of}"

@@ -1,4 +1,4 @@
-"""Facts about which tokens attention selects on given data and why: everything in an explanation, computed once.
+"""The facts of an explanation: which tokens attention selects on the data, why, and which theorems apply.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definitions 1 and 2, Theorems 1–8.
 """
@@ -23,8 +23,8 @@ from theorems.explanations.applicability import Applicability, CheckedAssumption
 from theorems.explanations.factored_ends import TrainedEnd, trained_ends
 from theorems.explanations.joint_end import JointEnd, check_trains, joint_end
 from theorems.explanations.layer_state import LayerState, compare_with_largest, layer_state
-from theorems.explanations.matrix_solutions import TrainedWeights, trained_weights
-from theorems.explanations.prompt_scale import REACH, size_of
+from theorems.explanations.matrix_solutions import MatrixSolutions, matrix_solutions
+from theorems.explanations.prompt_scale import REACH, prompt_scale
 from theorems.explanations.ragged_problem import RaggedProblem, counted_tokens, weights_at, with_all_queries
 from theorems.explanations.rule_ends import RuleEnd, rule_ends
 from theorems.explanations.selection import (
@@ -39,9 +39,9 @@ from theorems.explanations.selection import (
 from theorems.explanations.trained_run import TrainedRun, trained_run
 
 START = 3.0
-"""Norm of the seeded starts in units of ‖p_mm‖: the softmax prefers some tokens already, and has excluded none."""
+"""Norm of the seeded starts in units of ‖p_mm‖: there weights differ, and none is close to 0."""
 NORMS = 3
-"""Number of norms at which softmax weights are shown, a decade apart."""
+"""Number of norms at which softmax weights are shown; each is ten times the one before."""
 DRAWN = 60
 """Number of points of a path that are recorded for a drawing in the plane, at equal steps of the norm."""
 
@@ -55,11 +55,11 @@ class Token:
         score: γ_it.
         selected: whether the flow from p(0) selects it; None where that could not be decided.
         globally_optimal: whether no token of the input scores higher.
-        locally_optimal: whether some locally optimal α has it; None where that was not decided.
-        margin: (k_iα_i − k_it)·p_mm(α) for the α that the table is about; None for α_i and without p_mm.
-        neighbour: whether the margin is exactly 1, over the rationals; None without p_mm.
-        dual: its λ of the ATT-SVM; None without p_mm.
-        weights: its softmax weight at each of the norms shown, along the flow.
+        locally_optimal: whether it belongs to some locally optimal α; None where that was not decided.
+        margin: (k_iα_i − k_it)·p_mm(α) for the α of :attr:`Facts.about`; None for t = α_i or without p_mm(α).
+        neighbour: whether the margin is exactly 1, over the rationals; None if p_mm(α) does not exist.
+        dual: its dual weight λ_it in ATT-SVM(α); None if p_mm(α) does not exist.
+        weights: its softmax weight along the flow at each of :attr:`Facts.norms`.
     """
 
     input: int
@@ -83,24 +83,23 @@ class Facts:
         case: the data.
         path: the gradient flow from the trained weights if these are given, otherwise from p(0).
         others: the flows from seeded starts.
-        choices: the optimal tokens, and where they are others the selected ones, those of largest weight at the trained
-            weights, and the given ones.
-        about: the one of them whose p_mm the margins, duals and neighbours of the tokens refer to; None without p_mm.
+        choices: the choices of one token per input, each once: the optimal tokens, the selected ones, those of largest
+            weight at the trained weights, the given ones.
+        about: the choice to whose p_mm margins, duals and neighbours refer; None if no choice has a p_mm.
         locally_optimal: every locally optimal α; None where there are too many choices to try.
-        entry: where the flow enters the cone of Theorem 3.
-        norms: ‖p‖ at which ``weights`` of the tokens are given, shape (m,).
-        tokens: a row per token.
-        looked: assumptions on the data.
-        speaks: statements, and whether they apply.
+        entry: where the flow enters the cone of Theorem 3; None if it is not known to enter it.
+        norms: the norms ‖p‖ at which the softmax weights of tokens are given, shape (m,).
+        tokens: the facts about each token.
+        assumptions: for each choice of tokens the assumptions that were checked.
+        statements: lemmas and theorems, and whether they apply.
         seed: the seed of the seeded starts.
-        weights: for the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
-            trained.
+        weights: if W is trained, the solutions of least Frobenius and nuclear norm for each separable choice.
         ends: where the flows on W and on (K, Q) end; empty without queries.
-        split: which optimal tokens are tied with others on every prompt that loses none; None where all can be selected
-            at once, or that was not decided.
+        split: the tokens that tie with optimal ones under every prompt that gives no token a larger logit than these;
+            None where all optimal tokens can be selected at once, or that was not decided.
         layer: the state of attention at the trained weights, if these are given.
         before: the flow from p(0), if the data have both a start and trained weights.
-        rules: where other rules lead from the start of the flow, if any were asked for.
+        rules: where rules of ``theorems bench`` lead from the start of the flow, if any were requested.
         run: the run of training, if the trained weights are those of several checkpoints.
         joint: the end of joint descent on head and prompt, if the head is to be trained.
     """
@@ -115,10 +114,10 @@ class Facts:
     entry: Entry | None
     norms: Float64[np.ndarray, "m"]
     tokens: tuple[Token, ...]
-    looked: tuple[CheckedAssumptions, ...]
-    speaks: tuple[Applicability, ...]
+    assumptions: tuple[CheckedAssumptions, ...]
+    statements: tuple[Applicability, ...]
     seed: int
-    weights: tuple[TrainedWeights, ...] = ()
+    weights: tuple[MatrixSolutions, ...] = ()
     ends: tuple[TrainedEnd, ...] = ()
     split: ScoreSplit | None = None
     layer: LayerState | None = None
@@ -134,15 +133,17 @@ class Facts:
 
     @property
     def selection(self) -> Chosen | None:
-        """Return the tokens that the flow selects; None if it selects none, or none that could be decided."""
+        """Return the tokens that the flow selects; None if it selects none, or they could not be decided."""
         alpha = self.path.selects
         return None if alpha is None else next(choice for choice in self.choices if np.array_equal(choice.alpha, alpha))
 
     @property
     def is_decided(self) -> bool:
-        """Return whether it is known where the flow goes, from the trained weights if these are given."""
+        """Return whether the end of the flow :attr:`path` is decided."""
         return self.path.is_decided
 
+    speaks = FormerName("statements")
+    looked = FormerName("assumptions")
     selected = FormerName("selection")
     decided = FormerName("is_decided")
 
@@ -154,28 +155,28 @@ def facts_of(
 
     Args:
         case: the data.
-        name: their name.
+        name: the name of the data.
         starts: number of flows from seeded starts besides the flow from p(0).
         seed: the seed of those starts.
         rules: rules of ``theorems bench`` to run from the start.
         train: ``v`` to train the head with the prompt as well.
 
     Raises:
-        InvalidInput: a head that cannot be trained.
+        InvalidInput: the head cannot be trained, or an option needs inputs of one length.
     """
     if (rules or train) and case.unfit_for(()):
         option = f"--rule: {rules[0]}" if rules else f"--train: {train}"
-        raise InvalidInput(f"{option} is run on inputs that keep the same number of tokens only; leave it out.")
+        raise InvalidInput(f"{option} needs inputs that keep the same number of tokens; leave the option out.")
     if train:
         check_trains(case, train)
     with warnings.catch_warnings():
-        # Searches for refuting prompts go far out; what overflows there is no number that is reported.
+        # Searches for refuting prompts reach norms at which numbers overflow; none of these is reported.
         warnings.simplefilter("ignore", RuntimeWarning)
         return _facts_of(case, name, starts, seed, rules, bool(train))
 
 
 def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str], joint: bool) -> Facts:
-    given, case = case, with_all_queries(case)
+    original, case = case, with_all_queries(case)
     problem = case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
     checkpoints = checkpoints_of(case)
@@ -188,7 +189,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
     ragged = isinstance(problem, RaggedProblem)
     split = score_split(problem) if best.solution is None and not ragged else None
     path = follow_flow(problem, start, record, split)
-    further_starts = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
+    further_starts = START * prompt_scale(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
     others = tuple(follow_flow(problem, p, record, split) for p in further_starts)
     choices = [best]
     trained = None if layer is None or layer.tied_inputs.size else layer.tokens
@@ -206,9 +207,9 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
         if a is not None or name == "optimal"
     }
     if ragged:
-        cases = {"optimal": given}
-    checked, speaks = check_assumptions(cases, case.start)
-    solutions = trained_weights(case, choices)
+        cases = {"optimal": original}
+    checked, statements = check_assumptions(cases, case.start)
+    solutions = matrix_solutions(case, choices)
     if layer is not None and trained is not None:
         layer = compare_with_largest(
             layer, next(choice for choice in choices if np.array_equal(choice.alpha, trained)), solutions
@@ -225,7 +226,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
         norms,
         tuple(_tokens(case, path, choices, about, local, softmax)),
         tuple(checked),
-        tuple(speaks),
+        tuple(statements),
         seed,
         solutions,
         () if ragged else trained_ends(case, path, weights),
@@ -239,7 +240,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
 
 
 def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Return powers of ten from about ``size`` on, beyond the start."""
+    """Return :data:`NORMS` powers of ten from about ``size`` on, all larger than ‖start‖, shape (m,)."""
     first = round(math.log10(size))
     begin = float(np.linalg.norm(start))
     if begin > 0:
@@ -248,8 +249,8 @@ def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray
 
 
 def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Return the norms at which points are wanted: whole decades, and in the plane enough of them to draw."""
-    size = size_of(case, best)
+    """Return the norms at which the flow is recorded: powers of ten and, for d = 2, enough others for a drawing."""
+    size = prompt_scale(case, best)
     norms = 10.0 ** np.arange(math.floor(math.log10(size)) - 2, math.floor(math.log10(size)) + 10)
     if case.problem.d != 2:
         return norms
@@ -260,9 +261,9 @@ def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) 
 def _weights(
     case: Case, path: FollowedFlow, about: Chosen, start: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
-    """Return norms that the flow passes, and the softmax weights there; a flow that stops early adds its last norm."""
+    """Return norms that the flow reaches, and the softmax weights there; its last norm is added if it stops early."""
     flow = path.flow
-    norms = [norm for norm in _decades(size_of(case, about), start) if norm <= flow.norms[-1]]
+    norms = [norm for norm in _decades(prompt_scale(case, about), start) if norm <= flow.norms[-1]]
     rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in norms]
     if len(rows) < NORMS:
         rows.append(len(flow.norms) - 1)

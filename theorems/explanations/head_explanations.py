@@ -1,4 +1,4 @@
-"""The explanations of several heads of a layer on the same data: a table with a row for each."""
+"""The explanations of several heads of a layer on the same data, as a table with a row per head."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class HeadExplanations:
 
     @property
     def is_decided(self) -> bool:
-        """Return whether it is known where the flow from each head goes."""
+        """Return whether the end of the flow is decided for each head."""
         return all(head.is_decided for head in self.heads)
 
     @property
     def opening(self) -> str:
-        """Describe the layer and the data in a line."""
+        """Return a line on the layer, the data and the columns of the table."""
         sizes = f"n = {self.heads[0].case.problem.n}, T = {length_of(self.heads[0])}"
         return (
             f"{self.name}, {len(self.heads)} heads, on {self.data}: {sizes}; tokens of largest weight at the trained"
@@ -90,7 +90,7 @@ class HeadExplanations:
         out.print(table)
 
     def to_json(self) -> str:
-        """Return the text that ``theorems explain --json`` writes, with what it writes of one head for each."""
+        """Return the JSON that ``theorems explain --json`` writes: for each head the JSON of its own explanation."""
         heads = [from_json(head.to_json()) for head in self.heads]
         return to_json({"module": self.name, "data": self.data, "heads": heads}, indent=2) + "\n"
 
@@ -100,7 +100,7 @@ class HeadExplanations:
         Raises:
             InvalidInput: always.
         """
-        raise InvalidInput(f"--plot: one head is drawn; name it, as in {self.name}[0].")
+        raise InvalidInput(f"--plot: only one head can be drawn; choose it, as in {self.name}[0].")
 
 
 def _row(number: int, head: Explanation) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""The end of joint descent on head v and prompt p, from the head of the data and the start of an explanation.
+"""Joint descent on head v and prompt p, from the head of the data and the start of an explanation.
 
 The rule is that of Figure 3 of the paper: each gradient is divided by its norm, so both norms grow by their step size
-and the limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. It is
-compared with v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c), which a conjecture names.
+and the limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. Its
+end is compared with the directions v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c) of a conjecture.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3, Theorems 5 and 6.
 """
@@ -30,17 +30,17 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.joint_descent import joint_descent
 
 STEPS = 20_000
-"""Steps of a run, as for other rules."""
+"""Number of steps of a run."""
 STEP_SIZE = 0.1
-"""η of Figure 3, in units of the tokens for the head and of the keys for the prompt."""
+"""Step size of Figure 3; divided by the size of the tokens for the head, of the keys for the prompt."""
 RECORDS = (0, 10, 100, 1000, 5000, STEPS)
 """Steps that the table shows."""
 BLOCK = 1000
 """Points whose logits are computed at once, to save memory."""
 CHOSEN = 0.5
-"""Weight off the tokens of largest weight up to which these are selected."""
+"""Largest weight 1 − s off the tokens of largest weight s with which a run counts as settled."""
 GROWS = 1.5
-"""Factor by which norms grow over the second half of a run, at least, if it goes to infinity; steadily they double."""
+"""Least growth of both norms over the second half of a run that counts as divergent; at a steady rate they double."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class JointEnd:
         off: the largest 1 − s of these tokens, shape (r,).
         since: the step from which on the tokens of the end have the largest weight.
         grows: whether both norms still grow at the end.
-        ratio: c, by how much the norm of the head grows for that of the prompt.
-        apart: 1 − cos to each target that exists, by name, shape (r,); NaN at 0.
+        ratio: c, the growth of ‖v‖ divided by the growth of ‖p‖ over the last three quarters of the run.
+        apart: 1 − cos of v or p to each direction of theory that exists, by name, shape (r,); NaN at 0.
         findings: the assumptions of Theorems 5 and 6 on the tokens of the end.
     """
 
@@ -75,7 +75,7 @@ class JointEnd:
 
     @property
     def settled(self) -> bool:
-        """Return whether the run has selected its tokens for half of its steps and goes to infinity."""
+        """Return whether both norms grow, and the last tokens have had most of the weight for half of the steps."""
         return self.grows and bool(self.off[-1] <= CHOSEN) and self.since <= STEPS // 2
 
     @property
@@ -100,7 +100,7 @@ class JointEnd:
 
     @property
     def words(self) -> list[str]:
-        """Describe the run, then what theory says of its limit, in a paragraph each."""
+        """Return a paragraph on the run, then one on what theory says of its limit."""
         tokens = format_tokens(self.tokens[-1])
         rule = (
             "Head and prompt trained together by normalized gradient descent, as in Figure 3 (η_v ="
@@ -118,14 +118,16 @@ class JointEnd:
             f"{rule}, select {tokens} from step {self.since} to step {STEPS}, while ‖v‖ grows {self.ratio:.3g} times as"
         )
         run += (
-            f" fast as ‖p‖. 1 − cos there: {near}." if near else " fast as ‖p‖. No head separates the labels by them."
+            f" fast as ‖p‖. At the end 1 − cos is {near}."
+            if near
+            else " fast as ‖p‖. No head separates the labels of these tokens."
         )
         return [run, self._theory()]
 
     def _theory(self) -> str:
         theory = (
-            "No theorem speaks of the limit of joint descent: Theorems 5 and 6 speak of minimisers over ‖v‖ ≤ r and"
-            " ‖p‖ ≤ R, as r and R grow."
+            "No theorem is about the limit of joint descent: Theorems 5 and 6 are about minimisers of the risk over"
+            " ‖v‖ ≤ r and ‖p‖ ≤ R, as r and R grow."
         )
         separable, supports, tokens = (
             self.findings[id] for id in ("separable", "optimal-support-tokens", "optimal-tokens")
@@ -134,12 +136,14 @@ class JointEnd:
             reason = separable.evidence if separable.holds is not True else supports.evidence
             return f"{theory} Their assumptions are not established for these tokens: {reason}."
         path = (
-            "Theorem 5 names v̄_mm and p̄_mm as the limit of those minimisers, as its assumption optimal-tokens holds"
+            "By Theorem 5, whose assumption optimal-tokens holds, the minimisers converge in direction to v̄_mm and"
+            " p̄_mm, the max-margin directions of head and prompt for these tokens"
             if tokens.holds is True
-            else "Theorem 6 names v̄_mm and p̄_relax as the limit of those minimisers, where r grows fast enough"
+            else "By Theorem 6 the minimisers converge in direction to v̄_mm, the max-margin direction of the head for"
+            " these tokens, and to p̄_relax, which only the support inputs of v_mm constrain, where r grows fast enough"
         )
         return (
-            f"{theory} {path}. For this rule there is a conjecture, conjecture-joint-descent: v̄_mm and p(c), with"
+            f"{theory} {path}. For joint descent conjecture-joint-descent gives v̄_mm and p(c) as the limits, with"
             f" c = lim ‖v‖/‖p‖, here about {number(round(self.ratio, 4))}."
         )
 
@@ -155,22 +159,26 @@ def check_trains(case: Case, train: str) -> Dataset:
     """Return the tokens, labels and head of data whose head can be trained.
 
     Raises:
-        InvalidInput: something other than ``v`` is to be trained; data without a head, with queries, of another loss.
+        InvalidInput: ``train`` is not ``v``; the data have no head, or have queries, or their loss is not logistic.
     """
     if train != "v":
-        raise InvalidInput(f"--train: {train!r} is not v, the head; p or W are trained without the option.")
+        raise InvalidInput(
+            f"--train: {train!r} is not v, the only choice (the head); p and W are trained without this option."
+        )
     if case.dataset is None:
         reason = (
             "keys and scores have no head" if case.queried is None and case.sequence is None else "W is trained here"
         )
         raise InvalidInput(f"--train: {reason}; give X, Y and the head v from which training starts, without queries.")
     if case.problem.loss.name != "logistic":
-        raise InvalidInput(f"--train: joint descent has the logistic loss, not the {case.problem.loss.name} one.")
+        raise InvalidInput(
+            f"--train: joint descent needs the logistic loss, but the data have the {case.problem.loss.name} loss."
+        )
     return case.dataset
 
 
 def joint_end(case: Case, start: Float64[np.ndarray, "k"]) -> JointEnd:
-    """Run joint descent from the head of the data and a prompt, (k,), and compare its end with theory."""
+    """Run joint descent from the head of the data and the prompt ``start``, (k,), and compare its end with theory."""
     data = check_trains(case, "v")
     tokens, keys = data.signed_tokens, case.problem.keys
     size = float(np.linalg.norm(tokens, axis=-1).max())
@@ -212,7 +220,7 @@ def joint_end(case: Case, start: Float64[np.ndarray, "k"]) -> JointEnd:
 def _targets(
     data: Dataset, keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], ratio: float
 ) -> dict[str, Float64[np.ndarray, "_"]]:
-    """Return the unit vectors that theory names for the tokens of the end, those that exist."""
+    """Return the unit vectors v̄_mm, p̄_mm, p̄_relax and p(c) for the tokens of the end, as far as they exist, by name."""
     joint, separator = joint_of_chosen(data.signed_tokens, keys, alpha), max_margin(keys, alpha)
     if joint is None:
         return {}

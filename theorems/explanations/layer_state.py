@@ -1,4 +1,4 @@
-"""State of attention at trained weights: softmax weights, margins, chosen tokens, and the distance from theory.
+"""State of attention at trained weights: softmax weights, margins, tokens of largest weight, distance from theory.
 
 Logits are computed over the rationals from the weights as given; of factors K and Q from their exact product. So ties
 are decided, margins are rounded once, and 1 − s is a sum of the weights of the other tokens, without cancellation.
@@ -19,22 +19,22 @@ from generators.layer_weights import LayerWeights
 from reference_attention.angles import one_minus_cosine
 from reference_attention.exact import rational_matrix, to_float
 from reference_attention.svm.max_margin import offending_neighbours
-from theorems.explanations.matrix_solutions import TrainedWeights
+from theorems.explanations.matrix_solutions import MatrixSolutions
 from theorems.explanations.ragged_problem import counted_tokens
 from theorems.explanations.selection import Chosen
 
 
 @dataclass(frozen=True)
 class MarginInNorm:
-    """The least margin of trained weights in units of a norm, against the largest one possible.
+    """The least margin of trained weights, divided by a norm, and its largest possible value.
 
     Attributes:
-        of: the norm, ``‖p‖``, ``‖W‖_F`` or ``‖W‖_⋆``.
+        of: the name of the norm, ``‖p‖``, ``‖W‖_F`` or ``‖W‖_⋆``.
         norm: the norm of the weights.
-        margin: their least margin over the inputs, divided by the norm.
-        largest: the largest value of that quotient over all weights that choose the same tokens.
-        one_minus_cosine: 1 − cos to the weights that attain it; None where these are not proven the only ones.
-        undecided: why they are not; empty where they are.
+        margin: the least margin of the weights over all inputs, divided by ``norm``.
+        largest: the largest such quotient over all weights that give the same tokens the largest weight.
+        one_minus_cosine: 1 − cos to the weights that attain ``largest``; None if their direction is not proven unique.
+        undecided: why uniqueness is not proven; empty if it is.
     """
 
     of: str
@@ -88,21 +88,21 @@ class LayerState:
 
     @property
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
-        """Return the inputs in which several tokens have the largest weight."""
+        """Return the inputs in which several tokens have the largest weight, shape (k,)."""
         return np.flatnonzero(self.largest.sum(axis=1) > 1).astype(np.int64)
 
     @property
     def nearest(self) -> Int64[np.ndarray, "n"]:
-        """Return the token of largest weight besides the first one, of each input, shape (n,)."""
+        """Return the token of largest weight of each input other than :attr:`tokens`, shape (n,)."""
         return np.argmin(np.where(self.others, self.margins, np.inf), axis=1).astype(np.int64)
 
     @property
     def norm(self) -> float:
-        """Return ‖p‖, or ‖W‖_F."""
+        """Return ‖p‖, or if W is trained ‖W‖_F."""
         return float(np.linalg.norm(self.weights.matrix))
 
     def one_minus_cosine(self, choice: Chosen) -> float | None:
-        """Return 1 − cos of the weights to the max-margin direction of some tokens; None without one, or at 0."""
+        """Return 1 − cos of the weights to the max-margin direction of a choice; None without one, or at 0."""
         if choice.solution is None or not self.norm:
             return None
         return float(one_minus_cosine(self.weights.prompt, choice.solution.direction))
@@ -131,7 +131,7 @@ class LayerState:
 
 
 def layer_state(case: Case, weights: LayerWeights) -> LayerState:
-    """Return the state at the weights, without the solutions that :func:`compare_with_largest` adds."""
+    """Compute softmax weights and margins at the weights; :func:`compare_with_largest` adds max-margin solutions."""
     rows = [[max(logits) - x for x in logits] for logits in _exact_logits(case, weights)]
     counted = counted_tokens(case.problem)
     margins = np.where(counted, [[to_float(x) for x in row] for row in rows], np.inf)
@@ -141,7 +141,7 @@ def layer_state(case: Case, weights: LayerWeights) -> LayerState:
 
 
 def _exact_logits(case: Case, weights: LayerWeights) -> list[list[fmpq]]:
-    """Return k_it·p or x_itᵀ W z_i over the rationals, n lists of T."""
+    """Compute the logits k_it·p or x_itᵀ W z_i over the rationals: n lists of T."""
     n, count = case.problem.scores.shape
     data = case.queried
     tokens = case.problem.keys if data is None else data.X
@@ -152,13 +152,13 @@ def _exact_logits(case: Case, weights: LayerWeights) -> list[list[fmpq]]:
     return [[sum(map(fmpq.__mul__, rows[i * count + t], queries[i]), fmpq(0)) for t in range(count)] for i in range(n)]
 
 
-def compare_with_largest(state: LayerState, chosen: Chosen, solutions: Iterable[TrainedWeights]) -> LayerState:
-    """Return the state with its margin against the largest one.
+def compare_with_largest(state: LayerState, chosen: Chosen, solutions: Iterable[MatrixSolutions]) -> LayerState:
+    """Add the least margin in each norm, and the largest possible one, to a state.
 
     Args:
         state: a state without ties.
-        chosen: its tokens, with their max-margin direction, which exists as the weights separate them.
-        solutions: the solutions of least norm for W, if W is trained, among them those of these tokens.
+        chosen: its tokens of largest weight with their max-margin direction, which exists as the weights separate them.
+        solutions: if W is trained, the solutions of least norm, those for these tokens among them.
     """
     least, solution = float(state.margins[state.others].min()), chosen.solution
     if solution is None:

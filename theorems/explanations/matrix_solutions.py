@@ -1,6 +1,6 @@
 """Max-margin solutions where W is trained, of least Frobenius and of least nuclear norm, and their ranks.
 
-Training W turns to the first, training K and Q in W = KQᵀ to the second, as far as regularization paths say.
+Regularization paths of W converge in direction to the first, those of K and Q in W = KQᵀ to the second.
 
 References: *Transformers as Support Vector Machines*, Lemma 2, Theorem 2.
 """
@@ -22,11 +22,11 @@ from theorems.explanations.selection import Chosen
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedWeights:
-    """Both solutions for some tokens.
+class MatrixSolutions:
+    """The solutions of least Frobenius and of least nuclear norm for one choice of tokens.
 
     Attributes:
-        of: "optimal", "selected" or "given".
+        of: the name of the choice: "optimal", "selected", "trained" or "given".
         frobenius: the solution of least Frobenius norm; vec(W) is its p.
         rank: the rank of that solution, exact.
         nuclear: the solution of least nuclear norm.
@@ -39,22 +39,31 @@ class TrainedWeights:
 
     @property
     def one_minus_cosine(self) -> float:
-        """Return 1 − cos between both."""
+        """Return 1 − cos of the angle between the two solutions."""
         other = self.nuclear.W.ravel()
         return float(np.square(self.frobenius.direction - other / np.linalg.norm(other)).sum() / 2)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Return rows of a table: which tokens, the norm, its value, the rank, tight constraints, what is proven."""
+        """Return a row per solution: tokens, norm, its value, rank, number of tight constraints, uniqueness."""
         svm, least = self.frobenius, self.nuclear
-        many = svm.neighbours.size - len(svm.alpha)
-        first = (self.of, "‖W‖_F", f"{svm.norm:.6g}", str(self.rank), f"{int(svm.neighbours.sum())} of {many}", "exact")
-        rank, tight = ("", "") if least.exact is None else (str(least.rank), f"{len(least.exact.support)} of {many}")
+        constraints = svm.neighbours.size - len(svm.alpha)
+        first = (
+            self.of,
+            "‖W‖_F",
+            f"{svm.norm:.6g}",
+            str(self.rank),
+            f"{int(svm.neighbours.sum())} of {constraints}",
+            "exact",
+        )
+        rank, tight = (
+            ("", "") if least.exact is None else (str(least.rank), f"{len(least.exact.support)} of {constraints}")
+        )
         uniqueness = f"not decided: {least.undecided}" if least.exact is None else "the only one"
         return first, (self.of, "‖W‖_⋆", f"{least.norm:.6g}", rank, tight, uniqueness)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the numbers in full for JSON; what is not decided is null, with the reason."""
+        """Return the numbers in full for JSON; an undecided number is null, with the reason."""
         least = self.nuclear
         return {
             "of": self.of,
@@ -71,8 +80,8 @@ class TrainedWeights:
         }
 
 
-def trained_weights(case: Case, choices: Iterable[Chosen]) -> tuple[TrainedWeights, ...]:
-    """Solve for W for each choice of tokens that can be separated; return none where no queries are given."""
+def matrix_solutions(case: Case, choices: Iterable[Chosen]) -> tuple[MatrixSolutions, ...]:
+    """Solve both problems for each choice of tokens that some W separates; return () if the data have no queries."""
     if case.queried is None:
         return ()
     solutions = []
@@ -83,5 +92,5 @@ def trained_weights(case: Case, choices: Iterable[Chosen]) -> tuple[TrainedWeigh
         if choice.solution is None or least is None or isinstance(least, Infeasible):
             continue
         rank = int(fmpq_mat(*case.queried.shape, list(choice.solution.exact.p)).rank())
-        solutions.append(TrainedWeights(choice.name, choice.solution, rank, least))
+        solutions.append(MatrixSolutions(choice.name, choice.solution, rank, least))
     return tuple(solutions)

@@ -23,9 +23,9 @@ from reference_attention.query_dataset import QueryDataset
 from theorems.run.registry.user_file import names_in_file, parts_of, sentence_of
 
 KINDS = f"nn.MultiheadAttention, linear layers (query, key) or (query, key, heads), or arrays {FORMS}"
-"""The objects that are accepted, for sentences."""
+"""The accepted objects, as messages list them."""
 INDEXED = re.compile(r"(?P<name>.*)\[(?P<head>\d+)\]")
-"""A name with the number of a head."""
+"""Pattern of a name with the number of a head, such as ``layer[2]``."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,22 @@ class Head:
     """Trained weights of a head.
 
     Attributes:
-        arrays: nested lists by the names that they have in a file.
-        appended: whether a query bias is the last row of ``Q_trained``, so that a 1 is to be appended to each query.
+        arrays: trained weights as nested lists, by their names in a data file, such as ``Q_trained``.
+        appended: whether a query bias is the last row of ``Q_trained``, so that each query needs a 1 appended.
     """
 
     arrays: dict[str, object]
     appended: bool
 
     def beside(self, case: Case) -> Case:
-        """Return the data with these weights.
+        """Return the data with these trained weights added.
 
         Raises:
-            InvalidInput: the data have trained weights of their own, or these do not fit.
+            InvalidInput: the data already have trained weights, or the shapes of these do not fit.
         """
         if stored := [name for name in TRAINED if name in case.arrays]:
             raise InvalidInput(
-                f"{stored[0]}: stands in the data beside a module with trained weights; give one of them."
+                f"{stored[0]}: the data have trained weights, and --module gives others; leave one of them out."
             )
         case = _with_ones(case) if self.appended else case
         weights = checkpoints_of(case, self.arrays)
@@ -57,37 +57,37 @@ class Head:
 
 
 def _with_ones(case: Case) -> Case:
-    """Return the data with a 1 appended to each query, and a start that ignores it."""
+    """Return the data with a 1 appended to each query, and with zeros for it in the start W(0) and in Q0."""
     data = case.queried or case.sequence
     if data is None:
-        return case  # refused with a sentence that names the weights
-    before = [(0, 0)] * (data.queries.ndim - 1)
-    more = replace(data, queries=np.pad(data.queries, [*before, (0, 1)], constant_values=1.0))
+        return case  # without queries; checkpoints_of refuses the weights by name
+    unpadded = [(0, 0)] * (data.queries.ndim - 1)
+    extended = replace(data, queries=np.pad(data.queries, [*unpadded, (0, 1)], constant_values=1.0))
     start = None if case.start is None else np.pad(case.start.reshape(data.shape), ((0, 0), (0, 1))).ravel()
     arrays = {name: np.pad(x, ((0, 1), (0, 0))) if name == "Q0" else x for name, x in case.arrays.items()}
-    name = "queried" if isinstance(more, QueryDataset) else "sequence"
-    return case.replace(**{name: more}, problem=more.problem, start=start, arrays=arrays)
+    name = "queried" if isinstance(extended, QueryDataset) else "sequence"
+    return case.replace(**{name: extended}, problem=extended.problem, start=start, arrays=arrays)
 
 
 def load_heads(source: str) -> list[Head]:
-    """Run the file of ``path.py:name``, or ``path.py:name[HEAD]``, and return the heads of that object.
+    """Run the file in ``path.py:name`` or ``path.py:name[HEAD]``, and return the heads of the named object.
 
     Raises:
-        InvalidInput: no such file or name, code that raises, an object that is not supported.
+        InvalidInput: there is no such file or name, its code raises, or the object is not supported.
     """
     numbered = INDEXED.fullmatch(source)
     path, name = parts_of(numbered["name"] if numbered else source)
     if not name or not path.endswith(".py"):
         raise InvalidInput(f"--module: {source!r} is not PATH.py:NAME; give e.g. my_file.py:layer.")
-    first, *rest = name.split(".")
+    first, *attributes = name.split(".")
     names = names_in_file(path, "a trained layer")
     if first not in names:
         defined = ", ".join(key for key in names if not key.startswith("_"))
         raise InvalidInput(f"{path}: has no {first!r}; it has {defined or 'no names'}.")
     try:
         layer = names[first]
-        for part in rest:
-            layer = getattr(layer, part)
+        for attribute in attributes:
+            layer = getattr(layer, attribute)
         heads = heads_of(layer, f"{path}:{name}")
     except InvalidInput:
         raise
@@ -102,10 +102,10 @@ def load_heads(source: str) -> list[Head]:
 
 
 def heads_of(layer: Any, name: str) -> list[Head]:
-    """Return the heads of an object; ``name`` stands for it in sentences.
+    """Return the heads of an object, which messages call ``name``.
 
     Raises:
-        InvalidInput: an object that is not supported.
+        InvalidInput: the object is not supported.
     """
     from torch import nn
 
@@ -116,13 +116,13 @@ def heads_of(layer: Any, name: str) -> list[Head]:
         return _of_linear(query, key, heads[0] if heads else 1, name)
     arrays = layer if isinstance(layer, Mapping) else {x: getattr(layer, x) for x in TRAINED if hasattr(layer, x)}
     if unknown := [key for key in arrays if key not in (*TRAINED, STEPS)]:
-        raise InvalidInput(f"{name}: {unknown[0]!r} is no name of trained weights; give {FORMS}.")
+        raise InvalidInput(f"{name}: {unknown[0]!r} is not a known name of trained weights; give {FORMS}.")
     if arrays:
         return [Head({key: as_array(key, value, "(d, …)").tolist() for key, value in arrays.items()}, False)]
     if isinstance(layer, list | tuple) and layer:
         return [head for part in layer for head in heads_of(part, name)]
     if isinstance(layer, type):
-        raise InvalidInput(f"{name}: is a class; give an object of it that is trained, or a function that returns one.")
+        raise InvalidInput(f"{name}: is a class; give a trained instance of it, or a function that returns one.")
     if callable(layer) and not isinstance(layer, nn.Module):
         return heads_of(layer(), f"{name}()")
     raise InvalidInput(
@@ -134,7 +134,7 @@ def _of_multihead(layer: Any, name: str) -> list[Head]:
     if layer.bias_k is not None or layer.add_zero_attn:
         option = "add_bias_kv" if layer.bias_k is not None else "add_zero_attn"
         raise InvalidInput(
-            f"{name}: {option} adds a token that is not among the inputs; such layers are not supported."
+            f"{name}: {option} adds a token that is not among the inputs, which is not supported; train without it."
         )
     width = layer.embed_dim
     if layer.in_proj_weight is None:
@@ -147,16 +147,20 @@ def _of_multihead(layer: Any, name: str) -> list[Head]:
 def _of_linear(query: Any, key: Any, heads: Any, name: str) -> list[Head]:
     rows = query.out_features
     if key.out_features != rows:
-        raise InvalidInput(f"{name}: query gives {rows} and key {key.out_features} numbers; give layers that agree.")
+        raise InvalidInput(
+            f"{name}: the query layer has {rows} outputs, the key layer {key.out_features}; give equal numbers."
+        )
     if not isinstance(heads, int) or heads < 1 or rows % heads:
-        raise InvalidInput(f"{name}: {heads!r} heads do not divide {rows} numbers; give (query, key, heads) that do.")
+        raise InvalidInput(
+            f"{name}: {rows} outputs do not split into {heads!r} heads; give a number that divides them."
+        )
     return _split(query.weight, key.weight, query.bias, heads)
 
 
 def _split(query: Any, key: Any, bias: Any, heads: int) -> list[Head]:
-    """Return each head: K of its rows of the key weights, Q of those of the query weights over √m.
+    """Split weights into heads: each has m rows of the key weights as K, and m rows of the query weights over √m as Q.
 
-    A bias of the keys adds the same to every logit of a query and is left out.
+    A bias of the keys adds the same number to every logit of a query and is left out.
     """
     split = []
     Q, K = (np.asarray(weight.detach().cpu().double()) for weight in (query, key))

@@ -12,7 +12,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.benchmark.measurements import Limit
 from theorems.explanations.facts import Facts
-from theorems.explanations.prompt_scale import REACH, size_of
+from theorems.explanations.prompt_scale import REACH, prompt_scale
 from theorems.explanations.ragged_problem import beside
 from theorems.explanations.sentences import headline
 from theorems.figures import style
@@ -21,22 +21,24 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 PLANE, PANELS, RUN = (5.6, 5.6), (9.0, 4.0), (12.0, 4.0)
 """Width and height in inches."""
 BEYOND = 1.5
-"""Extent of a drawing whose path starts far out, in units of its start."""
+"""Distance from 0 to the edge of a drawing, at least, in units of the norm of the start."""
 MARKERS = "os^Dv<>p*h"
 LINES = 400
-"""Most tokens whose margins are drawn."""
+"""Largest number of tokens whose margins are drawn."""
 FAINTEST = 1e-16
 """Smallest weight that is drawn."""
 
 
 def check_kind(kind: str, option: str = "plot") -> None:
-    """Refuse a drawing that cannot be made; ``option`` asked for it.
+    """Check that a drawing can be made; messages name ``option``, with which the user asked for it.
 
     Raises:
-        InvalidInput: another kind of file, or matplotlib is not installed.
+        InvalidInput: ``kind`` is no supported kind of file, or matplotlib is not installed.
     """
     if kind not in FORMATS:
-        raise InvalidInput(f"{option}: {kind!r} is no kind of drawing; give a name that ends in {', '.join(FORMATS)}.")
+        raise InvalidInput(
+            f"{option}: {kind!r} is not a supported file format; give a name that ends in {', '.join(FORMATS)}."
+        )
     check_matplotlib(option)
 
 
@@ -55,10 +57,10 @@ def render_plot(facts: Facts, kind: str) -> bytes:
 
 
 def _plane(sheet: Any, facts: Facts) -> None:
-    """Draw the paths grey, max-margin directions dashed, tokens as markers: one shape per input."""
+    """Draw paths of p as grey lines, max-margin directions dashed, tokens as markers with a shape per input."""
     axes = sheet.add_subplot()
     keys = facts.case.problem.keys
-    reach = REACH * max(size_of(facts.case, facts.optimal), float(np.linalg.norm(keys, axis=-1).max()))
+    reach = REACH * max(prompt_scale(facts.case, facts.optimal), float(np.linalg.norm(keys, axis=-1).max()))
     reach = max(reach, BEYOND * float(np.linalg.norm(facts.path.start)))
     paths = [_near(path.flow.points, reach) for path in (facts.path, *facts.others)]
     all_points = np.concatenate([keys.reshape(-1, 2), np.zeros((1, 2)), *paths])
@@ -80,18 +82,18 @@ def _plane(sheet: Any, facts: Facts) -> None:
 
 
 def _run(sheet: Any, facts: Facts) -> None:
-    """Draw selection, least margin and direction of a run of training against its steps."""
+    """Draw weights off the chosen tokens, least margin and 1 − cos of a run of training against its steps."""
     run = facts.run
     assert run is not None
     selection, margin, cosine = sheet.subplots(1, 3)
     for i, off in enumerate(np.maximum(run.off, FAINTEST).T):
         selection.plot(run.steps, off, ".-", linewidth=1.0, markersize=3.0, label=f"input {i}")
-    selection.set_title("selection: weight off the tokens, per input")
+    selection.set_title("weight of all other tokens, per input")
     margin.plot(run.steps, run.margins, ".-", color=style.RED, linewidth=1.2, markersize=3.0)
-    margin.set_title("least margin, in units of the norm")
+    margin.set_title("least margin divided by the norm")
     if run.largest is not None:
         margin.axhline(run.largest, color=style.BLUE, linestyle="--", linewidth=1.0)
-        margin.set_title("least margin, in units of the norm; largest dashed")
+        margin.set_title("least margin divided by the norm; dashed: largest possible")
         cosine.plot(run.steps, run.apart, ".-", color=style.RED, linewidth=1.2, markersize=3.0, label="run")
         cosine.plot(run.steps, run.flow_apart, "--", color=style.GREY, label="flow at the same norm")
         cosine.legend(fontsize=7.5, frameon=False)
@@ -105,9 +107,9 @@ def _run(sheet: Any, facts: Facts) -> None:
 
 
 def _directions(facts: Facts) -> list[MaxMargin]:
-    """Return the directions of every locally optimal α, or where not all are known, of those that occur.
+    """Return the max-margin directions to draw: those of every locally optimal α, if all are known.
 
-    Those that occur are the chosen tokens' and the ones that the flows select.
+    Otherwise return those of :attr:`Facts.choices` and of the tokens that the flows select.
     """
     if facts.locally_optimal is not None:
         return [choice.svm for choice in facts.locally_optimal if isinstance(choice.svm, MaxMargin)]
@@ -116,7 +118,7 @@ def _directions(facts: Facts) -> list[MaxMargin]:
 
 
 def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarray, "k 2"]:
-    """Return the path up to where it first leaves the disk."""
+    """Return the points of a path, (r, 2), up to the first one outside the disk of radius ``reach``."""
     outside = np.flatnonzero(np.linalg.norm(points, axis=1) > reach)
     return np.asarray(points[: outside[0] + 1] if outside.size else points)
 
@@ -150,8 +152,8 @@ def _panels(sheet: Any, facts: Facts) -> None:
     right.set_yscale("log")
     for axes in (left, right):
         axes.set_xscale("log")
-        axes.set_xlim(left=max(float(norms[0]), size_of(facts.case, facts.optimal) / 100))
+        axes.set_xlim(left=max(float(norms[0]), prompt_scale(facts.case, facts.optimal) / 100))
         axes.set_xlabel("‖p‖")
-    right.set_title("weight off the token of largest weight, per input")
+    right.set_title("1 − largest weight, per input")
     if problem.n <= 8:
         right.legend(fontsize=7.5, frameon=False)

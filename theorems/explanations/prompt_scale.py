@@ -1,4 +1,4 @@
-"""The norm of a prompt at which attention on given data begins to select."""
+"""The norm of a prompt from which on softmax weights differ clearly, as a unit for starts, norms and drawings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from generators.case import Case
 from theorems.explanations.selection import Chosen
 
 REACH = 6.0
-"""Extent of the drawing of a case, in units of the largest key or ‖p_mm‖."""
+"""Distance from 0 to the edge of a drawing, in units of the larger of the largest key and ‖p_mm‖."""
 
 
-def size_of(case: Case, best: Chosen) -> float:
-    """Return the norm at which logits are of order one: ‖p_mm‖, or the inverse of the keys' scale without p_mm."""
+def prompt_scale(case: Case, best: Chosen) -> float:
+    """Return the norm at which logits are of order one: ‖p_mm‖ of the choice ``best``, else 1/(scale of the keys)."""
     return 1 / case.problem.key_scale if best.solution is None else best.solution.norm

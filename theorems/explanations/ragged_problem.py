@@ -30,10 +30,10 @@ class RaggedProblem(Problem):
     """Inputs with different numbers of tokens, filled with copies.
 
     Attributes:
-        pairs: the input and the query (i, k) of each input of the problem, shape (m, 2).
-        positions: the number of each token in its input X_i, copies included, shape (m, T).
-        counted: whether a token is none of the copies, which stand at the end, shape (m, T).
-        parts: the inputs by their numbers of tokens.
+        pairs: the numbers (i, k) in the data of the input and query that make each input of this problem, shape (m, 2).
+        positions: the number of each token in its input X_i, for copies that of the original, shape (m, T).
+        counted: whether a token is an original and no copy; copies come last, shape (m, T).
+        parts: the inputs grouped by their numbers of tokens.
     """
 
     pairs: Int64[np.ndarray, "m 2"]
@@ -43,7 +43,7 @@ class RaggedProblem(Problem):
     _data: SequenceDataset
 
     def __init__(self, data: SequenceDataset, alpha: Int64[np.ndarray, "m"] | None = None) -> None:
-        """Fill up each input with copies of its first token, or where this is α with copies of its second."""
+        """Pad each input with copies of its first token, or if α_i is the first with copies of the second."""
         parts = data.parts
         longest = parts[-1].problem.T
         positions, scores, pairs = [], [], np.concatenate([part.pairs for part in parts])
@@ -60,21 +60,21 @@ class RaggedProblem(Problem):
         i, k = pairs[order].T
         tokens, queries = data.X[i[:, None], numbers], data.queries[i, k]
         super().__init__(tokens if data.trains_prompt else OuterKeys(tokens, queries), values, data.loss)
-        own = {"pairs": pairs[order], "positions": numbers, "counted": counted, "parts": parts, "_data": data}
-        for name, value in own.items():
+        attributes = {"pairs": pairs[order], "positions": numbers, "counted": counted, "parts": parts, "_data": data}
+        for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
     def beside(self, alpha: Int64[np.ndarray, "m"]) -> RaggedProblem:
-        """Return the problem whose copies are copies of tokens other than α."""
+        """Return the problem padded with copies of tokens other than α_i, so that ATT-SVM(α) is unchanged."""
         return RaggedProblem(self._data, alpha)
 
     def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "m"]:
-        """Return the (first) token of largest weight of each input; never a copy, whose logit may be rounded up."""
+        """Return the first token of largest weight of each input, shape (m,); copies are ignored."""
         return np.argmax(np.where(self.counted, self.keys @ p, -np.inf), axis=1).astype(np.int64)
 
     @property
     def queried(self) -> QueryDataset | None:
-        """Return the tokens, copies included, with the query of each input; None where a prompt is trained."""
+        """Return tokens, copies included, and query of each input; None if a prompt is trained."""
         data = self._data
         if data.trains_prompt:
             return None
@@ -83,11 +83,11 @@ class RaggedProblem(Problem):
 
     @property
     def left_out(self) -> int:
-        """Return the number of inputs that are left out, as they see a single token, which has all weight."""
+        """Return the number of inputs left out because they have a single token, which has all weight."""
         return self._data.total - self.n
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L, the mean over the parts; the arrays of the filled problem are not used."""
+        """Return ∇L at p as the mean over the parts; ``keys``, ``scores`` and ``loss`` are ignored."""
         gradients = [scaled_gradient(part.problem.keys, part.problem.scores, loss, p) for part in self.parts]
         scales = np.array([g.log_scale + np.log(part.share) for g, part in zip(gradients, self.parts, strict=True)])
         top = scales.max(axis=0)
@@ -97,17 +97,17 @@ class RaggedProblem(Problem):
 
 
 def counted_tokens(problem: Problem) -> Bool[np.ndarray, "n T"]:
-    """Return the tokens that are no copies."""
+    """Return a mask of the tokens that are no copies, shape (n, T)."""
     return problem.counted if isinstance(problem, RaggedProblem) else np.ones(problem.scores.shape, dtype=bool)
 
 
 def beside(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Problem:
-    """Return a problem with the same ATT-SVM(α), whose inputs have one length."""
+    """Return a rectangular problem with the same ATT-SVM(α)."""
     return problem.beside(alpha) if isinstance(problem, RaggedProblem) else problem
 
 
 def without_copies(svm: MaxMargin | Infeasible, problem: Problem) -> MaxMargin | Infeasible:
-    """Return a solution of :func:`beside` with the neighbours and dual weights of tokens alone."""
+    """Return a solution on :func:`beside` without copies: a copy's dual weight is added to its original's."""
     if isinstance(svm, Infeasible) or not isinstance(problem, RaggedProblem):
         return svm
     counted, rows = problem.counted, np.arange(problem.n)
@@ -122,14 +122,14 @@ def weights_at(problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.n
     if not isinstance(problem, RaggedProblem):
         return np.asarray(weights)
     for part in problem.parts:
-        own = (problem.pairs[:, None] == part.pairs).all(axis=2).argmax(axis=0)
-        weights[..., own, :] = 0.0
-        weights[..., own, : part.problem.T] = softmax_weights(part.problem.keys, p)
+        inputs = (problem.pairs[:, None] == part.pairs).all(axis=2).argmax(axis=0)
+        weights[..., inputs, :] = 0.0
+        weights[..., inputs, : part.problem.T] = softmax_weights(part.problem.keys, p)
     return np.asarray(weights)
 
 
 def with_all_queries(case: Case) -> Case:
-    """Return data with several queries per input as data in which each query is that of an input of its own."""
+    """Return sequences with several queries per input as data with one input per query."""
     if case.sequence is None:
         return case
     problem = RaggedProblem(case.sequence)

@@ -1,7 +1,7 @@
-"""The end of a run of a rule of ``theorems bench``, such as Adam, from the start of an explanation, beside theory.
+"""Runs of rules of ``theorems bench``, such as Adam, from the start of an explanation, compared with theory.
 
-A run of a rule ends after a number of steps, so nothing is concluded about its limit: it is reported which tokens have
-the largest weight, since when, and how near the run is to the max-margin direction of these tokens.
+A run of a rule ends after a number of steps, so nothing is concluded about its limit: the report says which
+tokens have the largest weight, since which step, and how near the run is to their max-margin direction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS = 20_000
 EVERY = 100
 """Steps between two records of a run."""
 CHOSEN = 0.5
-"""Weight off the tokens of largest weight up to which these are selected."""
+"""Largest weight 1 − s off the tokens of largest weight s with which a run counts as settled."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class RuleEnd:
         steps: the number of its steps.
         norm: ‖p‖.
         tokens: the token of largest weight of each input.
-        since: the recorded step from which on these had the largest weight.
+        since: the recorded step from which on these tokens had the largest weight.
         off: the largest 1 − s over the inputs.
         like_flow: whether the flow from the same start selects these tokens; None where it selects none.
-        of: the norm of the max-margin direction that the run is compared with.
+        of: the norm whose max-margin direction the run is compared with.
         locally_optimal: whether these tokens are locally optimal (Definition 2, exact).
-        one_minus_cosine: 1 − cos to that direction of these tokens; None where it does not exist, or at 0.
-        named: whether a theorem about attention names that direction as the limit of the rule.
+        one_minus_cosine: 1 − cos to that direction for these tokens; None where it does not exist, or if p = 0.
+        named: whether a theorem about attention proves that direction to be the limit of the rule.
         source: who proves it, or what is known of other models.
         representable: whether every step led to a point within the range of float64.
-        speaks: the theorems of the rule all of whose assumptions hold on the data, with their titles.
-        silent: the others, each with the assumptions that do not hold, or are not established, and the deciding number.
+        speaks: id and title of each theorem on the rule whose assumptions all hold on the data.
+        silent: id of each other theorem on the rule, and its assumptions that fail or are not established, with why.
     """
 
     rule: str
@@ -78,17 +78,17 @@ class RuleEnd:
 
     @property
     def settled(self) -> bool:
-        """Return whether the run has selected its tokens for half of its steps, and nothing says that it leaves them.
+        """Return whether the last tokens have had most of the weight for half of the steps, and may keep it.
 
         Near the Euclidean direction of tokens that are not locally optimal, the gradient moves weight to a neighbour
-        that scores more, however little weight is left.
+        that scores more, however little weight is left; such a run is not settled.
         """
         leaves = self.of == name_of(EUCLIDEAN) and not self.locally_optimal
         return self.representable and self.off <= CHOSEN and self.since <= self.steps // 2 and not leaves
 
     @property
     def row(self) -> tuple[str, ...]:
-        """Return the row of a table."""
+        """Return the cells of the run in the table of rules."""
         flow = {True: "the same", False: "others", None: "none"}[self.like_flow]
         apart = "" if self.one_minus_cosine is None else f"{self.one_minus_cosine:.2g}"
         since = str(self.since) if self.settled else f"{self.since}, not settled"
@@ -105,11 +105,11 @@ class RuleEnd:
 
     @property
     def words(self) -> str:
-        """Describe the run in a sentence or two, with the theorem that speaks of its limit."""
+        """Return sentences on the run, and on the theorems about its limit."""
         tokens = format_tokens(self.tokens)
         if not self.representable:
             return f"{self.rule} left the range of float64 within {self.steps} steps."
-        flow = {True: "the same as the flow", False: "other tokens than the flow", None: "where the flow selects none"}
+        flow = {True: "the same as the flow", False: "other tokens than the flow", None: "while the flow selects none"}
         outcome = (
             f"After {self.steps} steps {self.rule} gives the largest weight to {tokens}, {flow[self.like_flow]}"
             if self.settled
@@ -119,15 +119,15 @@ class RuleEnd:
         apart = "" if self.one_minus_cosine is None else f"; 1 − cos to their max-margin direction in {self.of} is"
         apart += "" if self.one_minus_cosine is None else f" {self.one_minus_cosine:.2g}"
         theory = (
-            f"Theory names the max-margin direction in {self.of} as its limit, under assumptions: {self.source}"
+            f"Theory, under its assumptions, gives the max-margin direction in {self.of} as the limit ({self.source})"
             if self.named
-            else f"No theorem about attention names its limit ({self.source})"
+            else f"No theorem about attention gives its limit ({self.source})"
         )
         return " ".join([f"{outcome}{apart}. {theory}.", *self._applicable])
 
     @property
     def _applicable(self) -> list[str]:
-        """The sentences that say which of the rule's theorems speak of the data, and what the others lack."""
+        """The sentences on which theorems about the rule apply to the data, and which assumptions the others lack."""
         sentences = [f"{id} applies to these data ({title})." for id, title in self.speaks]
         return sentences + [f"{id} does not apply: {lacks}." for id, lacks in self.silent]
 
@@ -140,12 +140,14 @@ def check_rules(rules: Sequence[str]) -> None:
     """
     for rule in rules:
         if is_in_a_file(rule):
-            raise InvalidInput(f"--rule: {rule} is a file; explain follows rules by name, theorems bench runs files.")
+            raise InvalidInput(
+                f"--rule: {rule} is a file; explain runs only named rules; run the file with theorems bench."
+            )
         rule_named(rule)
 
 
 def rule_ends(case: Case, path: FollowedFlow, rules: Iterable[str]) -> tuple[RuleEnd, ...]:
-    """Run each rule from the start of the flow, and return where it is after :data:`STEPS` steps."""
+    """Run each rule from the start of the flow for :data:`STEPS` steps, and return its end."""
     return tuple(_rule_end(case, path, rule) for rule in rules)
 
 
@@ -161,7 +163,7 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
     norm = EUCLIDEAN if rule.theory.norm is None else float(rule.theory.norm)
     named = [statement_named(id) for id in rule.theory.statements]
     decided = findings(Given(case), named)
-    spoken = [applicability(statement, "optimal", decided) for statement in named]
+    applicabilities = [applicability(statement, "optimal", decided) for statement in named]
     return RuleEnd(
         name,
         STEPS,
@@ -176,13 +178,13 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
         rule.theory.norm is not None,
         rule.theory.source,
         bool(run.representable[0]),
-        tuple((own.id, own.title) for own in spoken if own.applies),
-        tuple((own.id, lacking(own)) for own in spoken if not own.applies),
+        tuple((theorem.id, theorem.title) for theorem in applicabilities if theorem.applies),
+        tuple((theorem.id, lacking(theorem)) for theorem in applicabilities if not theorem.applies),
     )
 
 
 def lacking(statement: Applicability) -> str:
-    """Return the assumptions that are missing, each with the number that decides."""
+    """Return the assumptions that a statement lacks, each with the number that decides."""
     return "; ".join(
         f"{finding.id} {'fails' if finding.holds is False else 'is not established'} ({finding.evidence})"
         for finding in statement.missing

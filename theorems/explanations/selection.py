@@ -1,7 +1,7 @@
-"""Tokens that matter on given data: the optimal ones, those that gradient flows select, the locally optimal ones.
+"""Choices of one token per input: the optimal ones, those that gradient flows select, the locally optimal ones.
 
-Ties, neighbours and local optimality are decided over the rationals; a flow is said to select tokens only where its
-direction is that of their p_mm, and is undecided otherwise.
+Ties, neighbours and local optimality are decided over the rationals; a flow counts as selecting tokens only where
+its direction is that of their p_mm, and is undecided otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from theorems.token_selection.local_paths.invariant_cone import with_cone
 MOST_CHOICES = 128
 """Most choices of one token per input for which all locally optimal ones are listed."""
 WITHIN = 0.99
-"""Share of a cone's μ at which floats say that a point is inside; the point is then checked exactly."""
+"""Share of a cone's μ up to which 1 − cos, in floats, makes a point a candidate; it is then checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Chosen:
     """One token per input, with the solution of ATT-SVM for them.
 
     Attributes:
-        name: "optimal", "selected" or "given".
+        name: "optimal", "selected", "trained", "given" or "locally optimal".
         svm: p_mm(α), or the proof that there is none.
         locally_optimal: whether α is locally optimal by Definition 2; False without p_mm.
     """
@@ -58,21 +58,21 @@ class Chosen:
 
 
 def chosen_tokens(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
-    """Return the tokens α with their exact solution of ATT-SVM."""
+    """Solve ATT-SVM(α) exactly, and decide whether α, (n,), is locally optimal."""
     svm = without_copies(max_margin(beside(problem, alpha).exact_keys, alpha), problem)
     return Chosen(name, svm, not isinstance(svm, Infeasible) and locally_optimal(svm, problem.scores))
 
 
 @dataclass(frozen=True, eq=False)
 class FollowedFlow:
-    """A gradient flow from p(0), and the tokens that it selects.
+    """A gradient flow, and the tokens that it selects.
 
     Attributes:
         start: p(0), shape (d,).
         flow: the flow up to norm 1e6 in units of the keys, unless it ends before.
-        largest: the tokens of largest weight at its end, ties included, shape (n, T); exact for that point.
-        limit: p_mm of the tokens that it selects; or why it selects none, or none that could be decided.
-        parts: its finite part and its direction, where no prompt selects all optimal tokens and it has both.
+        largest: mask of the tokens of largest weight at its end, ties included, decided exactly, shape (n, T).
+        limit: p_mm of the tokens that it selects; or the reason why it selects none, or why that is undecided.
+        parts: its finite part and its direction, if no prompt selects all optimal tokens and the flow has both.
     """
 
     start: Float64[np.ndarray, "d"]
@@ -83,36 +83,36 @@ class FollowedFlow:
 
     @property
     def selects(self) -> Int64[np.ndarray, "n"] | None:
-        """Return the tokens of the limit, shape (n,)."""
+        """Return the tokens that the flow selects, shape (n,); None if none, or if undecided."""
         return self.limit.svm.alpha if isinstance(self.limit, Limit) else None
 
     @property
     def stationary(self) -> bool:
-        """Return whether it ends at a finite point."""
+        """Return whether the flow converges to a finite point."""
         return self.flow.stop is Stop.STATIONARY
 
     @property
     def final_tokens(self) -> Int64[np.ndarray, "n"]:
-        """Return the first of the tokens of largest weight at its end, shape (n,)."""
+        """Return the first token of largest weight of each input at the end of the flow, shape (n,)."""
         return np.argmax(self.largest, axis=1)
 
     def off(self, problem: Problem) -> Float64[np.ndarray, "r n"]:
-        """Return the softmax weight off those tokens at every recorded point, as a sum of the others, shape (r, n)."""
+        """Return 1 − s of :attr:`final_tokens` at each recorded point, as the sum of other weights, shape (r, n)."""
         weights = weights_at(problem, self.flow.points)
         return np.asarray(np.where(np.arange(problem.T) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
 
     @property
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
-        """Return the inputs in which it ends with several tokens of largest weight, (k,).
+        """Return the inputs in which several tokens have the largest weight at the end of the flow, (k,).
 
-        There are none if it was not followed to the end.
+        Return no input if the flow was not followed to its last norm.
         """
         several = (self.largest.sum(axis=1) > 1) & self.flow.reached_norm
         return np.flatnonzero(several).astype(np.int64)
 
     @property
     def is_decided(self) -> bool:
-        """Return whether it is known where it goes."""
+        """Return whether the end of the flow is known: a finite point, a limit direction, both, or exact ties."""
         has_limit = isinstance(self.limit, Limit) or self.parts is not None
         return self.stationary or has_limit or self.tied_inputs.size > 0
 
@@ -128,9 +128,9 @@ def follow_flow(
     Args:
         problem: the problem.
         start: p(0), shape (d,).
-        record: norms at which its points are wanted, besides eight per decade.
-        split: what is tied where no prompt selects all optimal tokens; a flow that selects no tokens is then followed
-            in two parts.
+        record: norms at which points are recorded, besides eight norms per decade.
+        split: the tokens that tie with optimal ones, if no prompt selects all optimal tokens; a flow that selects no
+            tokens is then followed in two parts.
     """
     norm = far(problem, start)
     steps = np.geomspace(norm / 1e9, norm, 73)
@@ -150,7 +150,7 @@ def follow_flow(
 
 
 def locally_optimal_choices(problem: Problem) -> list[Chosen] | None:
-    """Return every locally optimal α, in lexicographic order; None where there are too many to try."""
+    """Return every locally optimal α, in lexicographic order; None if there are too many choices to try."""
     counts = counted_tokens(problem).sum(axis=1)
     if np.log(counts).sum() > np.log(MOST_CHOICES) * (1 + 1e-12):
         return None
@@ -165,8 +165,8 @@ class Entry:
     """Entry of a flow into the cone of Theorem 3 around p_mm of the tokens that it selects.
 
     Attributes:
-        norm: ‖p‖ at the first recorded point within.
-        mu, radius: the cone, 1 − cos ≤ μ and ‖p‖ ≥ R, from which the theorem starts.
+        norm: ‖p‖ at the first recorded point inside the cone.
+        mu, radius: μ and R of the cone {1 − cos ≤ μ, ‖p‖ ≥ R}, from any point of which the theorem holds.
     """
 
     norm: float
@@ -175,9 +175,9 @@ class Entry:
 
 
 def entry(case: Case, path: FollowedFlow) -> Entry | None:
-    """Return the first recorded point of the flow in the cone of Theorem 3, checked exactly; None if none is known."""
+    """Return where the flow enters the cone of Theorem 3, checked exactly; None if no recorded point is inside."""
     if isinstance(case.problem, RaggedProblem):
-        return None  # the constants of the cone are those of inputs of one length
+        return None  # the cone's constants are derived for inputs of one length
     if not isinstance(path.limit, Limit) or not locally_optimal(path.limit.svm, case.problem.scores):
         return None
     with_constants = with_cone(case.replace(alpha=path.limit.svm.alpha, start=None))

@@ -1,4 +1,4 @@
-"""The explanation in plain words: what the flow selects, where it goes, and which theorems say so."""
+"""Sentences of an explanation: what the gradient flow selects, where it goes, and which theorems prove it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from theorems.explanations.layer_state import LayerState
 from theorems.explanations.ragged_problem import RaggedProblem, counted_tokens
 from theorems.explanations.selection import FollowedFlow
 
-SENSE = {
+CONCLUSIONS = {
     "theorem-1": "the risk minimiser over ‖p‖ ≤ R converges in direction to p̄_mm of the optimal tokens as R grows",
     "theorem-2": "gradient descent with η ≤ 1/L_p diverges from every start; for several inputs the theorem names no"
     " limit direction",
@@ -35,23 +35,23 @@ SENSE = {
     "theorem-8": "the risk minimiser over ‖p‖ ≤ R converges in direction to the solutions of ATT-SVM' over the optimal"
     " sets",
 }
-"""Meaning of a theorem for data to which it applies; for other statements the title is used."""
-SINGLE = {
+"""Conclusion of a theorem by its id, for data to which it applies; other statements are described by their titles."""
+CONCLUSIONS_FOR_ONE_INPUT = {
     "theorem-2": "gradient descent with η ≤ 1/L_p converges in direction to p̄_mm of the optimal token from every start"
 }
-"""Meaning of a theorem where there is one input."""
+"""Conclusion of a theorem by its id, for data with one input."""
 AT_ZERO = 1e-9
 """A stationary point nearer to 0 than this, in units of the keys, is called 0."""
 MOST_TIED = 4
-"""Most inputs or tokens that are named where some cannot be won."""
-STILL = 2.0**-53
+"""Most inputs or tokens that are named where no prompt selects all optimal tokens."""
+LEAST_GRADIENT = 2.0**-53
 """Norm of the gradient below which a step of length 1 does not change a float64 of size 1."""
-HALF = 0.5
+MOST_OFF = 0.5
 """Weight off the token of largest weight above which nothing is called selected."""
 LIKE_PADDING = 2
-"""Tokens with zero keys and scores at the end of an input from which on they look like padding; one may be meant."""
+"""Least number of tokens with zero keys and scores at the end of an input that are reported as likely padding."""
 TOKENS = 16
-"""Most chosen tokens that are all named."""
+"""Largest number of tokens that a sentence lists in full."""
 
 
 def headline(facts: Facts) -> str:
@@ -70,7 +70,7 @@ def headline(facts: Facts) -> str:
 
 
 def paragraphs(facts: Facts) -> list[str]:
-    """Return what trained weights do, the headline with its reasons, tied tokens, ends of flows, the theorems."""
+    """Return the paragraphs: data, trained weights, the flow with reasons, tied tokens, ends of training, theorems."""
     first = f"{headline(facts)[0].upper()}{headline(facts)[1:]}."
     trained = ends_in_words(facts.ends)
     return [
@@ -82,12 +82,12 @@ def paragraphs(facts: Facts) -> list[str]:
         *[trained] * bool(trained),
         *[rule.words for rule in facts.rules],
         *([] if facts.joint is None else facts.joint.words),
-        *_theorems(facts.speaks, facts.case.problem.n),
+        *_theorems(facts.statements, facts.case.problem.n),
     ]
 
 
 def data_words(facts: Facts) -> list[str]:
-    """Return which tokens and queries the explanation leaves out, and a warning of what looks like padding."""
+    """Return sentences on tokens and queries that are left out, and a warning where tokens look like padding."""
     return [
         sentence
         for sentence in (_inputs_in_words(facts.case), _tokens_left_out(facts.case), _padding(facts))
@@ -102,20 +102,22 @@ def length_of(facts: Facts) -> str:
 
 
 def _inputs_in_words(case: Case) -> str:
-    """Return which inputs of several lengths are explained, and how inputs and tokens are numbered."""
+    """Return how many inputs of several lengths are left out, and how the others are numbered."""
     data, problem = case.sequence, case.problem
     if data is None or not isinstance(problem, RaggedProblem):
         return ""
-    several, said = data.Y.shape[1] > 1, []
+    several, sentences = data.Y.shape[1] > 1, []
     if problem.left_out:
         inputs = "queries" if several else "inputs"
-        said.append(f"Left out, as a single token has all weight there: {problem.left_out} of {data.total} {inputs}.")
+        sentences.append(
+            f"Left out: {problem.left_out} of {data.total} {inputs}, as a single token has all weight there."
+        )
     for number_here, (i, k) in enumerate(problem.pairs.tolist()):
         if i != number_here:
             of = f"query {k} of input {i}" if several else f"input {i}"
-            said.append(f"Inputs of attention are numbered on their own: {number_here} is {of} of the file.")
+            sentences.append(f"Inputs are renumbered here: input {number_here} is {of} of the file.")
             break
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _tokens_left_out(case: Case) -> str:
@@ -126,7 +128,7 @@ def _tokens_left_out(case: Case) -> str:
     least, most = counted.sum(axis=1).min(), counted.sum(axis=1).max()
     moved = np.argwhere((positions != np.arange(positions.shape[1])) & counted)
     kept = str(most) if least == most else f"{least} to {most}"
-    sentence = f"By the mask {kept} tokens of each input count, and the others are left out"
+    sentence = f"The mask keeps {kept} tokens of each input, and the others are left out"
     if not moved.size:
         return f"{sentence}."
     i, t = moved[0].tolist()
@@ -166,7 +168,7 @@ def _rests(facts: Facts) -> str:
 
 
 def trained_words(facts: Facts, layer: LayerState) -> Iterator[str]:
-    """Yield what the trained weights choose, how far, whether that is locally optimal, and how wide the margin is."""
+    """Yield sentences on trained weights: tokens of largest weight, 1 − s, gradient, local optimality, margins."""
     name = _origin(facts)
     if not layer.norm:
         yield f"{name[0].upper()}{name[1:]} is 0: all tokens of an input have the same weight, and nothing is selected."
@@ -179,11 +181,11 @@ def trained_words(facts: Facts, layer: LayerState) -> Iterator[str]:
     worst = int(np.argmax(layer.off))
     yield (
         f"{size} gives the largest weight to {_against_optimal(facts, layer.tokens, _named(layer.tokens))};"
-        f" 1 − s is at most {_weight(layer.off[worst])}, at input {worst}."
+        f" 1 − s, the weight of all other tokens, is largest at input {worst}: {_weight(layer.off[worst])}."
     )
-    if (open_inputs := np.flatnonzero(layer.off > HALF)).size:
+    if (open_inputs := np.flatnonzero(layer.off > MOST_OFF)).size:
         yield f"No token is selected yet at inputs {format_tokens(open_inputs, TOKENS)}, where 1 − s is above 1/2."
-    if -math.inf < (slope := float(facts.path.flow.log_gradient_norm[0])) < math.log(STILL):
+    if -math.inf < (slope := float(facts.path.flow.log_gradient_norm[0])) < math.log(LEAST_GRADIENT):
         power = math.floor(slope / math.log(10))
         yield f"The gradient there has norm 1e{power}: steps of gradient descent in float64 hardly move it."
     yield _local(facts, layer)
@@ -192,11 +194,11 @@ def trained_words(facts: Facts, layer: LayerState) -> Iterator[str]:
         apart = (
             f"which weights attain it is not decided: {in_norm.undecided}"
             if in_norm.one_minus_cosine is None
-            else f"1 − cos to {direction}, which attains it, is {in_norm.one_minus_cosine:.3g}"
+            else f"1 − cos to {direction}, which attains the largest, is {in_norm.one_minus_cosine:.3g}"
         )
         yield (
-            f"Its least margin over {in_norm.of} = {_size(in_norm.norm)} is {number(in_norm.margin)},"
-            f" {100 * in_norm.share:.4g}% of the largest possible; {apart}."
+            f"The least margin of these tokens, divided by {in_norm.of} = {_size(in_norm.norm)}, is"
+            f" {number(in_norm.margin)}, {100 * in_norm.share:.4g}% of the largest possible; {apart}."
         )
 
 
@@ -205,14 +207,14 @@ def _named(alpha: Int64[np.ndarray, "n"]) -> str:
 
 
 def _local(facts: Facts, layer: LayerState) -> str:
-    """Say whether the chosen tokens are locally optimal, and which neighbour keeps them from it."""
+    """Return whether the chosen tokens are locally optimal, or a neighbour that scores no less than they."""
     if layer.chosen is not None and layer.chosen.locally_optimal:
         return "This choice is locally optimal (Definition 2, decided exactly)."
     [(i, t), *_] = layer.offending(facts.case)
     scores, chosen = facts.case.problem.scores[i], int(layer.tokens[i])
     return (
-        f"This choice is not locally optimal (Definition 2, decided exactly): the neighbour {t} of token {chosen} of"
-        f" input {i} scores {number(scores[t])}, not below {number(scores[chosen])}."
+        f"This choice is not locally optimal (Definition 2, decided exactly): token {t} of input {i}, a"
+        f" neighbour of token {chosen}, scores {number(scores[t])}, not below {number(scores[chosen])}."
     )
 
 
@@ -221,19 +223,19 @@ def _weight(value: float) -> str:
 
 
 def factors_words(facts: Facts) -> str:
-    """Return where training K and Q on from trained factors ends, in a sentence; empty where no factors are trained."""
+    """Return where the flow on K and Q from the trained factors ends, in a sentence; empty without trained factors."""
     if facts.layer is None or facts.layer.weights.factors is None:
         return ""
     if isinstance(facts.case.problem, RaggedProblem):
         return (
-            "The flow on K and Q themselves is followed only where inputs keep the same number of tokens; it may end at"
-            " other tokens than the flow on W."
+            "The flow on the factors K and Q is followed only where inputs keep the same number of tokens; it may end"
+            " at other tokens than the flow on W."
         )
     K, Q = facts.layer.weights.factors
     followed = [trained_end for trained_end in facts.ends if trained_end.trained == "(K, Q)"]
     if not followed:
         return (
-            f"The flow on K and Q themselves is not followed, as they have {K.size + Q.size} entries, more than"
+            f"The flow on the factors K and Q is not followed, as they have {K.size + Q.size} entries, more than"
             f" {MOST_ENTRIES}; it may end at other tokens than the flow on W."
         )
     [end] = followed
@@ -245,7 +247,7 @@ def factors_words(facts: Facts) -> str:
 
 
 def _changes(facts: Facts) -> Iterator[str]:
-    """Yield whether the flow keeps the tokens of the trained weights, and where the flow from p(0) goes instead."""
+    """Yield whether the flow from trained weights keeps their tokens, and what the flow from p(0) selects."""
     layer, selects = facts.layer, facts.path.selects
     if layer is None:
         return
@@ -265,7 +267,7 @@ def _changes(facts: Facts) -> Iterator[str]:
     if facts.before is not None:
         start, end = vector(facts.before.start), facts.before.selects
         if end is None:
-            yield f"The flow from p(0) = {start} selects no tokens, or none that could be decided."
+            yield f"The flow from p(0) = {start} selects no tokens, or its tokens could not be decided."
         else:
             same = selects is not None and np.array_equal(end, selects)
             yield f"The flow from p(0) = {start} selects {'the same' if same else format_tokens(end, TOKENS)}."
@@ -285,8 +287,8 @@ def _size(norm: float) -> str:
 
 
 def _divides(parts: SplitFlow) -> str:
-    """Return what a flow with a finite part and a direction does at the inputs."""
-    won = [i for i in range(parts.split.problem.n) if i not in parts.split.tied_inputs]
+    """Return which optimal tokens a flow selects, and which tokens keep finite weights, if no prompt selects all."""
+    untied = [i for i in range(parts.split.problem.n) if i not in parts.split.tied_inputs]
     weights_kept = []
     for i in parts.split.tied_inputs[:MOST_TIED]:
         tied = np.flatnonzero(parts.split.sets[i])
@@ -295,14 +297,14 @@ def _divides(parts: SplitFlow) -> str:
     if (remaining := len(parts.split.tied_inputs) - MOST_TIED) > 0:
         weights_kept.append(f"tokens of {remaining} more inputs")
     kept_tokens = " and ".join(([", ".join(weights_kept[:-1])] if weights_kept[:-1] else []) + weights_kept[-1:])
-    if not won:
+    if not untied:
         return f"keeps {kept_tokens}, and rules out their other tokens"
-    place = f"input {won[0]}" if len(won) == 1 else f"inputs {format_tokens(np.array(won), TOKENS)}"
+    place = f"input {untied[0]}" if len(untied) == 1 else f"inputs {format_tokens(np.array(untied), TOKENS)}"
     return f"selects the optimal token of {place}, and keeps {kept_tokens}"
 
 
 def _tied_words(facts: Facts) -> Iterator[str]:
-    """Yield what is proven where no prompt selects all optimal tokens, and what is only seen along the flow."""
+    """Yield what is proven, then what is only observed along the flow, if no prompt selects all optimal tokens."""
     split, parts = facts.split, facts.path.parts
     if split is None:
         return
@@ -310,18 +312,20 @@ def _tied_words(facts: Facts) -> Iterator[str]:
     pairs = [pair for pair in split.master.pairs if split.sets[pair]]
     tied_pairs = ", ".join(f"({i},{t})" for i, t in pairs[:MOST_TIED]) + (", …" if len(pairs) > MOST_TIED else "")
     proven = (
-        "Proven (unwinnable-scores): every prompt that loses no optimal token ties these tokens (input,token) with it:"
-        f" {tied_pairs}; their differences to it, weighted by positive λ, add up to 0. They span a space F of dimension"
-        f" {rank}."
+        "Proven (unwinnable-scores): every prompt that gives no token a larger logit than the optimal one gives these"
+        f" tokens (input,token) the same logit as the optimal one: {tied_pairs}. The differences of their keys to the"
+        f" optimal one's, weighted by positive λ, add up to 0, and span a space F of dimension {rank}."
     )
     if len(split.across):
-        proven += f" One prompt, U = {vector(split.svm.floats)}, ties these alone and puts all others behind."
+        proven += (
+            f" One prompt, U = {vector(split.svm.floats)}, ties these tokens alone and gives all others smaller logits."
+        )
     else:
-        proven += " No other token is left to be ruled out, so the risk depends on the part of p in F alone."
+        proven += " There is no other token, so the risk depends on the part of p in F alone."
     if split.bounds_risk and len(split.across):
         proven += (
-            " The risk is never below L_F, the risk of the tied tokens alone at the part of p in F, and approaches it"
-            " along U: inf L = inf L_F, which no finite prompt attains."
+            " The risk is never below L_F, the risk if only the tied tokens count, a function of the part of p in F,"
+            " and approaches it along U: inf L = inf L_F, which no finite prompt attains."
         )
     elif len(split.across):
         proven += " Some of the others score more than a tied token, so the least risk may lie elsewhere."
@@ -332,10 +336,10 @@ def _tied_words(facts: Facts) -> Iterator[str]:
         "its least value, as L_F is convex in the weights" if split.convex else "which is not proven to be the least"
     )
     yield (
-        f"Observed along the flow: from norm {_size(parts.apart_from)} on, its part in F stays at"
+        f"Observed along the flow: from norm {_size(parts.apart_from)} on, the part of p in F stays at"
         f" {vector(parts.finite_part)},"
-        f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest grows without bound towards the"
-        f" max-margin direction across F, {vector(split.direction)}: at norm {_size(facts.path.flow.norms[-1])},"
+        f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest of p grows without bound towards"
+        f" the max-margin direction across F, {vector(split.direction)}: at norm {_size(facts.path.flow.norms[-1])},"
         f" 1 − cos = {parts.one_minus_cosine:.2g}."
     )
 
@@ -346,14 +350,20 @@ def _ties(largest: Bool[np.ndarray, "n T"], inputs: Int64[np.ndarray, "k"]) -> s
 
 
 def _comparison(facts: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
-    """Compare locally optimal tokens α that a flow selects with the tokens of highest score."""
+    """Return a phrase that compares locally optimal tokens α, (n,), with the tokens of highest score."""
     if len(alpha) > 1:
         return _against_optimal(facts, alpha, "locally optimal tokens (LMM)")
     return _against_optimal(facts, alpha, f"the locally optimal token {alpha[0]} (LMM)")
 
 
 def _against_optimal(facts: Facts, alpha: Int64[np.ndarray, "n"], otherwise: str) -> str:
-    """Compare α with the tokens of highest score; tokens that are not all of them are called ``otherwise``."""
+    """Return a phrase that compares tokens α, (n,), with those of highest score.
+
+    Args:
+        facts: scores and optimal tokens.
+        alpha: the tokens α.
+        otherwise: name of α where not all of them have the highest score.
+    """
     scores = facts.case.problem.scores
     rows = np.arange(len(alpha))
     lower = np.flatnonzero(scores[rows, alpha] < scores.max(axis=1))
@@ -377,17 +387,17 @@ def _reasons(facts: Facts) -> Iterator[str]:
         solution = facts.selection.solution
         apart = float(flow.one_minus_cosine(solution.direction)[-1])
         yield (
-            f"Its direction converges to p̄_mm of these tokens, whose margin is 1/‖p_mm‖ = {number(solution.margin)}: at"
-            f" norm {_size(flow.norms[-1])}, 1 − cos = {apart:.2g}."
+            f"Its direction converges to p̄_mm, the max-margin direction of these tokens, whose margin is 1/‖p_mm‖ ="
+            f" {number(solution.margin)}: at norm {_size(flow.norms[-1])}, 1 − cos = {apart:.2g}."
         )
         yield _limit(facts)
     yield from _rivals(facts)
 
 
 def _limit(facts: Facts) -> str:
-    """Return a sentence on the theorem that names this limit."""
-    two = next((statement for statement in facts.speaks if statement.id == "theorem-2"), None)
-    if facts.case.problem.n == 1 and two is not None and two.applies:
+    """Return a sentence on the theorem that proves the limit of the flow, if one is shown to apply."""
+    theorem_2 = next((statement for statement in facts.statements if statement.id == "theorem-2"), None)
+    if facts.case.problem.n == 1 and theorem_2 is not None and theorem_2.applies:
         return "Theorem 2 names this limit for every start."
     if facts.entry is not None:
         return (
@@ -400,7 +410,7 @@ def _limit(facts: Facts) -> str:
 
 def _rivals(facts: Facts) -> Iterator[str]:
     if facts.optimal.solution is None:
-        yield "No prompt separates the optimal tokens from the others, so there is no GMM direction."
+        yield "No prompt separates the optimal tokens from the others, so they have no max-margin direction (GMM)."
     if facts.locally_optimal is not None and len(facts.locally_optimal) > 1:
         choices = ", ".join(format_tokens(choice.alpha, TOKENS) for choice in facts.locally_optimal[:4])
         more = ", …" if len(facts.locally_optimal) > 4 else ""
@@ -429,36 +439,37 @@ def _count_ends(others: Iterable[FollowedFlow]) -> str:
     return f"Of the seeded starts {', '.join(f'{n} end at {ends}' for ends, n in counts.items())}."
 
 
-def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
-    """Return a paragraph for the theorems that apply, one for those that do not, one for those that are open."""
-    speaks = list(speaks)
-    lemmas = [statement for statement in speaks if statement.id.startswith("lemma-")]
-    theorems = [statement for statement in speaks if not statement.id.startswith("lemma-")]
-    apply = [f"{_citation(statement)}: {_sense(statement, n)}." for statement in theorems if statement.applies]
+def _theorems(statements: Iterable[Applicability], n: int) -> list[str]:
+    """Return a paragraph each on theorems that apply, that do not apply, and whose assumptions are not decided."""
+    statements = list(statements)
+    lemmas = [statement for statement in statements if statement.id.startswith("lemma-")]
+    theorems = [statement for statement in statements if not statement.id.startswith("lemma-")]
+    apply = [f"{_citation(statement)}: {_conclusion(statement, n)}." for statement in theorems if statement.applies]
     texts = [f"Applies: {' '.join(apply)}" if apply else "No theorem applies."]
-    if lemmas_in_words := [statement for statement in lemmas if statement.applies]:
-        one_only = len(lemmas_in_words) == 1
+    if applicable_lemmas := [statement for statement in lemmas if statement.applies]:
+        is_single = len(applicable_lemmas) == 1
         if apply:
-            texts[0] += f" {_numbers(lemmas_in_words)} {'applies' if one_only else 'apply'}, too."
+            texts[0] += f" {_numbers(applicable_lemmas)} {'applies' if is_single else 'apply'}, too."
         else:
-            texts[0] = f"No theorem applies; {_numbers(lemmas_in_words)} {'does' if one_only else 'do'}."
+            texts[0] = f"No theorem applies; {_numbers(applicable_lemmas)} {'does' if is_single else 'do'}."
     for opening, holds in (("Does not apply", False), ("Not decided", None)):
-        wanting: dict[tuple[str, ...], list[Applicability]] = {}
+        by_lack: dict[tuple[str, ...], list[Applicability]] = {}
         for statement in theorems:
             if statement.applies is holds:
-                wanting.setdefault(
+                by_lack.setdefault(
                     tuple(finding.id for finding in statement.missing if finding.holds is holds), []
                 ).append(statement)
-        if wanting:
+        if by_lack:
             reasons = [
-                f"{_numbers(lemmas_in_words)} ({_wanting(ids, holds)})" for ids, lemmas_in_words in wanting.items()
+                f"{_numbers(applicable_lemmas)} ({_lack_in_words(ids, holds)})"
+                for ids, applicable_lemmas in by_lack.items()
             ]
             texts.append(f"{opening}: {'; '.join(reasons)}.")
     return texts
 
 
-def _wanting(ids: Sequence[str], holds: bool | None) -> str:
-    """Return which assumptions fail, or are not established."""
+def _lack_in_words(ids: Sequence[str], holds: bool | None) -> str:
+    """Return a phrase that says that assumptions fail, or where ``holds`` is None that they are not established."""
     is_single = len(ids) == 1
     verb = (
         ("fails" if is_single else "fail")
@@ -481,9 +492,9 @@ def _numbers(statements: Sequence[Applicability]) -> str:
     return f"{kind.capitalize()}s {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
-def _sense(statement: Applicability, n: int) -> str:
-    sentence = SINGLE.get(statement.id, "") if n == 1 else ""
-    return sentence or SENSE.get(statement.id, statement.title)
+def _conclusion(statement: Applicability, n: int) -> str:
+    sentence = CONCLUSIONS_FOR_ONE_INPUT.get(statement.id, "") if n == 1 else ""
+    return sentence or CONCLUSIONS.get(statement.id, statement.title)
 
 
 def _citation(statement: Applicability) -> str:

@@ -1,7 +1,7 @@
-"""A run of training by its checkpoints: selection, margins and direction against steps, beside the flow from its start.
+"""A run of training, given by checkpoints: tokens, margins and direction by step, beside the flow from its start.
 
-The run is compared with the max-margin direction of the tokens that its last checkpoint chooses, and with the gradient
-flow from its first checkpoint at the same norms, as steps of another rule and times of a flow cannot be compared.
+The run is compared with the max-margin direction of the tokens of largest weight at its last checkpoint, and with the
+gradient flow from its first checkpoint at equal norms, since steps of a rule and times of a flow cannot be compared.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class TrainedRun:
         norms: ‖p‖ or ‖W‖_F, shape (s,).
         tokens: the first token of largest weight of each input, exact, shape (s, n).
         ties: whether some input has several such tokens, exact, shape (s,).
-        about: the tokens that it is compared with: those of the last checkpoint, or where this ties the optimal ones.
+        about: the tokens of largest weight at the last checkpoint, or if these tie the optimal ones.
         off: 1 − s of these tokens, shape (s, n).
         margins: the least margin of these tokens over all inputs, divided by the norm; NaN at 0, shape (s,).
         apart: 1 − cos to their max-margin direction; NaN at 0, or where there is none, shape (s,).
-        flow_apart: that of the flow at the same norm; NaN where the flow does not pass it, shape (s,).
+        flow_apart: 1 − cos of the flow at the same norm; NaN where the flow does not reach it, shape (s,).
         flow: the gradient flow from the first checkpoint.
     """
 
@@ -64,13 +64,13 @@ class TrainedRun:
 
     @property
     def since(self) -> int:
-        """Return the first checkpoint from which on the tokens of largest weight are those of the last, and no ties."""
+        """Return the number of the checkpoint from which on the tokens of largest weight stay the same."""
         other = (self.tokens != self.tokens[-1]).any(axis=1) | self.ties
         return 0 if not other.any() else int(np.flatnonzero(other)[-1]) + 1
 
     @property
     def shown(self) -> list[int]:
-        """Return the checkpoints that the table shows."""
+        """Return the numbers of the checkpoints that the table shows."""
         return sorted({*np.linspace(0, len(self.steps) - 1, SHOWN).round().astype(int).tolist()})
 
     @property
@@ -94,18 +94,16 @@ class TrainedRun:
 
     @property
     def words(self) -> str:
-        """Describe the run, and where the flow from its first checkpoint goes, in a few sentences."""
+        """Return sentences on the run, and on where the flow from its first checkpoint goes."""
         first, last = f"{self.steps[0]:g}", f"{self.steps[-1]:g}"
         grows = f"The run of {len(self.steps)} checkpoints goes from norm {self.norms[0]:.3g} at step {first}"
         sentences = [f"{grows} to {self.norms[-1]:.3g} at step {last}."]
         if self.ties[-1]:
-            sentences.append("Tokens tie at its end.")
+            sentences.append("At its end several tokens of an input have the largest weight.")
         elif self.since == len(self.steps) - 1:
             sentences.append("Its tokens of largest weight still changed before the last checkpoint.")
         else:
-            sentences.append(
-                f"The tokens of its end have had the largest weight since step {self.steps[self.since]:g}."
-            )
+            sentences.append(f"Its final tokens have had the largest weight since step {self.steps[self.since]:g}.")
         if not np.isnan(self.apart[-1]):
             which_tokens = "these" if self.about.name != "optimal" or not self.ties[-1] else "the optimal"
             at_start = "" if np.isnan(self.apart[0]) else f" from {self.apart[0]:.2g}"
@@ -121,10 +119,10 @@ class TrainedRun:
     def _end_of_flow(self) -> str:
         selects = self.flow.selects
         if selects is None:
-            return "That flow selects no tokens, or none that could be decided."
+            return "That flow selects no tokens, or its tokens could not be decided."
         if not self.ties[-1] and np.array_equal(selects, self.tokens[-1]):
-            return "In the limit that flow selects the tokens of the end of the run."
-        return f"In the limit that flow selects {format_tokens(selects)}, other tokens than the end of the run."
+            return "In the limit that flow selects the final tokens of the run."
+        return f"In the limit that flow selects {format_tokens(selects)}, other tokens than the run ends with."
 
     def as_json(self) -> dict[str, Any]:
         """Return every number in full for JSON."""
@@ -140,7 +138,7 @@ class TrainedRun:
 def trained_run(
     case: Case, checkpoints: Checkpoints | None, chosen: Chosen, split: ScoreSplit | None
 ) -> TrainedRun | None:
-    """Return the run; None without several checkpoints.
+    """Evaluate the run at each checkpoint, and follow the flow from the first; None without several checkpoints.
 
     Args:
         case: the data.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theorems.explanations.prompt_scale import size_of
+from theorems.explanations.prompt_scale import prompt_scale
 from theorems.explanations.selection import Chosen, chosen_tokens, locally_optimal_choices
 from theorems.explore.plane_view import View, view_of
 from theorems.explore.runs import RULES
@@ -51,7 +51,7 @@ def solve(state: State, plane: View | None = None) -> Solved:
         choices.append(about)
     if plane is not None:
         return Solved(about, tuple(choices), local is not None, plane)
-    norm = round_norm(state.reach * size_of(state.case, best))
+    norm = round_norm(state.reach * prompt_scale(state.case, best))
     name = "p_mm" if state.case.queried is None else "W^mm z"
     toward = {} if about.solution is None else {f"along {name}": about.solution.p}
     if state.tokens.shape[2] > 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference_attention.risk import softmax_weights
-from theorems.explanations.matrix_solutions import trained_weights
+from theorems.explanations.matrix_solutions import matrix_solutions
 from theorems.explore.exact_solutions import Solved
 from theorems.explore.plane_columns import Columns
 from theorems.explore.runs import Run
@@ -43,7 +43,7 @@ def matrices(state: State, solved: Solved, run: Run) -> dict[str, Columns]:
     """
     d, e = state.shape
     matrices = []
-    for both in trained_weights(state.case, [solved.about]):
+    for both in matrix_solutions(state.case, [solved.about]):
         frobenius, least = both.frobenius, both.nuclear
         matrices.append((f"W^mm: ‖W‖_F = {frobenius.norm:.4g}, rank {both.rank}", frobenius.p.reshape(d, e)))
         proven = f"rank {least.rank}" if least.exact is not None else f"not decided: {least.undecided}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from generators.case import Case
 from reference_attention.errors import InvalidInput
-from theorems.explanations.custom_subject import OwnExplanation, own_explanation_of
+from theorems.explanations.custom_subject import CustomExplanation, custom_explanation_of
 from theorems.explanations.explanation import Explanation, explanation_of
 from theorems.explanations.head_explanations import HeadExplanations
 from theorems.explanations.module_heads import Head, heads_of, load_heads
@@ -18,7 +18,7 @@ from theorems.run.sandbox import open_sandbox
 
 def explain(
     data: Data, /, *, module: Any = None, rules: Sequence[str] = (), train: str = "", starts: int = 0, seed: int = 0
-) -> Explanation | OwnExplanation | HeadExplanations:
+) -> Explanation | CustomExplanation | HeadExplanations:
     """Explain which tokens attention selects on data, why, and which theorems apply.
 
     The gradient flow is followed from p(0) (0 unless the data have a ``start``) to norms of 1e6 in units of the keys.
@@ -51,7 +51,7 @@ def explain(
     Explanation(from p(0) = 0 the flow selects the optimal token, 0 (GMM))
     >>> found.selection.alpha, [one.alpha.tolist() for one in found.locally_optimal]
     (array([0]), [[0], [1]])
-    >>> [one.id for one in found.speaks if one.applies and "theorem" in one.id][:3]
+    >>> [one.id for one in found.statements if one.applies and "theorem" in one.id][:3]
     ['theorem-1', 'theorem-3', 'theorem-4']
     """
     if starts < 0 or seed < 0:
@@ -66,7 +66,7 @@ def explain(
         if rules or train:
             option = f"--rule: {rules[0]}" if rules else f"--train: {train}"
             raise InvalidInput(f"{option} trains attention, not {case.noun}; leave it out.")
-        return own_explanation_of(case, name)
+        return custom_explanation_of(case, name)
     return explanation_of(case, name, starts, seed, rules, train)
 
 

@@ -34,7 +34,7 @@ def test_what_the_paper_says_then_assumptions_then_statements() -> None:
     assert [line for line in message if line][-3:] == [
         "The largest of 2 logits is 2.",
         "Applies: test-lse (log-sum-exp with multiplicities).",
-        "Does not apply, with the missing assumption: test-small (each-once).",
+        "Does not apply (in brackets the assumptions that fail or are not established): test-small (each-once).",
     ]
     assert result.is_decided
     assert "<p>The largest of 2 logits is 2.</p>" in result._repr_html_()
@@ -44,7 +44,7 @@ def test_what_the_paper_says_then_assumptions_then_statements() -> None:
         ("test-lse", True),
         ("test-small", False),
     ]
-    with pytest.raises(InvalidInput, match="nothing is drawn of logits"):
+    with pytest.raises(InvalidInput, match="there is no drawing of logits"):
         result.plot()
 
 

@@ -47,7 +47,7 @@ def local() -> Explanation:
 
 
 def applying(it: Explanation) -> set[str]:
-    return {item.id for item in it.speaks if item.applies}
+    return {item.id for item in it.statements if item.applies}
 
 
 def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
@@ -163,7 +163,7 @@ def test_given_tokens_are_looked_at_too() -> None:
     it = explain({"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "alpha": [1]})
     assert [item.name for item in it.choices] == ["optimal", "given"]
     assert it.choices[1].locally_optimal
-    assert {looked.of for looked in it.looked} >= {"optimal", "selected"}
+    assert {checked.of for checked in it.assumptions} >= {"optimal", "selected"}
 
 
 def test_the_json_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +241,7 @@ def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> N
     [
         (["figure-8"], "Missing option '--data'; give --data figure-8."),
         (["--data", "no-such"], "neither a file that ends in .npz, .json or .txt nor a named dataset"),
-        (["--data", "figure-1a", "--plot", "a.gif"], "--plot: 'gif' is no kind of drawing"),
+        (["--data", "figure-1a", "--plot", "a.gif"], "--plot: 'gif' is not a supported file format"),
         (["--data", "figure-1a", "--plot", "nowhere/a.svg"], "there is no directory nowhere"),
         (["--data", "figure-1a", "--json", "nowhere/a.json"], "there is no directory nowhere"),
         ([], "Missing option '--data'"),
@@ -259,7 +259,7 @@ def test_bad_input_is_one_sentence(options: list[str], message: str, capsys: pyt
 def test_bad_input_in_python_is_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="starts: at least 0"):
         explain("figure-1a", starts=-1)
-    with pytest.raises(InvalidInput, match="no kind of drawing"):
+    with pytest.raises(InvalidInput, match="not a supported file format"):
         on("figure-1a").plot("gif")
     with pytest.raises(InvalidInput, match="scores is missing"):
         explain({"keys": [[[1, 0], [0, 1]]]})

@@ -58,7 +58,7 @@ def test_factored_ends_are_in_the_table_and_in_a_sentence() -> None:
     assert "The flow on W ends (norm reached) with the largest weights at [0, 2]; W has rank" in words
     assert "The flow on (K, Q), W = K Qᵀ, ends (norm reached) with the largest weights at [0, 2]; W has rank 1" in words
     assert ends_in_words(()) == ""
-    assert "which nothing separates" in ends_in_words((replace(it.ends[0], frobenius=None),))
+    assert "which no W separates from the others" in ends_in_words((replace(it.ends[0], frobenius=None),))
 
 
 @pytest.mark.parametrize("flow", [0, 1])

@@ -77,11 +77,14 @@ def test_figure_3_is_said_in_words() -> None:
     assert first.joint.apart["p to p̄_mm"][-1] < 1e-7
     assert "p to p̄_relax" not in first.joint.apart
     assert second.joint.apart["p to p̄_relax"][-1] < 1e-7 < 0.01 < second.joint.apart["p to p̄_mm"][-1]
-    said = [next(words for words in paragraphs(it) if words.startswith("No theorem speaks")) for it in (first, second)]
-    assert "Theorem 5 names v̄_mm and p̄_mm as the limit of those minimisers" in said[0]
-    assert "Theorem 6 names v̄_mm and p̄_relax as the limit of those minimisers" in said[1]
+    said = [
+        next(words for words in paragraphs(it) if words.startswith("No theorem is about")) for it in (first, second)
+    ]
+    assert "By Theorem 5, whose assumption optimal-tokens holds, the minimisers converge" in said[0]
+    assert "By Theorem 6 the minimisers converge in direction to v̄_mm" in said[1]
     assert all(
-        "conjecture-joint-descent: v̄_mm and p(c), with c = lim ‖v‖/‖p‖, here about 1." in words for words in said
+        "conjecture-joint-descent gives v̄_mm and p(c) as the limits, with c = lim ‖v‖/‖p‖, here about 1." in words
+        for words in said
     )
 
 
@@ -131,7 +134,11 @@ def test_the_command_writes_the_joint_run(tmp_path: Any, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("data", "train", "message"),
     [
-        ("figure-3a", "p", "--train: 'p' is not v, the head; p or W are trained without the option."),
+        (
+            "figure-3a",
+            "p",
+            "--train: 'p' is not v, the only choice (the head); p and W are trained without this option.",
+        ),
         (
             {"keys": [[[1, 0], [0, 1]]], "scores": [[1, 0]]},
             "v",
@@ -145,7 +152,7 @@ def test_the_command_writes_the_joint_run(tmp_path: Any, capsys: pytest.CaptureF
         (
             {"X": [[[1, 0], [0, 1]]], "Y": [1], "v": [1, 0], "loss": "exponential"},
             "v",
-            "--train: joint descent has the logistic loss, not the exponential one.",
+            "--train: joint descent needs the logistic loss, but the data have the exponential loss.",
         ),
     ],
 )

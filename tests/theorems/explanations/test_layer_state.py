@@ -141,7 +141,7 @@ def test_the_flow_goes_where_training_goes(names: str, optimiser: Optimiser, ste
     paragraph = paragraphs(it)[1]
     assert ("It keeps the tokens" if names == "p" else "It leaves the tokens of largest weight in 1 of 3") in paragraph
     assert (names == "p") == (it.selection is not it.optimal)
-    assert ("The flow on K and Q themselves ends (norm reached)" in paragraph) == (names == "KQ")
+    assert ("The flow on the factors K and Q ends (norm reached)" in paragraph) == (names == "KQ")
 
 
 def words(it: Explanation) -> str:
@@ -153,17 +153,17 @@ def test_a_choice_that_is_not_locally_optimal_names_the_neighbour() -> None:
     assert it.layer is not None
     assert not it.layer.chosen.locally_optimal  # type: ignore[union-attr]
     assert (
-        "is not locally optimal (Definition 2, decided exactly): the neighbour 1 of token 0 of input 0 scores 2, not"
+        "not locally optimal (Definition 2, decided exactly): token 1 of input 0, a neighbour of token 0, scores 2, not"
         in words(it)
     )
     others = np.exp(-19) + np.exp(-20)
     assert it.layer.off == pytest.approx([others / (1 + others)], rel=1e-14, abs=0)
-    assert "1 − s is at most 7.66e-09, at input 0" in words(it)
+    assert "1 − s, the weight of all other tokens, is largest at input 0: 7.66e-09" in words(it)
 
 
 def test_a_weight_below_the_range_of_floats_is_not_called_zero() -> None:
     it = explain(NOT_LOCAL | {"p": [5000, 1]})
-    assert "1 − s is at most 1e-308" in words(it)
+    assert "is largest at input 0: 1e-308" in words(it)
     assert "< 1e-308" in str(sections(it)[0])
     assert "The gradient there has norm 1e-2172: steps of gradient descent in float64 hardly move it." in words(it)
 
@@ -172,7 +172,7 @@ def test_the_flow_on_factors_starts_at_the_trained_ones() -> None:
     """Factors with one column keep W of rank 1 to the end, where W alone has rank 2."""
     it = explain(QUERIES | {"K_trained": [[1.0], [2], [0]], "Q_trained": [[1.0], [-1]]})
     assert [(end.trained, end.rank) for end in it.ends] == [("W", 2), ("(K, Q)", 1)]
-    assert "The flow on K and Q themselves ends (norm reached) with largest weights at tokens" in words(it)
+    assert "The flow on the factors K and Q ends (norm reached) with largest weights at tokens" in words(it)
     wide = explain(QUERIES | {"K_trained": np.ones((3, 70)), "Q_trained": np.ones((2, 70))})
     assert "not followed, as they have 350 entries, more than 300; it may end at other tokens" in words(wide)
 

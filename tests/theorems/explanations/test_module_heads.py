@@ -115,7 +115,7 @@ def test_a_file_that_ends_its_process_does_not_decide_the_exit_code(
         ("mine.py:Model.nothing", "has no attribute 'nothing'"),
         ("mine.py:layer[2]", "mine.py:layer[2]: there are 2 heads; give a number from 0 to 1."),
         ("mine.py", "--module: 'mine.py' is not PATH.py:NAME; give e.g. my_file.py:layer."),
-        ("mine.py:Model", "mine.py:Model: is a class; give an object of it that is trained"),
+        ("mine.py:Model", "mine.py:Model: is a class; give a trained instance of it"),
         ("mine.py:os", "mine.py:os: module is not supported; give nn.MultiheadAttention"),
     ],
 )
@@ -130,9 +130,9 @@ def test_names_that_cannot_be_read_are_one_sentence(here: Path, name: str, sente
     [
         (nn.MultiheadAttention(4, 2, add_zero_attn=True), "add_zero_attn adds a token that is not among the inputs"),
         (nn.MultiheadAttention(4, 2, add_bias_kv=True), "add_bias_kv adds a token"),
-        ((nn.Linear(4, 6), nn.Linear(4, 2)), "query gives 6 and key 2 numbers"),
-        ((nn.Linear(4, 6), nn.Linear(4, 6), 4), "4 heads do not divide 6 numbers"),
-        ({"weights": [1]}, "'weights' is no name of trained weights; give p, or with queries W_trained"),
+        ((nn.Linear(4, 6), nn.Linear(4, 2)), "the query layer has 6 outputs, the key layer 2"),
+        ((nn.Linear(4, 6), nn.Linear(4, 6), 4), "6 outputs do not split into 4 heads"),
+        ({"weights": [1]}, "'weights' is not a known name of trained weights; give p, or with queries W_trained"),
         (nn.Linear(4, 6), "Linear is not supported"),
         (nn.MultiheadAttention(6, 2), "K_trained: shape (6, 3) has length 6 along axis 0, but the other arrays need 4"),
     ],
@@ -144,13 +144,13 @@ def test_objects_that_do_not_fit_are_one_sentence(module: Any, sentence: str) ->
 
 
 def test_weights_are_given_once_and_a_start_goes_with_a_bias() -> None:
-    with pytest.raises(InvalidInput, match="p: stands in the data beside a module"):
+    with pytest.raises(InvalidInput, match="p: the data have trained weights, and --module gives others"):
         explain({"keys": DATA["X"], "scores": [[0, 1, 2]] * 2, "p": [1, 0, 0, 0]}, module={"p": [1, 0, 0, 0]})
     it = explain(DATA | {"W0": np.eye(4)}, module=(nn.Linear(4, 2), nn.Linear(4, 2)))
     assert isinstance(it, Explanation)
     assert it.before is not None
     assert it.before.start.reshape(4, 5).tolist() == np.eye(4, 5).tolist()
-    with pytest.raises(InvalidInput, match=r"one head is drawn; name it, as in list\[0\]"):
+    with pytest.raises(InvalidInput, match=r"only one head can be drawn; choose it, as in list\[0\]"):
         explain(DATA, module=[{"W_trained": np.eye(4)}] * 2).plot("svg")
     assert len(heads_of([{"p": [1]}, lambda: {"p": [2]}], "several")) == 2
 

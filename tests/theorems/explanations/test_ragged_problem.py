@@ -144,7 +144,7 @@ def test_no_token_that_is_left_out_is_called_anything_and_none_matters(seed: int
         assert it.layer.softmax[i, : COUNTS[i]] == pytest.approx(weights, rel=1e-12)
         assert it.layer.tokens[i] == np.argmax(logits)
         assert it.layer.off[i] == pytest.approx(1 - weights.max(), abs=1e-12)
-    assert paragraphs(it)[0].startswith("By the mask 2 to 4 tokens of each input count")
+    assert paragraphs(it)[0].startswith("The mask keeps 2 to 4 tokens of each input")
     assert json.loads(it.to_json())["counted"] == list(COUNTS)
 
 
@@ -200,7 +200,7 @@ def test_statements_about_one_length_do_not_apply_and_the_one_about_several_is_c
 
 
 def test_options_that_need_one_length_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"--rule: adam-0\.1 is run on inputs that keep the same number"):
+    with pytest.raises(InvalidInput, match=r"--rule: adam-0\.1 needs inputs that keep the same number"):
         explain(ragged(0), rules=["adam-0.1"])
-    with pytest.raises(InvalidInput, match="--train: v is run on inputs that keep the same number"):
+    with pytest.raises(InvalidInput, match="--train: v needs inputs that keep the same number"):
         explain(ragged(0), train="v")

@@ -73,18 +73,18 @@ def test_the_theorem_is_named_where_there_is_one(capsys: pytest.CaptureFixture[s
     it = explain(DATA, rules=["adam-0.1", "mirror-1.5-1"])
     adam, mirror = it.rules  # type: ignore[union-attr]
     assert "adam-0.1 gives the largest weight to [0], the same as the flow" in adam.words
-    assert "No theorem about attention names its limit (ℓ∞ margin up to a gap" in adam.words
+    assert "No theorem about attention gives its limit (ℓ∞ margin up to a gap" in adam.words
     assert [id for id, _ in adam.speaks] == ["adam-from-a-margin"]
     assert "adam-from-a-margin applies to these data (Adam without ε on attention, from a start" in adam.words
     assert "adam-one-input does not apply: equal-non-optimal-scores fails (" in adam.words
     assert [id for id, _ in mirror.silent] == ["mirror-one-input"]
     assert (
-        "Theory names the max-margin direction in ℓ1.5 as its limit, under assumptions: mirror-one-input"
+        "Theory, under its assumptions, gives the max-margin direction in ℓ1.5 as the limit (mirror-one-input"
         in mirror.words
     )
     [table] = [table for table in sections(it) if table.caption.startswith("Rules from")]  # type: ignore[arg-type]
     assert [row[0] for row in table.rows] == ["adam-0.1", "mirror-1.5-1"]
     assert main(["explain", "--data", "figure-1b", "--rule", "adam"]) == 2
     assert "--rule: 'adam' is none of gd-ETA" in capsys.readouterr().err
-    with pytest.raises(InvalidInput, match="theorems bench runs files"):
+    with pytest.raises(InvalidInput, match="run the file with theorems bench"):
         explain(DATA, rules=["mine.py:Rule"])

@@ -52,10 +52,10 @@ def test_directions_are_told_with_how_near_the_flow_comes() -> None:
 
 
 def test_the_flow_is_told_at_whole_decades_and_at_its_end() -> None:
-    result = rows(local(), "The flow: norm reached")
+    result = rows(local(), "The gradient flow; it ended by: norm reached")
     assert [row[0] for row in result] == ["10", "100", "1e+03", "1e+04", "1e+05", "1e+06", "3e+06"]
     assert result[0] == ("10", "1", "0.0024", "8.1e-05")
-    assert [row[0] for row in rows(two_inputs(), "The flow")][:4] == ["0.1", "1", "10", "100"]
+    assert [row[0] for row in rows(two_inputs(), "The gradient flow")][:4] == ["0.1", "1", "10", "100"]
 
 
 def test_other_starts_are_numbered_and_end_somewhere() -> None:

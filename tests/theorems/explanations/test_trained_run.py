@@ -114,8 +114,8 @@ def test_the_words_say_when_the_tokens_changed() -> None:
     assert since == 100
     words = paragraphs(it)[1]
     assert words.startswith("The run of 5 checkpoints goes from norm 1.12 at step 0 to")
-    assert "The tokens of its end have had the largest weight since step 100." in words
-    assert words.endswith("In the limit that flow selects the tokens of the end of the run.")
+    assert "Its final tokens have had the largest weight since step 100." in words
+    assert words.endswith("In the limit that flow selects the final tokens of the run.")
     table = next(section for section in sections(it) if section.caption.startswith("The run of training"))
     assert [row[0] for row in table.rows] == ["0", "10", "20", "100", "500"]
     assert [row[2] for row in table.rows] == ["[1]", "[1]", "[1]", "[0]", "[0]"]
@@ -126,7 +126,7 @@ def test_a_run_that_ends_elsewhere_than_the_flow_is_said_to() -> None:
     it = explain(FIGURE | {"p": [[9, 0], [1, 2], [1, 4]]})
     assert it.run is not None
     assert it.run.steps.tolist() == [0, 1, 2]
-    assert it.run.words.endswith("In the limit that flow selects [1], other tokens than the end of the run.")
+    assert it.run.words.endswith("In the limit that flow selects [1], other tokens than the run ends with.")
     changed = explain(FIGURE | {"p": [[9, 0], [1, 4]]}).run
     assert changed is not None
     assert "Its tokens of largest weight still changed before the last checkpoint." in changed.words
@@ -140,7 +140,7 @@ def test_a_run_from_zero_and_to_a_tie_has_no_angle_there() -> None:
     assert it.run.rows[0][2:] == ("ties", "0.667", "", "", "")
     tied = explain(FIGURE | {"p": [[0, 4], [0, 0]]})
     assert tied.run is not None
-    assert "Tokens tie at its end." in tied.run.words
+    assert "At its end several tokens of an input have the largest weight." in tied.run.words
     assert "NaN" in tied.to_json()
 
 
