@@ -1,1 +1,1 @@
-"""``theorems bench``: rules to train p, such as gradient descent and normalized gradient descent, compared."""
+"""``theorems bench``: comparison of rules that train p, such as gradient descent and normalized gradient descent."""

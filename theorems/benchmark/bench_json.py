@@ -13,13 +13,13 @@ from theorems.benchmark.measurements import LEVELS, Measurement
 from theorems.benchmark.summary import Summary, summaries
 
 NUCLEAR = ("one_minus_cosine", "excess")
-"""The names of the two numbers that compare W with the one of least nuclear norm."""
+"""JSON names of the two numbers that compare W with the solution of least nuclear norm."""
 
 
 def as_json(
     named: Sequence[Comparison], generated: Sequence[Comparison], contents: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Return all results that are the same again with the same options; a level not reached is null.
+    """Return all reproducible results, without times; a level not reached is null.
 
     Args:
         named: the comparisons on named data.

@@ -47,19 +47,21 @@ def _count(value: int | None) -> str:
 def parts(
     named: Sequence[Comparison], generated: Sequence[Comparison], steps: int
 ) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
-    """Yield heading, columns, rows and a note of one table after another."""
+    """Yield heading, heads of columns, rows and a note for each table."""
     ran = [comparison for comparison in named if not comparison.no_limit]
     if ran:
         yield (
             "Iterations until 1 − cos to the limit direction stays at or below each level",
             ("data", "rule", "limit", *LEVEL_NAMES, "‖p‖ at the cap", "loss", "1 − cos", "proven bound", "selects"),
             list(_named_rows(ran)),
-            "limit: the norm of the ATT-SVM whose solution the direction should reach; unknown: no theorem about"
-            " attention names a limit, and p_mm is used."
-            f" {NOT_WITHIN}: not within {steps} iterations; loss: L(p) at the cap; not yet: it selects other tokens"
-            f" there, with softmax weights below {SURE:g}, or changed them in the last nine tenths of the run;"
-            " proven bound: the bound of descent-from-a-margin on 1 − cos"
-            " at the cap, for steps along −∇L once the run satisfies its assumptions.",
+            "limit: the norm whose max-margin direction is the limit; unknown: no theorem about attention gives a"
+            " limit, and p_mm is used.\n"
+            f"{NOT_WITHIN}: not within the cap of {steps} iterations.\n"
+            "loss: L(p) at the cap.\n"
+            "proven bound: the bound of descent-from-a-margin on 1 − cos at the cap, for rules with steps along −∇L,"
+            " once the run satisfies its assumptions.\n"
+            f"selects: not yet, if tokens other than the limit's have the largest weights at the cap, but weights below"
+            f" {SURE:g}, or only since the last nine tenths of the run.",
         )
         guaranteed = list(_guarantee_rows(ran))
         if guaranteed:
@@ -68,44 +70,49 @@ def parts(
                 ("data", "rule", "of", "by", "guarantee", "measured", "ratio"),
                 guaranteed,
                 "margin gap: 1 − (m/‖p‖)/γ, where m is the smallest margin of p and γ the largest possible one at"
-                " ‖p‖ = 1, in that norm; guarantee: proven upper bound; ratio: measured/guarantee. Vacuous: the bound"
-                " is 1 or more, which says nothing; such bounds are left out of all rules but Adam.",
+                " ‖p‖ = 1, in the norm named.\n"
+                "guarantee: the proven upper bound; vacuous: it is 1 or more and says nothing; such bounds are shown"
+                " for Adam only.\n"
+                "ratio: measured/guarantee.",
             )
         yield (
-            "Rates: the exponent b of ‖p/‖p‖ − limit‖ ≈ C/tᵇ or C/(log t)ᵇ over the last two decades, and margins",
+            "Rates: the exponent b of ‖p/‖p‖ − limit‖ ≈ C/tᵇ or C/(log t)ᵇ over the last two decades of t, and margins",
             ("data", "rule", "in", "fitted b", "theory's", *MARGINS),
             list(_rate_rows(ran)),
-            "fitted: least squares in logarithms, for runs of at least 1000 iterations; ±: jackknife over blocks of the"
-            " tail; a large ± means that the curve is not a power law. theory's: b if p = u p_mm + O(1). Margins: the"
-            " smallest margin of p at the cap, divided by the largest possible one at the same ‖p‖_2, or ‖p‖_∞.",
+            "in: the variable of the power law, t or log t.\n"
+            "fitted b: by least squares in logarithms, for runs of at least 1000 iterations; ±: its jackknife error"
+            " over blocks of the tail; a large one means that the curve is not a power law.\n"
+            "theory's: the b of a run with p = u p_mm + O(1), u → ∞.\n"
+            "of the ℓ2 margin, of the ℓ∞ margin: the smallest margin of p at the cap, divided by the largest possible"
+            " one at the same ‖p‖_2, or ‖p‖_∞.",
         )
     if any(run.nuclear or run.spectral for comparison in ran for run in comparison.rules):
         yield (
-            "W at the cap, against both SVMs",
+            "W at the cap, compared with the solutions of ATT-SVM of least Frobenius and least nuclear norm",
             ("data", "rule", *NUCLEAR, SPECTRAL),
             list(_nuclear_rows(ran)),
             "excess: ‖W‖_⋆/(m(W) C_⋆) − 1, where m(W) is the smallest margin; it is 0 exactly if W has the least"
-            " nuclear norm possible for its margin. Spectral margin: m(W)/‖W‖_op, divided by the largest possible one;"
-            " Muon's steps increase it.",
+            " nuclear norm possible for its margin.\n"
+            "of the spectral margin: m(W)/‖W‖_op, divided by the largest possible one; Muon's steps increase it.",
         )
     if named:
         yield (
             "The limits: solutions of ATT-SVM for the tokens that the gradient flow from the start selects",
             ("data", "start", "selects", "which is", "norm", "limit direction", "margin Θ"),
             [row for comparison in named for row in _limit_rows(comparison)],
-            "GMM: the optimal tokens; LMM: locally optimal ones.",
+            "GMM: the optimal tokens; LMM: other tokens that are locally optimal.",
         )
     spreads = summaries(generated)
     if spreads:
         count = sum(not comparison.no_limit for comparison in generated)
         yield (
-            f"The same on {count} generated problems: lower quartile/median/upper quartile",
+            f"Iterations to each level on {count} generated problems: lower quartile/median/upper quartile",
             ("rule", *LEVEL_NAMES, "median ‖p‖"),
             list(_spread_rows(spreads)),
             _generated_note(generated, steps),
         )
         yield (
-            f"Of these {count}, not within {steps} iterations; quartiles of the fitted b",
+            f"Number of these {count} that do not reach the level within {steps} iterations; quartiles of the fitted b",
             ("rule", "limit", *LEVEL_NAMES, "other tokens", "not yet", "in", "fitted b"),
             list(_missing_rows(spreads)),
             "",
@@ -234,15 +241,15 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
     return (
         f"{len(generated)} problems like the paper's random trials (n = 4, T = 6, d = {DIMENSION}, from p = 0);"
         f" the limit is GMM on {kinds.count(Kind.GLOBAL)}, LMM on {kinds.count(Kind.LOCAL)};"
-        f" {left_out} left out, because the flow has no limit direction there."
-        f" {NOT_WITHIN}: not within {steps} iterations;"
-        " other tokens: number of problems on which the run has settled on tokens other than the limit's at the cap;"
-        " not yet: on which it selects others, but has not settled."
+        f" {left_out} left out, because the flow has no limit direction there.\n"
+        f"{NOT_WITHIN}: not within {steps} iterations.\n"
+        "other tokens: number of problems on which the run has settled on other tokens than the limit's at the cap.\n"
+        "not yet: number on which other tokens have the largest weights, but the run has not settled."
     )
 
 
 def token_ids(alpha: Sequence[int], most: int = 6) -> str:
-    """Return the ids of tokens; of many inputs the first, or the one that all select."""
+    """Return the numbers of tokens as text; beyond ``most`` inputs the first ones, or the token that all share."""
     if len(alpha) <= most:
         return ", ".join(map(str, alpha))
     if len(set(alpha)) == 1:

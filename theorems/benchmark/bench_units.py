@@ -1,4 +1,4 @@
-"""The work of ``theorems bench``, cut into units that can be sent to other processes.
+"""Units of work of ``theorems bench``, which can be sent to other processes.
 
 A unit is a data set, or a chunk of the generated problems; chunks have a fixed size, so that the numbers do not depend
 on how many processes there are. A rule of a user's file has units of its own, in other processes than this one.
@@ -26,14 +26,14 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.run.registry.user_file import is_in_a_file, parts_of
 
 Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence[str], tuple[int, ...]]
-"""Problems, starts, names, and the shape of the trained parameter."""
+"""Problems, starts p(0), names of the problems, and the shape of the trained parameter."""
 
 DIMENSION = 10
 """The dimension d of the generated problems; n and T are those of the paper's random trials."""
 CHUNK = 10
-"""The number of generated problems that are run together."""
+"""The number of generated problems in a unit."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
-"""Starts on the side of Figure 1 from which the flow has to turn."""
+"""Starts for the data of Figure 1 from which the flow first moves away from its limit direction."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Batch:
 
     @property
     def summary(self) -> str:
-        """A few words for a line of progress."""
+        """The text for a line of progress."""
         without = sum(bool(comparison.no_limit) for comparison in self.compared)
         exceptions = f"{without} without a limit, " if without else ""
         return self.failed or f"{len(self.compared)} problem(s), {exceptions}{self.seconds:.1f} s"
 
 
 class _Unit:
-    """A unit of work: rules, the number of their iterations, and the data."""
+    """A unit of work: rules to run on data for a number of iterations."""
 
     rules: tuple[str, ...]
     steps: int
@@ -67,7 +67,7 @@ class _Unit:
 
     @property
     def foreign(self) -> bool:
-        """True if it runs a user's code, in a process that may die of it."""
+        """Whether the unit runs a user's code, which may end the process."""
         return any(map(is_in_a_file, self.rules))
 
     @property
@@ -81,15 +81,15 @@ class _Unit:
         return None if self.foreign else len(self.rules)
 
     def where(self, done: int | None) -> str:
-        """Say in words how far a user's rule has come."""
+        """Return in words how far a user's rule has come after ``done`` iterations."""
         return "while it was loaded" if done is None else f"after iteration {done}"
 
     def unfinished_result(self, why: str) -> Batch:
-        """Return a batch in which nothing is compared."""
+        """Return a batch without comparisons, with the reason ``why``."""
         return Batch(self.id, failed=why or "interrupted")
 
     def run(self, progress: Progress) -> Batch:
-        """Compare the rules; an error in a user's file becomes a sentence in the result, with its line."""
+        """Compare the rules; an error in a user's file is reported in the result, with its line."""
         began = time.perf_counter()
         try:
             problems, starts, names, shape = self._problems()
@@ -113,13 +113,13 @@ class _Unit:
         raise NotImplementedError
 
     def _keys(self) -> OuterKeys | None:
-        """Return the factors of the keys where W is trained, else None."""
+        """Return the factors x zᵀ of the keys if W is trained, else None."""
         return None
 
 
 @dataclass(frozen=True)
 class Named(_Unit):
-    """A data set, by file or name, as a unit."""
+    """The unit of a data set, given by file or name."""
 
     source: str
     rules: tuple[str, ...]
@@ -142,7 +142,7 @@ class Named(_Unit):
 
 @dataclass(frozen=True)
 class Generated(_Unit):
-    """The random problems ``first`` to ``last`` − 1 of a seed, all started at 0."""
+    """The unit of the random problems ``first`` to ``last`` − 1 of a seed, each started at p(0) = 0."""
 
     seed: int
     first: int
@@ -171,7 +171,7 @@ def chunks(seed: int, examples: int, rules: tuple[str, ...], steps: int) -> list
 def units(
     sources: Sequence[str], rules: Sequence[str], steps: int, seed: int, examples: int
 ) -> list[Named | Generated]:
-    """Return all units: data by data, then the generated problems; each rule of a file by itself."""
+    """Return the units of all data sets, then of generated problems; each rule of a user's file has its own units."""
     ours = tuple(rule for rule in rules if not is_in_a_file(rule))
     groups = [ours] * bool(ours) + [(rule,) for rule in rules if is_in_a_file(rule)]
     named = [Named(source, group, steps) for source in sources for group in groups]
@@ -185,7 +185,7 @@ def shape_of(case: Case) -> tuple[int, ...]:
 
 
 def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
-    """Return the start of the data, or of the figure that has to turn, or the first of a figure's; or else 0."""
+    """Return the start of the data; else the one in :data:`TURNING`, the figure's first start, or 0."""
     if case.start is not None:
         return case.start
     if source in TURNING:

@@ -43,12 +43,12 @@ class Comparison:
     Attributes:
         name: of the data.
         start: p(0).
-        alpha: the tokens of the limit; empty without one.
-        kind: GMM or LMM.
+        alpha: the tokens that the limit selects, one per input; empty without a limit.
+        kind: GMM, if these are the optimal tokens, or LMM.
         limit: the direction p̄_mm of those tokens.
         margin: Θ = 1/‖p_mm‖.
-        no_limit: why there is no limit to compare with; the rules were then not run.
-        rules: one entry per rule.
+        no_limit: why there is no limit to compare with, in which case no rule was run; else empty.
+        rules: the measurement of each rule.
         powers: the limits in other norms with which mirror descent was compared.
     """
 
@@ -91,8 +91,8 @@ def compare(
         foreign: whether the rules are a user's own.
 
     Raises:
-        NoLimit: the limit in another norm was not found.
-        NotAPoint: a rule did not return a point.
+        NoLimit: the solver found no solution of ATT-SVM in another norm.
+        NotAPoint: a step of a rule returned no array of numbers of the shape of p.
     """
     limits: list[Limit | str] = []
     for problem, start in zip(problems, starts, strict=True):
@@ -113,14 +113,14 @@ def compare(
             progress(done + 1)
     for k, target in zip(with_limit, targets, strict=True):
         powers[k] = tuple(_power(target.found[norm]) for norm in sorted(target.found) if norm < np.inf)
-    return tuple(map(_one, names, starts, limits, runs, powers))
+    return tuple(map(_comparison, names, starts, limits, runs, powers))
 
 
 def _power(solution: LeastPowerNorm) -> PowerLimit:
     return PowerLimit(solution.norm, tuple(solution.direction.tolist()), solution.margin, solution.residual)
 
 
-def _one(
+def _comparison(
     name: str,
     start: Float64[np.ndarray, "d"],
     limit: Limit | str,
@@ -138,7 +138,7 @@ def _one(
 
 
 def merge(parts: Iterable[Comparison], rules: Sequence[str]) -> list[Comparison]:
-    """Merge the parts to one entry per problem with the measurements of all rules, in the order of the rules."""
+    """Merge comparisons of the same problems: one per problem, with the measurements of all rules in their order."""
     by_name: dict[str, list[Comparison]] = {}
     for comparison in parts:
         by_name.setdefault(comparison.name, []).append(comparison)

@@ -1,7 +1,7 @@
-"""The comparison of ``--compare``: the iterations that rules need now against those in an earlier run's JSON.
+"""Comparison of a run with the JSON of an earlier run, for ``--compare``: the iterations that each rule needs.
 
 Iterations are counted, not timed, so that every difference counts: a row is *worse* if some level takes more iterations
-than it did, *better* if none does and some take fewer.
+than in the earlier run, *better* if none takes more and some level takes fewer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Counts by name, such as a level; ``None`` is more than any number."""
+"""Counts of iterations by name, such as a level; ``None``, not reached, counts as more than any number."""
 GENERATED = "generated"
 
 
@@ -52,10 +52,12 @@ def earlier(path: Path) -> dict[str, Any]:
     """Read the JSON of an earlier run of ``theorems bench``.
 
     Raises:
-        InvalidInput: there is no such file, or it is something else.
+        InvalidInput: there is no such file, or it is no JSON of ``theorems bench``.
     """
     if path.suffix != ".json":
-        raise InvalidInput(f"--compare: {path} does not end in .json; give what theorems bench --json has written.")
+        raise InvalidInput(
+            f"--compare: {path} does not end in .json; give a file that theorems bench --json has written."
+        )
     try:
         report = read_named_values(path)
     except InvalidInput as error:
@@ -64,20 +66,22 @@ def earlier(path: Path) -> dict[str, Any]:
         rows_of(report)
         _ = report["steps"], report["seed"], report["examples"]
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise InvalidInput(f"--compare: {path} is not what theorems bench --json writes; run that first.") from None
+        raise InvalidInput(
+            f"--compare: {path} was not written by theorems bench --json; write it with that command first."
+        ) from None
     return report
 
 
 def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise if the earlier run is not comparable with this one.
+    """Check that the earlier run had the same options and data as this one.
 
     Args:
         then: the JSON of the earlier run.
         now: ``steps``, ``seed`` and ``examples`` of this run, and ``contents`` of its data by name.
-        path: of the earlier run's file, for the message.
+        path: the file of the earlier run, for the message.
 
     Raises:
-        InvalidInput: another cap, other generated problems, or other data of the same name.
+        InvalidInput: the cap, the generated problems or data of the same name differ.
     """
     options = ["steps"] + ["seed", "examples"] * bool(then["examples"] and now["examples"])
     for option in options:
@@ -94,10 +98,10 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
 
 def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
-    """Return the counts of a report by data and rule; for generated problems quartiles and counts not within the cap.
+    """Return the counts in a run's JSON by data and rule: iterations, or for generated problems quartiles and misses.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no report.
+        KeyError, TypeError, ValueError: ``report`` does not have the form of that JSON.
     """
     rows: dict[tuple[str, str], dict[str, int | None]] = {}
     for data in report["data"]:
@@ -119,7 +123,7 @@ def _count(value: Any) -> int | None:
 
 
 def comparison_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
-    """Compare two reports: one row per rule and data of either, those of this run first."""
+    """Compare two runs' JSON: return a row per rule and data that either has, those of the present run first."""
     before, after = rows_of(then), rows_of(now)
     rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
     return rows + [Row(*key, Verdict.NOT_RUN) for key in before if key not in after]
@@ -140,7 +144,7 @@ def _pairs(then: Cells, now: Cells) -> Sequence[Any]:
 
 
 def _more(a: int | None, b: int | None) -> bool:
-    """Return whether a count is larger than another."""
+    """Return whether count a is larger than count b, None being the largest."""
     return b is not None and (a is None or a > b)
 
 

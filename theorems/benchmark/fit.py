@@ -1,7 +1,7 @@
 """The rate of a run: the exponent b in ‖p/‖p‖ − limit‖ ≈ C x^{−b}, x = t or log t, and how well it is determined.
 
-The curve has no noise, so an error bar is no sampling error. It is that of a jackknife over blocks of the tail, which
-says how much b depends on the part of the curve that it is fitted to: a curve that is no power has a wide one.
+The curve has no noise, so its error is not a sampling error: the jackknife over blocks of the tail measures how much b
+depends on the part of the curve to which it is fitted, so it is large where the curve is not a power law.
 
 References: Miller, *The jackknife – a review*, Biometrika 1974; least squares in logarithms.
 """
@@ -17,9 +17,9 @@ from jaxtyping import Float64, Int64
 from theorems.benchmark.optimisers.optimiser import Against
 
 TAIL = 100.0
-"""The ratio of the last t to the first one of the fit: the last two decades."""
+"""Ratio of the last t of the fit to the first: two decades."""
 BLOCKS, EACH = 8, 5
-"""Number of blocks of the jackknife, and of points in each; all of them are evenly spaced in log t."""
+"""Numbers of jackknife blocks and of points in each; the points are evenly spaced in log t."""
 EARLIEST = 3.0
 """The earliest t of the fit, from which on log t > 1."""
 
@@ -31,7 +31,7 @@ class Fit:
     Attributes:
         against: the variable x, t or log t.
         exponent: b.
-        error: its standard error by the jackknife over blocks.
+        error: the standard error of b by the jackknife over blocks.
         first, last: the iterations that the points span.
     """
 
@@ -48,8 +48,8 @@ def fit_tail(
     """Fit the exponent b over the tail of consecutive iterations.
 
     Returns:
-        ``None`` if the tail is too short for as many points, or if a point of it has no distance (p = 0) or is on the
-        limit up to rounding.
+        ``None`` if the tail has too few iterations, contains p = 0, which has no direction, or reaches the limit up to
+        rounding.
     """
     last = int(iterations[-1])
     targets = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)

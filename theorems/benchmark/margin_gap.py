@@ -1,6 +1,6 @@
-"""The relative gap between a run's margin and the largest one: what a statement proves of it, and what it is.
+"""The relative gap between a run's margin and the largest one: the bound that a statement proves, and its value.
 
-A paper brings the functions that prove one as a mapping, ``Paper.gaps``, from ids of statements to
+A paper provides functions that compute such bounds as a mapping, ``Paper.gaps``, from ids of statements to
 ``(problem, solution of ATT-SVM, consecutive iterates, norm, theory of the rule) → Gap | None``.
 """
 
@@ -16,10 +16,11 @@ class Gap:
     """The relative gap between a margin and the largest one, proven and measured.
 
     Attributes:
-        norm: q, or the spectral norm of W.
+        norm: q of the norm ‖·‖_q, or the spectral norm of W.
         statement: the statement that proves the bound.
-        at_most: the bound of 1 − (m/‖p‖_q)/γ; None where it is 1 or more, which says nothing.
-        measured: 1 − (m/‖p‖_q)/γ itself.
+        at_most: the upper bound of 1 − (m/‖p‖_q)/γ, m the least margin of p and γ the largest possible one at
+            ‖p‖_q = 1; None where the bound is 1 or more, which says nothing.
+        measured: the value of 1 − (m/‖p‖_q)/γ at the end of the run.
     """
 
     norm: Norm

@@ -1,7 +1,7 @@
 """The number of iterations a rule needs until its direction is, and stays, that of its limit.
 
 The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects, in the norm
-that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q; p_mm, too, where theory names none.
+that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q. Without such a theory it is p_mm.
 On several inputs or with unequal scores the tokens may be locally optimal ones (Theorem 3), and a rule with long steps
 may select others.
 """
@@ -40,12 +40,12 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 FAR = 1e6
 """The norm to which the flow is followed, in units of 1/(largest key) and of ‖p(0)‖."""
 DRAWN = 61
-"""The number of iterations at which a curve is kept, evenly spaced in log t."""
+"""The number of iterations whose 1 − cos is stored for a curve; they are evenly spaced in log t."""
 EUCLIDEAN = 2.0
 SURE = 0.99
-"""The softmax weight of selected tokens from which on a run may have settled: the others have a hundredth."""
+"""Least softmax weight of the selected tokens of a settled run; the other tokens share the remaining hundredth."""
 SETTLED_FOR = 10
-"""A settled run has selected the same tokens from the cap divided by this on, over the last decade of t."""
+"""A settled run has selected the same tokens since iteration cap/SETTLED_FOR, that is over the last decade of t."""
 
 
 class Kind(StrEnum):
@@ -80,17 +80,17 @@ class Measurement:
         iterations: for each of :data:`LEVELS` the first iteration from which on 1 − cos stays at or below it, up to the
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
-        one_minus_cosine: 1 − cos to the limit at the cap.
+        one_minus_cosine: 1 − cos∠(p, limit) at the cap.
         at_most: the proven upper bound of it, see :mod:`theorems.benchmark.proven_bound`; ``None`` without one.
-        margins: the least margin of p/‖p‖ at the cap, as a share of the largest possible one: with ‖p‖_2, with ‖p‖_∞.
-        rate: the fit to its tail, if there is one.
-        curve: iterations, and 1 − cos at each; NaN at p = 0.
+        margins: the least margins of p/‖p‖_2 and of p/‖p‖_∞ at the cap, each divided by the largest possible one.
+        rate: the power law fitted to the tail of the curve, if there is one.
+        curve: iterations, and 1 − cos at each of them; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
-        selects_limit: whether those are the tokens of the limit.
-        representable: whether every step was; a step too long for float64 ends a run where it is.
+        selects_limit: whether ``selected`` are the tokens of the limit.
+        representable: whether every step stayed in the range of float64; otherwise the run ended before that step.
         nuclear: for W, 1 − cos to the solution of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the
             least margin; None where no W is trained, or that solution is not proven the only one.
-        gap: of the margin, proven and measured, see :mod:`theorems.benchmark.margin_gap`.
+        gap: the gap of the margin, proven and measured, see :mod:`theorems.benchmark.margin_gap`.
         loss: L(p) at the cap.
         settled: whether the selected tokens have been the same since a tenth of the run, and have softmax weights of at
             least :data:`SURE`.
@@ -118,7 +118,7 @@ class Measurement:
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit of the flow's direction, or why it has none: a finite stationary point is not one.
+    """Return the limit direction of the flow from a start, or why there is none, such as a finite stationary point.
 
     The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
     ``limit-followed`` allows; a direction that converges is O(log ρ/ρ) away.
@@ -133,14 +133,14 @@ def far(problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
 
 
 def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit as :func:`limit_of`, for a flow that was followed already."""
+    """Return the limit direction as :func:`limit_of` does, for a flow that has been computed."""
     if not flow.reached_norm:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
     return limit_at(problem, flow.final, under_test)
 
 
 def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit as :func:`limit_of`, for a flow that has come to p, far away."""
+    """Return the limit direction as :func:`limit_of` does, for a flow whose last, distant point is p, (d,)."""
     alpha, size = problem.selection_at(p), float(np.linalg.norm(p))
     svm = under_test[max_margin](problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
@@ -160,10 +160,16 @@ class NoLimit(ArithmeticError):
 
 
 class Limits:
-    """The solutions of ATT-SVM for the tokens of a limit, in every norm that is asked for, each computed once."""
+    """The solutions of ATT-SVM for the tokens of a limit, in any norm; each is computed once, at its first use."""
 
     def __init__(self, problem: Problem, limit: Limit, keys: OuterKeys | None = None) -> None:
-        """Take the solution of the limit, and compute the differences to its tokens."""
+        """Store the limit, and compute the differences k_iα − k_it to its tokens.
+
+        Args:
+            problem: the problem.
+            limit: the limit direction and its tokens α.
+            keys: the factors x zᵀ of the keys, if W is trained.
+        """
         self._problem, self._keys = problem, keys
         self.svm = limit.svm
         self.rows = difference_rows(problem.keys, limit.svm.alpha)
@@ -175,7 +181,7 @@ class Limits:
         return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
 
     def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
-        """Return the least margins of p/‖p‖_2 and of p/‖p‖_∞, each divided by the largest possible; NaN at p = 0."""
+        """Return the least margins of p/‖p‖_2 and p/‖p‖_∞, each divided by the largest possible one; NaN at p = 0."""
         least = float((self.rows @ p).min())
         with np.errstate(invalid="ignore", divide="ignore"):
             euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
@@ -184,7 +190,7 @@ class Limits:
 
     @cached_property
     def nuclear(self) -> NuclearMaxMargin | None:
-        """The W of least nuclear norm; None where no W is trained, or it is not proven the only one."""
+        """The solution W_⋆ of least nuclear norm; None if no W is trained, or W_⋆ is not proven unique."""
         solution = None if self._keys is None else nuclear_max_margin(self._keys, self.svm.alpha)
         return solution if isinstance(solution, NuclearMaxMargin) and solution.unique else None
 
@@ -199,7 +205,7 @@ class Limits:
         return float(one_minus_cosine(p, target)), float(excess)
 
     def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
-        """Return m(W)/‖W‖_op as a share of the largest possible one; None where no W is trained or that is unknown."""
+        """Return m(W)/‖W‖_op divided by its largest possible value; None if no W is trained, or it is unknown."""
         if self._keys is None or not p.any():
             return None
         if self._largest_spectral is None:
@@ -227,18 +233,18 @@ class Limits:
 def measure(
     rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits], shape: tuple[int, ...] = ()
 ) -> list[Measurement]:
-    """Measure a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
+    """Measure a batch of runs of one rule, one run per problem.
 
     Args:
         rule: its name.
         theory: the theorems about it.
-        run: its iterates.
-        problems: one per start.
-        limits: the limits on these problems.
-        shape: of the trained parameter.
+        run: its iterates, with points of shape (r, b, d) for b problems.
+        problems: the b problems.
+        limits: the limit on each problem.
+        shape: shape of the trained parameter.
 
     Raises:
-        NoLimit: the limit in another norm was not found.
+        NoLimit: the solver found no solution of ATT-SVM in another norm.
     """
     apart = run.one_minus_cosine(np.stack([limit.direction(theory.norm) for limit in limits]))
     norms = run.norms
@@ -272,9 +278,9 @@ def measure(
 
 
 def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
-    """Return whether the tokens at the last point are selected since a tenth of the run, and nearly alone at its end.
+    """Return whether the last tokens have been selected since a tenth of the run, with weights ≥ :data:`SURE`.
 
-    That is an observation, no proof: a run may rest for long, and leave.
+    This is an observation, not a proof: a run may keep tokens for long, and then change them.
     """
     tail = points[iterations * SETTLED_FOR >= iterations[-1]]
     selected = problem.selection_at(tail[-1])
@@ -285,7 +291,7 @@ def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations
 
 
 def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
-    """Return the proven and the measured gap of the margin of a rule whose steps are steepest, or Adam's."""
+    """Return the proven and the measured gap of the margin, for steepest descent and Adam; otherwise None."""
     if not run.representable[b] or (theory.steepest is None and not theory.adam):
         return None
     norm: Norm = math.inf if theory.steepest is None else float(theory.steepest)

@@ -1,4 +1,4 @@
-"""The bound that ``descent-from-a-margin`` proves of a run on the distance of its direction from p_mm.
+"""The bound on 1 − cos(p(t), p_mm) that ``descent-from-a-margin`` proves for a run.
 
 References: :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
 """
@@ -17,9 +17,9 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
     """Compute a bound of 1 − cos(p(t), p_mm) at the last of consecutive iterates of a rule along −∇L.
 
-    It counts from the first iterate from which on every optimal token leads by log(2(T−1)A); None where there is none
-    before the last, or p_mm is not that of unique optimal tokens. Computed in floats: it is no claim, but a number to
-    compare with.
+    The bound starts at the first iterate from which on every optimal logit exceeds the others by log(2(T−1)A).
+    Return None if no iterate before the last is such, or if p_mm is not that of unique optimal tokens. The bound is
+    computed in floats, for comparison, and is no claim.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
     if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal):

@@ -1,4 +1,4 @@
-"""The rules that are compared, by name: a kind and its numbers, such as ``mirror-1.5-0.1``, or a file of the user's."""
+"""The rules by name: a kind and its numbers, such as ``mirror-1.5-0.1``, or a class in a user's file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.run.registry.user_file import is_in_a_file
 
 SMOOTH = "1/L"
-"""The step of Theorems 2 and 3."""
+"""Name of gradient descent with the step size 1/L_p of Theorems 2 and 3."""
 DEFAULT = (
     "gd-1",
     "gd-1/L",
@@ -42,7 +42,7 @@ DEFAULT = (
     "mirror-1.5-1",
     "normalized-mirror-1.5-0.1",
 )
-"""The names of the rules that are compared unless others are named."""
+"""Names of the rules that are compared by default."""
 FORMS = (
     "gd-ETA",
     "gd-1/L",
@@ -73,7 +73,7 @@ class Rule:
     """A rule with its numbers.
 
     Attributes:
-        name: as it is given to ``--rule``.
+        name: the name that ``--rule`` takes.
         theory: the theorems about it.
         step: η; ``None`` stands for 1/L_p of the problem, or for a rule without a step.
         power: q of mirror descent.
@@ -99,7 +99,7 @@ class Rule:
         record_every: int = 1,
         progress: Progress = nothing,
     ) -> Run:
-        """Run the rule from one start for each of as many problems of one shape and loss.
+        """Run the rule on problems of one shape and loss, one start each.
 
         Args:
             problems: one per start.
@@ -107,7 +107,7 @@ class Rule:
             steps: the number of iterations.
             under_test: the implementation that computes gradients.
             shape: of the trained parameter, (d,) unless p is vec(W).
-            record_every: the first, the last and every so many iterates are recorded.
+            record_every: m, if every m-th iterate is recorded besides the first and the last.
             progress: called with the number of iterations done, for rules with a ``step`` method.
 
         Raises:
@@ -179,13 +179,13 @@ POWERED = {"mirror": False, "normalized-mirror": True}
 
 
 def kind_of(name: str) -> str:
-    """Return the longest kind with which the name begins, before a hyphen; otherwise the name itself."""
+    """Return the longest kind that is the beginning of the name before a hyphen; otherwise the name itself."""
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 
 
 def rule_named(name: str) -> Rule:
-    """Return the rule of that name; a user's file is run to read it.
+    """Return the rule with a name; a name in a user's file runs that file.
 
     Raises:
         InvalidInput: the name has none of the :data:`FORMS`, its numbers are out of range, or a file cannot be used.
@@ -219,7 +219,7 @@ def rule_named(name: str) -> Rule:
 
 
 def expand_rules(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, each once, with a name per value where one has several: ``gd-0.1,1``, or a list in arguments.
+    """Return the names without duplicates, and one name per value of ``gd-0.1,1`` or of a list in arguments.
 
     Raises:
         InvalidInput: arguments of ``torch.optim`` that are no literals.
@@ -244,7 +244,7 @@ def expand_rules(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _number(text: str) -> float:
-    """Parse a number; NaN for a text that is no finite number."""
+    """Parse a number; return NaN for a text that is no finite number."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Median and quartiles over the generated problems; a problem not within the cap counts as beyond every number."""
+"""Median and quartiles over the generated problems; a level not reached within the cap counts as infinity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Spread:
     """The results of one rule on all generated problems that have a limit, at one level.
 
     Attributes:
-        quartiles: lower quartile, median, upper quartile of the iterations; ``None`` where beyond the cap.
+        quartiles: lower quartile, median and upper quartile of the iterations; ``None`` beyond the cap.
         not_within: the number of problems on which the level is not reached within the cap.
     """
 
@@ -35,9 +35,9 @@ class Summary:
     Attributes:
         rule: its name.
         theory: the theorems about it.
-        levels: one entry per level.
-        other_tokens: the number of problems on which it has settled on other tokens than the flow's at the cap.
-        not_yet: the number of problems on which it selects other tokens at the cap, but has not settled.
+        levels: the results at each level.
+        other_tokens: the number of problems on which the run has settled on other tokens than the flow selects.
+        not_yet: the number of problems on which other tokens have the largest weights, but the run has not settled.
         norm: the median of ‖p‖ at the cap.
         exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """
@@ -71,7 +71,7 @@ def _summary(rule: str, runs: Sequence[Measurement]) -> Summary:
 
 
 def spread(iterations: Sequence[int | None]) -> Spread:
-    """Compute quartiles as order statistics (nothing is interpolated); a missing number is larger than all others."""
+    """Compute quartiles as order statistics, without interpolation; ``None`` is larger than every number."""
     values = np.sort([math.inf if count is None else float(count) for count in iterations])
     lower, median, upper = (float(x) for x in np.quantile(values, QUARTILES, method="inverted_cdf"))
     return Spread((_count(lower), _count(median), _count(upper)), int(np.isinf(values).sum()))

@@ -108,8 +108,8 @@ def altered(values: dict[str, Any], how: str) -> Any:
         ("steps", "was written with --steps 61, not 60; give the same"),
         ("seed", "was written with --seed 1, not 0; give the same"),
         ("content", "has other data called figure-1a"),
-        ("a count", "is not what theorems bench --json writes"),
-        ("data", "is not what theorems bench --json writes"),
+        ("a count", "was not written by theorems bench --json"),
+        ("data", "was not written by theorems bench --json"),
         ("a list", "is not a JSON object"),
     ],
 )

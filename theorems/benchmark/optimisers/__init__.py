@@ -1,1 +1,1 @@
-"""The rules that ``theorems bench`` compares, one file each: the update, its source, and the limit that is proven."""
+"""The rules that ``theorems bench`` compares, one file each: its update, its source and its proven limit."""

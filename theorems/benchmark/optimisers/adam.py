@@ -1,13 +1,13 @@
 """Adam with ε = 0: m ← β₁ m + (1−β₁) g, s ← β₂ s + (1−β₂) g², p ← p − η (m/(1−β₁ᵗ))/√(s/(1−β₂ᵗ)), entry by entry.
 
-``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``: these β and steps of η/√t. ε
-would end Adam's own regime: it is larger than every gradient after a few steps, and what is left is gradient descent
-with momentum. An entry whose gradient has been zero throughout does not move.
+``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``: these β and steps of η/√t. A positive ε
+would exceed every gradient after a few steps, so that Adam would turn into gradient descent with momentum. An entry
+whose gradient has been zero throughout does not move.
 
-Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` name the largest ℓ∞ margin of
-attention, as it is on separable linear data (Zhang et al.), and bound the gap at every step. Of steps of constant
-length they bound the gap, too, but it may stay, and no limit is named. For β = (0.9, 0.999) the bound says nothing at
-usual lengths: it needs η of about γ(1−β₂)/D². With ε > 0 that does not vanish the limit on linear data is the ℓ2
+Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` prove the largest ℓ∞ margin for
+attention, which Zhang et al. prove for separable linear data, and bound the gap at every step. For steps of constant
+length they bound the gap, too, but it may stay positive, and no limit is named. For β = (0.9, 0.999) the bound says
+nothing at usual lengths: it needs η of about γ(1−β₂)/D². With constant ε > 0 the limit on linear data is the ℓ2
 direction (Wang et al.).
 
 References: Kingma, Ba, *Adam*, ICLR 2015; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, NeurIPS 2024;
@@ -31,7 +31,7 @@ STATEMENTS = ("adam-one-input", "adam-from-a-margin")
 
 
 def theory_of(step: float, betas: tuple[float, float] | None = None) -> Theory:
-    """Return what theory says: of steps of η/√t with those β, or, without them, of constant ones."""
+    """Return the theory of steps of η/√t with the given β; for ``None`` of constant steps with the default β."""
     first, second = BETAS if betas is None else betas
     if first**2 >= second:
         return Theory(source="no theorem known for β₁² ≥ β₂")
@@ -57,7 +57,7 @@ class Adam(Optimiser):
         self._m = self._root = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Take a step, with the corrections for the zeros that the moments begin with."""
+        """Take a step, with bias correction for moments that begin at 0."""
         self._t += 1
         g, (first, second) = scaled_vectors.of(gradient), self._betas
         self._m = scaled_vectors.total(first, self._m, 1 - first, g)
@@ -71,7 +71,7 @@ class Adam(Optimiser):
 
 
 def _root_of_squares(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
-    """Compute √((a x)² + (b y)²) entry by entry: squares would underflow where their roots do not."""
+    """Compute √((a x)² + (b y)²) entry by entry, without forming squares, which would underflow."""
     top = np.maximum(x.log_scale, y.log_scale)
     left, right = (
         np.exp(np.maximum(gradient.log_scale - top, scaled_vectors.NOTHING))[..., None] for gradient in (x, y)

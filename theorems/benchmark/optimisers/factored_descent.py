@@ -2,13 +2,13 @@
 
 - *factored*: K ← K − η ∇L(W) Q, Q ← Q − η ∇L(W)ᵀ K, both from the old factors.
 - *normalized-factored*: steps along the normalized joint gradient, (∇_K, ∇_Q)/(‖∇_K‖² + ‖∇_Q‖²)^½.
-- *factored-apart*: as the authors' code has it, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient by
-  its own norm + ε, ε = 2⁻⁵². Normalized apart it is no descent along −∇L(K, Q), and even in the limit of short steps
-  it does not keep KᵀK − QᵀQ; once ∇L is below ε it follows the penalty.
+- *factored-apart*: the update of the authors' code, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient by
+  its own norm + ε, ε = 2⁻⁵². As each factor is normalized by itself, steps do not go along −∇L(K, Q), and even in
+  the limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
 
-They start at K = I and Q = W(0)ᵀ, in units in which keys are about one, so that KᵀK − QᵀQ ≻ 0 from W(0) = 0.
+They start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so for W(0) = 0 KᵀK − QᵀQ ≻ 0.
 
-Limit: along the joint gradient it is expected to be the W of least nuclear norm; no theorem says so.
+Limit: for steps along the joint gradient, W of least nuclear norm is expected; no theorem proves it.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); github.com/umich-sota/TF-as-SVM.
 """
@@ -30,7 +30,7 @@ OPEN = "open; on (K, Q) expected: least nuclear norm"
 
 
 class Way(StrEnum):
-    """The way in which the gradients in K and in Q are scaled."""
+    """The scaling of the gradients in K and in Q, with its theory."""
 
     PLAIN = "plain"
     JOINTLY = "jointly"
@@ -42,10 +42,10 @@ APART = Theory(source="none: each factor is normalized by itself, which is no gr
 
 
 class Factored(Optimiser):
-    """Descent on the factors from one start on one problem; W alone is reported."""
+    """Descent on the factors K and Q of W, from one start on one problem; its points are vec(W)."""
 
     def __init__(self, way: Way, step: float) -> None:
-        """Take the way in which gradients are scaled, and the step size."""
+        """Take the scaling of gradients, and the step size η."""
         self._way, self._step = way, step
 
     def begin(self, setting: Setting) -> None:

@@ -1,10 +1,10 @@
 """The gradient flow in arc length, dp/ds = −∇L/‖∇L‖, read at s = η t: normalized gradient descent is its Euler scheme.
 
-:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records a norm where it is first
-passed; a flow that has to turn gets shorter before, so here the same equation is integrated with a dense output.
+:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records the point where a norm is
+first reached, which misses parts where the norm falls; so here the same equation is integrated with dense output.
 
-Limit: p_mm, wherever ``theorems bench`` has a limit to compare with: that is where this flow goes.
-``descent-from-a-margin`` proves it from where every optimal token leads by enough, with 1 − cos = O(log s/s).
+Limit: p_mm of the tokens that this flow selects, by the definition of the limit in ``theorems bench``. Once every
+optimal logit exceeds the others by enough, ``descent-from-a-margin`` proves it, with 1 − cos = O(log s/s).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 to 4; scipy.integrate.LSODA.
 """
@@ -38,7 +38,7 @@ def read_at(
     iterations: Int64[np.ndarray, "r"],
     under_test: Implementation = REFERENCE,
 ) -> Run:
-    """Follow the flow to s = η t for the iterations t; one that cannot be followed so far is not representable."""
+    """Compute the points of each flow at s = η t for iterations t; a flow that fails before is not representable."""
     flows = [_follow(*setup, step * iterations, under_test) for setup in zip(problems, starts, strict=True)]
     return Run(np.stack([points for points, _ in flows], axis=1), iterations, np.array([whole for _, whole in flows]))
 
@@ -54,7 +54,7 @@ def _follow(
         length = math.sqrt(direction @ direction)
         return -math.exp(u) / kappa / length * direction if length else 0 * p
 
-    # As in gradient_flow: u = log(1 + κ s), and tolerances that a rounding of the logits leaves room for.
+    # As in gradient_flow: u = log(1 + κ s), and tolerances above the rounding of the logits.
     absolute = max(ABSOLUTE / kappa, ROUNDINGS * EPS * (long + float(np.linalg.norm(start))))
     times = np.log1p(kappa * at)
     points, done = np.repeat(start[None], len(at), axis=0), int(np.searchsorted(times, 0.0, side="right"))

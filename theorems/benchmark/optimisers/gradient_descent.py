@@ -1,12 +1,12 @@
 """Gradient descent, p ← p − η ∇L(p), and normalized gradient descent, p ← p − η ∇L(p)/‖∇L(p)‖, with constant steps.
 
-Both are the suite's own loops, :func:`reference_attention.training.descent.descend`.
+Both run :func:`reference_attention.training.descent.descend`.
 
-Limit: p_mm. Theorems 2 and 3 prove it of gradient descent with η ≤ 1/L_p; ``descent-from-a-margin`` of both, from where
-every optimal token leads by enough.
+Limit: p_mm. Theorems 2 and 3 prove it of gradient descent with η ≤ 1/L_p; ``descent-from-a-margin`` of both, once every
+optimal logit exceeds the others by enough.
 
 Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t, normalized like t:
-hence the exponent 1 in log t and in t. For normalized gradient descent 1 − cos = O(log t/t) is proven, which is an
+hence the exponent 1 in log t and in t. For normalized gradient descent 1 − cos = O(log t/t) is proven, that is an
 exponent of ½ up to the logarithm.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3, Appendix E.1; Soudry, Hoffer,

@@ -1,8 +1,8 @@
 """Heavy-ball momentum: u ← β u + ∇L(p), p ← p − η u, with β = 0.9 and u = 0 at first.
 
 Limit: unknown for attention. On separable linear data, with an exponentially tailed loss, it is the ℓ2 max-margin
-direction. Normalized, with steps along u/‖u‖, it has a bound on attention: it is then steepest descent in ℓ2 with
-momentum (``steepest-one-input``, ``steepest-from-a-margin``), as ``muon`` is of a prompt.
+direction. With normalized steps, along u/‖u‖, the gap of its margin is bounded for attention, too: it is then steepest
+descent in ℓ2 with momentum (``steepest-one-input``, ``steepest-from-a-margin``), like ``muon`` on a prompt.
 
 References: Polyak, *Some methods of speeding up the convergence of iteration methods*, 1964; Wang, Meng, Zhang, Sun,
 Chen, Ma, Liu, *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.
@@ -22,13 +22,13 @@ MOMENTUM = 0.9
 
 
 class HeavyBall(Optimiser):
-    """Gradient descent with heavy-ball momentum: steps of η times the sum of remembered gradients."""
+    """Gradient descent with heavy-ball momentum: steps of η times a geometrically weighted sum of past gradients."""
 
     theory = Theory(source="linear data: ℓ2 (Wang et al. 2022)", against=Against.LOG)
     batched = True
 
     def __init__(self, step: float) -> None:
-        """Take the step size η, kept as its logarithm."""
+        """Take the step size η; its logarithm is stored."""
         self._log_step = math.log(step)
 
     def begin(self, setting: Setting) -> None:

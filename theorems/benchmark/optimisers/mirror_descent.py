@@ -1,14 +1,14 @@
 """Mirror descent with the potential ψ(p) = ‖p‖_q^q/q, q > 1: ∇ψ(p⁺) = ∇ψ(p) − η ∇L(p), entry by entry.
 
 ∇ψ(p)_j = sign(p_j)|p_j|^{q−1}; q = 2 is gradient descent. Normalized: ∇L is divided by its norm ‖∇L‖_{q'}, 1/q + 1/q'
-= 1. The dual point ∇ψ(p) is what is kept from step to step.
+= 1. The state between steps is the dual point ∇ψ(p).
 
 Limit: the solution of ATT-SVM with ‖p‖_q in place of ‖p‖. For one input with equal non-optimal scores
 ``mirror-one-input`` proves it from any start, with a rate, plain or normalized; ``mirror-from-a-margin`` for any inputs
-and scores as long as margins stay. Julistiono, Ataee Tarzanagh and Azizan prove it, at a rate polynomial in log t, for
-the key-query matrix of attention with a fixed head, from starts in a cone around a locally optimal solution and with
-small steps; Sun et al. for separable linear data, faster where it is normalized. Steepest descent in ‖·‖_q, another
-rule, has a margin that tends to the same largest one (``steepest-one-input``).
+and scores as long as margins stay large enough. Julistiono, Ataee Tarzanagh and Azizan prove it, at a rate
+polynomial in log t, for the key-query matrix of attention with a fixed head, from starts in a cone around a locally
+optimal solution and with small steps; Sun et al. for separable linear data, faster for the normalized rule. Steepest
+descent in ‖·‖_q, another rule, has a margin that tends to the same largest one (``steepest-one-input``).
 
 References: Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent: Generalized Max-Margin Token
 Selection*, 2024 (arXiv 2410.14581); Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit
@@ -63,7 +63,7 @@ def signed_power(x: Vector, exponent: float) -> Vector:
 
 
 def theory_of(power: float, normalized: bool) -> Theory:
-    """Return the theorems about mirror descent with a power."""
+    """Return the theorems about mirror descent with ‖·‖_power, plain or normalized."""
     if normalized:
         return Theory(power, "mirror-one-input; linear data (Sun et al. 2023)", statements=STATEMENTS)
     source = "mirror-one-input; from a cone (Julistiono et al. 2024)"

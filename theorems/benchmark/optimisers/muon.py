@@ -2,14 +2,14 @@
 
 The factor U Vᵀ comes from a singular value decomposition in place of Newton and Schulz's iteration, and without
 Nesterov's correction. Where a prompt p is trained, B is a single column, U Vᵀ = B/‖B‖, and this is *normalized
-gradient descent with momentum*: no other geometry. It makes a difference where W is trained (data with queries), whose
+gradient descent with momentum*: no other geometry. It differs where W is trained (data with queries), whose
 gradient is a matrix.
 
-B forgets a gradient like μᵗ. Where ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the margin), the
-oldest gradients rule for ever and the direction stays theirs.
+The weight of a gradient in B decays like μᵗ. If ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the
+margin), the oldest gradients dominate for ever and determine the direction.
 
 Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: of a prompt in ℓ2, of W in the
-spectral norm, of one query in all norms of singular values alike. The gap has a bound, β = μ there
+spectral norm, for a single query in every norm of singular values. The gap has a bound, β = μ there
 (``steepest-one-input`` from any start, ``steepest-from-a-margin``). Without momentum (``spectral-ETA``) it has one from
 wherever margins suffice. On separable linear data, too, it is the spectral norm.
 

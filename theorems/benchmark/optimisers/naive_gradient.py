@@ -1,11 +1,11 @@
 """Normalized gradient descent with the gradient as it is usually computed, p ← p − η g/‖g‖ in plain float64.
 
 s = softmax(Kp), and ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ(diag(s) − s sᵀ) γ. Once a weight is nearly 1, γ − γᵀs is a difference of
-nearly equal numbers, of which only rounding is left; normalized, this rounding has the length of a step. The rules
-beside it take the gradient without cancellation (:func:`reference_attention.risk.scaled_gradient`), so the difference
-between ``naive-normalized-ETA`` and ``normalized-ETA`` is that of the arithmetic alone.
+nearly equal numbers and consists of rounding alone; normalized, this rounding has the length of a step. The other
+rules take the gradient without cancellation (:func:`reference_attention.risk.scaled_gradient`), so
+``naive-normalized-ETA`` and ``normalized-ETA`` differ in arithmetic alone.
 
-Limit: none that is proven; float64 gives no direction once weights are within 2⁻⁵³ of 0 and 1.
+Limit: none is proven; float64 gives no direction once weights are within 2⁻⁵³ of 0 and 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 
 class NaiveNormalized(Optimiser):
-    """Normalized gradient descent with a float64 gradient that cancels; p stays where that is 0."""
+    """Normalized gradient descent with a float64 gradient subject to cancellation; p stays where it is 0."""
 
     theory = Theory(2.0, "as normalized-ETA until its gradient is rounding only")
 

@@ -1,4 +1,4 @@
-"""The interface of a rule to train p: an object whose ``step`` returns the next p, with the theorems about its limit.
+"""The interface of a rule that trains p: a class whose ``step`` returns the next p, and the theorems about its limit.
 
     class SignDescent(Optimiser):
         '''p ← p − 0.1 sign ∇L(p).'''
@@ -35,23 +35,23 @@ class Against(StrEnum):
 
 @dataclass(frozen=True)
 class Theory:
-    """The theorems about the limit of a rule and its rate.
+    """The theorems about the limit of a rule and about its rate.
 
     Attributes:
-        norm: q, if a theorem about attention names the limit of its direction: the solution of ATT-SVM with ‖p‖_q in
-            place of ‖p‖; ``None`` if none does.
+        norm: q, if a theorem about attention proves that its direction converges to the solution of ATT-SVM with ‖p‖_q
+            in place of ‖p‖; ``None`` otherwise.
         source: who proves it, and what is known for other models than attention; one line.
         against: the variable x, t or log t, in which ‖p/‖p‖ − limit‖ is fitted as a power.
-        exponent: of that power, where theory names one; ``None`` otherwise.
-        proven: the largest exponent that is proven for attention, up to logarithms of x, if one is.
+        exponent: the exponent of that power by theory; ``None`` if theory gives none.
+        proven: the largest exponent proven for attention, up to logarithms of x; ``None`` if none is.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
         steepest: q, if every step is steepest in ‖·‖_q of the entries of p for M ← β M + ∇L, of any length, so that
             ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
-        momentum: β.
+        momentum: β of M.
         adam: η, r, β1 and β2, if steps are Adam's without ε, corrected, of lengths η/t^r for t = 1, 2, …, so that
             ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
         blocks: a kind of :class:`~reference_attention.norms.Blocks` in which steps of W are steepest instead.
-        statements: ids of the theorems on attention that speak of the rule.
+        statements: ids of the theorems on attention that are about the rule.
         spectral: whether steps of W are steepest in its spectral norm instead, as a single column's are in ‖·‖_2.
     """
 
@@ -70,7 +70,7 @@ class Theory:
 
     @property
     def limit(self) -> str:
-        """The norm of the limit in a word or two."""
+        """The name of the norm of the limit, or ``unknown``."""
         return "unknown" if self.norm is None else name_of(self.norm)
 
 
@@ -100,7 +100,7 @@ class Optimiser:
     """A rule on one problem from one start.
 
     Every run makes an instance (without arguments), calls ``begin`` once and ``step`` once per iteration; the rule
-    keeps what it has to remember in attributes of its own.
+    stores its state in attributes of its own.
 
     Attributes:
         theory: the theorems about it; none by default.

@@ -4,9 +4,8 @@ L* is the infimum of L if these can be separated. Once they are selected, L − 
 about the length ‖p_mm‖, as of normalized gradient descent. Near a local max-margin direction L stays above L* while ∇L
 vanishes: the steps grow, and the run leaves it or ends in a step beyond float64.
 
-Limit: steps go along −∇L, so what ``descent-from-a-margin`` proves of any such rule holds: from where every optimal
-token leads by log(2(T−1)A), and as long as it does, 1 − cos is bounded by the steps taken; if their lengths stay
-bounded, it goes to 0.
+Limit: steps go along −∇L, so ``descent-from-a-margin`` applies: while every optimal logit exceeds the others by at
+least log(2(T−1)A), a bound on 1 − cos follows from the steps taken; it goes to 0 if their lengths stay bounded.
 
 References: Polyak, *Introduction to Optimization*, 1987, section 5.3; for a rate with steps (L − L*)/‖∇L‖² on convex
 risks Hazan, Kakade, *Revisiting the Polyak step size*, 2019.
@@ -23,7 +22,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 
 class Polyak(Optimiser):
-    """Gradient descent with Polyak's steps, as long as L − L* asks for."""
+    """Gradient descent with Polyak's step length, (L − L*)/‖∇L‖."""
 
     theory = Theory(2.0, "along −∇L: descent-from-a-margin", exponent=1.0, along_gradient=True)
     batched = True
@@ -36,7 +35,7 @@ class Polyak(Optimiser):
         self._loss, self._log_excess = setting.problem.loss, setting.under_test[log_excess_risk]
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return p − (L − L*)/‖∇L‖² ∇L, or p itself where L is L*."""
+        """Return p − (L − L*)/‖∇L‖² ∇L, or p itself where L = L*."""
         g = scaled_vectors.of(gradient)
         sign, log_excess = self._log_excess(self._keys, self._scores, self._loss, p, self._optimal)
         log_step = np.where(sign > 0, log_excess, scaled_vectors.NOTHING) - 2 * (

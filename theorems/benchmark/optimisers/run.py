@@ -22,7 +22,7 @@ OFTEN = 250
 
 
 class NotAPoint(Exception):
-    """A rule returned something else than the next point."""
+    """Error: a step of a rule returned something other than the next point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def recorded_iterations(steps: int, every: int) -> Int64[np.ndarray, "r"]:
 
 
 def nothing(done: int) -> None:
-    """Report no progress."""
+    """Ignore the number of iterations done."""
 
 
 def follow(
@@ -84,7 +84,7 @@ def follow(
         steps: the number of iterations.
         under_test: the implementation that computes gradients.
         shape: of the trained parameter, (d,) unless p is vec(W).
-        record_every: the first, the last and every so many iterates are recorded.
+        record_every: m, if every m-th iterate is recorded besides the first and the last.
         progress: called with the number of iterations done, over all problems.
 
     Raises:

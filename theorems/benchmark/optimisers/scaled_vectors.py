@@ -1,4 +1,4 @@
-"""Vectors x = e^{log_scale} · direction, so that the memory of momentum neither underflows nor overflows."""
+"""Arithmetic of vectors x = e^{log_scale} · direction, in which momentum neither underflows nor overflows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = -1e300
 
 
 def of(gradient: ScaledGradient) -> ScaledGradient:
-    """Scale a vector so that its largest entry is ±1; 0 gets the log scale :data:`NOTHING`."""
+    """Rescale ``direction`` so that its largest entry is ±1; a zero vector gets the log scale :data:`NOTHING`."""
     x = np.asarray(gradient.direction)
     largest = np.abs(x).max(axis=-1)
     some = largest > 0
@@ -32,11 +32,11 @@ def total(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGra
 
 
 def size_of(x: ScaledGradient) -> Scalar:
-    """Compute ‖direction‖, 1 where it is 0."""
+    """Compute ‖direction‖; return 1 where it is 0."""
     length = np.sqrt((x.direction * x.direction).sum(axis=-1))
     return np.asarray(np.where(length > 0, length, 1.0))
 
 
 def times(log_factor: float | Scalar, x: ScaledGradient) -> Vector:
-    """Compute e^{log_factor} x as plain numbers; infinite if it is beyond float64."""
+    """Compute e^{log_factor} x as plain floats; overflow gives infinity."""
     return np.asarray(np.exp(np.asarray(x.log_scale + log_factor))[..., None] * x.direction)

@@ -1,7 +1,7 @@
 """Sign descent p ← p − η sign ∇L, and descent with rows normalised: every row of W moves by η along its own gradient.
 
-Both are steepest: in ‖·‖_∞ of the entries, and in the largest ‖·‖_2 of a row of W. A prompt has rows of one entry, so
-for it the two are one rule.
+Both are steepest descent: in ‖·‖_∞ of the entries, and in the largest ‖·‖_2 of a row of W. A prompt has rows of one
+entry, so for it the two rules agree.
 
 Limit: steps of constant length may keep a gap of D'²η/8 to the largest margin in that norm, and
 ``steepest-one-input`` or ``steepest-from-a-margin`` bounds it.

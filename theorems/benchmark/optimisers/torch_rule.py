@@ -1,7 +1,7 @@
 """Rules of ``torch.optim`` by name with their arguments, such as ``torch.optim:AdamW(lr=0.1)``.
 
 The arguments are read as literals and nothing of the text is executed. The class is given ∇L as float64, computed
-without cancellation; where it underflows, far out, the class gets 0, as it would in training.
+without cancellation; where ∇L underflows, it is given 0, as it would be in training.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TorchRule:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self) -> Optimiser:
-        """Return a rule that has not begun."""
+        """Return a new instance of the rule, before its first step."""
         return _TorchOptimiser(self)
 
 
@@ -65,7 +65,7 @@ class _TorchOptimiser(Optimiser):
 
 
 def is_of_torch(name: str) -> bool:
-    """Return whether the name is one of a rule of ``torch.optim``."""
+    """Return whether a name denotes a rule of ``torch.optim``."""
     return name.startswith(PREFIX)
 
 
@@ -73,7 +73,7 @@ def torch_rule(name: str) -> TorchRule:
     """Read the rule from its name, and try a step of it.
 
     Raises:
-        InvalidInput: torch is not installed, it has no such class, arguments that are no literals or that it refuses.
+        InvalidInput: torch is not installed, it has no such class, or arguments are no literals or are refused.
     """
     class_name, arguments = _read(name)
     if find_spec("torch") is None:
@@ -103,7 +103,7 @@ def torch_rule(name: str) -> TorchRule:
 
 
 def swept(name: str) -> list[str]:
-    """Return a name per value where an argument is a list, as in ``torch.optim:SGD(lr=[0.1, 1])``.
+    """Return the names with one value per argument, if arguments are lists, as in ``torch.optim:SGD(lr=[0.1, 1])``.
 
     Raises:
         InvalidInput: arguments that are no literals.

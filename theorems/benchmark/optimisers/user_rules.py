@@ -13,7 +13,7 @@ def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
     """Load the class ``path.py:name``, and the theory that it declares.
 
     Raises:
-        InvalidInput: there is no such file; it cannot be run (with the line); it has no such name, or that is no rule.
+        InvalidInput: there is no such file, it cannot be run, it has no such name, or the named object is no rule.
     """
     path, name = parts_of(id)
     names = names_in_file(path, "a rule")
@@ -38,10 +38,10 @@ def _is_a_rule(value: Any) -> bool:
 
 
 def theory_of(rule: type[Optimiser], name: str) -> Theory:
-    """Return the class's theory in plain numbers and text, which can be sent to other processes.
+    """Return the theory that a class declares, as plain numbers and text, which can be sent to other processes.
 
     Raises:
-        InvalidInput: it is no Theory, or one with values that cannot be used.
+        InvalidInput: its ``theory`` is no Theory, or has invalid values.
     """
     theory: Any = rule.theory
     if not isinstance(theory, Theory):
