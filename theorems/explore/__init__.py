@@ -1,1 +1,1 @@
-"""A page in the browser on one data set: drag a token and see what the theorems say; or as a file, without a server."""
+"""``theorems explore``: a page in the browser on one data set, whose tokens can be dragged; also as a file."""

@@ -1,4 +1,4 @@
-"""Columns that Bokeh draws, made of the numbers of a picture: markers, sizes, one source per rule."""
+"""Columns of Bokeh's data sources, made from the numbers of a picture: markers, sizes, one source per rule."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EMPTY: dict[str, tuple[str, ...]] = {
     "matrices": ("x", "y", "value", "shown", "what"),
     "titles": ("x", "y", "text"),
 }
-"""The columns of every source, so that a document can be made before there are numbers."""
+"""Names of the columns of every source, for a document that is laid out before its numbers are computed."""
 
 
 def sources_of(part: Part, extent: float) -> dict[str, Columns]:
-    """Return the columns of each source when a part is ready."""
+    """Return the columns of each source that a part of the picture fills, for a picture of the given extent."""
     sources = {name: columns for name, columns in part.columns.items() if name in EMPTY}
     if "tokens" in part.columns:
         sources |= _tokens(part.columns["tokens"])
@@ -53,7 +53,7 @@ def _tokens(columns: Columns) -> dict[str, Columns]:
     token_columns |= {"marker": [MARKERS[role] for role in roles], "size": [SIZES[role] for role in roles]}
     square = [SQUARE if role == "neighbour" else 0.0 for role in roles]
     ring = [RING if size else 0.0 for size in columns["ring"]]
-    # Where every token has a name the picture is full of them.
+    # With more tokens than this, labels would fill the picture.
     label = columns["label"] if n <= MOST_LABELS else [""] * n
     marks = {"x": columns["x"], "y": columns["y"], "ring": ring, "square": square, "label": label}
     rows = {name: columns.get(name, [None] * n) for name in EMPTY["rows"]}

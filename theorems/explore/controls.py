@@ -1,4 +1,4 @@
-"""Controls of a served page, by mouse or keyboard alone: data, tokens, starts, what is shown and saved."""
+"""Controls of a served page, for mouse or keyboard: choice of data, tokens and starts, display, files to save."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from theorems.explore.state import MOST_STARTS, REACHES
 
 WRAP = {"flex-wrap": "wrap", "gap": "0.5rem", "align-items": "end"}
 CHOOSE = "…"
-"""The entry that a list shows while nothing in it is chosen."""
+"""Entry of a list that means that nothing is chosen."""
 SAVE = """
 const bytes = Uint8Array.from(atob(file.data.content[0]), c => c.charCodeAt(0));
 const link = document.createElement('a');
@@ -61,7 +61,7 @@ class Controls:
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource], plane: Plane) -> None:
-        """Make the widgets from the columns and the plane, and connect those that the browser answers by itself."""
+        """Make the widgets, and connect those that the browser handles without the server."""
         self.dataset = Select(title="named data", options=[CHOOSE, *datasets()], value=CHOOSE, width=170)
         recorded = [CHOOSE, *counterexamples()]
         self.counterexample = Select(title="recorded counterexample", options=recorded, value=CHOOSE, width=330)
@@ -77,7 +77,7 @@ class Controls:
         self.link.js_on_change("data", CustomJS(args={"link": self.link}, code=ADDRESS))
         saves = Row(Div(text="save as"), *self.save.values(), picture, copy, styles=WRAP)
         self.load = Row(self.dataset, self.counterexample, self.upload, saves, styles=WRAP, sizing_mode="stretch_width")
-        self.load.tags = [self.file, self.link]  # what nothing on the page shows would not get into the browser
+        self.load.tags = [self.file, self.link]  # Bokeh sends only models that the page contains to the browser
 
         self.which = Select(title="selected token or start", options=[], width=180)
         look = {"step": 0.05, "width": 110, "format": "0.[0000]"}

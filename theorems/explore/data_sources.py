@@ -1,4 +1,4 @@
-"""Data for the page: named datasets, files, recorded counterexamples, links; and lists to choose from."""
+"""Data for the page: named datasets, files, recorded counterexamples and links, and the lists to choose from."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from theorems.explore.link import is_link, unpack_link
 from theorems.explore.state import State, state_of
 
 FIRST = "figure-8"
-"""Data set that is shown where nothing else is asked for: two inputs, two starts, two directions."""
+"""Data set that the page shows by default: two inputs, two starts, two directions."""
 OF_ATTENTION = re.compile('"case": {[^}]*"(?:keys|X)": ')
-"""Pattern in the text of a counterexample whose data can be drawn."""
+"""Pattern that the text of a counterexample contains if its data can be drawn."""
 OF_HUNTS = {"statement", "without", "case"}
-"""Names that a counterexample's file has."""
+"""Pattern of the names of counterexamples' files."""
 
 
 def state_named(source: str) -> State:
-    """Return the state on a named dataset, a recorded counterexample, a file or a link.
+    """Return the state for a named dataset, a recorded counterexample, a file or a link.
 
     Raises:
-        InvalidInput: none of these, in one sentence.
+        InvalidInput: ``source`` is none of these, or cannot be drawn.
     """
     if is_link(source):
         return unpack_link(source)
@@ -43,13 +43,15 @@ def state_named(source: str) -> State:
 
 def _state_on(source: str, subject: object) -> State:
     if not isinstance(subject, Case):
-        raise InvalidInput(f"{source}: is no data of attention with a prompt or W; give keys and scores, or tokens X.")
+        raise InvalidInput(
+            f"{source}: the data are not attention with a prompt or W; give keys and scores, or tokens X."
+        )
     refuse_several_lengths(subject)
     return state_of(subject)
 
 
 def state_in_file(name: str, content: bytes) -> State:
-    """Return the state on a file that is given as bytes.
+    """Return the state for a file whose content is given as bytes.
 
     Raises:
         InvalidInput: as :func:`state_named`, with the name of the file.
@@ -66,9 +68,9 @@ def state_in_file(name: str, content: bytes) -> State:
 
 
 def counterexamples() -> list[str]:
-    """Return the recorded counterexamples, as statement-without-assumption.
+    """Return the names of the recorded counterexamples, STATEMENT-without-ASSUMPTION.
 
-    Hunts that found no counterexample are left out, and data that cannot be drawn.
+    Records without a counterexample, and data that cannot be drawn, are left out.
     """
     paths = sorted(COUNTEREXAMPLES.glob("*.json"))
     texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
@@ -76,5 +78,5 @@ def counterexamples() -> list[str]:
 
 
 def datasets() -> list[str]:
-    """Return the named datasets."""
+    """Return the names of the datasets that can be drawn."""
     return list(DATASETS)

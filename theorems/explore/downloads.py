@@ -1,4 +1,4 @@
-"""Files that the page saves: the data as .npz, .json and a test, each a file that the rest of the suite reads."""
+"""Files that the page saves: the data as .npz, as .json and as a test, which the other commands read."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_statements_on_data():
 
 
 def as_json(case: Case) -> bytes:
-    """Return the data as ``theorems verify --data`` reads them."""
+    """Return the data as JSON that ``theorems verify --data`` reads."""
     return as_text(case).encode()
 
 
 def as_npz(case: Case) -> bytes:
-    """Return the data as arrays.
+    """Return the data as an .npz file.
 
-    Arrays of single statements for which such a file has no name (``start_prompts``) are left out.
+    Arrays for single statements that have no name in such files, such as ``start_prompts``, are left out.
     """
     content: dict[str, Any] = from_json(as_text(case))
     further = content.pop("arrays", {})
@@ -49,11 +49,11 @@ def as_npz(case: Case) -> bytes:
 
 
 def as_test(case: Case) -> bytes:
-    """Return a file for pytest that verifies the statements on the data."""
+    """Return a test file for pytest that verifies the statements on the data."""
     lines = "\n".join(f"    {line + chr(10)!r}" for line in as_text(case).splitlines())
     return TEST.format(text=f"\n{lines}\n").encode()
 
 
 def stem(case: Case) -> str:
-    """Return the name of a file of these data, without ending."""
+    """Return a file name for the data, without an extension."""
     return re.sub(r"[^\w.-]+", "-", case.name.removesuffix(".json").removesuffix(".npz")).strip("-") or "data"

@@ -23,41 +23,41 @@ FILES = {
     ".json": ("{}.json", "application/json", downloads.as_json),
     "pytest": ("test_{}.py", "text/x-python", downloads.as_test),
 }
-"""Name, kind and content of the file that a click saves."""
+"""Name, media type and content of the file that each button saves."""
 SAME = 1e-12
-"""Share of the picture's extent: tokens nearer than that to where they were drawn have not moved."""
+"""Distance, as a share of the picture's extent, below which a token counts as not moved."""
 
 Changed = Callable[[str, Any, Any], None]
 
 
 def connect(page: Page) -> None:
-    """Listen to everything on the page."""
+    """Connect the widgets and sources of the page to their handlers."""
     controls, sources = page.controls, page.layout.sources
     for name in ("tokens", "starts"):
-        sources[name].on_change("data", _if_somebody(page, partial(_drop, page, name)))
-        sources[name].selected.on_change("indices", _if_somebody(page, partial(_ring, page, name)))
-        page.layout.plane.moved[name].on_change("data", _if_somebody(page, partial(_move, page, name)))
-    sources["rows"].on_change("data", _if_somebody(page, partial(_edit_row, page)))
-    controls.which.on_change("value", _if_somebody(page, partial(_select, page)))
+        sources[name].on_change("data", _on_user_change(page, partial(_drop, page, name)))
+        sources[name].selected.on_change("indices", _on_user_change(page, partial(_ring, page, name)))
+        page.layout.plane.moved[name].on_change("data", _on_user_change(page, partial(_move, page, name)))
+    sources["rows"].on_change("data", _on_user_change(page, partial(_edit_row, page)))
+    controls.which.on_change("value", _on_user_change(page, partial(_select, page)))
     for widget in (controls.x, controls.y):
-        widget.on_change("value", _if_somebody(page, partial(_place, page)))
-    controls.score.on_change("value", _if_somebody(page, partial(_score, page)))
-    controls.starts.on_change("value", _if_somebody(page, lambda n: page.change(page.state.with_starts(int(n)))))
-    controls.alpha.on_change("value", _if_somebody(page, partial(_choose_alpha, page)))
-    controls.reach.on_change("active", _if_somebody(page, lambda k: page.change(page.state.but(reach=REACHES[k]))))
-    controls.rule.on_change("value", _if_somebody(page, lambda rule: page.change(page.state.but(rule=rule))))
-    controls.from_start.on_change("value", _if_somebody(page, lambda k: page.change(page.state.but(start=int(k)))))
+        widget.on_change("value", _on_user_change(page, partial(_place, page)))
+    controls.score.on_change("value", _on_user_change(page, partial(_score, page)))
+    controls.starts.on_change("value", _on_user_change(page, lambda n: page.change(page.state.with_starts(int(n)))))
+    controls.alpha.on_change("value", _on_user_change(page, partial(_choose_alpha, page)))
+    controls.reach.on_change("active", _on_user_change(page, lambda k: page.change(page.state.but(reach=REACHES[k]))))
+    controls.rule.on_change("value", _on_user_change(page, lambda rule: page.change(page.state.but(rule=rule))))
+    controls.from_start.on_change("value", _on_user_change(page, lambda k: page.change(page.state.but(start=int(k)))))
     for choice in (controls.dataset, controls.counterexample):
-        choice.on_change("value", _if_somebody(page, partial(_load_named, page)))
-    controls.upload.on_change("filename", _if_somebody(page, partial(_load_file, page)))
+        choice.on_change("value", _on_user_change(page, partial(_load_named, page)))
+    controls.upload.on_change("filename", _on_user_change(page, partial(_load_file, page)))
     for kind, button in controls.save.items():
         button.on_click(partial(_save, page, kind))
 
 
-def _if_somebody(page: Page, act: Callable[[Any], None]) -> Changed:
-    """Return a listener that calls ``act`` with the new value, unless the page itself has set that.
+def _on_user_change(page: Page, act: Callable[[Any], None]) -> Changed:
+    """Return a listener that calls ``act`` with a value that the user has set, and ignores values set by the page.
 
-    If the action cannot be done, the page says so.
+    An InvalidInput that ``act`` raises is shown on the page.
     """
 
     def listener(attribute: str, old: Any, new: Any) -> None:
@@ -83,7 +83,7 @@ def _drop(page: Page, name: str, data: dict[str, Any]) -> None:
 
 
 def _edit_row(page: Page, data: dict[str, Any]) -> None:
-    """Take a score that somebody has given a token in the table."""
+    """Set the score that the user has edited in the table."""
     now = page.state.case.problem.scores
     scores = np.asarray(data["score"], dtype=np.float64)
     edited = np.argwhere(scores.reshape(now.shape) != now) if scores.size == now.size else ()
@@ -92,7 +92,7 @@ def _edit_row(page: Page, data: dict[str, Any]) -> None:
 
 
 def _with_places(page: Page, name: str, places: dict[str, Any]) -> State | None:
-    """Return the state with the token or start that has left the place where it is drawn; None if none has."""
+    """Return the state with the dragged token or start moved; None if all are where they were drawn."""
     state, view = page.state, page.view
     new = np.stack([np.asarray(places[axis], dtype=np.float64) for axis in ("x", "y")], axis=-1)
     previous = view.place_tokens(state.tokens).reshape(-1, 2) if name == "tokens" else view.place_prompts(state.starts)
@@ -109,7 +109,7 @@ def _with_places(page: Page, name: str, places: dict[str, Any]) -> State | None:
 
 
 def _ring(page: Page, name: str, indices: list[int]) -> None:
-    """Select the token that somebody has clicked, or begun to drag; when it is let go, its input comes to the front."""
+    """Select the token that the user has clicked or begun to drag; on release show its input in front."""
     if len(indices) != 1:
         page.change(page.state)
         return
@@ -133,9 +133,9 @@ def _select(page: Page, choice: str) -> None:
 
 
 def _place(page: Page, value: float) -> None:
-    """Move the selected token or start to coordinates that were typed.
+    """Move the selected token or start to typed coordinates.
 
-    For a start they are the coordinates of p, whatever unit the picture has.
+    For a start these are the coordinates of p(0), not those of the picture, which has another scale.
     """
     kind, number = page.selection
     place = np.array([page.controls.x.value, page.controls.y.value], dtype=np.float64)

@@ -18,10 +18,10 @@ class Solved:
     """Exact solutions for the tokens.
 
     Attributes:
-        about: the tokens whose p_mm, margin band and neighbours are shown.
-        choices: the optimal tokens, then the locally optimal ones, each once.
-        listed: whether all locally optimal choices were tried.
-        view: the plane.
+        about: the choice of tokens whose p_mm, margin band and neighbours are shown.
+        choices: the optimal tokens, then the locally optimal choices, without duplicates.
+        listed: whether ``choices`` has all locally optimal choices; false if there are too many to try.
+        view: the plane of the picture.
     """
 
     about: Chosen
@@ -31,7 +31,7 @@ class Solved:
 
 
 def round_norm(norm: float) -> float:
-    """Round a norm up to 1, 2 or 5 times a power of ten: a moved token then seldom changes the scale of prompts."""
+    """Round a norm up to 1, 2 or 5 times a power of ten, so that moving a token seldom changes the scale of prompts."""
     if not (np.isfinite(norm) and norm > 0):
         return norm
     power = 10.0 ** np.floor(np.log10(norm))
@@ -39,7 +39,12 @@ def round_norm(norm: float) -> float:
 
 
 def solve(state: State, plane: View | None = None) -> Solved:
-    """Solve for p_mm of the optimal, locally optimal and shown tokens, exactly, and choose the plane through them."""
+    """Solve exactly for p_mm of the optimal, locally optimal and shown tokens, and choose the plane of the picture.
+
+    Args:
+        state: the state of the page.
+        plane: the plane to keep, during a drag; a new one by default.
+    """
     problem = state.case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
     local = locally_optimal_choices(problem)

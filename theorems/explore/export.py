@@ -1,4 +1,4 @@
-"""The page as a file that needs neither a server nor a network: the same pictures, hover values and slider."""
+"""The page as a file that needs neither server nor network, with pictures, hover values and slider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from theorems.run.verify import nothing
 POLICY = "; ".join(
     (
         "default-src 'none'",
-        "script-src 'unsafe-inline' 'unsafe-eval'",  # Bokeh's own, and callbacks, which it compiles
+        "script-src 'unsafe-inline' 'unsafe-eval'",  # for Bokeh's scripts and for callbacks, which it compiles
         "style-src 'unsafe-inline'",
         "img-src data: blob:",
         "font-src data:",
@@ -29,7 +29,7 @@ POLICY = "; ".join(
         "form-action 'none'",
     )
 )
-"""Policy that keeps a browser from loading or sending anything, whatever stands in the data."""
+"""Content security policy under which a browser loads and sends nothing, whatever the data contain."""
 EXPORTED = TEMPLATE.replace(
     "preamble %}", f'preamble %}}<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
 )
@@ -42,12 +42,12 @@ def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str
         state: the state of the page.
         assumptions: findings about the assumptions on the data.
         verdicts: verdicts on statements, as HTML.
-        status: HTML that stands above the pictures.
+        status: HTML to show above the pictures.
     """
     layout = Layout(state, served=False)
     for part, solved in parts_of(state):
         layout.draw(part, solved)
-    layout.entitle(state)
+    layout.set_title(state)
     layout.status.text = status
     layout.assumptions.text = assumptions_html(assumptions)
     layout.verdicts.text = verdicts

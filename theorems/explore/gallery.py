@@ -24,7 +24,7 @@ from theorems.library.catalogue import datasets as described
 from theorems.run.findings import NamedFinding
 
 SAME_AS_ANOTHER = ("figure-5-c", "figure-4")
-"""Names of data that differ from others in one number, or in none."""
+"""Names of data left out of the gallery because they are nearly equal to other data."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Entry:
     Attributes:
         name: the name of the data set or the counterexample.
         is_counterexample: whether it is a counterexample.
-        says: what it shows, in a line.
+        says: a line on what it shows.
     """
 
     name: str
@@ -58,7 +58,7 @@ def entries() -> list[Entry]:
 
 
 def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Write the pages and the scripts that they load; yield each page that is there.
+    """Write the pages and the scripts that they load; yield each page when it is written.
 
     Args:
         folder: the folder to write to.
@@ -77,10 +77,10 @@ def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterato
 
 
 def gallery_page(entry: Entry) -> str:
-    """Return one page; a counterexample's page says what it refutes, why, and how to see that again."""
+    """Return one page; for a counterexample with what it refutes, why, and the command that replays it."""
     state = state_named(entry.name)
     findings, sentences = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
-    again = f"<p><code>theorems explore --data {escape(entry.name)}</code> lets you drag it.</p>"
+    again = f"<p><code>theorems explore --data {escape(entry.name)}</code> opens this page with tokens to drag.</p>"
     document = document_of(
         state, findings, status=f'{sentences}{again}<p><a href="index.html">All pages of the gallery</a></p>'
     )
@@ -90,7 +90,7 @@ def gallery_page(entry: Entry) -> str:
 
 
 def _record_of(name: str) -> tuple[list[NamedFinding], str]:
-    """Return the assumptions as they were recorded, and the sentences of the record."""
+    """Return the assumptions and the sentences in the record of a counterexample."""
     record = read_named_values(COUNTEREXAMPLES / f"{name}.json")
     findings = [
         NamedFinding(

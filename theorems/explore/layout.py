@@ -1,4 +1,4 @@
-"""The page as Bokeh models: pictures that a file has, too, and the controls that need a server."""
+"""Layout of the page as Bokeh models: pictures, and controls that need a server."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from theorems.explore.verdict_tables import legend_html
 LEFT, RIGHT = {"flex": "1 1 24rem", "min-width": "0"}, {"flex": "1 1 24rem", "min-width": "0"}
 WRAP = {"flex-wrap": "wrap", "gap": "1rem"}
 HEAD = (
-    "<h1>{title}</h1><p>{said}Softmax attention trained with gradient descent selects tokens as a hard-margin SVM does:"
+    "<h1>{title}</h1><p>{hint}Softmax attention trained with gradient descent selects tokens as a hard-margin SVM does:"
     " the direction of the prompt p turns to p_mm.</p>"
 )
 DRAG = "Drag a token or a start and see what the theorems say. "
 
 
 class Layout:
-    """Everything that is on the page.
+    """The models of the page.
 
     Attributes:
         sources: columns by name, see :data:`theorems.explore.columns.EMPTY`.
         plane, timeline: the pictures.
         controls: the controls; None in a file.
-        head, now, words, assumptions, verdicts, status: texts as HTML.
+        head, now, words, assumptions, verdicts, status: texts as HTML: title; tokens selected now; description of the
+            plane; assumptions; verdicts; summary of verdicts or an error.
         root: the model that contains all others.
     """
 
     def __init__(self, state: State, *, served: bool) -> None:
-        """Make pictures and texts around empty columns, and controls only if the page is served."""
+        """Make pictures and texts with empty columns, and controls if the page is served."""
         self.sources = {
             name: ColumnDataSource({column: [] for column in columns}, name=name) for name, columns in EMPTY.items()
         }
@@ -54,22 +55,24 @@ class Layout:
             Div(text="", sizing_mode="stretch_width", name=name)
             for name in ("head", "now", "words", "assumptions", "verdicts", "status")
         )
-        self.status.styles = {"min-height": "2.6rem"}  # nothing moves away from under a pointer
+        self.status.styles = {
+            "min-height": "2.6rem"
+        }  # keeps a place, so that the page does not shift under the pointer
         self.legend = Div(text="", sizing_mode="stretch_width")
         self.root = self._arrange()
-        self.speak_of(state)
+        self.label_parameter(state)
 
     def _arrange(self) -> Column:
         picture = Column(self.plane.figure, self.words, self.legend, sizing_mode="stretch_width", styles=LEFT)
         controls = [] if self.controls is None else [self.controls.edit]
         beside = Column(*controls, self.timeline.column, self.matrices, sizing_mode="stretch_width", styles=RIGHT)
-        both = Row(picture, beside, sizing_mode="stretch_width", styles=WRAP)
+        pictures_and_controls = Row(picture, beside, sizing_mode="stretch_width", styles=WRAP)
         load = [] if self.controls is None else [self.controls.load]
-        children = [self.head, *load, self.now, self.status, both, self.verdicts, self.assumptions]
+        children = [self.head, *load, self.now, self.status, pictures_and_controls, self.verdicts, self.assumptions]
         return Column(*children, sizing_mode="stretch_width")
 
     def draw(self, part: Part, solved: Solved, without: Sequence[str] = ()) -> None:
-        """Draw a part of the picture, but leave the sources named in ``without`` as they are."""
+        """Draw a part of the picture, except for the sources named in ``without``."""
         for name, columns in sources_of(part, solved.view.extent).items():
             if name not in without:
                 self.sources[name].data = columns
@@ -83,24 +86,24 @@ class Layout:
         if "run" in part.words:
             self.timeline.title.text = f"<h2>The run in time</h2><p>{part.words['run']}</p>"
 
-    def speak_of(self, state: State) -> None:
-        """Name on the page what is trained: p or W."""
+    def label_parameter(self, state: State) -> None:
+        """Label legend and timeline for what is trained, p or W."""
         trains_weights = len(state.shape) == 2
         self.legend.text = legend_html(trains_weights)
         self.timeline.name_norm("‖W‖_F" if trains_weights else "‖p‖")
         self.matrices.visible = state.case.queried is not None
 
-    def entitle(self, state: State) -> None:
-        """Write the head of the page."""
+    def set_title(self, state: State) -> None:
+        """Set title and introduction of the page."""
         problem = state.case.problem
         title = f"{state.case.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss"
-        self.head.text = HEAD.format(title=escape(title), said=DRAG if self.controls else "")
+        self.head.text = HEAD.format(title=escape(title), hint=DRAG if self.controls else "")
 
     def add_to(self, document: Document) -> None:
-        """Put the page into a document."""
+        """Add the page to a document."""
         sheet = style_sheet()
         for model in self.root.select({"type": UIElement}):
             model.stylesheets = [*model.stylesheets, sheet]
-        document.add_root(self.root)  # last: within a document every change of a model looks at all of them
+        document.add_root(self.root)  # last, as every change of a model within a document visits all models
         ready = [ink_callback(self.written), self.timeline.show, self.fit]
         document.js_on_event(DocumentReady, *ready)

@@ -1,4 +1,4 @@
-"""A link that holds the data: the text of the case, compressed, in the address; nothing of it is kept elsewhere."""
+"""Links that contain the data: the text of the case, compressed, as an argument of the address."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from theorems.explore.state import MOST_STARTS, REACHES, State, state_of
 NAME = "state"
 """Name of the argument in the address."""
 LONGEST = 16_000
-"""Most characters of an address that browsers and servers take; larger data are saved as files."""
+"""Largest length of an address, in characters, that browsers and servers accept; larger data are saved as files."""
 LARGEST = 2**22
-"""Most characters of the text in a link."""
+"""Largest length of the decompressed text in a link, in characters."""
 
 
 def is_link(text: str) -> bool:
-    """Return whether a text is the address of a page that holds data."""
+    """Return whether a text is the address of a page with data in it."""
     return text.startswith(("http://127.0.0.1", "http://localhost", f"?{NAME}="))
 
 
 def pack(state: State) -> str:
-    """Return the state as an argument of an address; empty where it is too long for one."""
+    """Return the state as an argument of an address; return "" if it is too long."""
     content = {
         "case": from_json(as_text(state.case)),
         "starts": state.starts,
@@ -44,10 +44,10 @@ def pack(state: State) -> str:
 
 
 def unpack_link(address: str) -> State:
-    """Return the state that an address, or its argument alone, holds.
+    """Read the state from an address, or from its argument alone.
 
     Raises:
-        InvalidInput: it holds none, or a damaged one.
+        InvalidInput: there is no state in it, or it is damaged.
     """
     query = urlsplit(address).query if "?" in address else f"{NAME}={address}"
     packed_state = parse_qs(query).get(NAME, [""])[0]
@@ -64,10 +64,10 @@ def unpack_link(address: str) -> State:
 
 
 def _view_in(state: State, packed: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a link that is not data, if it fits them.
+    """Return the state with the display settings of a link, such as the selected token.
 
     Raises:
-        ValueError, TypeError, KeyError, IndexError: it does not fit.
+        ValueError, TypeError, KeyError, IndexError: the settings do not fit the data.
     """
     problem = state.case.problem
     starts = np.array(packed["starts"], dtype=np.float64)
@@ -85,5 +85,5 @@ def _view_in(state: State, packed: dict[str, Any]) -> dict[str, Any]:
         and packed["rule"] in RULES
     )
     if not fits:
-        raise ValueError("what a link looks at is not in its data")
+        raise ValueError("the link selects a token or start that its data do not have")
     return {"starts": starts, "token": (i, t), "alpha": alpha, "reach": float(packed["reach"]), "rule": packed["rule"]}

@@ -12,7 +12,7 @@ from theorems.explore.page_style import INK
 
 
 def matrices_figure(sources: dict[str, ColumnDataSource]) -> tuple[Any, Any, CustomJS]:
-    """Return a figure of W, the glyph of its titles, and a callback that fits the figure to the matrices.
+    """Return a figure of the matrices, the glyph of their titles, and a callback that fits the axes to them.
 
     The figure has a square per entry, coloured by its value.
     """
@@ -28,7 +28,7 @@ def matrices_figure(sources: dict[str, ColumnDataSource]) -> tuple[Any, Any, Cus
         toolbar_location=None,
         background_fill_alpha=0,
     )
-    # Made anew with the matrices: an empty plot has no range of its own.
+    # Set with the matrices, since an empty plot has no range.
     code = """
 const {x, y} = matrices.data;
 if (x.length) { xs.setv({start: -1, end: Math.max(...x) + 1.5}); ys.setv({start: Math.min(...y) - 0.7, end: 2}) }

@@ -1,4 +1,4 @@
-"""A served page: a state becomes a picture at once, and verdicts when nothing has moved for a moment."""
+"""A served page: it draws a new state at once, and verifies statements after a pause without changes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from theorems.explore.picture_parts import Part, parts_of
 from theorems.explore.plane_view import View
 from theorems.explore.state import REACHES, State
 from theorems.explore.verdict_tables import assumptions_html, error_html, statements_html, summary_text
-from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
+from theorems.explore.verdicts import StatementOnData, StatementVerdict, assumptions_of, plan, work_through
 from theorems.explore.worker_thread import Cancelled, Latest
 from theorems.run.findings import NamedFinding
 from theorems.run.pool import Pool
 
 PAUSE = 0.25
-"""Seconds without a change before the statements are tried: a token on its way asks for its picture alone."""
+"""Seconds without a change before statements are verified; during a drag only the picture is drawn."""
 ON_THE_WAY = ("tokens", "starts", "corners")
-"""Sources that the browser itself moves while something is dragged."""
+"""Sources that the browser updates itself during a drag."""
 
 
 def _still_previous(count: int) -> str:
@@ -40,18 +40,18 @@ def _still_previous(count: int) -> str:
 
 
 class Page:
-    """One page in one tab.
+    """A page in a tab of the browser.
 
     Attributes:
-        state: the data, and the part of them that is shown.
-        document: the document that it lives in.
+        state: the data and the display settings.
+        document: the Bokeh document of the page.
         layout, controls: its models.
         view: the plane in which its tokens are drawn.
-        is_writing: whether it is the page that changes its models, and not somebody.
+        is_writing: whether the page is changing its models, so that listeners ignore the change.
     """
 
     def __init__(self, document: Document, state: State) -> None:
-        """Lay out the page, start its threads of work, and draw the first part of the state."""
+        """Lay out the page, start its worker threads, and draw the first part of the picture."""
         self.state, self.document = state, document
         self.layout = Layout(state, served=True)
         assert self.layout.controls is not None
@@ -60,7 +60,7 @@ class Page:
         self._error, self._progress = "", ""
         self._verified: object = None
         self._units: list[StatementOnData] = []
-        self._said: dict[int, Said] = {}
+        self._said: dict[int, StatementVerdict] = {}
         self._pool = Pool(1)
         self._pictures, self._statements = Latest(self._deliver), Latest(self._deliver, PAUSE)
         part, solved = next(parts_of(state))
@@ -68,20 +68,20 @@ class Page:
         self._draw(part, solved)
 
     def begin(self, error: str = "") -> None:
-        """Put the page into the document, once everything listens.
+        """Add the page to the document, after all listeners are connected.
 
-        Bokeh hears no click of a widget that is listened to later.
+        Bokeh reports no click on a widget to listeners that are connected later.
         """
         self.layout.add_to(self.document)
         self.change(self.state, error)
 
     def change(self, state: State, error: str = "", *, moving: bool = False) -> None:
-        """Show another state, and drop what was computed for the one before.
+        """Show a new state, and drop computations for the previous one.
 
         Args:
             state: the state.
-            error: a sentence on what could not be done.
-            moving: whether something is on its way; the plane then stays as it is.
+            error: a message about an action that failed; "" if none did.
+            moving: whether something is being dragged, so that the plane is kept.
         """
         is_other = state.case is not self._verified
         self.state, self._error = state, error
@@ -102,32 +102,32 @@ class Page:
                 self._show_state()
 
     def open(self, state: State) -> None:
-        """Show other data."""
+        """Show the state of other data."""
         with self.writing():
             self.controls.which.value = ""
         self._units, self._said = [], {}
         self.layout.verdicts.text = self.layout.assumptions.text = ""
-        self.layout.speak_of(state)
+        self.layout.label_parameter(state)
         self.change(state)
 
     def refuse(self, error: InvalidInput) -> None:
-        """Stay as it was, with a sentence on what cannot be done."""
+        """Show an error message and keep the state."""
         self.change(self.state, str(error))
 
     def _deliver(self, call: Callable[[], None]) -> None:
-        """Make a call in the thread of the document; a tab that was closed meanwhile has none."""
+        """Schedule a call in the thread of the document; do nothing if the tab was closed."""
         with suppress(AttributeError, RuntimeError):
             self.document.add_next_tick_callback(call)
 
     def close(self) -> None:
-        """Stop all work, as the tab is gone."""
+        """Stop the worker threads, since the tab was closed."""
         self._pictures.close()
         self._statements.close()
         self._pool.close()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Mark changes of models within the block as the page's own."""
+        """Mark changes of models within the block as made by the page, not by the user."""
         before, self.is_writing = self.is_writing, True
         try:
             yield
@@ -135,7 +135,7 @@ class Page:
             self.is_writing = before
 
     def show_place(self) -> None:
-        """Show in the widgets where the selected token or start is."""
+        """Show the coordinates of the selected token or start in the widgets."""
         controls, (kind, number) = self.controls, self.selection
         with self.writing():
             is_start = kind == "start"
@@ -147,7 +147,7 @@ class Page:
 
     @property
     def selection(self) -> tuple[str, tuple[int, ...]]:
-        """Return the selected object: "token" with (i, t), or "start" with its number."""
+        """Return the selected object: ("token", (i, t)), or ("start", its number)."""
         kind, _, number = self.controls.which.value.partition(" ")
         return kind, tuple(int(k) for k in number.split("·"))
 
@@ -195,7 +195,7 @@ class Page:
 
     def _show_state(self) -> None:
         state, controls = self.state, self.controls
-        self.layout.entitle(state)
+        self.layout.set_title(state)
         problem = state.case.problem
         names = [f"token {i}·{t}" for i, t in np.ndindex(problem.n, problem.T)]
         starts = [f"start {k}" for k in range(len(state.starts))]

@@ -1,4 +1,4 @@
-"""Look of the page: colours told apart by colour-blind readers, legible on light and dark, as CSS."""
+"""Style of the page as CSS: colours for colour-blind readers, legible in light and dark mode."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RULE_COLORS = {
 KIND_COLORS = {"GMM": BLUE, "LMM": RED, "not optimal": "#808080"}
 RISK = "Viridis256"
 SCORE = list(Cividis256[70:])
-"""Palette of scores, without its darkest colours, which are not seen in the dark."""
+"""Palette of scores, without its darkest colours, which are invisible in dark mode."""
 INK = {"light": "#1c1c1e", "dark": "#e8e8ea"}
-"""Ink of the text on a canvas, which CSS does not reach."""
+"""Text colours on a canvas, which CSS does not reach, by colour scheme."""
 
 PAGE = """
 :root {
@@ -43,7 +43,7 @@ PAGE = """
 }
 body { margin: 0; padding: 0.6rem; background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
 """
-"""Style of the page; drawings on a canvas take its variables."""
+"""Style of the page; drawings on a canvas use its variables."""
 
 TEMPLATE = f"""
 {{% block preamble %}}<meta name="viewport" content="width=device-width, initial-scale=1">
@@ -86,19 +86,19 @@ h1 { font-size: 1.25rem; margin: 0; } h2 { font-size: 1.05rem; margin: 0.6rem 0 
 .slick-cell input { width: 100%; box-sizing: border-box; font: inherit; }
 .slick-cell.active { outline: 2px solid var(--link); }
 """
-"""Style inside the shadow of a widget, which styles of the page reach by their variables only."""
+"""Style inside the shadow DOM of a widget, which the style of the page reaches only through variables."""
 
 
 def style_sheet() -> InlineStyleSheet:
-    """Return a new style sheet; each document has one of its own, as no two share a model."""
+    """Return a new style sheet; each document needs its own, as documents share no model."""
     return InlineStyleSheet(css=WIDGETS)
 
 
 def ink_callback(written: list[tuple[Any, str]]) -> CustomJS:
-    """Return a callback that gives the text on a canvas the ink of the colour scheme, now and whenever that changes.
+    """Return a callback that sets text colours on a canvas by the colour scheme, now and when the scheme changes.
 
     Args:
-        written: models with the names of their colours.
+        written: models, each with the name of its colour property.
     """
     code = """
 const scheme = matchMedia('(prefers-color-scheme: dark)');

@@ -1,7 +1,7 @@
-"""Numbers that the page draws, as columns by name, in the order in which they are ready.
+"""Parts of the picture: numbers to draw, as columns by name, in the order in which they are computed.
 
-Everything is computed by the reference or by ``theorems explain``'s own functions: p_mm, neighbours and duals over the
-rationals, runs of the reference's rules. The page draws projections of it.
+All numbers come from the reference or from functions of ``theorems explain``: p_mm, neighbours and duals over the
+rationals, and runs of the reference's rules. The page draws their projections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from theorems.explore.state import State
 from theorems.explore.time_columns import frames, matrices
 
 SURE = 0.9
-"""Below this softmax weight of a selected token the others have more than a tenth."""
+"""Softmax weight of a selected token below which the sentence on it says that other tokens still count."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Part:
 
     Attributes:
         name: the name of the part.
-        columns: by the name of what they are drawn as.
-        words: sentences by the name of where they stand.
+        columns: columns by the name of the object that they draw, such as ``tokens``.
+        words: sentences by the name of the place where they are shown.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Part:
 
 
 def parts_of(state: State, plane: View | None = None) -> Iterator[tuple[Part, Solved]]:
-    """Yield the picture in parts, each as soon as it is ready: the exact solution and tokens first, the contours last.
+    """Yield the parts of the picture when they are computed: exact solution and tokens first, contours last.
 
     Args:
         state: the state of the page.
-        plane: the plane to stay in, while something is dragged in it.
+        plane: the plane to keep during a drag.
     """
-    with np.errstate(all="ignore"):  # the far ends of runs; what overflows is not drawn
+    with np.errstate(all="ignore"):  # far ends of runs may overflow, and are then not drawn
         solved = solve(state, plane)
-        yield Part("tokens", _solved_columns(state, solved), {"plane": say_plane(state, solved)}), solved
+        yield Part("tokens", _solved_columns(state, solved), {"plane": plane_sentences(state, solved)}), solved
         columns_of_runs: Columns = {}
         chosen: Run | None = None
         for rule in RULES:
@@ -73,7 +73,7 @@ def parts_of(state: State, plane: View | None = None) -> Iterator[tuple[Part, So
                 "runs",
                 {"runs": columns_of_runs, "frames": frames(state, solved, chosen)},
                 {
-                    "run": say_run(chosen, "‖p‖" if solved.view.query is None else "‖W‖_F"),
+                    "run": run_in_words(chosen, "‖p‖" if solved.view.query is None else "‖W‖_F"),
                     "now": say_selected(state, solved, chosen),
                 },
             ),
@@ -94,8 +94,8 @@ def _solved_columns(state: State, solved: Solved) -> dict[str, Columns]:
     }
 
 
-def say_plane(state: State, solved: Solved) -> str:
-    """Describe the picture in two sentences."""
+def plane_sentences(state: State, solved: Solved) -> str:
+    """Return two sentences on p_mm and on the scale of the picture."""
     about, is_prompt = solved.about, solved.view.query is None
     norm_symbol, name, norm = ("‖p‖", "p_mm", "‖p_mm‖") if is_prompt else ("‖W‖_F", "W^mm", "‖W^mm‖_F")
     tokens_of = f"α = {about.alpha.tolist()}" + (", the optimal tokens" if about.name == "optimal" else "")
@@ -111,7 +111,7 @@ def say_plane(state: State, solved: Solved) -> str:
 
 
 def say_selected(state: State, solved: Solved, run: Run) -> str:
-    """Say which tokens have the largest weights at the end of the run."""
+    """Return a sentence on the tokens of largest weight at the end of the run."""
     problem, finite = state.case.problem, np.isfinite(run.norms)
     p = run.points[finite][-1]
     if not p.any():
@@ -123,32 +123,32 @@ def say_selected(state: State, solved: Solved, run: Run) -> str:
     if least <= 0.5:
         i = int(of_selected.argmin())
         return (
-            f"Now: the {say_name(run)} from start {run.start} selects no token of input {i}: none has a softmax weight"
+            f"Now: the {rule_in_words(run)} from start {run.start} selects no token of input {i}: none has a softmax weight"
             f" above 1/2, the largest is {least:.3g}."
         )
     choice = next((choice for choice in solved.choices if np.array_equal(choice.alpha, selected)), None)
     if np.array_equal(selected, problem.optimal):
         kind = "the optimal ones"
     elif choice is not None and choice.locally_optimal:
-        kind = "locally optimal, not the optimal ones"
+        kind = "locally optimal but not the optimal ones"
     else:
-        kind = "neither the optimal ones nor locally optimal ones that are listed"
+        kind = "neither optimal nor among the listed locally optimal tokens"
     some = selected[:MOST_SELECTED].tolist()
     listed = ", ".join(map(str, some)) + (", …" if problem.n > len(some) else "")
     sure = f"with softmax weights of at least {np.floor(1000 * least) / 1000:g}"
     if least < SURE:
         sure += ", so other tokens still count at this norm"
     tokens_are = f"tokens {listed} (one per input)" if problem.n > 1 else f"token {listed}"
-    return f"Now: the {say_name(run)} from start {run.start} selects {tokens_are}, {kind}, {sure}."
+    return f"Now: the {rule_in_words(run)} from start {run.start} selects {tokens_are}, {kind}, {sure}."
 
 
-def say_name(run: Run) -> str:
-    """Return the name of the run's rule in a sentence."""
+def rule_in_words(run: Run) -> str:
+    """Return the name of the run's rule for use in a sentence."""
     return "gradient flow" if run.rule == "flow" else run.rule
 
 
-def say_run(run: Run, norm_symbol: str) -> str:
-    """Describe the run whose path the slider shows."""
-    name = say_name(run)
+def run_in_words(run: Run, norm_symbol: str) -> str:
+    """Return a phrase on the run that the slider shows: rule, start, why it ended, last norm."""
+    name = rule_in_words(run)
     end = "" if run.how == Stop.NORM else f"{run.how}, "
     return f"{name} from start {run.start}, {end}followed to {norm_symbol} = {run.norms[-1]:.3g}"

@@ -22,33 +22,33 @@ from theorems.explore.page_style import INK, KIND_COLORS, RISK, RULE_COLORS, SCO
 from theorems.explore.plane_view import View
 
 NAMES = ("tokens", "starts", "rays", "band", "runs", "contours")
-"""Names of what is drawn in the plane."""
+"""Names of the drawn objects, by their sources."""
 OFTEN = 100
-"""Milliseconds between two messages about a token on its way."""
+"""Milliseconds between two messages about a token during a drag."""
 
 ON_THE_WAY = """
 const now = Date.now();
-if (cb_obj.selected.indices.length == 0 || now - (cb_obj.told_at ?? 0) < often) return;
-cb_obj.told_at = now;
+if (cb_obj.selected.indices.length == 0 || now - (cb_obj.sent_at ?? 0) < often) return;
+cb_obj.sent_at = now;
 moved.data = {x: Array.from(cb_obj.data.x), y: Array.from(cb_obj.data.y)};
 """
 
 LET_GO = "setTimeout(() => { for (const source of sources) source.selected.indices = [] }, 50)"
-"""Script after a click: a token that stays selected would be dragged with the next one."""
+"""Script that clears the selection after a click; otherwise the next drag would move that token, too."""
 
 
 class Plane:
-    """The figure and what it draws.
+    """The figure of the plane, with its glyphs.
 
     Attributes:
         figure: the Bokeh figure.
         sources: columns by name.
-        moved: places of tokens on their way, as ``x`` and ``y``; likewise of starts.
-        written: models and their colours, which the scheme decides.
+        moved: sources with the places ``x`` and ``y`` of tokens, and of starts, during a drag.
+        written: models, each with the name of the colour property that depends on the colour scheme.
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource], *, draggable: bool) -> None:
-        """Draw the figure on the columns, and let tokens and starts be moved if it is draggable."""
+        """Make the figure; if ``draggable``, tokens and starts can be dragged."""
         self.sources = sources
         self.moved = {name: ColumnDataSource({"x": [], "y": []}) for name in ("tokens", "starts")}
         self.mapper = LinearColorMapper(palette=SCORE, low=0.0, high=1.0)
@@ -170,7 +170,7 @@ class Plane:
             source.js_on_change("change", CustomJS(args={"moved": self.moved[name], "often": OFTEN}, code=ON_THE_WAY))
 
     def scale_scores(self, scores: Sequence[float]) -> None:
-        """Let the colours reach from the lowest to the highest score."""
+        """Set the range of the colours from the lowest to the highest score."""
         low, high = min(scores), max(scores)
         self.mapper.update(low=low, high=high if high > low else low + 1)
 

@@ -1,4 +1,4 @@
-"""Columns of the plane: tokens, starts, directions, margin band, runs and contours, as places in it."""
+"""Columns of the plane: places of tokens, starts, directions, margin band, runs and contours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRID = 40
 LEVELS = 9
 """Number of contours."""
 FAR_OUT = 8.0
-"""Length of a line that leaves the picture, in units of the picture's extent."""
+"""Length of lines that reach beyond the picture, in units of its extent."""
 KINDS = {True: "GMM", False: "LMM"}
 """Names of the direction of the optimal tokens, and of directions of locally optimal ones."""
 TOKEN = ("input", "token", "x", "y", "score", "is", "margin", "dual", "margin_says", "dual_says", "label")
@@ -30,15 +30,15 @@ TOKEN = ("input", "token", "x", "y", "score", "is", "margin", "dual", "margin_sa
 SAME_PLACE = 0.012
 """Share of the picture's extent, about four pixels, within which the labels of tokens would cover each other."""
 MOST_IN_PLACE = 3
-"""Most tokens of one place that a label names, but for a single further one."""
+"""Largest number of tokens in one place that a label names; one more is named rather than counted."""
 MOST_SELECTED = 12
-"""Most inputs whose selected tokens are listed."""
+"""Largest number of inputs whose selected tokens are listed."""
 MOST_LISTED = 8
-"""Most locally optimal directions that are drawn."""
+"""Largest number of locally optimal directions that are drawn."""
 
 
 def tokens(state: State, solved: Solved) -> Columns:
-    """Return a row per token: its role in exact words, margins and duals rounded once."""
+    """Return a row per token: place, score, exact role, margin and dual weight rounded once."""
     problem, about = state.case.problem, solved.about
     svm = about.solution
     places = solved.view.place_tokens(state.tokens)
@@ -76,12 +76,12 @@ def tokens(state: State, solved: Solved) -> Columns:
 
 
 def _number(value: float | None) -> str:
-    """Return a number for a reader; there is none without p_mm."""
+    """Return a number as text, or for None why there is none."""
     return "none: there is no p_mm" if value is None else f"{value:.6g}"
 
 
 def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str]:
-    """Return a label per token; the first of several in one place has those of all, and the others have none."""
+    """Return a label per token; of several in one place, the first has the labels of all, and the others have none."""
     labels = [""] * len(places)
     first: list[int] = []
     shared: dict[int, list[int]] = {}
@@ -98,7 +98,7 @@ def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str
 
 
 def trained(state: State, view: View) -> Columns:
-    """Return a row per checkpoint of the trained weights among the data, at the edge where they reach beyond it."""
+    """Return a row per checkpoint of the trained weights in the data, moved to the edge where it lies beyond it."""
     checkpoints = None if state.case.sequence is not None else checkpoints_of(state.case)
     columns: Columns = {"x": [], "y": [], "name": [], "norm": [], "selects": []}
     if checkpoints is None:
@@ -151,7 +151,7 @@ def band(state: State, solved: Solved) -> Columns:
     if svm is None:
         return {"xs": [], "ys": [], "edge": []}
     way = view.place_tokens(view.attention_vector(svm.p))
-    if view.query is not None:  # x·W z, of which attention_vector has the part for a query of length 1
+    if view.query is not None:  # the logit is x·W z, and attention_vector returns W z/‖z‖
         way = way * float(np.linalg.norm(view.query))
     length = float(np.linalg.norm(way))
     if length == 0:
@@ -169,7 +169,7 @@ def band(state: State, solved: Solved) -> Columns:
 
 
 def run_columns(runs: list[Run], view: View) -> Columns:
-    """Return a row per run: its places in the plane, rule, start, step in words, and ‖p‖ at its end."""
+    """Return a row per run: places in the plane, rule, start, step size in words, and ‖p‖ at its end."""
     columns: Columns = {name: [] for name in ("xs", "ys", "rule", "start", "how", "norm")}
     for run in runs:
         places = view.place_prompts(run.points)
@@ -181,7 +181,7 @@ def run_columns(runs: list[Run], view: View) -> Columns:
 
 
 def contours(state: State, view: View) -> Columns:
-    """Return lines of equal risk L(p) in the plane of prompts; for W, of the matrices v zᵀ/‖z‖ for v in the plane."""
+    """Return lines of equal risk L(p) for prompts in the plane; if W is trained, for v zᵀ/‖z‖ with v in the plane."""
     side = np.linspace(-1.0, 1.0, GRID) * 1.05 * view.extent
     places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     problem = state.case.problem

@@ -1,8 +1,7 @@
-"""The plane that is shown: all of token space if it has two coordinates, else the span of p̄_mm and the flow's end.
+"""The plane of the picture: token space itself if it has two coordinates, else the span of p̄_mm and the flow's end.
 
-Tokens and prompts share the plane: a logit k·p is a product of both. Where W is trained, a query z_i attends along
-W z_i, which takes the place of p. Prompts are drawn in a unit of their own, in which the largest norm shown is at the
-edge.
+Tokens and prompts are drawn in the same plane, as logits k·p are inner products of both. If W is trained, W z_i takes
+the place of p for query z_i. Prompts are scaled so that the largest norm shown is at the edge.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from jaxtyping import Float64
 from theorems.explore.state import State
 
 ROOM = 1.3
-"""The reach of the picture, in units of that of the outermost token."""
+"""Extent of the picture, in units of the distance of the outermost token from 0."""
 INDEPENDENT = 1e-6
-"""Smallest share of a second direction across the first one for which the plane shows anything of it."""
+"""Least share of a direction orthogonal to the first axis for it to become the second axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +25,10 @@ class View:
 
     Attributes:
         axes: two orthonormal directions of token space, shape (2, m); one is zero where m = 1.
-        names: the name of each.
-        query: z of the input that is looked at, where W is trained.
-        extent: how far the picture reaches from 0, in the unit of tokens.
-        norm: ‖p‖, or ‖W‖_F, that is drawn at that distance.
+        names: the names of the axes.
+        query: the query z of the selected input, if W is trained.
+        extent: the distance from 0 to the edge, in the unit of tokens.
+        norm: the ‖p‖, or ‖W‖_F, that is drawn at the edge.
     """
 
     axes: Float64[np.ndarray, "2 m"]
@@ -40,32 +39,32 @@ class View:
 
     @property
     def unit(self) -> float:
-        """Return the drawn length of a prompt of norm 1; for W the drawn length of a W z_i of norm 1 with ‖z_i‖ = 1."""
+        """Return the drawn length of a prompt of norm 1; if W is trained, of a vector W z_i/‖z_i‖ of norm 1."""
         return self.extent / self.norm
 
     def attention_vector(self, p: Float64[np.ndarray, "*b p"]) -> Float64[np.ndarray, "*b m"]:
-        """Return the vector that multiplies tokens: p itself; for vec(W) the vector W z/‖z‖."""
+        """Return the vector whose inner products with tokens are drawn: p, or for vec(W) the vector W z/‖z‖."""
         if self.query is None:
             return p
         W = p.reshape(*p.shape[:-1], self.axes.shape[1], len(self.query))
         return np.asarray(W @ self.query / (np.linalg.norm(self.query) or 1.0))
 
     def place_tokens(self, tokens: Float64[np.ndarray, "*b m"]) -> Float64[np.ndarray, "*b 2"]:
-        """Return where tokens are drawn."""
+        """Return the places of tokens in the plane."""
         return np.asarray(tokens @ self.axes.T)
 
     def place_prompts(self, p: Float64[np.ndarray, "*b p"]) -> Float64[np.ndarray, "*b 2"]:
-        """Return where prompts are drawn."""
+        """Return the places of prompts in the plane."""
         return self.unit * self.place_tokens(self.attention_vector(p))
 
     def move_token(self, token: Float64[np.ndarray, "m"], place: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "m"]:
-        """Return the token moved to where it is drawn at a place; its part across the plane stays."""
+        """Return the token moved so that it is drawn at a place; its part orthogonal to the plane is kept."""
         return token + self.axes.T @ (place - self.place_tokens(token))
 
     def move_prompt(self, p: Float64[np.ndarray, "p"], place: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "p"]:
-        """Return the prompt moved to where it is drawn at a place; its part across the plane stays.
+        """Return the prompt moved so that it is drawn at a place; its part orthogonal to the plane is kept.
 
-        W changes by a matrix of rank one.
+        If W is trained, it changes by a matrix of rank one.
         """
         moved = self.axes.T @ (place - self.place_prompts(p)) / self.unit
         if self.query is None:
@@ -73,7 +72,7 @@ class View:
         return p + np.outer(moved, self.query / np.linalg.norm(self.query)).ravel()
 
     def prompts_at(self, places: Float64[np.ndarray, "g 2"]) -> Float64[np.ndarray, "g p"]:
-        """Return the prompts of the plane itself that are drawn at places; for W the matrices of rank one."""
+        """Return the prompts in the plane that are drawn at places; if W is trained, matrices of rank one."""
         prompts = places @ self.axes / self.unit
         if self.query is None:
             return np.asarray(prompts)
@@ -87,8 +86,8 @@ def view_of(state: State, norm: float, toward: dict[str, Float64[np.ndarray, "p"
     Args:
         state: the state.
         norm: ‖p‖ at the edge.
-        toward: prompts whose directions span it where tokens have more than two coordinates, by what the axis is
-            called: p_mm, the flow's end.
+        toward: prompts by the names of axes: p_mm and the flow's end. Their directions span the plane if tokens have
+            more than two coordinates.
     """
     tokens = state.tokens
     i, m = state.token[0], tokens.shape[2]
@@ -114,7 +113,7 @@ def view_of(state: State, norm: float, toward: dict[str, Float64[np.ndarray, "p"
 def _orthonormal(
     ways: list[Float64[np.ndarray, "m"]], names: list[str]
 ) -> tuple[Float64[np.ndarray, "2 m"], tuple[str, str]]:
-    """Return the first two directions that are independent, orthonormalised."""
+    """Orthonormalise the first two directions that are linearly independent."""
     axes: list[Float64[np.ndarray, "m"]] = []
     labels = []
     for way, name in zip(ways, names, strict=True):

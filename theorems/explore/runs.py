@@ -1,4 +1,4 @@
-"""Runs of the rules from the starts, as far as the picture goes; each is the reference's own."""
+"""Runs of the reference's rules from each start, up to the norm at the edge of the picture."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from theorems.benchmark.rules import rule_named
 from theorems.explore.state import State
 
 STEPS = 200
-"""Steps of a rule whose steps have a length; together they lead to the edge."""
+"""Number of steps of rules with steps of constant length, which is chosen so that they reach the edge."""
 SMOOTH_STEPS = 400
-"""Steps of gradient descent, whose steps vanish."""
+"""Number of steps of gradient descent, whose steps become arbitrarily short."""
 RECORDS = 50
-"""Points of a run that are kept."""
+"""Number of points of a run that are stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,9 @@ class Run:
     Attributes:
         rule: its name in :data:`RULES`.
         start: the number of the start.
-        points: p, shape (r, p).
-        steps: at which step, shape (r,); for the flow the number of the record.
-        how: its step in words; for the flow, why it ended.
+        points: the recorded p, or vec(W), shape (r, p).
+        steps: the step of each point, shape (r,); for the flow the number of the record.
+        how: the step size in words; for the flow, why it ended.
     """
 
     rule: str
@@ -107,4 +107,4 @@ RULES: dict[str, Follow] = {
     "sign descent": _sign,
     "Muon": _muon,
 }
-"""The rules by the names that the page has for them."""
+"""The rules by their names on the page."""

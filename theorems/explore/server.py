@@ -1,7 +1,7 @@
-"""The server of the page: on this machine alone, at an address that nobody guesses, until its terminal ends it.
+"""The server of the page: local, at an address with a secret token, until it is ended in its terminal.
 
-The token is the first part of every path, so a wrong one finds nothing; requests for another host, as a page elsewhere
-could have a browser make, are refused before anything reads them, and web sockets from another page, too.
+Every path begins with the token, so requests without it get no answer. Requests for another host, which a page
+elsewhere could make a browser send, are refused before they are read, and so are web sockets from other pages.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TOKEN_BYTES = 16
 COMPONENTS = ("bokeh", "bokeh-widgets", "bokeh-tables")
 
 
-class _Server(BokehTornado):  # type: ignore[misc]  # bokeh is not looked into
-    """Bokeh's server without the scripts for formulas and for WebGL, which are larger than all others together."""
+class _Server(BokehTornado):  # type: ignore[misc]  # bokeh has no types
+    """Bokeh's server without the scripts for formulas and WebGL, which are larger than all others together."""
 
     def resources(self, absolute_url: Any = None) -> Resources:
         """Return the scripts that a page loads."""
@@ -47,7 +47,7 @@ class _Server(BokehTornado):  # type: ignore[misc]  # bokeh is not looked into
 
 
 class _Ours(HostMatches):
-    """Requests for this host; a web socket must bring the token of a session, or what looks like one."""
+    """A matcher of requests for this host; a web socket must present a session token."""
 
     def __init__(self) -> None:
         super().__init__(f"^({'|'.join(map(re.escape, (HOST, 'localhost')))})$")
@@ -58,14 +58,14 @@ class _Ours(HostMatches):
             try:
                 get_session_id(protocol.strip())
                 get_token_payload(protocol.strip())
-            except Exception:  # bokeh raises what it likes
+            except Exception:  # bokeh raises exceptions of any type
                 return None
         arguments: dict[str, Any] | None = super().match(request)
         return arguments
 
 
 class ExploreServer:
-    """A server of pages on a state; one for each tab.
+    """A server of pages that begin with a state, one page per tab.
 
     Attributes:
         address: the address that the browser opens.
@@ -75,7 +75,7 @@ class ExploreServer:
     """
 
     def __init__(self, state: State, port: int = 0, token: str = "") -> None:
-        """Bind the port, any free one if it is 0, and put the pages under a secret token."""
+        """Bind the port, or any free one if it is 0, and serve the pages below a secret token."""
         token = token or secrets.token_urlsafe(TOKEN_BYTES)
         try:
             sockets = bind_sockets(port, HOST)
@@ -93,15 +93,15 @@ class ExploreServer:
         self.address = f"http://{HOST}:{port}/{token}/"
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         self._server.start()
 
     def run(self) -> None:
-        """Answer until the process is ended."""
+        """Answer requests until the process is ended."""
         self.loop.start()
 
     def stop(self) -> None:
-        """End it, with what its pages have begun."""
+        """End the server and the work of its pages."""
         self._server.stop()
         self.loop.stop()
 
@@ -119,9 +119,9 @@ def _page_maker(state: State) -> Callable[[Document], None]:
 
 
 def _requested_state(document: Document, state: State) -> tuple[State, str]:
-    """Return the state in the address and an empty sentence, or the command's state and an error's sentence.
+    """Return the state in the address of a document, and "".
 
-    The sentence is empty, too, where the address has no state.
+    Return the command's state if the address has none, or, with an error message, if it cannot be read.
     """
     context = document.session_context
     arguments = context.request.arguments if context is not None and context.request is not None else {}

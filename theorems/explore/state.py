@@ -1,4 +1,4 @@
-"""State of the page: data, starts, and the part of them that is looked at; every change gives another state."""
+"""State of the page: data, starts and display settings; states are immutable, and each change makes a new one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reference_attention.query_dataset import QueryDataset
 REACHES = (2.0, 6.0, 20.0, 60.0, 200.0)
 """‖p‖ at the edge of the picture, in units of ‖p_mm‖ (of 1/|keys| where there is none)."""
 MOST_STARTS = 12
-"""Most starts that a picture has room for."""
+"""Largest number of starts in a picture."""
 EDITED = " (edited)"
 
 
@@ -27,7 +27,7 @@ class State:
     Attributes:
         case: the data; its ``start``, where it has one, is the first of the starts.
         starts: p(0), shape (s, p); vec(W(0)) where W is trained.
-        token: (i, t), the token that is ringed; the picture shows the margin band of its input.
+        token: (i, t), the token with a ring; the picture shows the margin band of its input.
         alpha: the tokens whose p_mm is shown; None for the optimal ones.
         reach: one of :data:`REACHES`.
         rule: the rule whose run the slider shows, by its name in :data:`theorems.explore.runs.RULES`.
@@ -44,7 +44,7 @@ class State:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape of what is trained: of a prompt, or of W."""
+        """Return the shape of the trained parameter, a prompt or W."""
         queried = self.case.queried or self.case.sequence
         return (self.case.problem.d,) if queried is None else queried.shape
 
@@ -55,7 +55,7 @@ class State:
 
     @property
     def scores_follow(self) -> bool:
-        """Return whether scores follow from tokens, labels and head, so that none can be given."""
+        """Return whether scores are computed from tokens, labels and head, so that they cannot be edited."""
         dataset = self.case.dataset
         return self.case.queried is not None or (dataset is not None and dataset.W is None)
 
@@ -64,13 +64,15 @@ class State:
         return replace(self, **changed)  # type: ignore[arg-type]
 
     def with_token(self, i: int, t: int, place: Float64[np.ndarray, "m"]) -> State:
-        """Return the state with token t of input i moved; its score follows where scores do.
+        """Return the state with token t of input i moved; a score computed from tokens is updated.
 
         Raises:
-            InvalidInput: a place that is not finite; data with several queries per input, whose tokens several share.
+            InvalidInput: the place is not finite, or the data have several queries per input, which share tokens.
         """
         if self.case.sequence is not None:
-            raise InvalidInput("tokens: of sequences several inputs share them; change them in the file.")
+            raise InvalidInput(
+                "tokens: several inputs of a sequence share them, so they cannot be dragged; change them in the file."
+            )
         tokens = self.tokens.copy()
         tokens[i, t] = place
         case = self.case
@@ -87,7 +89,7 @@ class State:
         """Return the state with another score for token t of input i.
 
         Raises:
-            InvalidInput: one that is not finite; scores that follow from the tokens.
+            InvalidInput: the score is not finite, or scores are computed from tokens.
         """
         if self.scores_follow or self.case.sequence is not None:
             raise InvalidInput("scores: follow from tokens, labels and head here; move the token instead.")
@@ -96,7 +98,7 @@ class State:
         return self._with_problem(Problem(self.case.problem.keys, scores, self.case.problem.loss))
 
     def with_start(self, k: int, start: Float64[np.ndarray, "p"]) -> State:
-        """Return the state with the k-th start moved; the first one is the data's start where they have one."""
+        """Return the state with start number k moved; number 0 is also the start in the data, if they have one."""
         starts = self.starts.copy()
         starts[k] = start
         moved = self.but(starts=starts)
@@ -105,10 +107,10 @@ class State:
         return moved
 
     def with_starts(self, count: int) -> State:
-        """Return the state with so many starts: the last ones go, or come from p = 0, each apart from the one before.
+        """Return the state with ``count`` starts: drop the last ones, or add new ones near p = 0.
 
         Raises:
-            InvalidInput: none, or too many.
+            InvalidInput: the count is less than 1 or too large.
         """
         if not 1 <= count <= MOST_STARTS:
             raise InvalidInput(f"starts: between 1 and {MOST_STARTS}, not {count}.")
@@ -129,10 +131,10 @@ class State:
 
 
 def state_of(case: Case) -> State:
-    """Return the state of the page on data: from their start or starts, otherwise from p(0) = 0.
+    """Return the initial state for data, with their start or starts, otherwise with p(0) = 0.
 
     Raises:
-        InvalidInput: trained weights among the data that do not fit them.
+        InvalidInput: trained weights do not fit the data.
     """
     if case.sequence is None:
         layer_weights_of(case)

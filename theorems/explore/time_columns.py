@@ -1,4 +1,4 @@
-"""Columns of a run in time, and of the matrices that W is compared with."""
+"""Columns of the timeline of a run, and of the matrices with which W is compared."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from theorems.explore.state import State
 
 
 def frames(state: State, solved: Solved, run: Run) -> Columns:
-    """Return the run whose path the slider shows: a row per record, with lists over the tokens of the ringed input.
+    """Return the run that the slider shows: a row per record, with lists over the tokens of the selected input.
 
-    ``weights`` are the softmax weights, ``margins`` are (k_α − k_t)·p/‖p‖, nothing at p = 0 and for α itself.
+    ``weights`` are the softmax weights, ``margins`` are (k_α − k_t)·p/‖p‖, None at p = 0 and for t = α.
     """
     problem, i = state.case.problem, state.token[0]
     norms = run.norms
@@ -37,9 +37,9 @@ def frames(state: State, solved: Solved, run: Run) -> Columns:
 
 
 def matrices(state: State, solved: Solved, run: Run) -> dict[str, Columns]:
-    """Return W^mm of least Frobenius norm, W_⋆ of least nuclear norm, and the run's last W: entries side by side.
+    """Return the entries of W^mm of least Frobenius norm, W_⋆ of least nuclear norm, and the last W of the run.
 
-    Each is divided by its ‖W‖_F. The titles have norm and exact rank; W_⋆ is there where it is proven the only one.
+    Each matrix is divided by its ‖W‖_F. Titles give norm and exact rank; W_⋆ is included only if proven unique.
     """
     d, e = state.shape
     matrices = []

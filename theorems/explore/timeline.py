@@ -1,6 +1,6 @@
-"""The run in time: softmax weights and margins against ‖p‖ or steps, a slider through the run, play and pause.
+"""The timeline of a run: softmax weights and margins against ‖p‖ or steps, with a slider and a play button.
 
-All of it happens in the browser, on the numbers of :func:`theorems.explore.time_columns.frames`: a file can do it, too.
+The browser draws it alone, from the numbers of :func:`theorems.explore.time_columns.frames`, so it works in files, too.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ cb_obj.timer = setInterval(() => {
 
 
 class Timeline:
-    """Slider, two curves, and a table of the moment.
+    """Slider, plots of weights and margins, and a table of their values at the slider's point.
 
     Attributes:
-        column: the model that contains all of it.
-        show: draws it anew; to be called when the document is there.
-        title: says which run it is.
+        column: the model that contains the timeline.
+        show: callback that redraws it; to be run when the document is ready.
+        title: the text that names the run.
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource]) -> None:
-        """Make the widgets and both curves on the columns, and let the browser redraw them."""
+        """Make the widgets and plots for the columns, and connect them to scripts in the browser."""
         self.title = Div(text="")
-        look = {"sizing_mode": "stretch_width", "margin": (5, 22, 5, 5)}  # its handle is wider than its end
+        look = {"sizing_mode": "stretch_width", "margin": (5, 22, 5, 5)}  # the slider's handle is wider than its end
         self.slider = Slider(start=0, end=100, value=100, step=1, title="point of the run", **look)
         self.play = Toggle(label="Play", width=90)
         self.by = RadioButtonGroup(labels=["against ‖p‖", "against steps"], active=0)
@@ -120,7 +120,7 @@ class Timeline:
         )
 
     def name_norm(self, symbol: str) -> None:
-        """Name the norm that grows along a run: ‖p‖, or ‖W‖_F."""
+        """Set the symbol of the norm on the axes: ‖p‖ or ‖W‖_F."""
         self.by.labels = [f"against {symbol}", self.by.labels[1]]
 
 
@@ -134,7 +134,7 @@ def _curves(source: ColumnDataSource, title: str) -> tuple[Any, Span]:
         tools="save",
         toolbar_location=None,
         x_axis_label="‖p‖",
-        # Set with the curves: an empty plot has no range of its own.
+        # Set with the curves, since an empty plot has no range.
         x_range=Range1d(0, 1),
         y_range=Range1d(-0.03, 1.03),
         background_fill_alpha=0,

@@ -1,4 +1,4 @@
-"""Verdicts as HTML: assumptions with what decides, statements with verdict and tightest claim."""
+"""HTML tables of assumptions with their evidence, and of statements with verdict and tightest claim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from theorems.core.claim import Verdict
 from theorems.explore.page_style import KIND_COLORS, RULE_COLORS
-from theorems.explore.verdicts import OPEN, Said, StatementOnData
+from theorems.explore.verdicts import OPEN, StatementOnData, StatementVerdict
 from theorems.report.html import escape
 from theorems.run.findings import NamedFinding
 from theorems.run.registry.suite import statements
@@ -20,9 +20,9 @@ MARKS = {
     "fails": ("✗", "wrong"),
     "holds": ("✓", "right"),
 }
-"""A sign and a colour for each verdict; the word stands beside them."""
+"""A mark and a CSS class for each verdict."""
 MOST_NAMED = 3
-"""Most statements named in the summary, but for a single further one."""
+"""Largest number of statements named in the summary; one more is named rather than counted."""
 ASSUMED = {True: "right", False: "wrong", None: "open"}
 
 
@@ -35,11 +35,11 @@ def assumptions_html(findings: Iterable[NamedFinding]) -> str:
         f"<td>{escape(finding.title)}</td><td>{escape(finding.evidence)}</td></tr>"
         for finding in sorted(findings, key=lambda finding: order[finding.holds])
     )
-    return _table("Assumptions on these data", ("assumption", "", "says", "because"), rows)
+    return _table("Assumptions on these data", ("assumption", "", "meaning", "because"), rows)
 
 
-def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, Said]) -> str:
-    """Return a table of statements, then of those without an assumption that fails here; missing verdicts are dots."""
+def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, StatementVerdict]) -> str:
+    """Return a table of statements, and one of statements without an assumption that fails; pending ones show dots."""
     whole, without = [], []
     for k, unit in enumerate(units):
         verdict = verdicts.get(k)
@@ -48,16 +48,16 @@ def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, Sai
         elif verdict is None or verdict.verdict != OPEN:
             without.append(_row(unit, verdict))
     tables = _table(
-        "Statements", ("statement", "verdict", "tightest claim: slack ≥ −tolerance", "says"), "".join(whole)
+        "Statements", ("statement", "verdict", "tightest claim: slack ≥ −tolerance", "title"), "".join(whole)
     )
     if without:
-        heads = ("statement", "verdict", "because", "says")
-        tables += _table("Without the assumption that fails here", heads, "".join(without))
+        heads = ("statement", "verdict", "because", "title")
+        tables += _table("Statements without the assumption that fails here", heads, "".join(without))
     return tables
 
 
-def summary_text(units: Sequence[StatementOnData], verdicts: Mapping[int, Said]) -> str:
-    """Count the verdicts so far, and name the statements that are falsified or fail without an assumption."""
+def summary_text(units: Sequence[StatementOnData], verdicts: Mapping[int, StatementVerdict]) -> str:
+    """Return counts of the verdicts so far, and the statements that are falsified or fail without an assumption."""
     counts: dict[str, int] = {}
     for verdict in verdicts.values():
         if not verdict.without:
@@ -76,16 +76,16 @@ def summary_text(units: Sequence[StatementOnData], verdicts: Mapping[int, Said])
 
 
 def progress_text(done: int, total: int) -> str:
-    """Return how many statements are done, in words."""
+    """Return how many statements have been verified, in words."""
     return f"{done} of {total} statements tried" if done < total else f"all {total} statements tried"
 
 
 def error_html(sentence: str) -> str:
-    """Return a sentence on what cannot be used, as HTML."""
+    """Return an error message as HTML; "" without an error."""
     return f'<p class="wrong" role="alert">{escape(sentence)}</p>' if sentence else ""
 
 
-def _row(unit: StatementOnData, answer: Said | None) -> str:
+def _row(unit: StatementOnData, answer: StatementVerdict | None) -> str:
     name = f"{unit.id} without {unit.without}" if unit.without else unit.id
     title = escape(statements()[unit.id].title)
     if answer is None:
@@ -117,12 +117,12 @@ def _table(caption: str, heads: Sequence[str], rows: str) -> str:
 
 
 def legend_html(queried: bool) -> str:
-    """Return the legend of the plane, in words with their colours."""
+    """Return the legend of the plane, with a coloured line for each kind of line."""
     rules = " ".join(_line(rule, color) for rule, color in RULE_COLORS.items())
     prompt = "W z" if queried else "p"
     kinds = (
         f"{_line('p_mm of the optimal tokens', KIND_COLORS['GMM'], 'dashed')}"
-        f" {_line('of locally optimal ones', KIND_COLORS['LMM'], 'dashed')}"
+        f" {_line('p_mm of locally optimal tokens', KIND_COLORS['LMM'], 'dashed')}"
         f" {_line('margin band of the ringed token’s input', '#808080', 'dotted')}"
     )
     return (

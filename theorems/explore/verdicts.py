@@ -1,8 +1,8 @@
-"""Verdicts on the data, as ``theorems verify --data`` finds them, statement by statement, in another process.
+"""Verdicts of ``theorems verify --data`` on the data of the page, statement by statement, in another process.
 
-A statement that is left without one assumption, which fails here, is tried too, as ``theorems replay`` does: its
-failure shows why the assumption is there. Results are passed on as they come, and nobody waits for what is no longer
-asked for.
+If exactly one assumption of a statement fails, the statement without this assumption is examined, too, as ``theorems
+replay`` does: where its conclusion fails, the assumption is needed. Results are delivered as they come; work for
+earlier data is stopped.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from theorems.run.session import Request, Session
 from theorems.run.verify import Progress
 
 OPEN = "open"
-"""The verdict where a statement without an assumption is undecided: its own claims say nothing there."""
+"""The verdict on a statement without an assumption if its claims are undecided."""
 PATIENT = 1.0
-"""Seconds for which a statement on earlier data may go on; a process that takes longer is ended."""
+"""Seconds that a statement on earlier data may still take before its process is ended."""
 
 
 @dataclass(frozen=True)
-class Said:
+class StatementVerdict:
     """Verdict on a statement, or on a statement without an assumption.
 
     Attributes:
         id: the id of the statement.
         without: the assumption that is left out; empty if none is.
-        verdict: in the suite's words; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
+        verdict: a :class:`Verdict`; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
         tightest: the claim that is nearest to failing, or that failed.
-        because: why it is not plainly upheld.
-        left_open: conclusions of the statement that it does not draw on such data, and where it does.
+        because: the reason, unless it is upheld.
+        left_open: conclusions that the statement does not claim for such data, and for which data it does.
     """
 
     id: str
@@ -57,13 +57,19 @@ class Said:
 
     @property
     def summary(self) -> str:
-        """Return the verdict in a word."""
+        """Return the verdict."""
         return self.verdict
 
 
 @dataclass(frozen=True)
 class StatementOnData:
-    """One statement on the data: a unit of work, without an assumption where that fails and the others hold."""
+    """The unit of work that verifies a statement on the data, or examines it without one assumption.
+
+    Attributes:
+        id: the id of the statement.
+        given: the data.
+        without: the assumption that is left out; empty if none is.
+    """
 
     id: str
     given: Given
@@ -75,25 +81,25 @@ class StatementOnData:
         return 1
 
     def prepare(self) -> None:
-        """Import the suite before the unit's time runs."""
+        """Import the statements, outside the measured time of the unit."""
         statements()
 
-    def run(self, progress: Progress) -> Said:
-        """Verify it, or examine it without the assumption."""
+    def run(self, progress: Progress) -> StatementVerdict:
+        """Verify the statement, or examine it without the assumption."""
         if self.without:
             return _without(self.id, self.without, self.given.case)
         (result,) = Session(Request((self.id,), given=self.given)).finish().results
         tightest = "" if result.tightest is None else result.tightest.nearness
         left_open = _left_open(self.id, result) if result.verdict is Verdict.UPHELD else ""
-        return Said(self.id, "", result.verdict_in_words, tightest, result.complaint, left_open)
+        return StatementVerdict(self.id, "", result.verdict_in_words, tightest, result.complaint, left_open)
 
-    def unfinished_result(self, why: str) -> Said:
+    def unfinished_result(self, why: str) -> StatementVerdict:
         """Return an inconclusive verdict."""
-        return Said(self.id, self.without, str(Verdict.INCONCLUSIVE), "", why or "interrupted")
+        return StatementVerdict(self.id, self.without, str(Verdict.INCONCLUSIVE), "", why or "interrupted")
 
 
 def _left_open(id: str, result: Result) -> str:
-    """Return the stated conclusions that are drawn on other data only, such as that on the direction where n = 1."""
+    """Return the conclusions that the statement claims for other data only, such as a direction for n = 1."""
     statement, claimed = statement_named(id), {claim.name for claim in result.claims}
     return ", ".join(
         f"{name} (drawn for {statement.claims[name]})"
@@ -102,18 +108,20 @@ def _left_open(id: str, result: Result) -> str:
     )
 
 
-def _without(id: str, without: str, case: Case) -> Said:
+def _without(id: str, without: str, case: Case) -> StatementVerdict:
     weakened = weakened_named(id, without)
     examined = examine(weakened, case, guided=False)
     if examined.violated is not None:
         why = " ".join(weakened.why.split())
-        return Said(id, without, "fails", sentence(examined.violated), f"refutes: {weakened.refutes}. {why}")
-    return Said(id, without, OPEN if examined.undecided else "holds", "", examined.refusal)
+        return StatementVerdict(
+            id, without, "fails", sentence(examined.violated), f"refutes: {weakened.refutes}. {why}"
+        )
+    return StatementVerdict(id, without, OPEN if examined.undecided else "holds", "", examined.refusal)
 
 
 def assumptions_of(case: Case) -> list[NamedFinding]:
-    """Check every assumption that a statement about such data makes, with the number that decides."""
-    with np.errstate(all="ignore"):  # searches for refuting prompts go far out
+    """Check every assumption of statements about such data, with the number that decides each."""
+    with np.errstate(all="ignore"):  # searches for refuting prompts may overflow
         return findings(Given(case), select_statements((), subject=case))
 
 
@@ -142,16 +150,16 @@ def _fails_alone(case: Case, id: str, without: str) -> bool:
 
 def work_through(
     pool: Pool, units: list[StatementOnData], cancelled: Callable[[], bool]
-) -> Iterator[list[tuple[int, Said]]]:
-    """Yield (number, result) of the units as they are finished, until all are or nobody asks any more.
+) -> Iterator[list[tuple[int, StatementVerdict]]]:
+    """Yield lists of (number, result) as units are finished, until all are finished or ``cancelled()`` is true.
 
-    A process that still works on one then is given :data:`PATIENT` seconds, and ended.
+    After cancellation a running unit has :data:`PATIENT` seconds before its process is ended.
     """
-    ready: list[tuple[int, Said]] = []
+    ready: list[tuple[int, StatementVerdict]] = []
 
     def tell(number: int, word: str, value: object) -> None:
         if word == "finished":
-            assert isinstance(value, Said)
+            assert isinstance(value, StatementVerdict)
             ready.append((number, value))
         elif word in ("failed", "died"):
             ready.append((number, units[number].unfinished_result(f"the process {value}")))

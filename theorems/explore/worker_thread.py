@@ -1,6 +1,6 @@
-"""Work beside the page, in a thread of its own: only the latest request counts, and earlier ones are dropped.
+"""A thread that works for the page: only the latest request is computed, and earlier ones are dropped.
 
-Results are passed on in their order, and none of an older request after a newer one was made.
+Results are delivered in their order, and none of an older request after a newer one was made.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 
 Cancelled = Callable[[], bool]
 Steps = Callable[[Cancelled], Iterator[Any]]
-"""Function that yields results one after another, given a function that returns whether they are still asked for."""
+"""Function that yields results one by one; its argument returns whether the request was dropped."""
 Deliver = Callable[[Callable[[], None]], None]
-"""Function that has a call made in the thread of the page, after the calls that it was given before."""
+"""Function that schedules a call in the thread of the page, after earlier scheduled calls."""
 
 
 class Latest:
     """Thread that works on the latest request.
 
     Args:
-        deliver: runs a call in the thread of the page.
+        deliver: schedules a call in the thread of the page.
         pause: seconds without a newer request before work begins.
     """
 
     def __init__(self, deliver: Deliver, pause: float = 0.0) -> None:
-        """Start the thread, which waits for a first request."""
+        """Start the thread, which waits for the first request."""
         self._deliver, self._pause = deliver, pause
         self._asked = threading.Condition()
         self._steps: Steps | None = None
@@ -39,13 +39,13 @@ class Latest:
     def ask(
         self, steps: Steps, take: Callable[[Any], None], failed: Callable[[Exception], None], *, done: Any = None
     ) -> None:
-        """Drop the request before, and begin with this one.
+        """Drop the previous request, and begin this one.
 
         Args:
             steps: yields the results.
-            take: given each result, in the thread of the page, and ``done`` at last.
-            failed: given what was raised instead.
-            done: the last value that ``take`` is given.
+            take: called in the thread of the page with each result, and finally with ``done``.
+            failed: called instead with the exception, if ``steps`` raises one.
+            done: the value that marks the end of the results.
         """
         with self._asked:
             self._ticket += 1
@@ -59,7 +59,7 @@ class Latest:
             self._steps = None
 
     def close(self) -> None:
-        """Let the thread end: nothing is asked for any more."""
+        """Drop the request, and let the thread end."""
         with self._asked:
             self._ended, self._ticket = True, self._ticket + 1
             self._asked.notify_all()

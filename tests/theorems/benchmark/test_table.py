@@ -41,8 +41,12 @@ def test_every_rule_has_its_rows() -> None:
     assert [row[:5] for row in result["The limits:"]] == [
         ("figure-1a", "(0, -1)", "0", "GMM", norm) for norm in ("ℓ2", "ℓ3")
     ]
-    assert [row[:2] for row in result["Iterations to"]] == [(RULES[0], "14/18/-"), (RULES[1], "-"), (RULES[2], "28/-/-")]
-    assert [row[:3] for row in result["Number of these"]] == [
+    assert [row[:2] for row in result["Iterations to"]] == [
+        (RULES[0], "14/18/-"),
+        (RULES[1], "-"),
+        (RULES[2], "28/-/-"),
+    ]
+    assert [row[:3] for row in result["Number of"]] == [
         (rule, limit, missing) for rule, limit, missing in zip(RULES, ("ℓ2", "ℓ3", "unknown"), "132", strict=True)
     ]
     assert [row[:3] for row in result["What theory"]] == [

@@ -308,7 +308,7 @@ def test_a_sentence_says_what_is_selected_now() -> None:
     for sentence, alpha in zip(said, selected, strict=True):
         assert f"selects tokens {alpha[0]}, {alpha[1]} (one per input)" in sentence
         assert ("), the optimal ones," in sentence) == (alpha == [0, 0])
-        assert ("locally optimal, not" in sentence) == (alpha == [0, 1])
+        assert ("locally optimal but not" in sentence) == (alpha == [0, 1])
     still = Run("flow", 0, np.zeros((1, 2)), np.zeros(1, dtype=np.int64), "")
     assert say_selected(state, solved, still) == "Now: p = 0, so every token has the same weight."
     short = replace(still, points=np.array([[0.5, 1.5]]))

@@ -16,7 +16,7 @@ from generators.datasets import dataset_named
 from reference_attention.problem import Problem
 from theorems.explore.data_sources import state_named
 from theorems.explore.verdict_tables import assumptions_html, statements_html, summary_text
-from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
+from theorems.explore.verdicts import StatementOnData, StatementVerdict, assumptions_of, plan, work_through
 from theorems.explore.worker_thread import Cancelled, Latest
 from theorems.library.catalogue import assumptions
 from theorems.library.verify import verify
@@ -182,7 +182,7 @@ def test_a_summary_counts_verdicts_and_names_what_fails() -> None:
     given = plan(dataset_named("figure-1a"))[0].given
     units = [StatementOnData(f"theorem-{k}", given, "separable" if k > 3 else "") for k in range(1, 7)]
     verdicts = ["upheld", "falsified", "upheld", "fails", "holds"]
-    said = {k: Said(units[k].id, units[k].without, word, "", "") for k, word in enumerate(verdicts)}
+    said = {k: StatementVerdict(units[k].id, units[k].without, word, "", "") for k, word in enumerate(verdicts)}
     assert summary_text(units, {}) == "0 of 3 statements tried"
     assert summary_text(units, said) == (
         "all 3 statements tried: 2 upheld; 1 falsified (theorem-2). Not true without an assumption that fails here:"
