@@ -2,8 +2,8 @@
 
     log_weights = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
 
-computes what it did on floats, and also how far the result may be from the exact one; inside
-``with spacing(2**-23)`` also how far the same formula in float32 may be. A NumPy function without a rule here raises.
+computes the same values as on floats, and a bound on their distance from the exact result; inside
+``with spacing(2**-23)`` the bound also covers the same formula in float32. A NumPy function without a rule here raises.
 
 To beware of:
 
@@ -11,9 +11,8 @@ To beware of:
   :func:`with_rounding`.
 - ``a >= b`` is True only where it is certain, so ``~(a >= b)`` does not mean a < b: :func:`either`,
   :func:`possibly_at_least`.
-- A formula that is an approximation, such as a series cut off, is taken as exact: :meth:`Bounded.widen` adds the
-  rest.
-- :func:`spacing` speaks about the formula as written: a kernel that computes the same by another one is not covered.
+- An approximate formula, such as a truncated series, is taken as exact: add its error with :meth:`Bounded.widen`.
+- :func:`spacing` covers the formula as written; a kernel that uses another formula for the same number is not covered.
 """
 
 from theorems.bounded import comparisons, elementary_operations, exponentials, extremes, products, rearrangements, sums

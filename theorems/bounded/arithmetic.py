@@ -1,4 +1,4 @@
-"""The cost of one rounding: the arithmetic in which a formula on bounded arrays is taken to be evaluated.
+"""Models of arithmetic: the rounding errors of operations in float64 and in the compared kernel.
 
 A bounded array's value is always computed in float64. Its error covers the exact number; inside a block
 ``with spacing(eps)`` it also covers whatever a kernel gets that evaluates the same formula in numbers of that spacing
@@ -32,7 +32,7 @@ class Arithmetic:
 
     Attributes:
         rounding: relative error of one correctly rounded operation.
-        theirs: the part of it that is the kernel's; 0 where there is none.
+        theirs: the kernel's part of ``rounding``; 0 without a kernel.
         function: relative error of one exp, expm1, log or log1p.
         underflow: absolute error of one product, quotient or logarithm near zero.
         vanishing: absolute error of one exponential near zero: results below the normal range count as lost.
@@ -95,7 +95,7 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
     Args:
         eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² somebody else's float64 evaluation is
             covered.
-        library: units in the last place by which its exponential and logarithm may be off.
+        library: units in the last place by which the exponential and logarithm of that arithmetic may be off.
         lost: see :class:`.formats.Format`; by default that of float32 or float64.
     """
     with _within(of_kernel(eps, library, lost)):

@@ -58,7 +58,7 @@ def for_function(*functions: Callable[..., Any]) -> Callable[[Rule], Rule]:
 
 
 def exactly(x: Any) -> Values:
-    """Convert ``x`` to float64 without any loss.
+    """Convert ``x`` to float64 without rounding.
 
     Raises:
         TypeError: a dtype whose numbers need not fit in float64, or that is not numeric.
@@ -94,13 +94,13 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         """Copy value and error as read-only float64; refuse what is not exact there, and negative errors."""
         if isinstance(value, Bounded) or isinstance(error, Bounded):
             raise TypeError("value and error are plain numbers; a bounded array has its error already.")
-        # A copy, so that nobody changes the value behind the error's back.
+        # A copy, so that later changes of the argument do not invalidate the error.
         self.value = np.array(exactly(value))
         self.error = np.array(np.broadcast_to(exactly(error), self.value.shape))
         if (self.error < 0).any():
-            raise ValueError("an error is negative.")
+            raise ValueError("an error is negative; give errors ≥ 0.")
         if (np.isinf(self.value) & (self.error > 0)).any():
-            raise ValueError("an infinite value is exact or is none: its error must be 0.")
+            raise ValueError("an infinite value is exact, so its error must be 0.")
         self.value.flags.writeable = self.error.flags.writeable = False
 
     @property
@@ -199,7 +199,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         return np.min(self, axis=axis, keepdims=keepdims)
 
     def widen(self, by: Any) -> Bounded:
-        """Return the same values with errors larger by |by|: for a truncation or a step that is argued by hand."""
+        """Return the same values with errors larger by |by|, for a truncation error or a bound derived by hand."""
         more = np.abs(exactly(by))
         return restore_invariants(self.value, upward(self.error + more), lambda: more == 0)
 

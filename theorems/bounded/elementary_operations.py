@@ -1,8 +1,8 @@
 """Sums, products, quotients and signs, entry by entry.
 
 With operands x ± e and y ± f, in the arithmetic of :func:`.arithmetic.current`, u its cost of one rounding:
-a result of value v whose exact counterpart moves by at most m has the error m + u (|v| + m) + the loss by underflow.
-The docstrings of the rules give m.
+if the errors of the operands change the exact result by at most m, a result of value v has the error
+m + u (|v| + m) + the loss by underflow. The docstrings of the rules give m.
 """
 
 from __future__ import annotations

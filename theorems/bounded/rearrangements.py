@@ -1,4 +1,4 @@
-"""Functions that only move entries: value and error are moved alike, plain operands among them are exact."""
+"""Functions that only rearrange entries: values and errors are rearranged alike, and plain operands count as exact."""
 
 from __future__ import annotations
 

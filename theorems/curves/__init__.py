@@ -1,1 +1,1 @@
-"""Curves that statements of several chapters or papers speak of: descents, flows, paths, cones and sublevel sets."""
+"""Curves and sets that statements of several chapters or papers share: descents, flows, paths, cones, sublevel sets."""

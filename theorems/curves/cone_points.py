@@ -28,13 +28,13 @@ INSIDE = 1e-4
 """The share of μ that points keep from the boundary: more than rounding of p could change 1 − cos by."""
 
 LEAST_BITS = 2.0**-6
-"""Largest relative error of a softmax weight at which a point still says something."""
+"""Largest relative error of a softmax weight at which claims are tried at a point."""
 
 NO_STATIONARY_POINT = stated_claim("no-stationary-point")
 """A claim of Lemma 7 and Theorem 3, which also fails where the gradient under test is no number."""
 
 TOGETHER = 500_000
-"""About how many floats the differences of keys may have at points that are evaluated together."""
+"""Approximate number of floats in the key differences of points that are evaluated together."""
 
 
 @runtime_checkable
@@ -80,7 +80,7 @@ def resolvable_rho(cone: Cone) -> float:
 
 
 def is_resolvable(cone: Cone, rho: float) -> bool:
-    """Return whether float64 resolves softmax weights and the cone's boundary at ‖p‖ = ρP and twice that.
+    """Return whether float64 resolves softmax weights and the cone's boundary at ‖p‖ = ρP and at ‖p‖ = 2ρP.
 
     Logits must be known to six bits, and 1 − cos = μ must change by less than :data:`INSIDE`·μ when p is rounded.
     """
@@ -99,7 +99,7 @@ def is_followable(cone: Cone, rho: float) -> bool:
 
 
 def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "m d"]:
-    """Draw unit vectors orthogonal to p_mm; zero where there is none (d = 1, or a token straight along p_mm)."""
+    """Draw m unit vectors orthogonal to p_mm, (m, d); zero where there is none (d = 1, or a token parallel to p_mm)."""
     axis, rows = cone.solution.direction, cone.rows[cone.others]
     raw = rng.standard_normal((m, axis.size))
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
@@ -114,7 +114,7 @@ def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "
 def cone_points(
     rng: np.random.Generator, cone: Cone, norms: Float64[np.ndarray, "m"], mu: float
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw a point of cone_μ per norm: on the axis, at the boundary, between, and at lateral lengths of order 1/‖k‖."""
+    """Draw a point of cone_μ per norm: on the axis, at the boundary, between, or about 1/‖k‖ from the axis."""
     m = len(norms)
     side = sides(rng, cone, m)
     kinds = rng.integers(4, size=m)

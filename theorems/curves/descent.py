@@ -49,13 +49,13 @@ NORMALIZED_PREMISES = (NORMALIZED_RUN_IS_ASKED_FOR, IS_A_NORMALIZED_STEP)
 STEPS = 1000
 """Iterations of gradient descent at which every claim is checked."""
 RUN_SIZE, FEWEST_STEPS = 4_000_000, 50
-"""About how many floats the iterates of a run may occupy: in a large space fewer iterations are run, no fewer than
+"""Approximate number of floats in the iterates of a run; in a large space fewer iterations are run, but at least
 :data:`FEWEST_STEPS`.
 """
 KERNEL_STEPS = 200
 """Iterations for a kernel, whose automatic differentiation costs ten times as much."""
 EVALUATIONS = 3_000_000
-"""About how many floats the evaluation of the iterates may occupy at a time."""
+"""Approximate number of floats in the evaluation of iterates at a time."""
 NORMALIZED_STEPS = 50
 """Iterations of normalized gradient descent."""
 LENGTH = 0.5
@@ -91,8 +91,8 @@ class Descent:
         under_test: the implementation that ran it.
         starts: p(0), (b, d).
         log_step: log η, (b,).
-        steps: the number of steps that were asked for.
-        run: the trajectory that was returned.
+        steps: the requested number of steps.
+        run: the returned trajectory.
         claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is no number.
     """
 
@@ -123,10 +123,10 @@ class Descent:
         return cls(problem, under_test, starts, log_step, steps, run, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it is the run asked for, and that each checked iterate p is followed by p − η∇L(p).
+        """Yield the claims that the run has the requested starts and steps, and that p − η∇L(p) follows each checked p.
 
         Raises:
-            Ended: it does not have these starts and steps.
+            Ended: the run does not have these starts and steps.
             Undecided: a step overflows, or no digit of a gradient is left.
             NotANumber: an iterate is not finite.
         """
@@ -164,7 +164,7 @@ class Descent:
 
     @cached_property
     def norms(self) -> Bounded:
-        """The norms ‖p(t)‖ of all iterates as they are, (t + 1, b)."""
+        """The norms ‖p(t)‖ of all computed iterates, (t + 1, b)."""
         return norm(exact(self.run.points), axis=-1)
 
     @property
@@ -197,7 +197,7 @@ class Descent:
         """Return η (L(p(0)) − L_opt) under test, (b,), widened by the error that an implementation's excess may have.
 
         Raises:
-            NotANumber: it is NaN; ``claim`` is the name of the claim that fails.
+            NotANumber: the excess risk is NaN; ``claim`` is the name of the claim that fails.
         """
         problem = self.problem
         _, log_excess = self.under_test[log_excess_risk](
@@ -234,10 +234,10 @@ class NormalizedDescent:
         return cls(problem, under_test, starts, length, run)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it is the run asked for, and that each step is one of normalized gradient descent.
+        """Yield the claims that the run has the requested starts and steps, and takes normalized gradient steps.
 
         Raises:
-            Ended: it does not have these starts and steps, or says itself that it overflows.
+            Ended: the run does not have these starts and steps, or reports an overflow.
             NotANumber: an iterate is not finite.
         """
         first_claim = starts_claim(NORMALIZED_RUN_IS_ASKED_FOR, self.run.points, self.starts, NORMALIZED_STEPS)
@@ -258,7 +258,7 @@ class NormalizedDescent:
 
     @cached_property
     def gradient(self) -> Bounded:
-        """The gradient ∇L e^{−log_scale} under test there, (t, b, d)."""
+        """The gradient ∇L e^{−log_scale} under test at all iterates but the last, (t, b, d)."""
         return self.at.gradient_of(self.under_test, IS_A_NORMALIZED_STEP).reshape(self.run.points[:-1].shape)
 
     @property
@@ -269,7 +269,7 @@ class NormalizedDescent:
     @property
     def displacements(self) -> Bounded:
         """The displacements p(t) − p(0), widened by their distance from the sum of exact steps, (t, b, d)."""
-        # An iterate is rounded as it is made, and its step is off by the error of the gradient's direction: |g/|g| −
+        # An iterate is rounded once, and its step is off by the error of the gradient's direction: |g/|g| −
         # h/|h|| ≤ 2|g − h|/|g|, and 2 where nothing is known of it. The errors of all steps before add up.
         off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
         drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]

@@ -1,8 +1,8 @@
 """A check that a curve is the flow between its recorded points: pieces are integrated again by another method.
 
-The recorded points may be such that the gradient there is right and the curve between them is no flow. Here a piece is
-integrated again from its first point with a solver of another family, and the distance by which two curves that begin
-there may differ is computed along the way. Gradient and Hessian are those of
+A curve may be tangent to the gradient at its recorded points without being a flow between them. So pieces are
+integrated again from their first points with a solver of another family, together with a bound on the distance of two
+curves that begin there. Gradient and Hessian are those of
 :class:`theorems.rounding.attention_at.AttentionAt`: a flow of wrong derivatives is no flow, also where it is our own.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
@@ -48,14 +48,14 @@ LOOSER, RELATIVE = 10.0, 1e-9
 times its tolerance is no smaller.
 """
 PIECES = 3
-"""The number of pieces that are checked besides the first: one in each third of the recorded points."""
+"""The number of pieces that are checked after the first one: one in each third of the recorded points."""
 MOST_PIECES = 12
-"""The most pieces that are tried as long as none says anything."""
+"""Largest number of pieces that are tried while none allows a check."""
 VACUOUS = 1e-2
-"""The share of its arc above which the error allowed on a piece makes it say nothing."""
+"""Allowed error of a piece, as a share of its arc, above which the piece allows no check."""
 
 MOST_STEPS = 200
-"""The most steps of the solver for one piece; a few suffice unless a turn lies within."""
+"""Largest number of solver steps for one piece; a few suffice unless the curve turns sharply."""
 
 FIRST = 4.0
 """The length of a piece over the first step that is tried."""
@@ -68,11 +68,11 @@ class Piece:
     """The flow from p over an arc.
 
     Attributes:
-        end: where it ends, (d,).
-        amplification: the factor ≥ 1 by which an error made within may have grown at the end: across the curve
-            e^{∫μ ds}, μ the logarithmic norm of the flow, and along it as much again for each radian of its turns.
-        evaluations: gradients computed.
-        failed: why there is no end, if there is none.
+        end: the last point, (d,).
+        amplification: the factor ≥ 1 by which an error within the piece may have grown at its end: across the curve
+            e^{∫μ ds}, μ the logarithmic norm of the flow, and along the curve once more per radian of its turns.
+        evaluations: the number of gradients computed.
+        failed: why the piece was not integrated to its end; empty if it was.
     """
 
     end: Point
@@ -130,7 +130,7 @@ class ArcFlow:
         return Piece(reached, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
     def _span_at(self, p: Point) -> Span | None:
-        """Return the span of the key differences and p, found apart from the one in which the flow was followed."""
+        """Return the span of the key differences and p, computed independently of the flow under test."""
         return span_of_rows(np.concatenate([differences_to_first(self._problem.keys), p[None]]))
 
     def _unit(self, p: Point) -> Point:
@@ -183,9 +183,9 @@ class ArcFlow:
 
 
 def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
-    """Return the claim that a flow begins at the start, bit by bit, and has the norms that it says.
+    """Return the claim that a flow begins at the start, bit by bit, and that its reported norms are right.
 
-    If it reached the norm asked for, its last point has that norm.
+    If it reports to have reached the requested norm, its last point must have that norm.
     """
     norms, wrong = np.linalg.norm(flow.points, axis=1), ""
     if not np.array_equal(flow.points[0], start):
@@ -212,7 +212,7 @@ def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generato
     sampled = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in sampled]
     ends: list[tuple[float, float, float]] = []
-    why = "it has no two points"
+    why = "the flow has fewer than two points"
     for count, k in enumerate((*sampled, *others)):
         if (count >= len(sampled) and ends) or count == MOST_PIECES:
             break

@@ -1,4 +1,4 @@
-"""Gradient flow followed to where a limit is visible, with the premises that it is one of the gradient under test."""
+"""Gradient flows followed to where a limit is visible, with the premises of such a flow."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
 """The premises of a flow."""
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""Norms to which the flow is followed, in the unit asked for: of these the first at which float64 still resolves it.
-Where rows differ a thousandfold and more, the logits of the longest lose their digits.
+"""Norms to which the flow is followed, in the unit of its caller: the first of them that float64 still resolves.
+If lengths of rows differ a thousandfold or more, the logits of the longest rows lose their digits.
 """
 FAR, OPPOSITE = 1e3, 10.0
 """Norms of a far start, in units of 1/(scale of the keys), and of an opposite one, in units of ‖p_mm‖."""
@@ -52,8 +52,8 @@ class FollowedFlow:
     Attributes:
         problem, under_test: the problem, and the implementation that followed it.
         start: p(0), (d,).
-        end: the norm it was asked to reach.
-        flow: the flow that was returned.
+        end: the requested norm.
+        flow: the returned flow.
         rng: chooses the pieces that are integrated again.
         claim: the name of the claim that is undecided where the flow ends too early.
     """
@@ -77,10 +77,10 @@ class FollowedFlow:
         rng: np.random.Generator,
         claim: str,
     ) -> FollowedFlow:
-        """Follow the flow to the first of :data:`FLOW_NORMS` that works, in this unit, with this relative tolerance.
+        """Follow the flow to the first of :data:`FLOW_NORMS` that works, in units of ``unit``.
 
         Raises:
-            Undecided: it was not followed to any of these norms.
+            Undecided: the flow could not be followed to any of these norms.
         """
         begin = float(np.linalg.norm(start))
         for size in FLOW_NORMS:
@@ -91,11 +91,11 @@ class FollowedFlow:
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it begins at the start, follows the gradient under test, and is a flow between points.
+        """Yield the claims that the curve begins at the start, is tangent to the gradient and is a flow.
 
         Raises:
-            Ended: it has another start or other norms, or its tangent cannot be decided.
-            Undecided: it ends where the gradient does not vanish.
+            Ended: the curve has another start or wrong norms, or its tangent cannot be decided.
+            Undecided: the curve ends where the gradient does not vanish.
         """
         first_claim = start_and_norms(self.flow, self.start, self.end)
         yield first_claim
@@ -112,10 +112,10 @@ class FollowedFlow:
             raise Undecided(self.claim, why, Form.LIMIT)
 
     def diverges(self) -> Iterator[Claim]:
-        """Yield the claim that it reached the norm asked for.
+        """Yield the claim that the flow reached the requested norm.
 
         Raises:
-            Ended: it did not.
+            Ended: the flow did not reach it.
         """
         flow = self.flow
         reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"

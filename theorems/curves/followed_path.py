@@ -37,7 +37,7 @@ PATH_IS_LOWEST = premise("path-is-lowest", when=FOLLOWED)
 PATH_PREMISES = (PATH_IS_STATIONARY, PATH_IS_LOWEST)
 """The premises of a path."""
 LOWER_TRIES = 12
-"""Points per radius and kind that try to have less risk than the path."""
+"""Number of points per radius and kind at which a risk below the path's is sought."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +47,10 @@ class Followed:
     Attributes:
         sphere: the implementation on that sphere.
         predicted: argmin F_ρ, shape (e,).
-        solved: whether Newton's method found it.
+        solved: whether Newton's method converged to ``predicted``.
         followed: the tangential part of the implementation's minimiser, shape (e,).
-        converged: whether the latter was found.
-        rounding: the distance by which rounding may move the two apart.
+        converged: whether the search for ``followed`` converged.
+        rounding: a bound on the distance of the two that rounding may cause.
         exponent_rounding: the largest error of an exponent there.
     """
 
@@ -87,7 +87,7 @@ class Followed:
 
     @property
     def why_undecided(self) -> str:
-        """The reason why there is nothing to compare, empty if there is something."""
+        """The reason why the two minimisers cannot be compared; empty if they can."""
         if not self.solved:
             return f"Newton's method on the reduced program did not converge at RΘ = {self.rho:g}"
         return "" if self.converged else f"the path was not followed to RΘ = {self.rho:g}"
@@ -115,15 +115,15 @@ class FollowedPath:
         """Yield the claims that predicted minimisers are stationary under test, and that no point has less risk.
 
         Raises:
-            Ended: none was predicted.
-            Undecided: one was not predicted, or not followed.
+            Ended: no minimiser was predicted.
+            Undecided: a minimiser was not predicted, or not followed.
         """
         predicted = [f for f in self.at if f.solved]
         if not predicted:
             yield undecided_claim(PATH_IS_STATIONARY, self.at[0].why_undecided, Form.SHARP)
             raise Ended(PATH_IS_STATIONARY)
         stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
-        # None where the risk under test does not fall outwards: no minimiser is anywhere near.
+        # None where the risk under test does not fall outwards, so that there is no minimiser nearby.
         stationary = np.where(np.isnan(stationary), np.inf, stationary)
         error = np.array([f.rounding for f in predicted])
 
@@ -162,7 +162,7 @@ class FollowedPath:
 
     @cached_property
     def limit(self) -> Float64[np.ndarray, "e"]:
-        """The minimiser argmin F_∞; where Newton's method did not find it, some other point."""
+        """The minimiser argmin F_∞, or if Newton's method did not converge its last point."""
         return np.asarray(self.basis.T @ (tangent_span(self.constraints, self.basis) @ self.far[1]))
 
     @cached_property

@@ -20,11 +20,11 @@ from theorems.core.points import affordable, directions, log_uniform
 from theorems.rounding.attention_at import Numbers
 
 POINTS = 100
-"""Points at which bounds are tried, before the search for worse ones."""
+"""Number of points at which bounds are tried, before the search for worse points."""
 LEAST, MOST = 1e-3, 1e4
-"""Range of the margins beyond the edge at which they are tried."""
+"""Least and largest margin beyond the edge of the points."""
 ASKEW_POINTS = (1e-2, 1e3)
-"""Range of their distances from the ray of p_mm, in units of ‖p_mm‖."""
+"""Least and largest distance of the points from the ray of p_mm, in units of ‖p_mm‖."""
 ASKEW = (0.0, 1.0, 30.0)
 """The distances of starts from the ray of p_mm, in units of ‖p_mm‖."""
 FARTHEST = 1e9
@@ -97,7 +97,7 @@ def beside_the_ray(
 
 
 def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """Return starts on the ray and beside it, with just the margin needed; and the case's own if it has that margin."""
+    """Return starts on the ray and beside it with just the needed margin, and the case's start if it has it."""
     least_margin = constants.needed
     least = np.full(len(ASKEW), float(value_of(least_margin) + least_margin.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)

@@ -1,4 +1,4 @@
-"""Radii that a path under test leaves out: undecided if the reference finds no point there either, else wrong.
+"""The claim that a path under test has a point at every radius: undecided at radii where the reference has none either.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; *Transformers as Support Vector Machines*,
 Theorem 2.
@@ -13,14 +13,14 @@ from theorems.core.tolerances import EXACT
 
 
 def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Sequence[str]] | None) -> Claim | None:
-    """Return the claim that a path has a point at every radius it was asked for; None where it has.
+    """Return the claim that a path has a point at every requested radius; None if it does.
 
     It is falsified where the reference finds a point that the path leaves out, and undecided where neither finds one.
 
     Args:
-        name: of the claim.
+        name: the name of the claim.
         reasons: why there is no point, for every radius; empty where there is one.
-        reference: returns these reasons for the reference; None where the path is the reference's own.
+        reference: returns such reasons for the reference; None if the reference itself is under test.
     """
     missing = [k for k, reason in enumerate(reasons) if reason]
     if not missing:

@@ -12,7 +12,7 @@ SVM-neighbours until ρ ≫ 1/(m − 1), need no decision. As ρ → ∞ only th
 
 which attains its minimum, at one point of the span, iff some dual solution is positive on all of them.
 
-Source: issue statement of Theorem 1, sharp form; the analogue for separable logistic regression is
+Source: own derivation for Theorem 1 in its sharp form; the analogue for separable logistic regression is
 D. Soudry et al., *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018, Theorem 9.
 """
 
@@ -29,7 +29,7 @@ from reference_attention.span import thin_tangents
 from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
-"""The change of exponents below which Newton steps shrink quadratically, so that one that does not is rounding."""
+"""Change of exponents below which Newton steps shrink quadratically; smaller steps that do not are rounding."""
 
 FAR = 1e13
 """A radius that stands for infinity: the curvature 1/ρ it leaves is below rounding."""

@@ -1,7 +1,7 @@
 """The regularization path as the implementation under test sees it: the zero of its gradient on the sphere.
 
-The Hessian of the reduced program only preconditions; the point found is where the *given* gradient is normal to
-the sphere, below the risk of R p̄_mm by the *given* risk. Both faults and rounding of the implementation show.
+The Hessian of the reduced program is only a preconditioner; at the resulting point the gradient under test is normal to
+the sphere, and the risk under test is below that at R p̄_mm. So faults and rounding of the implementation show.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
 
 ENOUGH = 0.1
-"""The share of the descent predicted by the slope that a step must reach; with less, steps may jump between two rows
-of opposite signs for ever."""
+"""Share of the decrease predicted by the slope that a step must attain; with less, steps could alternate for ever
+between two rows of opposite signs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Sphere:
         return np.asarray(self.svm.norm * (self.reduced.height(y) * self.svm.direction + self.basis @ y))
 
     def coordinates(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "e"]:
-        """Return y of a point as it was rounded."""
+        """Return the coordinates y of a rounded point p."""
         return tangential(p, self.svm.direction, self.basis) / self.svm.norm
 
     def excess(self, y: Float64[np.ndarray, "e"]) -> float:

@@ -2,7 +2,7 @@
 
 Everything is batched over radii and directions; only points whose log-excess risk is below that of R p̄_mm by more
 than its rounding error count as inside. They are found by bisection along rays, so they lie on the set's boundary,
-where cos and margin are worst; the rays are then bent towards the worst of them.
+where cos and margin are worst; the rays are then turned towards the worst points.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from theorems.curves.constraints import Constraints, log_excess
 from theorems.curves.reduced_program import Reduced
 
 HUNT_BUDGET = 150_000
-"""About how many floats one batch of hunted points may occupy."""
+"""Approximate number of floats in a batch of points."""
 
 Inside = Callable[[Float64[np.ndarray, "r b d"]], Bool[np.ndarray, "r b"]]
 
@@ -120,7 +120,7 @@ def hunt(
         rhos: radii.
         centres: tangential parts of interior points, the origins of every other ray.
         size: about how many rays per radius.
-        rounds: how often rays are bent towards the worst points.
+        rounds: number of times that rays are turned towards the worst points.
         rng: source of points and directions.
     """
     d, r = direction.size, rhos.size

@@ -19,14 +19,14 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 
 COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
 DASHES = ("-", "--", ":", "-.")
-"""Dashes of the lines, another for every round of colours."""
+"""Dash patterns of lines; each pass through the colours uses the next pattern."""
 PANEL = 4.2, 3.4
 """Width and height of a panel in inches."""
 ACROSS = 3
 WINDOW = 9
-"""Points of a running median, of 61 that are evenly spaced in log t."""
+"""Number of points in the window of a running median, of 61 points evenly spaced in log t."""
 TURNS = 1 / 4
-"""Share of points at which a curve turns up or down from which on it is noisy; smooth curves turn a few times."""
+"""Share of points at which a curve changes between rising and falling, from which on it counts as noisy."""
 FAINT = 0.3
 """Opacity of a noisy curve under its running median."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit of each rule's own theory, from p_mm where there is none"
@@ -37,10 +37,10 @@ Panel = tuple[str, dict[str, Curve]]
 
 
 def check_kind(path: Path) -> None:
-    """Refuse a drawing that cannot be made.
+    """Check that a drawing can be written to a path.
 
     Raises:
-        InvalidInput: another kind of file, or matplotlib is not installed.
+        InvalidInput: the file extension is not supported, or matplotlib is not installed.
     """
     if path.suffix.removeprefix(".") not in FORMATS:
         raise InvalidInput(f"--plot: {path} has another ending than {', '.join(FORMATS)}; choose one of them.")
@@ -81,7 +81,7 @@ def _curve(run: Measurement) -> Curve:
 
 
 def is_noisy(distance: Float64[np.ndarray, "r"]) -> bool:
-    """Return whether a curve goes up and down so often that only its running median can be read."""
+    """Return whether a curve rises and falls so often that it needs a running median."""
     steps = np.sign(np.diff(distance))
     steps = steps[np.isfinite(steps) & (steps != 0)]
     return bool((steps[1:] != steps[:-1]).sum() >= TURNS * len(distance))

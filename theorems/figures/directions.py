@@ -1,4 +1,4 @@
-"""Max-margin directions of a data set and the one that a descent ends at: the numbers of Figures 1, 2 and 8."""
+"""Numbers of Figures 1, 2 and 8: max-margin directions of a data set, and the direction at which a descent ends."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from theorems.figures.figure import Numbers
 STEP = 0.1
 """Length of a step of normalized gradient descent in the paper's figures."""
 STEPS = 2000
-"""Iterations until the direction is compared; 200 are drawn, as in the notebooks.
+"""Number of iterations after which the direction is compared; 200 are drawn, as in the notebooks.
 
 At ten times the notebooks' number 1 − cos is below 1e-3.
 """
 DRAWN = 200
-"""Iterations whose points are drawn."""
+"""Numbers of the iterations whose points are drawn."""
 
 
 def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxMargin]]:
@@ -44,7 +44,7 @@ def optima_numbers(directions: list[tuple[str, MaxMargin]]) -> list[Numbers]:
 
 
 def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Implementation) -> list[Numbers]:
-    """Follow normalized gradient descent from every start: the drawn points, and which optimum it ends at.
+    """Run normalized gradient descent from every start; return its points to draw and the optimum at which it ends.
 
     ``ends_at`` is the number of the optimum in :func:`optima` that selects the tokens of largest weight at the last
     iterate, null if none does; ``one_minus_cosine`` is taken to the direction of that optimum.

@@ -1,4 +1,4 @@
-"""Figures: numbers, computed without a drawing library, and a drawing of nothing but those numbers."""
+"""Figures of papers: a function that computes numbers without a drawing library, and one that draws these numbers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from theorems.core.implementation import REFERENCE, Implementation
 
 Numbers = dict[str, Any]
-"""Named numbers, lists and texts, as JSON has them."""
+"""Numbers, lists and texts by name, as in JSON."""
 
 
 def silent(done: int) -> None:
-    """Report no progress."""
+    """Ignore the number of steps done."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Settings:
         trials: random trials per dimension, for the figures that have some.
         seed: the seed of those trials.
         under_test: the attention whose gradient is followed.
-        epochs: of the transformer of Figures 6 and 7.
-        cifar10: the folder of CIFAR-10's binary files to train it on; without, the digits are used.
-        checkpoints: the folder in which it keeps what it has reached; none without.
+        epochs: number of epochs of the transformer of Figures 6 and 7.
+        cifar10: the folder of CIFAR-10's binary files to train it on; None for handwritten digits.
+        checkpoints: the folder for checkpoints of its training; None for no checkpoints.
         progress: called with the number of steps done, for a figure that takes several.
     """
 
@@ -48,12 +48,12 @@ def at_once(settings: Settings) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """Numbers that are computed piece by piece, each anywhere.
+    """Division of a figure's numbers into pieces that different processes can compute.
 
     Attributes:
-        pieces: names the pieces, by whole numbers.
-        piece: computes one piece; JSON keeps it.
-        together: computes the numbers of the figure from those of all pieces in their order.
+        pieces: returns the numbers of the pieces.
+        piece: computes one piece, whose result can be stored as JSON.
+        together: computes the figure's numbers from the results of all pieces, in order.
     """
 
     pieces: Callable[[Settings], Sequence[tuple[int, ...]]]
@@ -67,13 +67,13 @@ class Figure:
 
     Attributes:
         name: as in the paper, e.g. ``3b``.
-        title: what it shows, in a line; formulas stand between dollar signs and have no space.
+        title: a line on what it shows; formulas stand between dollar signs and contain no space.
         size: width and height in inches.
-        numbers: computes what is drawn.
-        draw: draws the figure, given a matplotlib Figure and the numbers.
-        steps: how many steps its numbers take.
-        needs: modules that they need and that are not always installed.
-        cut: how its numbers come in pieces, if they do.
+        numbers: computes the numbers to draw.
+        draw: draws the numbers on a matplotlib Figure.
+        steps: returns the number of steps of the computation.
+        needs: optional modules that the computation imports.
+        cut: the division of the computation into pieces, if there is one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Figures to files: the only place that imports matplotlib, and only when something is drawn."""
+"""Files of figures: the only module that imports matplotlib, and only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
     "png": {"Software": "theorems figures"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "theorems figures", "Producer": None},
 }
-"""Metadata without dates: no file says when, or with which version of the drawing library, it was made."""
+"""Metadata of files, without date and version of the drawing library, so that equal drawings give equal files."""
 PIXELS_PER_INCH = 150
 
 
 def check_matplotlib(purpose: str = "figures") -> None:
-    """Refuse a request that needs the drawing library where it is not installed.
+    """Check that matplotlib is installed; messages name ``purpose``, which needs it.
 
     Raises:
-        InvalidInput: it is not installed.
+        InvalidInput: matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
         raise InvalidInput(
@@ -54,7 +54,7 @@ def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], 
     Args:
         size: width and height in inches.
         title: the title above the drawing.
-        draw: draws on the Figure that it is given.
+        draw: function that draws on a given Figure.
         kind: one of :data:`FORMATS`.
     """
     import matplotlib
@@ -75,7 +75,7 @@ def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], 
 
 
 def caption(figure: Figure) -> str:
-    """Return number and title, in lines that fit when they are typeset.
+    """Return number and title, broken into lines that fit the figure when typeset.
 
     Formulas have no space, so that words of the typeset and of the plain title correspond one to one.
     """
@@ -87,5 +87,5 @@ def caption(figure: Figure) -> str:
 
 
 def path_of(directory: Path, figure: Figure, ending: str) -> Path:
-    """Return where a figure, or with ending ``json`` its numbers, is written."""
+    """Return the path of a figure's file; with ending ``json`` that of its numbers."""
     return directory / f"{figure.stem}.{ending}"

@@ -1,4 +1,4 @@
-"""The work of ``theorems figures``: the numbers of one figure, or of several that draw the same ones."""
+"""Units of work of ``theorems figures``: the numbers of a figure, or of several figures that draw the same numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Computed:
     """Numbers of figures, as the result of a unit of work.
 
     Attributes:
-        id: the names of the figures that draw them.
-        numbers: the numbers; empty if there are none.
-        failed: why there are none.
-        seconds: how long they took.
+        id: the names of the figures that draw the numbers.
+        numbers: the numbers; empty if the computation failed.
+        failed: why the computation failed; empty if it did not.
+        seconds: the duration of the computation.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Sheet(Divisible[Computed]):
-    """Figures that draw the same numbers, by their names; or a ``piece`` of these numbers."""
+    """The unit that computes the numbers of figures, given by name, or one ``piece`` of these numbers."""
 
     names: tuple[str, ...]
     settings: Settings
@@ -51,7 +51,7 @@ class Sheet(Divisible[Computed]):
 
     @property
     def total(self) -> int:
-        """Return the number of steps: epochs of a training; pieces; otherwise one."""
+        """Return the number of steps: epochs of a training, pieces, or otherwise 1."""
         return FIGURES[self.names[0]].steps(self.settings) if len(parts := self.parts()) == 1 else len(parts)
 
     def run(self, progress: Progress) -> Computed:
@@ -71,7 +71,7 @@ class Sheet(Divisible[Computed]):
         return Computed(self.id, failed=why or "interrupted")
 
     def parts(self) -> Sequence[Sheet]:
-        """Return the pieces, where the numbers come in pieces."""
+        """Return a unit per piece, if the numbers are computed in pieces."""
         cut = FIGURES[self.names[0]].cut
         pieces = [] if cut is None or self.piece else cut.pieces(self.settings)
         if len(pieces) < 2:
@@ -85,7 +85,7 @@ class Sheet(Divisible[Computed]):
         return Computed(self.id, {"pieces": pieces}, failed, seconds)
 
     def conclude(self, result: Computed) -> Computed:
-        """Return the numbers, if there are all pieces."""
+        """Return the numbers computed from all pieces."""
         cut = FIGURES[self.names[0]].cut
         if result.failed or cut is None:
             return replace(result, numbers={})

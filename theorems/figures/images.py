@@ -18,7 +18,7 @@ from reference_attention.files import read_bytes
 PATCH = 2
 """Side of a patch in pixels: 4×4 patches of a digit, 16×16 of an image of CIFAR-10, as in the paper."""
 TRAINED = 1500
-"""Number of digits that are trained on; the other 297 are looked at."""
+"""Number of digits in the training set; the other 297 are held out."""
 SIDE, CHANNELS = 32, 3
 RECORD = 1 + CHANNELS * SIDE * SIDE
 """Bytes of an image in CIFAR-10's binary files: its class, then red, green and blue, row by row."""
@@ -28,12 +28,12 @@ TEST = "test_batch.bin"
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images to train on and images to look at.
+    """Images for training, and held-out images.
 
     Attributes:
         name: the name of the data.
-        pixels, classes: images to train on, (n, side, side, channels) and (n,).
-        held_out, held_out_classes: images to look at, (m, side, side, channels) and (m,).
+        pixels, classes: the training images, (n, side, side, channels) and (n,).
+        held_out, held_out_classes: the held-out images, (m, side, side, channels) and (m,).
     """
 
     name: str
@@ -44,7 +44,7 @@ class Images:
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """Return mean and standard deviation of the pixels that are trained on."""
+        """Return mean and standard deviation of the training pixels."""
         return float(self.pixels.mean()), float(self.pixels.std())
 
     def patches(self, pixels: UInt8[np.ndarray, "b s s c"]) -> Float64[np.ndarray, "b t f"]:
@@ -56,7 +56,7 @@ class Images:
         return np.asarray((split.reshape(b, grid * grid, -1) - mean) / deviation)
 
     def random_shifts(self, indices: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
-        """Return images that are trained on, each moved by up to an eighth of its side, black beyond its border."""
+        """Return training images, each shifted by up to an eighth of its side and padded with black."""
         side = self.pixels.shape[1]
         room = side // 8
         padded = np.pad(self.pixels[indices], ((0, 0), (room, room), (room, room), (0, 0)))
@@ -76,10 +76,10 @@ def digits() -> Images:
 
 
 def cifar_10(folder: Path) -> Images:
-    """Read CIFAR-10 from the files of its binary version, 32×32 in colour; as many of the five batches as there are.
+    """Read CIFAR-10 from the files of its binary version, 32×32 in colour; with those of the five batches that exist.
 
     Raises:
-        InvalidInput: no such folder, the Python version, a file that is missing or no batch.
+        InvalidInput: there is no such folder, it has the Python version, or a file is missing or damaged.
     """
     if not folder.is_dir():
         raise InvalidInput(f"--cifar10: {folder} is no folder; give the one that has {BATCHES[0]}.")

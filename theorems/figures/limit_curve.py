@@ -1,4 +1,4 @@
-"""A curve of prompts beside the direction that it turns to, as reports draw it."""
+"""A curve of prompts with its limit direction, as reports draw it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Direction = Float64[np.ndarray, "d"]
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """A curve of prompts and the direction that it turns to.
+    """A curve of prompts and its limit direction.
 
     Attributes:
-        curve, limit: their names, in words.
+        curve, limit: names of the curve and of the direction.
         data: the named data set.
         points: p, (k, d), norms increasing.
         direction: the direction of the limit, a unit vector, (d,).
-        predicted: how far beside the ray the curve ends, where that is known in closed form.
+        predicted: the limit of the distance from the ray, where it is known in closed form.
     """
 
     curve: str
@@ -56,7 +56,7 @@ class Limit:
 
     @property
     def plane(self) -> Points:
-        """Return coordinates along the limit and beside it, in the direction in which the curve strays most, (k, 2)."""
+        """Return coordinates along the limit, and along the orthogonal direction of the largest deviation, (k, 2)."""
         strays = self.across[np.argmax(self.offset)]
         size = np.linalg.norm(strays)
         beside = self.across @ (strays / size) if size > 0 else np.zeros(len(self.points))
@@ -64,5 +64,5 @@ class Limit:
 
 
 def limits() -> dict[str, Callable[[], Limit]]:
-    """Return the curves that the papers bring for reports, each by the id of its statement."""
+    """Return the curves that papers provide for reports, by the id of the statement."""
     return {id: draw for paper in papers() for id, draw in paper.mapping_at(paper.limits).items()}

@@ -12,7 +12,7 @@ from theorems.run.registry.suite import module_order
 
 
 def _figures() -> Iterator[Figure]:
-    """Yield the figures of the papers, module by module in the order that the docstring of their room names them."""
+    """Yield the figures of the papers, module by module, in the order of the docstring of each paper's package."""
     for paper in papers():
         place = module_order(paper.figures) if paper.figures else {}
         for module in sorted(paper.modules(paper.figures), key=lambda module: place.get(module.__name__, len(place))):
@@ -37,12 +37,12 @@ def missing_sentence(figures: Sequence[Figure]) -> str:
 
 
 def figures_named(names: Sequence[str]) -> list[Figure]:
-    """Return the figures of those names, each once; without names all that can be drawn.
+    """Return the figures with the given names, without duplicates; without names all that can be drawn.
 
     ``figure-3b`` is ``3b``, and ``3`` is all of 3a, 3b, 3c.
 
     Raises:
-        InvalidInput: an unknown name, or a figure that needs what is not installed.
+        InvalidInput: a name is unknown, or a figure needs a module that is not installed.
     """
     by_key: dict[str, Figure] = {}
     for name in names or FIGURES:

@@ -1,1 +1,1 @@
-"""Softmax attention at points, every number with a bound on its rounding."""
+"""Softmax attention on arrays that carry bounds of their rounding error."""

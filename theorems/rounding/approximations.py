@@ -1,4 +1,4 @@
-"""Floats with an error that is argued, not carried: constants of a loss, iterates, counts."""
+"""Bounded numbers whose error is derived by hand: constants of a loss, iterates, counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from theorems.rounding.attention_at import Numbers
 
 
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:
-    """Return floats with an error that is argued by hand: of a scalar formula, or of an iterate."""
+    """Return floats with an error that was derived by hand, such as that of a scalar formula or an iterate."""
     number = exact(x)
     return number.widen(error) if isinstance(number, Bounded) else number
 

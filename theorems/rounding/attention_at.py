@@ -30,9 +30,8 @@ EXPONENTIAL = 20.0
 """The error of a kernel's exponential in units in the last place: ``exp_u20`` of PyTorch's vectorised CPU kernels."""
 
 BLOCK = 16
-"""The least number of tokens that a kernel processes at a time, a tile of the hardware's matrix products. A kernel that
-takes them one by one, as a loop of elementary operations does, has exponentials good to one unit, and twice the error
-covers that."""
+"""Least number of tokens that a kernel processes at a time: a tile of the hardware's matrix products. A kernel that
+processes tokens one by one has exponentials accurate to one unit, which twice the error covers."""
 
 LARGEST_EXPONENT = 709.0
 """The largest exponent used; e to a larger one is replaced by e to this one, which float64 can still represent."""
@@ -48,7 +47,7 @@ class AttentionAt:
     Attributes:
         problem: keys, scores, loss.
         points: p, (b, d); bounded if they are not exactly floats, such as R q̄.
-        textbook_eps: that of the implementation whose results are compared; 0 if it computes with differences.
+        textbook_eps: spacing at one of the numbers of the compared kernel; 0 if it computes with differences.
     """
 
     problem: Problem
@@ -73,7 +72,7 @@ class AttentionAt:
 
     @cached_property
     def _pairs(self) -> Numbers | None:
-        """The table of k_it − k_iu at place (i, u, t), (n, T, T, d); None where differences for each point are no more.
+        """The table of k_it − k_iu at index (i, u, t), (n, T, T, d); None if differences per point take no more memory.
 
         In a large space the table saves a copy of the differences for each point.
         """
@@ -166,7 +165,7 @@ class AttentionAt:
 
     @cached_property
     def distinct_keys(self) -> Bool[np.ndarray, "b n T"]:
-        """A mask of the tokens whose key differs from that of :attr:`token`: only those move a weight."""
+        """A mask of the tokens whose key differs from that of :attr:`token`; only these contribute to the gradient."""
         if self._pairs is None:
             return np.any(value_of(self.key_differences) != 0, axis=-1)
         distinct = np.any(value_of(self._pairs) != 0, axis=-1)
@@ -228,7 +227,7 @@ class AttentionAt:
         return 2 * textbook_gradient(self.problem, weights, self.textbook_eps).error
 
     def weights_room(self) -> Float64[np.ndarray, "b n T"]:
-        """Return the error that the weights of a right implementation may have.
+        """Return the error that the weights of a correct implementation may have.
 
         It is twice the error of this evaluation, and for a textbook kernel also twice that of its own formula in its
         numbers: the implementation may use another formula.
@@ -237,7 +236,7 @@ class AttentionAt:
         return room + 2 * self._textbook_weights.error if self.textbook_eps else room
 
     def risk_room(self) -> Float64[np.ndarray, "b"]:
-        """Return the error that the risk of a right implementation may have, likewise.
+        """Return the error that the risk of a correct implementation may have: twice that of this evaluation.
 
         A kernel has outputs in its own numbers, of which ℓ is taken in float64.
         """
@@ -270,18 +269,18 @@ class AttentionAt:
         Args:
             under_test: the implementation.
             claim: the name of the claim that is falsified if an entry is no finite number.
-            form: of that claim.
+            form: the form of that claim.
         """
         problem = self.problem
         theirs = under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, self.points)
         direction, log_scale = np.asarray(theirs.direction), np.asarray(theirs.log_scale)
-        # A right report does not exceed the largest exponent: the unit is at least what float64 may lose.
+        # A correct result does not exceed the largest exponent: the unit is at least what float64 may lose.
         shift = np.where(np.isneginf(log_scale), -np.inf, np.minimum(log_scale - self.log_scale, LARGEST_EXPONENT))
         unit = np.exp(shift)[:, None]
         if not isinstance(self.gradient, Bounded):
             return direction * unit
         finite = np.isfinite(direction * unit)
-        # Where nothing is known of ∇L, as where its exponents lie beyond float64, no report of it is wrong.
+        # Where nothing is known of ∇L, for example where exponents exceed float64, every result is accepted.
         if not finite[np.isfinite(self.gradient.error)].all():
             raise NotANumber(claim, "the gradient under test is not finite", form)
         direction, shift = np.where(finite, direction, 0.0), np.where(finite.all(axis=-1), shift, 0.0)

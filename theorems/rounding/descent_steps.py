@@ -1,6 +1,6 @@
 """Claims that an iterate is a step: runs of (normalized) gradient descent, held to the gradient at their own points.
 
-A bound on the iterates says nothing of how they were found; here it is claimed that each is a step of the loop.
+Bounds on iterates do not show how the iterates were computed; these claims state that each follows from the one before.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LARGEST_EXPONENT = 700.0
 def starts_claim(
     name: str, points: Float64[np.ndarray, "..."], starts: Float64[np.ndarray, "..."], steps: int
 ) -> Claim:
-    """Return the claim that a run has the iterates asked for, p(0) … p(steps), and p(0) is the start, bit by bit.
+    """Return the claim that a run consists of p(0), …, p(steps), and that p(0) is the start, bit by bit.
 
     Args:
-        name: of the claim.
+        name: the name of the claim.
         points: the iterates, (steps+1, *b, d).
         starts: the starts given to the loop, (*b, d).
-        steps: the number of steps it was asked for.
+        steps: the requested number of steps.
     """
     wrong = ""
     if points.shape != (steps + 1, *starts.shape):
@@ -70,7 +70,7 @@ def steps_claim(
     """
     size = norm(gradient, axis=-1)
     if normalized:
-        # A gradient that is zero moves nothing; one that may be zero has no direction, and says nothing.
+        # A zero gradient gives no step; a gradient that may be zero has no known direction, so any step is accepted.
         zero = np.all(value_of(gradient) == 0, axis=-1) & np.all(gradient.error == 0, axis=-1)
         log_factor = np.where(zero, -np.inf, exact(log_step) - np.log(np.where(zero, 1.0, size)))
     else:

@@ -29,13 +29,13 @@ def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> 
 
 
 def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"], *, from_logarithms: bool = False) -> Sized:
-    """Compute :func:`excess` at points whose attention is at hand; (b,).
+    """Compute :func:`excess` from attention that is already evaluated at the points; (b,).
 
     Args:
         at: attention at the points.
         alpha: the selected tokens, (n,).
-        from_logarithms: widen δ_i by 2⁻⁵² (1 + |log δ_i|) of it, the loss of an implementation that computes it from
-            its rounded logarithm.
+        from_logarithms: widen δ_i by the relative error 2⁻⁵² (1 + |log δ_i|) of an implementation that computes δ_i
+            from its rounded logarithm.
     """
     problem, log_weights = at.problem, at.log_weights
     chosen_scores = exact(problem.scores[np.arange(problem.n), alpha])
@@ -84,7 +84,7 @@ def excess_of(
 
 
 def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
-    """Return :func:`excess_of` at points whose attention is at hand; (b,)."""
+    """Return :func:`excess_of` from attention that is already evaluated at the points; (b,)."""
     sign, log_size = _reported_excess(under_test, at.problem, at.points, alpha, claim)
     ours = excess_at(at, alpha, from_logarithms=True)
     scale, error = ours.log_unit, ours.x.error

@@ -17,8 +17,8 @@ def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form 
     Args:
         at: attention at the points.
         under_test: the implementation.
-        claim: the name of the claim that is not upheld in the errors below.
-        form: of that claim.
+        claim: the name of the claim that is falsified or undecided if an error below is raised.
+        form: the form of that claim.
 
     Raises:
         NotANumber: an entry is no finite number although L is.

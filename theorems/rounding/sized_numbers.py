@@ -1,4 +1,4 @@
-"""Numbers of any magnitude that carry their rounding: a bounded array and the logarithm of its unit.
+"""Numbers of any magnitude with bounds of their rounding error: a bounded array and the logarithm of its unit.
 
 Differences of risks far out are e^{−1000} and less, and of either sign. They are added, subtracted and compared in the
 larger unit: a number that underflows there is far below the other's rounding.
@@ -93,8 +93,8 @@ def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
 def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
     """Return the claim left ≥ right of sized numbers, each point in its own unit.
 
-    Where rounding is as large as both sides the claim could not fail: such points are left out, and a claim that has no
-    other is undecided.
+    Points at which rounding is as large as both sides, so that the claim could not fail, are left out; a claim without
+    other points is undecided.
     """
     unit = larger_unit(left, right)
     sides: Any = np.broadcast_arrays(left.to(unit), right.to(unit))

@@ -20,7 +20,7 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
         at: attention at the points.
         under_test: the implementation.
         claim: the name of the claim that is falsified if an entry is no finite number.
-        form: of that claim.
+        form: the form of that claim.
     """
     weights = np.asarray(under_test[softmax_weights](at.problem.keys, at.points), dtype=np.float64)
     if not isinstance(at.weights, Bounded):

@@ -111,7 +111,7 @@ def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
     assert not any(token.selected for token in it.tokens)
     assert [token.weights[-1] for token in it.tokens] == pytest.approx([0.5] * 4)
     assert isinstance(it.optimal.svm, Infeasible)
-    assert "there is no GMM direction" in paragraphs(it)[0]
+    assert "they have no max-margin direction (GMM)" in paragraphs(it)[0]
     assert not any(id.startswith("theorem") for id in applying(it))
 
 
