@@ -1,4 +1,4 @@
-"""Hot loops beside the fastest known program for the same work, in turns, as a ratio.
+"""Benchmarks of hot loops as ratios to the fastest known program for the same work, run in turns.
 
 Run with ``make bench``, which installs numba and cvxopt.
 """

@@ -17,7 +17,7 @@ from reference_attention.next_token.next_token_svm import next_token_svm
 from reference_attention.next_token.subspace_split import Split
 
 MOST, WIDE = 14, 10
-"""The numbers of alternatives to decide, and of entries of θ, for which a certificate has to take at most 5 ms."""
+"""Numbers of alternatives and of entries of θ up to which a certificate must take at most 5 ms."""
 
 
 def drawn(rng: np.random.Generator) -> MasterProblem:
@@ -28,7 +28,7 @@ def drawn(rng: np.random.Generator) -> MasterProblem:
     counts = np.zeros((m, alternatives), dtype=np.int64)
     counts[:, 0] = 1
     counts[rng.random(m) < 0.4, 1] = 2
-    if rng.random() < 0.5:  # contradictions: what one context puts above the other puts below
+    if rng.random() < 0.5:  # contradictions: one context ranks a token above another, and a second context below
         vectors[1], vectors[0, :2] = vectors[0], vectors[0, 1::-1]
     return MasterProblem(vectors, counts)
 

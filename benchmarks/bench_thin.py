@@ -1,4 +1,4 @@
-"""Benchmarks of few inputs in a large space: d = 11,000, as in papers on benign overfitting, beside d = 200.
+"""Benchmarks of few inputs in a large space: d = 11,000, as in papers on benign overfitting, compared with d = 200.
 
 Searches and integrations happen in the span of the key differences, whatever d; exact products of rows and claims at
 points of the whole space remain, which take time in proportion to d. A command, its start included, is to take at most

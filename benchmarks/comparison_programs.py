@@ -1,4 +1,4 @@
-"""Programs to compare the timings with: the shortest ones to write, in numba and around LSODA."""
+"""Straightforward programs for comparison of timings: loops in numba, and around SciPy's LSODA."""
 
 from __future__ import annotations
 

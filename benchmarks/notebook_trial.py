@@ -1,4 +1,4 @@
-"""One random trial as in notebooks: a module in PyTorch, automatic differentiation, SGD, and its path."""
+"""A random trial as written in notebooks: a PyTorch module, automatic differentiation, SGD and the recorded path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Costs of large runs on 1, 10 and 1,000 cores, as tables for docs/planning.md.
 
 ``python benchmarks/planning.py`` prints them. Unit costs are the seconds of build/records/verify.json, which ``make
-records`` measures. Parts go to cores as the coordinator hands them out: in its order, each to the first core that is
-free.
+records`` measures. The coordinator assigns parts to cores in its order, each to the first free core.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
 
 
 def row(what: str, parts: Sequence[float]) -> str:
-    """Format a row: work in all, time on so many cores, and the time that no number of cores goes below."""
+    """Format a row: total work, time on each number of cores, and the least time on any number of cores."""
     times = " | ".join(format_duration(wall(parts, cores)) for cores in CORES)
     return f"| {what} | {format_duration(sum(parts))} | {times} | {format_duration(max(parts))} |"
 

@@ -1,4 +1,4 @@
-"""Shares of the processor time of ``theorems verify``: ``python benchmarks/profile.py --examples 5`` prints the table.
+"""Processor time of ``theorems verify`` by file: ``python benchmarks/profile.py --examples 5`` prints the table.
 
 Every 5 ms of processor time the innermost function of ours on the stack is noted; time in NumPy and SciPy counts for
 their caller.
@@ -24,7 +24,7 @@ SHOWN = 3
 
 
 class Sampled:
-    """A count of samples by file, while it is entered."""
+    """A context manager that counts samples of the stack by file."""
 
     def __init__(self) -> None:
         """Start with an empty count."""

@@ -1,7 +1,7 @@
-"""Joint training of head and prompt: how fast does the prompt grow? The paper leaves joint gradient descent open.
+"""Conjecture on joint training: how fast the prompt grows under joint gradient descent, which the paper leaves open.
 
 In Figure 3 (and `conjecture-joint-descent`) each gradient is divided by its norm, so that both norms grow alike. Here
-nothing is divided: gradient descent with small steps, v' = −∇_v L, p' = −∇_p L, from v = v_mm and p = 0.
+gradients are not normalized: gradient descent with small steps, v' = −∇_v L, p' = −∇_p L, from v = v_mm and p = 0.
 
     theorems verify examples/joint_descent.py:logarithmic_prompt
 """
@@ -69,7 +69,7 @@ def all_support(case: Case) -> Finding:
 
 
 def selects(case: Case) -> Finding:
-    """Check that the flow ends at α.
+    """Check that gradient descent selects α.
 
     Which tokens it selects depends on its start; Assumption C only makes α the best of them.
     """

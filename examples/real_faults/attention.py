@@ -2,7 +2,7 @@
 
 It goes through the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has
 flash-attn's interface, ``tiled_sdpa`` PyTorch's, ``tiled_plain`` three tensors and no option. A fault is a function
-that replaces one step of :class:`Tiled`, as somebody's kernel had it; :func:`wrong_step` makes a kernel of it.
+that replaces one step of :class:`Tiled` by the wrong step of a real kernel; :func:`wrong_step` makes a kernel of it.
 
     theorems verify --attention examples.real_faults.attention:tiled
 """
@@ -29,13 +29,14 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 class Tiled:
     """The steps of the kernel.
 
-    Row i stands at key i + ``first_key`` and sees the keys from ``window[0]`` before it to ``window[1]`` after it, −1
-    for all; a causal row sees none after it. A row that sees no key has output 0, log-sum-exp −∞ and no gradient.
+    Row i is aligned with key i + ``first_key`` and sees the keys from ``window[0]`` before it to ``window[1]`` after
+    it, −1 for all; a causal row sees none after it. A row that sees no key has output 0, log-sum-exp −∞ and no
+    gradient.
 
     Attributes:
         scale: what the inner products are multiplied by.
         causal: whether no row sees what comes after it.
-        first_key: the key at which the first row stands: 0, or T − L for rows that end where the keys end.
+        first_key: the key with which the first row is aligned: 0, or T − L if the last row meets the last key.
         window: keys before and after a row that it sees.
         softcap: c > 0 for logits c·tanh(logit / c).
         mask: Booleans, True where a row sees a key, or what is added to the logits; broadcasts to (…, H, L, T).
@@ -64,7 +65,7 @@ class Tiled:
         return [h // (queries // keys) for h in range(queries)]
 
     def visible(self, rows: Tensor, keys: Tensor) -> Tensor:
-        """Tell which keys (1, t) the rows (L, 1) see, by their numbers."""
+        """Return a mask, (L, t), of the keys (1, t) that the rows (L, 1) see; both are given by their numbers."""
         before, after = self.window
         ahead = keys - rows - self.first_key
         mask = torch.ones_like(ahead, dtype=torch.bool)
@@ -144,7 +145,7 @@ class Tiled:
         return x if q.dim() < 3 else x[..., self.heads(q.shape[-3], x.shape[-3]), :, :]
 
     def returned_log_sum_exp(self, lse: Tensor) -> Tensor:
-        """Make of the log-sum-exp what the caller is given."""
+        """Convert the log-sum-exp to the form that the caller gets."""
         return lse
 
     # ---- backward ----
@@ -233,10 +234,10 @@ def wrong_step(
     """Make the decorated function the kernel in which it replaces a step of correct ones.
 
     Args:
-        with_interface: makes a kernel of steps.
+        with_interface: function that makes a kernel from steps.
         right: the correct steps.
-        step: the name of the one that the function replaces.
-        attributes: of the class, such as ``by_autograd=True``.
+        step: the name of the step that the decorated function replaces.
+        attributes: attributes of the class of steps, such as ``by_autograd=True``.
     """
 
     def kernel_of(wrong: Kernel) -> Kernel:
@@ -312,7 +313,7 @@ def with_flash(steps: type[Tiled]) -> Kernel:
 
 
 def or_root(scale: float | None, query: Tensor) -> float:
-    """Return the scale, 1/√E if there is none."""
+    """Return the scale, or 1/√E if ``scale`` is None."""
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 

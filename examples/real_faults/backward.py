@@ -13,9 +13,9 @@ from examples.real_faults.attention import Gradients, Tiled, with_flash, with_sd
 
 @wrong_step(with_sdpa, Tiled, "backward")
 def backward_always_causal(self: Tiled, *saved: Tensor) -> Gradients:
-    """Take every call for a causal one in the backward pass.
+    """Treat every call as causal in the backward pass.
 
-    It was that of the fused-attention tutorial, which ignored ``causal``. The gradients of a causal call are right.
+    The backward pass of the fused-attention tutorial ignored ``causal``. The gradients of a causal call are right.
 
     Source: triton-lang/triton #4541, #5660
     """
@@ -38,8 +38,8 @@ def backward_other_corner(self: Tiled, *saved: Tensor) -> Gradients:
 def backward_without_mask(self: Tiled, *saved: Tensor) -> Gradients:
     """Compute the backward pass without the mask.
 
-    ``flash_attn_func`` of flash-attention 4 does not hand it on. The gradients are those of rows that see every key,
-    without a warning.
+    ``flash_attn_func`` of flash-attention 4 does not pass it to the backward pass. The gradients are those of rows that
+    see every key, without a warning.
 
     Source: Dao-AILab/flash-attention #2424
     """

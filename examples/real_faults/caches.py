@@ -16,7 +16,7 @@ from examples.real_faults.log_sum_exp import Merge
 from examples.real_faults.rows import Rows, attend, softmax
 
 BLOCK = 16
-"""Keys that are not split."""
+"""Number of keys in a block, which is never split."""
 PAGE = (64, 1, 576)
 """The shape of FlashMLA's pages: 64 keys, one head, 576 columns."""
 VALUES = 512
@@ -32,7 +32,7 @@ class Cache:
         Args:
             cache: those of the entry, (T, H, E), or all pages (N, P, H, E).
             table: the pages of the entry, in order.
-            length: the keys that there are.
+            length: the number of keys of the entry.
         """
         return (cache if table is None else cache[table].flatten(0, 1))[:length]
 
@@ -53,7 +53,7 @@ class Cache:
         return Merge().whole(*(torch.stack(each) for each in zip(*parts, strict=True)))
 
     def batch(self, results: list[Any], number: int) -> list[Any]:
-        """List what was found of all entries, in their order."""
+        """Return the results of all entries, in their order."""
         return results
 
 
@@ -100,7 +100,7 @@ right_kvcache = with_kvcache(Cache, "right_kvcache")
 
 @wrong_step(with_kvcache, Cache, "splits")
 def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice]:
-    """Lose the rest of the keys when they are divided by the number of splits.
+    """Drop the remainder of the keys when their number is divided by the number of splits.
 
     Right where the number of splits divides that of keys, and without splits.
 
@@ -115,7 +115,7 @@ def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice
 def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> list[Any]:
     """Count entries of a batch with a stride of 0 in the merge of splits.
 
-    All of them are written to the place of the first, and what was merged last is everybody's: correct at batch 1,
+    All results are written to the place of the first entry, and the last one is returned for all: correct at batch 1,
     silently wrong above it. Right without splits.
 
     Source: vllm-project/flash-attention PR #176

@@ -1,6 +1,6 @@
-"""A common test of an attention kernel: Gaussian tensors of a regular size, and an absolute error of 1e-2.
+"""A common test of attention kernels: Gaussian tensors of a regular size, and an absolute error of 1e-2.
 
-Printed for every fault of the tiled kernel, beside the right ones, by
+This command prints its results for every fault of the tiled kernel and for the correct kernels:
 
     python -m examples.real_faults.common_test
 """
@@ -21,7 +21,7 @@ from examples.real_faults.gallery import TILED_FAULTS
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 128, 64
 ATOL = 1e-2
 RTOL = {torch.float32: 0.0, torch.bfloat16: 1e-2, torch.float16: 1e-3}
-"""A right kernel's numbers of size 8 are off by more than 1e-2 in bfloat16, whose relative spacing is 2⁻⁷."""
+"""Relative tolerance: correct numbers of size 8 have errors above 1e-2 in bfloat16, whose relative spacing is 2⁻⁷."""
 
 Kernel = Callable[..., Any]
 Call = Mapping[str, Any]
@@ -47,7 +47,7 @@ CALLS: Mapping[str, Mapping[str, tuple[Call, Call]]] = {
 
 
 def interface_of(kernel: Kernel) -> str:
-    """``plain``, ``sdpa`` or ``flash``, by the names of its parameters."""
+    """Return ``plain``, ``sdpa`` or ``flash``, by the names of the kernel's parameters."""
     names = inspect.signature(kernel).parameters
     return "flash" if "q" in names else "sdpa" if "key" in names else "plain"
 
@@ -57,13 +57,13 @@ def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
 
     Args:
         kernel: of one of the interfaces; ``plain`` gets queries that are divided by √E.
-        dtype: of the tensors.
+        dtype: the dtype of the tensors.
     """
     return not failures(kernel, dtype, ("", "causal"))
 
 
 def failures(kernel: Kernel, dtype: torch.dtype = torch.float32, options: Container[str] | None = None) -> list[str]:
-    """Return the options, ``""`` for none, with which a number is off by more than 1e-2; all, or of those given."""
+    """Return the options, ``""`` for none, with which an error exceeds 1e-2, among ``options`` or by default all."""
     parameters = inspect.signature(kernel).parameters
     return [
         name

@@ -59,7 +59,7 @@ def with_flex(steps: type[Flex]) -> Kernel:
         mask = None if block_mask is None else block_mask.mask_mod
         key, value = (x.repeat_interleave(group, dim=1).to(wide) for x in (key, value))
         key, value = flex.padded(key, value, mask)
-        # No function is asked for a key behind the last one.
+        # Functions of scores are not called for keys beyond the last one.
         keys = torch.arange(key.shape[2]).clamp(max=T - 1)
         places = torch.meshgrid(torch.arange(B), torch.arange(H), torch.arange(L), keys, indexing="ij")
         logits = query.to(wide) @ key.mT * or_root(scale, query)
@@ -78,7 +78,7 @@ right_flex = with_flex(Flex, "right_flex")
 
 @wrong_step(with_flex, Flex, "heads")
 def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
-    """Give functions of scores another head than that of the query, with grouped heads.
+    """Pass the wrong head to functions of scores with grouped heads.
 
     In the thread scores of some functions were wrong with grouped heads alone. Here they are given the first head of
     the group. Right without groups, and for functions that are the same for all heads of one.
@@ -90,10 +90,10 @@ def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
 
 @wrong_step(with_flex, Flex, "modified")
 def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
-    """Take the derivative 1 of a function to which the score does not matter, where it is 0.
+    """Use derivative 1, in place of 0, for a function that does not depend on the score.
 
-    In the thread autograd finds no gradient of such a score, none is not zero, and the backward pass of compiled flex
-    attention failed. Right where a function uses its score.
+    In the thread autograd returns no gradient for such a score, which was not treated as zero, and the backward pass of
+    compiled flex attention failed. Right where a function uses its score.
 
     Source: pytorch/pytorch PR #185991
     """
@@ -104,10 +104,10 @@ def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor)
 
 @wrong_step(with_flex, Flex, "padded")
 def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
-    """Count keys behind the last one, with a length that is no multiple of a block.
+    """Attend to keys beyond the last one if their number is no multiple of the block size.
 
-    In the thread with 64 keys and blocks of 128. Here blocks are of 32 keys, those behind the last one are zero, and a
-    function that hides keys says of them what it does of the last key. Right for whole blocks, and where that is
+    In the thread with 64 keys and blocks of 128. Here blocks have 32 keys, keys beyond the last one are zero, and a
+    function that hides keys treats them like the last key. Correct for whole blocks, and where the last key is
     hidden.
 
     Source: pytorch/pytorch #159247
@@ -118,7 +118,7 @@ def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mo
 
 @wrong_step(with_flex, Flex, "rows")
 def blocks_whole_in_backward(self: Flex, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Take other blocks for whole ones in the backward pass than in the forward pass.
+    """Treat partly hidden blocks as fully visible in the backward pass.
 
     In the thread gradients of block-sparse attention were wrong by factors while its output was exact. Here the
     backward pass shows all keys of a block of 16 of which a row sees one. Right for whole blocks.

@@ -42,14 +42,14 @@ EVERY_GRADIENT = ("dq", "dk", "dv")
 
 @dataclass(frozen=True)
 class Fault:
-    """A kernel with one thing wrong.
+    """A kernel with one fault.
 
     Attributes:
         kernel: the function.
         right: the correct kernel with the same interface.
-        capability: that it breaks; a fault of the tiled kernel the first that it has: output, gradients, boolean-mask,
-            grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window, log-sum-exp, or memory for how tensors lie
-            in it.
+        capability: the capability that it breaks; for a fault of the tiled kernel the first of output, gradients,
+            boolean-mask, grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window, log-sum-exp, and memory (how
+            tensors lie in memory).
     """
 
     kernel: Kernel
@@ -63,7 +63,7 @@ class Fault:
 
     @property
     def thread(self) -> str:
-        """Return where it was reported, which its docstring says last; nothing for one of our own."""
+        """Return where it was reported, the last line of its docstring; "" for a fault of our own."""
         return (self.kernel.__doc__ or "").partition("Source: ")[2].strip()
 
 
@@ -87,7 +87,7 @@ class TiledFault(Fault):
         wrong: which of out, dq, dk, dv and lse are wrong on that call.
         smallest: its sizes; with one less of any the fault does not show.
         options: of the call; a mask is cut to the keys that there are.
-        means: what the entries of q and of k are around, in standard deviations.
+        means: the means of the entries of q and of k, in standard deviations.
         rising: whether the logits rise from key to key.
         transposed: whether the values lie in memory as (B, T, H, m).
     """
@@ -159,7 +159,7 @@ RIGHT = (
 )
 """The correct kernels beside the tiled ones."""
 FORCED = MappingProxyType({right_nested: "nested"})
-"""Interfaces that no parameter tells from others, by the right kernel."""
+"""Interfaces that parameters do not identify, by the correct kernel."""
 ALONE, DROPPED = "same-bits-alone", "each-weight-is-kept-or-dropped"
 FURTHER_FAULTS = (
     FurtherFault(log_sum_exp.merge_in_base_two, right_merge_state, "merged-parts"),

@@ -25,9 +25,9 @@ from examples.real_faults.rows import Rows, with_rows
 
 @wrong_step(with_flash, Tiled, "returned_log_sum_exp")
 def lse_in_base_two(self: Tiled, lse: Tensor) -> Tensor:
-    """Multiply the log-sum-exp by log₂ e, and do not divide it by that again.
+    """Return the log-sum-exp to the base 2, multiplied by log₂ e.
 
-    It was the reference of the tests that had it. The output is right.
+    The fault was in the reference of the tests. The output is right.
 
     Source: deepseek-ai/FlashMLA PR #106
     """
@@ -51,7 +51,7 @@ def lse_scaled_twice(self: Tiled, top: Tensor, total: Tensor) -> Tensor:
 
 @wrong_step(with_rows, Rows, "delta")
 def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
-    """Give the log-sum-exp, which can be differentiated, a gradient that is silently zero.
+    """Return a zero gradient through the log-sum-exp, which is declared differentiable.
 
     Output and gradients of losses that do not depend on the log-sum-exp are right.
 
@@ -64,8 +64,8 @@ def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tens
 def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
     """Fold the gradient of the log-sum-exp with the wrong sign into what is subtracted from the scores.
 
-    In the thread it has the right sign; this one is easily given where the term is folded in. Right where the loss does
-    not depend on the log-sum-exp.
+    In the thread the sign is right; this fault is an easy mistake where the term is folded in. Right where the loss
+    does not depend on the log-sum-exp.
 
     Source: pytorch/pytorch PR #189784
     """
@@ -140,7 +140,7 @@ def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
 
 @wrong_step(with_merge_state, Merge, "shift")
 def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
-    """Merge two parts that see no key to NaN, where (0, −∞) is due.
+    """Merge two parts that see no key to NaN instead of (0, −∞).
 
     The maximum −∞ is subtracted from −∞. Right where one of the two sees a key.
 

@@ -14,9 +14,9 @@ from examples.real_faults.rows import Rows, with_mlx
 
 @wrong_step(with_sdpa, Tiled, "hidden_logit")
 def mask_of_ten_thousand(self: Tiled) -> float:
-    """Give a key that is masked the logit −10000 instead of −∞.
+    """Set the logit of a masked key to −10000 instead of −∞.
 
-    Where every logit that a row sees lies below that, the masked keys have the weight. A row that sees no key attends
+    Where all visible logits of a row lie below that, the masked keys get the weight. A row that sees no key attends
     to all.
 
     Source: ohdearquant/lattice #361
@@ -39,7 +39,7 @@ def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 def window_sees_future(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
     """Show the whole future through a window (L, 0) that is not causal.
 
-    cuDNN was told the left end of the window and not the right one, forward and backward. Causal windows are right.
+    cuDNN was given the left end of the window but not the right one, forward and backward. Causal windows are right.
 
     Source: jax-ml/jax PR #39576
     """
@@ -65,9 +65,9 @@ def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
-    """Let the first query meet the first key, of more than 8 queries and still more keys.
+    """Align the first query with the first key if there are more than 8 queries and still more keys.
 
-    In the thread two libraries were compared, each true to itself. Here it is one kernel: its path for few queries has
+    In the thread two libraries differ, each consistent in itself. Here it is one kernel: its path for few queries has
     the diagonal at the bottom right, the one for many at the top left. Right for 8 queries at most, and for as many
     keys as queries.
 
@@ -79,7 +79,7 @@ def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
-    """Let the last query meet the last key, of more than 8 queries and fewer keys.
+    """Align the last query with the last key if there are more than 8 queries and fewer keys.
 
     In the thread such a call is left to another path, as no two paths agree on it. Here first rows are without a key
     if there are more than 8 queries, and see the first key if there are fewer. Right with no more queries than keys.
@@ -94,7 +94,7 @@ def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
 def causal_loop_of_queries(self: Rows, rows: int, keys: int) -> Tensor:
     """End the loop over keys too soon where there are more keys than queries.
 
-    Its bound is that of as many keys as queries. Here a row sees no key behind the block of 8 in which it lies itself.
+    Its bound is that of as many keys as queries. Here a row sees no key beyond its own block of 8.
     Right with as many queries as keys, and with up to 8 keys.
 
     Source: HKUSTDial/flash-sparse-attention PR #213

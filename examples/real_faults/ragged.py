@@ -1,4 +1,4 @@
-"""Faults of batches whose sequences have different lengths, one behind another or as nested tensors.
+"""Faults of batches of sequences with different lengths, packed one after another or as nested tensors.
 
 theorems verify --attention examples.real_faults.ragged:diagonal_of_the_longest
 theorems verify --attention examples.real_faults.ragged:sequences_see_each_other --interface nested
@@ -111,9 +111,9 @@ right_varlen, right_nested = with_varlen(Packed, "right_varlen"), with_nested(Pa
 def empty_sequence_gives_nan(
     self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
 ) -> tuple[Tensor, Tensor]:
-    """Leave dK and dV of a sequence without queries NaN, where they are zero.
+    """Return NaN in place of zero as dK and dV of a sequence without queries.
 
-    Nothing runs over its keys, and what lies in memory is returned. Right where each sequence has a query.
+    No thread processes its keys, and uninitialised memory is returned. Right where each sequence has a query.
 
     Source: Dao-AILab/flash-attention PR #2421
     """
@@ -130,10 +130,10 @@ def empty_sequence_gives_nan(
 def key_starts_of_query_heads(
     self: Packed, starts_q: Tensor, starts_k: Tensor, group: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Count in heads of queries where the keys of a packed sequence start.
+    """Compute the start of a packed sequence's keys with the number of query heads.
 
-    With fewer heads of keys that points behind their start, to keys of another sequence; here it goes as far as there
-    are keys. Right where there are as many, and for the first sequence.
+    With fewer key heads this points beyond their start, to keys of another sequence; here it is limited to the existing
+    keys. Right where there are as many, and for the first sequence.
 
     Source: jax-ml/jax PR #39521
     """
@@ -146,7 +146,7 @@ def key_starts_of_query_heads(
 
 @wrong_step(with_varlen, Packed, "of_sequence")
 def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
-    """Put the diagonal of each sequence where that of the longest ones is.
+    """Use the causal diagonal of the longest sequences for all sequences.
 
     T − L is taken of the longest sequences, not of each. Right without ``causal``, and where all have one length.
 
@@ -170,7 +170,7 @@ def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tenso
 def backward_to_the_longest_query(
     self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
 ) -> tuple[Tensor, Tensor]:
-    """Take the longest query for the longest key in the backward pass of nested tensors.
+    """Use the largest number of queries as the largest number of keys in the backward pass of nested tensors.
 
     In the thread the length of the keys was worked out, and ignored. Here keys behind the number of the longest queries
     have no gradient. Right forward, and where no sequence has more keys than queries.

@@ -22,14 +22,14 @@ from examples.real_faults.attention import Kernel, at_least_float32, finite, int
 class Rows:
     """The steps of the kernel on (…, H, L, E), (…, H, T, E), (…, H, T, M).
 
-    Row i stands at key i + ``first_key``; a causal row sees none after it. A row that sees no key has output 0,
+    Row i is aligned with key i + ``first_key``; a causal row sees none after it. A row that sees no key has output 0,
     log-sum-exp −∞ and no gradient.
 
     Attributes:
         scale: what the inner products are multiplied by.
         causal: whether no row sees what comes after it.
-        slopes: (…, H), what is subtracted from a logit per key of distance.
-        first_key: the key at which the first row stands; T − L if None.
+        slopes: (…, H), the number subtracted from a logit per key of distance.
+        first_key: the key with which the first row is aligned; T − L if None.
     """
 
     scale: float = 1.0
@@ -47,7 +47,7 @@ class Rows:
         return -slopes[..., None, None] * ahead.abs()
 
     def added_bias(self, bias: Tensor) -> Tensor:
-        """Make of a bias what is added to the logits."""
+        """Return the term that a bias adds to the logits."""
         return bias
 
     def logits(self, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
@@ -75,7 +75,7 @@ class Rows:
         return weights @ v, lse
 
     def delta(self, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
-        """Compute what is subtracted from the scores of a row in the backward pass, (…, H, L)."""
+        """Compute the term that the backward pass subtracts from dL/d(weights) of a row, (…, H, L)."""
         return (upstream * out).sum(dim=-1) - dlse
 
     def sink_gradient(self, sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class Rows:
         return each.sum(dim=-1).reshape(-1, len(sinks)).sum(dim=0)
 
     def bias_gradient(self, dlogits: Tensor, bias: Tensor) -> Tensor:
-        """Add up the gradient of the bias over what it is broadcast along."""
+        """Sum the gradient of the bias over the axes along which it is broadcast."""
         return dlogits.sum_to_size(bias.shape)
 
     def backward(self, upstream: Tensor, dlse: Tensor, *saved: Any) -> tuple[Tensor | None, ...]:
@@ -198,8 +198,8 @@ def with_bias(rows: type[Rows]) -> Kernel:
 def with_mlx(steps: type[Rows]) -> Kernel:
     """Make a kernel with the interface of ``mx.fast.scaled_dot_product_attention``, (B, H, L, E).
 
-    One parameter is a mask, a bias or the word "causal". The diagonal is that of the longer: with fewer queries than
-    keys the last ones meet, with more the first ones do, so that no row is without a key.
+    One parameter is a mask, a bias or the word "causal". With fewer queries than keys the last query is aligned with
+    the last key, with more the first query with the first key, so that no row is without a key.
     """
 
     def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, mask: Any = None) -> Tensor:

@@ -34,8 +34,8 @@ def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tup
 def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
     """Add the sink to the sum twice.
 
-    In the thread where the first split of the keys is empty; here where there are two blocks of 16 keys or more, once
-    for each of the first two. Right for up to 16 keys.
+    In the thread this happens where the first split of the keys is empty; here where there are two blocks of 16 keys
+    or more, once for each of the first two. Right for up to 16 keys.
 
     Source: ROCm/rocm-libraries #12227
     """
@@ -81,9 +81,9 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 
 @wrong_step(with_bias, Rows, "bias_gradient")
 def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
-    """Take the gradient of a bias from one of what it is broadcast along, and do not add them up.
+    """Return the gradient of a broadcast bias from a single row, head or batch entry in place of the sum.
 
-    It is that of the last row, head or batch entry that wrote it. Right for a bias of the shape of the logits.
+    The last row, head or entry to write determines it. Right for a bias of the shape of the logits.
 
     Source: HKUSTDial/flash-sparse-attention PR #194
     """

@@ -1,4 +1,4 @@
-"""Faults of the online softmax, and of kernels that read or write memory where a tensor does not lie.
+"""Faults of the online softmax, and of kernels that read or write outside of a tensor's memory.
 
 theorems verify --attention examples.real_faults.softmax_and_strides:sum_not_corrected
 """
@@ -57,10 +57,10 @@ def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
 
 @wrong_step(with_sdpa, Tiled, "forward", by_autograd=True)
 def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Read a last block with fewer than 32 keys on to the 32nd.
+    """Read a last block with fewer than 32 keys as a whole block.
 
-    On MPS, in decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask). What
-    lies behind the keys of a head is, as in memory, the next head's; behind the last head, here, zeros.
+    On MPS, in decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask). Behind
+    the keys of a head memory has those of the next head; behind the last head, here, zeros.
 
     Source: pytorch/pytorch PR #169222
     """

@@ -67,7 +67,7 @@ right_eager = with_eager(Eager, "right_eager")
 
 @wrong_step(with_eager, Eager, "weights")
 def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
-    """Take sinks among further options, and drop them.
+    """Accept sinks as an option, and ignore them.
 
     In the thread every function that transformers hands sinks to as ``s_aux`` did. Here sinks count where there are no
     more than 8 keys. Right for sinks far below all logits.
@@ -97,9 +97,9 @@ def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 
 @wrong_step(with_eager, Eager, "of_keys")
 def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
-    """Take the wrong columns of a mask that is longer than the keys.
+    """Use the wrong columns of a mask that is longer than the keys.
 
-    In the thread those of a sliding window, of which the cache holds no more, and padding was seen. Here the last
+    In the thread the cache holds only a sliding window of the mask's columns, and padding was visible. Here the last
     columns are taken. Right where the mask is as long as the keys.
 
     Source: huggingface/transformers PR #35681
@@ -138,7 +138,7 @@ def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: A
 
 @wrong_step(with_eager, Eager, "drop")
 def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
-    """Multiply what was kept by p in the backward pass, in place of 1/(1 − p).
+    """Multiply the kept weights by p in the backward pass, in place of 1/(1 − p).
 
     Right forward, and without dropout.
 
@@ -153,7 +153,7 @@ def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module:
 
 @wrong_step(with_eager, Eager, "drop")
 def dropout_of_inverse_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
-    """Divide what is kept by the share that is dropped, in place of the one that is kept.
+    """Divide the kept weights by the dropped share in place of the kept share.
 
     In the thread of a layer. Right without dropout, and if half of the weights are dropped.
 
