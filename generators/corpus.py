@@ -67,7 +67,9 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     if not isinstance(corpus, str) and not all(isinstance(x, int | np.integer) and x >= 0 for x in corpus):
         raise InvalidInput(f"{name}: the corpus has something that is no id ≥ 0; give a text or a list of ids.")
     if len(corpus) <= window:
-        raise InvalidInput(f"{name}: {len(corpus)} tokens have no window of {window} that one follows; give more.")
+        raise InvalidInput(
+            f"{name}: {len(corpus)} tokens have no window of {window} followed by another token; give more tokens."
+        )
     vocabulary: list[Any] = sorted(set(corpus))
     ids = {token: k for k, token in enumerate(vocabulary)}
     tokens = [ids[token] for token in corpus]

@@ -205,7 +205,7 @@ def all_data() -> dict[str, Callable[[], Any]]:
     duplicate = next((name for name in further if name in NAMES), None)
     if duplicate is not None:
         raise InvalidInput(
-            f"data: a paper has {duplicate!r}, which is one of this suite's datasets; ask for another name."
+            f"data: a paper has {duplicate!r}, one of this suite's datasets; the paper has to give it another name."
         )
     return DATASETS | further
 

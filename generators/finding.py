@@ -52,8 +52,8 @@ SHOWN = 4
 
 def number(x: object, *others: object) -> str:
     """Format a number with six digits, or with more if it would otherwise look equal to one of the others."""
-    value, rest = float(x), [float(y) for y in others]  # type: ignore[arg-type]
-    apart = [y for y in rest if y != value]
+    value, other_values = float(x), [float(y) for y in others]  # type: ignore[arg-type]
+    apart = [y for y in other_values if y != value]
     digits = next((k for k in range(6, 17) if all(f"{y:.{k}g}" != f"{value:.{k}g}" for y in apart)), 17)
     return f"{value:.{digits}g}"
 

@@ -61,8 +61,8 @@ def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
         yield ()
         return
     for first in range(max(0, m - (n - 1) * most), min(m, most) + 1):
-        for rest in compositions(m - first, n - 1, most):
-            yield (first, *rest)
+        for tail in compositions(m - first, n - 1, most):
+            yield (first, *tail)
 
 
 @cache

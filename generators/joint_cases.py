@@ -83,9 +83,9 @@ def joint_cases(
     others = [draw(_cone_tokens(chosen[i], T - 1, gamma, few=few)) for i in range(n)]
     if non_supports:
         for _ in range(draw(st.sampled_from((1, 2, 2, 2, 2, 2)))):
-            token, label, rest = draw(_non_support(T, d, gamma, loose, gaps))
+            token, label, other_tokens = draw(_non_support(T, d, gamma, loose, gaps))
             chosen, labels = np.vstack([chosen, token]), np.append(labels, label)
-            others.append(rest)
+            others.append(other_tokens)
     X = np.concatenate([chosen[:, None], np.array(others)], axis=1)
     order = draw(st.permutations(range(len(X))))
     X, labels = X[list(order)], labels[list(order)]
@@ -138,7 +138,7 @@ def _cone_tokens(
     With ``few`` they are sparse and have few scores.
     """
     d = chosen.size
-    rest = np.zeros((count, d))
+    other_tokens = np.zeros((count, d))
     for t in range(count):
         c = draw(st.sampled_from(SHRINKS[:2] if few else SHRINKS))
         direction = np.array(draw(st.lists(st.integers(-3, 3), min_size=d, max_size=d)), dtype=np.float64)
@@ -150,8 +150,8 @@ def _cone_tokens(
             direction[1] = min(direction[1], -1.0)
             reach = max(reach, 0.5)
         length = math.ceil(float(np.linalg.norm(direction)))
-        rest[t] = c * chosen + (gamma * (1 - c) * reach / max(length, 1)) * direction
-    return rest
+        other_tokens[t] = c * chosen + (gamma * (1 - c) * reach / max(length, 1)) * direction
+    return other_tokens
 
 
 @st.composite
@@ -166,12 +166,12 @@ def _non_support(
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
     token[0] = label * (gamma + gamma * draw(st.sampled_from((0.5, 0.25, 1.0, 2.0))))
-    rest = np.array(draw(hnp.arrays(np.int64, (T - 1, d), elements=st.integers(-4, 4)))) * (gamma / 2)
+    other_tokens = np.array(draw(hnp.arrays(np.int64, (T - 1, d), elements=st.integers(-4, 4)))) * (gamma / 2)
     outputs = (0.0, -1.0, 0.5, 0.75, 1.0, 1.25, 4.0) if loose else (0.0, -1.0, 0.5, 0.75)
     for t in range(T - 1):
-        rest[t, 0] = label * gamma * draw(st.sampled_from(outputs))
-        rest[t, 1] = token[1] - gamma * draw(st.sampled_from(gaps))
-    return token, label, rest
+        other_tokens[t, 0] = label * gamma * draw(st.sampled_from(outputs))
+        other_tokens[t, 1] = token[1] - gamma * draw(st.sampled_from(gaps))
+    return token, label, other_tokens
 
 
 @st.composite

@@ -35,7 +35,7 @@ def dot(a: Vector, b: Vector) -> fmpq:
 
 
 def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
-    """Return the rational vector that a float vector is."""
+    """Return a float vector as exact rationals."""
     return [rational(x) for x in values.tolist()]
 
 

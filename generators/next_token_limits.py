@@ -192,8 +192,8 @@ class NextTokenLimits:
     @property
     def sentences(self) -> list[str]:
         """The answer in words: a summary, then a sentence per context."""
-        rest = len(self._at) - MOST_SHOWN
-        more = [f"… {rest} more"] if rest > 0 else []
+        omitted = len(self._at) - MOST_SHOWN
+        more = [f"… {omitted} more"] if omitted > 0 else []
         contexts = [self.context_sentence(j) for j in list(self._at)[:MOST_SHOWN]]
         return [self._summary(), " ".join(self._limits()), *contexts, *more]
 
@@ -232,5 +232,5 @@ def _entropy(problem: MasterProblem) -> float:
 
 def _listed(names: Sequence[str]) -> str:
     """Join names; if there are many, only the first are shown."""
-    rest = len(names) - MOST_NAMED
-    return ", ".join(names) if rest <= 1 else f"{', '.join(names[:MOST_NAMED])} and {rest} more"
+    omitted = len(names) - MOST_NAMED
+    return ", ".join(names) if omitted <= 1 else f"{', '.join(names[:MOST_NAMED])} and {omitted} more"

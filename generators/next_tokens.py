@@ -100,7 +100,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             return super().of_values(contents, seed, name)
         further = sorted({*contents} - {"corpus", "window", "seed", "name", *RECORD})
         if further:
-            raise InvalidInput(f"{name}: {further[0]!r} does not stand beside a corpus; leave it out.")
+            raise InvalidInput(f"{name}: {further[0]!r} cannot be combined with a corpus; leave it out.")
         text = contents["corpus"].tolist() if isinstance(contents["corpus"], np.ndarray) else contents["corpus"]
         if not isinstance(text, str | list):
             raise InvalidInput(f"{name}: the corpus is neither a text nor a list of ids; give one of them.")

@@ -51,7 +51,7 @@ Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n d"]
 
 MOST = (4, 5, 4)
-"""The largest n, T and d, as a rule."""
+"""The usual largest n, T and d."""
 MANY = (9, 12, 17)
 """The numbers of tokens of cases with many tokens."""
 MOST_MANY = (2, 17, 4)

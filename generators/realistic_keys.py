@@ -75,7 +75,7 @@ def realistic_keys(
     every = bool((free | (np.arange(tokens) == alpha[:, None])).all())
     if every and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
         moved = grid.values(np.full(d, _other_level(draw, grid)))[axis]
-        # An input that is there twice asks the same twice, so that p_mm is that of the others.
+        # A repeated input repeats constraints, so that p_mm does not change.
         distinct = np.flatnonzero(repeats == np.arange(n))
         keys[distinct] = with_idle_neighbour(
             keys[distinct], alpha[distinct], axis, float(moved), solver(alpha[distinct])

@@ -81,8 +81,8 @@ def relu_head(case: Case) -> Finding:
         return Finding(False, "a unit is no ReLU, or labels of the head are not those of the data")
     flat = data.X.reshape(-1, data.X.shape[2])
     tokens = np.concatenate([flat, np.ones((len(flat), 1))], axis=1)
-    both = np.concatenate([tokens, head.features.reshape(len(flat), -1)], axis=1)
-    alone, together = (int(rational_matrix(rows).rank()) for rows in (tokens, both))
+    extended = np.concatenate([tokens, head.features.reshape(len(flat), -1)], axis=1)
+    alone, together = (int(rational_matrix(rows).rank()) for rows in (tokens, extended))
     if alone < together:
         return Finding(False, f"features are no affine functions of the tokens: rank {alone}, with them {together}")
     return Finding(True, f"{len(head.weights)} units")

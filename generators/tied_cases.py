@@ -45,7 +45,7 @@ def tied_cases(draw: DrawFn) -> Case:
     if style is not Style.DECIMALS:
         keys = keys + draw(entries((n, 1, d), style, most=(MOST[0], 1, MOST[2])))
     scores = draw(_scores(n, tokens))
-    # Copies stand behind the inputs that cancel, in another order together with them.
+    # Copies are appended after the inputs that cancel; then all inputs are permuted.
     inputs = np.append(np.arange(n), draw(st.lists(st.integers(0, n - 1), max_size=MOST[0] - n)))
     inputs = np.array(draw(st.permutations(inputs.astype(np.int64).tolist())))
     order = np.array([draw(st.permutations(range(tokens))) for _ in inputs])

@@ -64,7 +64,7 @@ def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], los
             array = np.array(_of_tokens(key, arrays[key], mask), dtype=object)
             array[~mask] = 0
             arrays[key] = array.tolist()
-    n, seen = len(mask), mask[:, None]
+    n, visible = len(mask), mask[:, None]
     ones = np.ones((n, 1, 1))
     if "X" not in arrays or "W" in arrays:
         if "X" in arrays:
@@ -72,10 +72,10 @@ def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], los
             keys, scores = problem.keys, problem.scores
         else:
             keys, scores = checked_array("keys", arrays["keys"], (n, "T", "d")), arrays["scores"]
-        return SequenceDataset(keys, ones, ones[..., 0], np.zeros(keys.shape[2]), loss, seen, values=scores)
+        return SequenceDataset(keys, ones, ones[..., 0], np.zeros(keys.shape[2]), loss, visible, values=scores)
     dataset = Dataset(arrays["X"], arrays["Y"], arrays["v"], None, loss)
     queries = checked_array("queries", arrays["queries"], (n, "e"))[:, None] if "queries" in arrays else ones
-    return SequenceDataset(dataset.X, queries, dataset.Y[:, None], dataset.v, loss, seen)
+    return SequenceDataset(dataset.X, queries, dataset.Y[:, None], dataset.v, loss, visible)
 
 
 def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"]) -> dict[str, Any]:

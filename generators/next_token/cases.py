@@ -90,7 +90,7 @@ def independent_sequences() -> SearchStrategy[NextTokens]:
 
 
 def with_something_apart(case: NextTokens) -> NextTokens:
-    """Return the case, with a new token that never follows and a coordinate if no token can be ruled out."""
+    """Return the case; if no token can be ruled out, add a token that never follows, and a coordinate for it."""
     problem = case.problem
     if (problem.alternatives & ~extended_supports(problem).sets).any():
         return case

@@ -6,7 +6,7 @@ of three, two of them are tied, and queries that see both also see a better one.
 separate the labels, Y_ik qᵀz_ik ≥ 1, and W = v qᵀ, scaled, separates opt for any number of tokens; or the rows
 (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
 
-One case in five has tokens and queries as users have them, of few bits, in which an input may be there twice. Of the
+One case in five has tokens and queries as users have them, of few bits; an input may occur twice. Of the
 others one in four has decimals, whose products x z are no floats.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
@@ -124,12 +124,12 @@ def _with_a_tie(
     last = values.shape[1] - 1
     for i in range(len(values)):
         other = int(np.argmin(np.abs(values[i, :last] - values[i, last])))
-        rest = np.setdiff1d(np.arange(last), other)
+        untied = np.setdiff1d(np.arange(last), other)
         values[i, last] = values[i, other]
         for k in np.flatnonzero(mask[i, :, other] & mask[i, :, last]).tolist():
-            if not mask[i, k, rest].any():
-                mask[i, k, rest[0]] = True
-            visible = values[i, rest[mask[i, k, rest]]]
+            if not mask[i, k, untied].any():
+                mask[i, k, untied[0]] = True
+            visible = values[i, untied[mask[i, k, untied]]]
             if not (Y[i, k] * (visible - values[i, last]) > 0).any():
                 Y[i, k] = -Y[i, k]
     return values, Y, mask

@@ -27,7 +27,8 @@ from theorems.steepest_descent.steepest_run import STEEPEST_ROUNDING, StepSchedu
 
 ADAM_ROUNDING = tolerance(
     "adam-rounding",
-    "what M_t/√V_t, summed over all gradients so far, carries, and eps (20 + (6 + 4 |log scale|) t) ρ η + eps |W(t+1)|",
+    "error bounds of M_t/√V_t, summed over all gradients so far,"
+    " and eps (20 + (6 + 4 |log scale|) t) ρ η + eps |W(t+1)|",
     "a loop adds a gradient to both moments and rescales them at every step, a few roundings and one exponential each;"
     " where V_t is not resolved, as where the terms of a gradient cancel, only |A| ≤ ρ_t is claimed of an entry",
 )

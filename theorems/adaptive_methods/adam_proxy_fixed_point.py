@@ -311,8 +311,8 @@ def _radius(samples: Samples, c: list[arb], mu: arb, support: list[int]) -> floa
     residual = max(above(abs(x)) for x in (Y * error).entries())
     radius = 2 * residual + 1e-40
     box = [x + arb(0, radius) if i in support else x for i, x in enumerate(c)]
-    rest = identity(s + 1) - Y * _derivative(samples, box, support)
-    lost = max(above(_sum(abs(x) for x in row)) for row in rest.tolist())
+    deviation = identity(s + 1) - Y * _derivative(samples, box, support)
+    lost = max(above(_sum(abs(x) for x in row)) for row in deviation.tolist())
     return radius if residual + lost * radius <= radius * (1 - 1e-9) else None
 
 
@@ -355,9 +355,11 @@ def keeping_claim(
     away = np.abs(weights - c) @ np.abs(samples.rows)
     step_error = np.abs(-exact(np.stack([moved[:, :d], -moved[:, d:]])) - enclosed.u / enclosed.P)
     logits = np.abs(value_of(margins)).max()
-    own = EPS * (40 + 4 * logits) * math.sqrt(n / (1 - a))
+    rounding = EPS * (40 + 4 * logits) * math.sqrt(n / (1 - a))
     kept = samples.sensitivity * away / enclosed.P
-    return at_least(KEEPS, Form.EFFECTIVE, kept, step_error.widen(own), why=PROXY_ROUNDING, points="entry of a step")
+    return at_least(
+        KEEPS, Form.EFFECTIVE, kept, step_error.widen(rounding), why=PROXY_ROUNDING, points="entry of a step"
+    )
 
 
 def _sum(terms: Iterable[arb]) -> arb:

@@ -41,7 +41,7 @@ ASSUMPTIONS = ("queries-given", "single-input")
 ROWS, COLUMNS, SPECTRAL, ADAM = "rows", "columns", "spectral", "adam"
 QUERY_ROUNDING = tolerance(
     "one-query-rounding",
-    "what the prompt's step carries, and eps (|W(t+1)||z| + (40 + 8 e + (6 + 4 |log scale|) t) η‖z‖_1) by entry",
+    "the error bound of the prompt's step, and eps (|W(t+1)||z| + (40 + 8 e + (6 + 4 |log scale|) t) η‖z‖_1) by entry",
     "a step on W is rounded entry by entry and multiplied by z; an entry of the prompt's gradient whose sign or size is"
     " within its rounding says nothing of the step",
 )

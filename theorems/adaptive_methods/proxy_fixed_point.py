@@ -65,10 +65,10 @@ def proxy_direction(samples: ScaledGradient, counts: Int64[np.ndarray, "n"], bat
         batch: samples in a batch, drawn without replacement.
     """
     logs = np.asarray(samples.log_scale)
-    own = np.exp(logs - logs.max(axis=-1, keepdims=True))[..., None] * np.asarray(samples.direction)
+    gradients = np.exp(logs - logs.max(axis=-1, keepdims=True))[..., None] * np.asarray(samples.direction)
     share, times = mean_share(counts, batch), counts[:, None]
-    total = (own * times).sum(axis=-2)
-    root = np.sqrt(share * total**2 + (1 - share) * (own**2 * times).sum(axis=-2))
+    total = (gradients * times).sum(axis=-2)
+    root = np.sqrt(share * total**2 + (1 - share) * (gradients**2 * times).sum(axis=-2))
     return np.asarray(total / np.where(root > 0, root, 1.0))
 
 

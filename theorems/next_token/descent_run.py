@@ -30,7 +30,7 @@ from theorems.rounding.descent_steps import starts_claim
 
 STEP_ROUNDING = tolerance(
     "next-token-step-rounding",
-    "what θ_{k+1} − θ_k + η∇L(θ_k) carries, as much again, and eps (|θ_{k+1}| + 4η|∇L|) by coordinate",
+    "twice the error bound of θ_{k+1} − θ_k + η∇L(θ_k), and eps (|θ_{k+1}| + 4η|∇L|) by coordinate",
     "a loop's gradient is computed by formulas like those that the error is carried through, multiplied by η, added",
 )
 RUN_IS_ASKED_FOR = premise("next-token-run-is-the-one-asked-for")

@@ -79,7 +79,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
         left.plot(numbers["steps"], curve["turned"], color=color, label=curve["name"])
         right.plot(numbers["steps"], curve["apart"], color=color, label=curve["name"])
     first = numbers["curves"][0]
-    right.plot(numbers["steps"], first["follows"], "--", color=style.BLACK, label="what it follows")
+    right.plot(numbers["steps"], first["follows"], "--", color=style.BLACK, label="first-order value")
     right.axhline(numbers["chatter"], color=style.GREY, linewidth=0.8, linestyle=":", label="half a normalized step")
     for axes, title in ((left, r"$1-\cos(W_\perp,W^{mm})$"), (right, r"$\|P_FW-W_\star\|$")):
         axes.set_xscale("log")

@@ -85,8 +85,8 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     yield equal(MASS, exact(loss).widen(carried + 8 * EPS * np.abs(loss)), mass)
     components = under_test[component_sets](case.samples, case.labels)
     same = components.shape == limits.supports.sets.shape and bool((components == limits.supports.sets).all())
-    both = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
-    yield Claim(COMPONENTS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else both)
+    detail = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
+    yield Claim(COMPONENTS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else detail)
     level, above = graph_margins(case, limits.svm.point)
     most = max((abs(x) for x in level), default=fmpq(0))
     yield Claim(GRAPH_SVM, Form.EXACT, -to_float(most), 0.0, EXACT, "the components are level")

@@ -104,7 +104,7 @@ def stays_claim(run: DescentRun) -> Claim:
 
 
 def turns_claim(run: DescentRun) -> Claim:
-    """Claim (G4)."""
+    """Claim (G4), the lower bound of ⟨θ_k, θ̄_mm⟩, less the errors of the steps."""
     size, along = run.at.outside_norm, run.at.along
     moved: Any = np.diff(exact(run.at.y), axis=0)
     length = np.linalg.norm(moved, axis=-1)

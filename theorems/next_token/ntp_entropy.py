@@ -112,18 +112,18 @@ def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.
     ray, other = products(exactly, limits.svm.point), products(exactly, limits.supports.separator)
     for share in (0.0, 1.0, float(rng.uniform(0.1, 0.9))):
         s = rational(share)
-        both = [(1 - s) * x + s * y for x, y in zip(ray, other, strict=True)]
-        least = min(both, default=fmpq(1))
+        mixed = [(1 - s) * x + s * y for x, y in zip(ray, other, strict=True)]
+        least = min(mixed, default=fmpq(1))
         margins = np.zeros(limits.others.shape)
-        for pair, margin in zip(apart, both, strict=True):
+        for pair, margin in zip(apart, mixed, strict=True):
             margins[pair] = to_floats([margin / least])[0]
         yield margins
 
 
 def approached_claim(limits: Limits, inside: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
-    """Claim that L(W^p + γW^d) − H is at most its bound, for W^p = θ_⋆ + own.
+    """Claim that L(W^p + γW^d) − H is at most its bound, for W^p = θ_⋆ + y, y ∈ F^⊥ given by ``inside``.
 
-    The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·own − γ apart_jv}).
+    The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·y − γ apart_jv}).
     """
     margins: Any = np.where(limits.others, limits.outside @ exact(inside), 0.0)
     logs = np.where(limits.others, limits.log_outer - margins, -np.inf)

@@ -92,7 +92,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     separates all off Ŝ, is in C for large R, hence tied on Ŝ, U ⊥ F, U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
     **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_j w_jv/(1 + x_j) and h =
     g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise mean + relative entropy to C (Gibbs):
-    it is at most h_jv + log(ΣC/C_jv) for each pair, of which K is what the least exceeds m by.
+    it is at most h_jv + log(ΣC/C_jv) for each pair, the least of which is m + K.
     """
     problem = case.problem
     limits = yield from certify_limits(problem, under_test)

@@ -106,9 +106,9 @@ def follows_claim(run: DescentRun) -> Iterator[Claim]:
     lost = np.exp(np.minimum(at.log_lost, FAR))
     each = (np.expm1(reached)[..., None] + lost) * limits.reach
     each = each + (np.exp(reached) * limits.span * np.tanh(t / 4))[..., None]
-    rest: Any = bent + np.sum(np.sum(cost, axis=-1) * each, axis=-1)
+    second_order: Any = bent + np.sum(np.sum(cost, axis=-1) * each, axis=-1)
     contraction = np.maximum(1 - step * limits.curvature, 0.0)
-    bound = contraction * gap[:-1] + shift + step * rest[:-1] + run.step_error
+    bound = contraction * gap[:-1] + shift + step * second_order[:-1] + run.step_error
     near = (value_of(limits.span * size) < FAR) & (value_of(limits.reach * size) < FAR)
     near &= (value_of(at.log_lost) < FAR).all(axis=-1)
     if near[:-1].any():

@@ -67,7 +67,7 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 
     If the data are NTP-compatible and NTP-separable, then cos(Ŵ_B, W^mm) → 1 and P_F(Ŵ_B) → W⋆ as B → ∞.
 
-    Here for any data of which some alternative is off Ŝ, with the notation of ntp-extended-supports, effective. With
+    Here for any data with some alternative off Ŝ, with explicit bounds, in the notation of ntp-extended-supports. With
     λ_H the least eigenvalue of H = ∇²L_fin(θ_⋆) on F, D_F the largest diameter of {a_jv : v ∈ Ŝ_j}, D_c the largest
     ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and τ(s) = s/2 + √(s²/4 + 2s), every θ with L(θ) − L_⋆ ≤ E has
 

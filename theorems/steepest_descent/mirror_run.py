@@ -31,7 +31,8 @@ from theorems.steepest_descent.norms import norm_of
 
 MIRROR_ROUNDING = tolerance(
     "mirror-rounding",
-    "what both sides carry; of a step of z η|δ∇L| + eps (|z(t+1)| + (8 + d + 2|log η∇L|)|Δz|) by coordinate, summed;"
+    "the error bounds of both sides;"
+    " of a step of z η|δ∇L| + eps (|z(t+1)| + (8 + d + 2|log η∇L|)|Δz|) by coordinate, summed;"
     " of p (4 + 2|log|z||/(q−1)) eps |p|",
     "gradients are right to what AttentionAt.gradient_of says, at p as computed from z by a power; z is rounded once",
 )

@@ -24,7 +24,8 @@ from theorems.steepest_descent.geometry import Geometry, RowGeometry
 
 STEEPEST_ROUNDING = tolerance(
     "steepest-rounding",
-    "what both sides carry; of a step η (2‖δM‖_*/‖M‖_* + 8 d eps) + eps ‖|p(t+1)|‖, and D times as much of Φ, summed",
+    "the error bounds of both sides;"
+    " of a step η (2‖δM‖_*/‖M‖_* + 8 d eps) + eps ‖|p(t+1)|‖, and D times as much of Φ, summed",
     "Δ is steepest for M as computed, which differs from M by the error δM of the gradients (AttentionAt.gradient_of)"
     " and of t sums and exponentials; η Δ is added to p and rounded once; Φ changes by at most D times a step's length",
 )

@@ -66,7 +66,7 @@ LAW = tolerance(
     "(r + 1)E + (1 + 1/r)(rE/(c_r − 2rE) − log c_r), or (r + 1)E/(c_{r+1} − 2(r + 1)E) − log c_{r+1} + (r + 1)E; and"
     " what the trapezoidal rule may miss of τ",
     "an effective bound: how far the certificate is from its limit, and the singular vectors where it begins from those"
-    " of the limit (the derivation stands in factored_law.py)",
+    " of the limit (derived in factored_law.py)",
 )
 
 SEPARATING = Condition(
@@ -121,7 +121,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
 
     κ that of Theorem 1, L(K(t) Q(t)ᵀ) falls to its infimum L_⋆ and ‖W(t)‖ → ∞.
 
-    **Exact.** Δ = KᵀK − QᵀQ stays what it is: d/dt KᵀK = −Qᵀ∇LᵀK − Kᵀ∇L Q is also d/dt QᵀQ. Hence, along the flow,
+    **Exact.** Δ = KᵀK − QᵀQ is conserved: d/dt KᵀK = −Qᵀ∇LᵀK − Kᵀ∇L Q is also d/dt QᵀQ. Hence, along the flow,
 
         0 ≤ ½(‖K‖_F² + ‖Q‖_F²) − ‖W‖_⋆ ≤ ½‖Δ‖_⋆:
 
@@ -267,9 +267,9 @@ def _nuclear(constants: MarginConstants, followed: FactoredFlowRun, under_test: 
     yield at_least(DUALITY, Form.EFFECTIVE, above, below, points=unit_of_points)
     if not leads.all() or len(leads) < FEWEST:
         return
-    grown, allowed, off = singular_value_growth(points, descent, spectrum)
+    grown, allowed, quadrature_error = singular_value_growth(points, descent, spectrum)
     volumes = {"why": QUADRATURE, "points": "volume at a recorded norm"}
-    yield at_least(GROWTH, Form.LIMIT, allowed, grown, rounding=off + EPS * np.abs(grown), **volumes)
+    yield at_least(GROWTH, Form.LIMIT, allowed, grown, rounding=quadrature_error + EPS * np.abs(grown), **volumes)
     lag = sharpest_lag(points, svm, value_of(descent) / value_of(total)[:, None, None])
     if lag is not None:
         sides, room = np.array([lag.fallen, lag.expected]), np.array([lag.above, lag.below])

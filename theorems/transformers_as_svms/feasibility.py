@@ -157,13 +157,13 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     data = case.queried
     assert data is not None
     checked = ClaimChecks()
-    both, rows = independent_tokens_and_queries(case).holds, independent_rows(case).holds
+    independent, rows = independent_tokens_and_queries(case).holds, independent_rows(case).holds
     labels = label_separating_queries(case).holds and smallest_gap(data) > 0
-    if both:
+    if independent:
         checked.check(INDEPENDENCE, bool(rows), independent_rows(case).evidence)
-    for alpha in _choices(case) if rows or both else []:
+    for alpha in _choices(case) if rows or independent else []:
         chosen = SolutionChecks(case, data, alpha, under_test, checked)
-        if both:
+        if independent:
             chosen.by_pseudoinverses()
         if rows:
             chosen.by_rows()

@@ -47,7 +47,7 @@ STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
 """The claims of descent-from-a-margin that Theorem 3 states."""
 LONGER = 1 + 1e-6
 """The factor by which R exceeds the explicit radius, so that W(1) has its margin despite rounding errors. Any larger R
-will do."""
+suffices."""
 
 
 def _is_separated(case: Case) -> bool:
@@ -91,7 +91,7 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
             W(k)/‖W(k)‖_F → W^mm/‖W^mm‖_F, provided that all iterates stay in C_{μ,R}.
 
     **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) all follows from ``descent-from-a-margin``, whose claims are
-    made. (1) R = log((T−1)A)/μ will do: the union of C_{μ,R} over μ is where m(W) ≥ log((T−1)A), and from there on
+    made. (1) R = log((T−1)A)/μ suffices: the union of C_{μ,R} over μ is where m(W) ≥ log((T−1)A), and from there on
     −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0, and > 0 at the edge as well: 1 − s_opt = s_opt Σ e^{−h} is below q =
     (T−1)e^{−m(W)}, of which alone the bound is made. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
 

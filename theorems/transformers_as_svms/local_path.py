@@ -36,7 +36,7 @@ from theorems.transformers_as_svms.nuclear_local_path import NUCLEAR_LOCAL_CLAIM
 
 LOCAL_PATH_VALUE = tolerance(
     "local-path-value",
-    "what both log-excesses carry, and 64 eps (1 + |log excess| + κR)",
+    "the error bounds of both log-excesses, and 64 eps (1 + |log excess| + κR)",
     "the optimiser prefers the first of several points whose risks differ by no more than the rounding of a logit",
 )
 
@@ -179,7 +179,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     rays[~inside, 1] = rays[~inside, 0]
     path = follow_local_path(bounds, norms, rays.reshape(-1, constants.problem.d), seed)
     if not np.array_equal(path.norms, norms):
-        raise Refuted(IN_THE_CONE, f"the path has the radii {path.norms}, asked for at {norms}", Form.EXACT)
+        raise Refuted(IN_THE_CONE, f"the path has the radii {path.norms}, but {norms} were requested", Form.EXACT)
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
         raise NotANumber(IN_THE_CONE, "the path has no finite point at each radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)

@@ -123,8 +123,8 @@ class Mixing:
         total = arb(0)
         for i, shares in enumerate(self.weights(W)):
             for t, s in shares.items():
-                off = s - arb(self.attention.weights[i][t])
-                total += arb(self.cost((i, t))) * s + arb(self.lam) * off * off
+                difference = s - arb(self.attention.weights[i][t])
+                total += arb(self.cost((i, t))) * s + arb(self.lam) * difference * difference
         return total
 
     @cached_property
@@ -170,21 +170,21 @@ class Mixing:
         return (matrix * matrix.transpose()).inv() * matrix
 
     def across(self, vector: Balls) -> tuple[Balls, Balls]:
-        """Return (m, rest) with vector = Eᵀm + rest, rest orthogonal to the rows of E."""
+        """Return (m, remainder) with vector = Eᵀm + remainder, the remainder orthogonal to the rows of E."""
         if not self.independent:
             return [], vector
         m = list((arb_mat(self._solver) * arb_mat(len(vector), 1, vector)).entries())
-        rest = vector
+        remainder = vector
         for coefficient, pair in zip(m, self.independent, strict=True):
-            rest = [a - coefficient * arb(b) for a, b in zip(rest, self.level_rows[pair], strict=True)]
-        return m, rest
+            remainder = [a - coefficient * arb(b) for a, b in zip(remainder, self.level_rows[pair], strict=True)]
+        return m, remainder
 
     def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> ExcessBound:
         """Return the lower bound of log n(L − L_⋆) for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R that shares w prove.
 
-        With M = Σ w_j G_j = θ·target + Eᵀm + rest,
+        With M = Σ w_j G_j = θ·target + Eᵀm + remainder,
 
-            log n(L − L_⋆) ≥ Σ w_j log(ν_j(s⋆_α − ε)/w_j) − mᵀb − ‖m‖₁δ − ‖rest‖R − θ⟨target, W⟩.
+            log n(L − L_⋆) ≥ Σ w_j log(ν_j(s⋆_α − ε)/w_j) − mᵀb − ‖m‖₁δ − ‖remainder‖R − θ⟨target, W⟩.
 
         Args:
             target: W^mm, or a point of the path.
@@ -199,11 +199,11 @@ class Mixing:
         m_shares, flat_shares = self.across(M)
         m_target, flat_target = self.across(target)
         slope = inner(flat_shares, flat_target) / inner(flat_target, flat_target)
-        rest = [a - slope * b for a, b in zip(flat_shares, flat_target, strict=True)]
+        remainder = [a - slope * b for a, b in zip(flat_shares, flat_target, strict=True)]
         m = [a - slope * b for a, b in zip(m_shares, m_target, strict=True)]
         value = arb(0)
         for j, w in shares.items():
             value += w * (arb(self.cost(j)) * (arb(self.best(j)) - epsilon) / w).log()
         value -= sum((a * self.log_ratio(pair) for a, pair in zip(m, self.independent, strict=True)), arb(0))
         value -= self.lost_by_ratios(m, epsilon)
-        return ExcessBound(value - inner(rest, rest).abs_upper().sqrt() * radius, slope)
+        return ExcessBound(value - inner(remainder, remainder).abs_upper().sqrt() * radius, slope)

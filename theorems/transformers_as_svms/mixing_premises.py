@@ -59,9 +59,9 @@ def finite_part_claim(name: str, mixing: Mixing) -> Claim:
     """Claim that E W_fin = b and W_fin ⊥ ker E, so that it is the W of least norm with these log-ratios."""
     with ctx.workprec(512):
         level, finite = mixing.level_rows, mixing.finite
-        off = [abs(inner(balls(row), finite) - mixing.log_ratio(pair)) for pair, row in level.items()]
-        off += [abs(inner(balls(row), finite)) for row in kernel(list(level.values()), len(finite))]
-        worst = float(max((product.abs_upper() for product in off), default=arb(0)).mid())
+        errors = [abs(inner(balls(row), finite) - mixing.log_ratio(pair)) for pair, row in level.items()]
+        errors += [abs(inner(balls(row), finite)) for row in kernel(list(level.values()), len(finite))]
+        worst = float(max((product.abs_upper() for product in errors), default=arb(0)).mid())
     return Claim(name, Form.EXACT, -worst, WITHIN, BALLS_OF_LOGARITHMS, f"off by at most {worst:.3g}")
 
 

@@ -50,8 +50,8 @@ class RayPoints:
         with ctx.workprec(256):
             shifts = []
             for r, p in zip(RAY, self.points.tolist(), strict=True):
-                off = [arb(rational(a)) - b for a, b in zip(p, self.mixing.on_the_ray(arb(r)), strict=True)]
-                sizes = [abs(inner(balls(row), off)).abs_upper() for row in self.mixing.rows.values()]
+                rounding = [arb(rational(a)) - b for a, b in zip(p, self.mixing.on_the_ray(arb(r)), strict=True)]
+                sizes = [abs(inner(balls(row), rounding)).abs_upper() for row in self.mixing.rows.values()]
                 shifts.append(float(max(sizes).mid()) * (1 + EPS))
         return np.array(shifts)
 

@@ -239,11 +239,11 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
     coefficients: Any = np.where(
         tokens == at.token[..., None], -np.sum(at.coefficients, axis=-1)[..., None], at.coefficients
     )
-    rest: Any = np.where(tokens == problem.optimal[:, None], 0.0, coefficients)
+    non_optimal: Any = np.where(tokens == problem.optimal[:, None], 0.0, coefficients)
     flat = (len(at.token), -1)
     bounds = [
         np.sqrt(exact(independence.zero_sum_squared)) * norm(coefficients.reshape(flat), axis=1),
-        np.sqrt(exact(independence.rows_squared)) * norm(rest.reshape(flat), axis=1),
+        np.sqrt(exact(independence.rows_squared)) * norm(non_optimal.reshape(flat), axis=1),
     ]
     return problem.n * norm(gradient, axis=1), np.maximum(*bounds)
 

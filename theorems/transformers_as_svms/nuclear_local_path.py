@@ -32,7 +32,8 @@ from theorems.transformers_as_svms.curves.nuclear_local_bounds import NuclearLoc
 
 NUCLEAR_LOCAL_VALUE = tolerance(
     "nuclear-local-path-value",
-    "what both log-excesses carry, 64 eps (1 + |log excess| + κR), and 2T e^{−(ρ − κ_α)} + Σ_harmful e^{−ρ(m − 1)/2}",
+    "the error bounds of both log-excesses,"
+    " 64 eps (1 + |log excess| + κR), and 2T e^{−(ρ − κ_α)} + Σ_harmful e^{−ρ(m − 1)/2}",
     "the path minimises Σ c_j e^{−h_j} over tokens that score less, from which the risk differs by a factor of 1 plus"
     " softmax weights that are not selected and what harmful tokens take",
 )
@@ -105,8 +106,8 @@ def _distances(
     yield at_least(names[0], Form.EFFECTIVE, np.min(bounds.margins(W), axis=1), least, **options)
     round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **options}
     yield at_least(names[1], Form.EFFECTIVE, bounds.from_face(R, e), bounds.face_distance(W), **round_off)
-    off = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
-    yield at_least(names[2], form, bounds.from_solution(R, e, rho - low), off, **round_off)
+    distance = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
+    yield at_least(names[2], form, bounds.from_solution(R, e, rho - low), distance, **round_off)
 
 
 def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
@@ -131,7 +132,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     if W.shape != (len(radii), *svm.W.shape) or not np.isfinite(W[[not why for why in path.reasons]]).all():
         raise NotANumber(IN_CONE, "the path has no finite point at each radius", Form.EXACT)
     if not np.array_equal(path.rho, radii) or len(path.reasons) != len(radii):
-        raise Refuted(IN_CONE, f"the path has the radii ρ = {path.rho}, asked for at {radii}", Form.EXACT)
+        raise Refuted(IN_CONE, f"the path has the radii ρ = {path.rho}, but {radii} were requested", Form.EXACT)
     other = local.under_test.replaces(nuclear_path)
     reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_CONE, path.reasons, reference):

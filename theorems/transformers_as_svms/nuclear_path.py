@@ -46,7 +46,7 @@ NUCLEAR_PATH_GAP = tolerance(
     "64 (N + d + e) eps (1 + ρ Σ_j ω_j‖G_j‖C_⋆ + max|log c|) + 32 (d + e) eps ρC_⋆ Σ_j ω_j‖G_j‖²‖o‖",
     "R‖M‖_op − ⟨M, W⟩ is a difference of two numbers of size ρ, each summed in floats from N rows of d·e entries; the"
     " offset o is rounded, which moves h_j by ‖G_j‖ times that, weights by such a share, and R‖M‖_op by R times Σ"
-    " ω_j‖G_j‖ of it; the logarithms of the risk carry their own rounding besides",
+    " ω_j‖G_j‖ of it; the logarithms of the risk have rounding errors, too",
 )
 NUCLEAR_OFFSET = tolerance(
     "nuclear-offset",
@@ -116,7 +116,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 
     **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the predecessor, and
     W_⋆ ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation
-    there speaks of margins only.
+    there uses only margins.
 
     *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆, ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. U1, V1 are its r
     singular vectors of singular value 1, g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in F = {U1 P V1ᵀ : P ⪰ 0}. For those W
@@ -205,9 +205,9 @@ def _sublevel(
     yield at_least(BALANCE, Form.EFFECTIVE, 2 * e, (apart**2).sum(axis=1), **round_off)
     yield at_least(FACE, Form.EFFECTIVE, bounds.from_face(R, e), bounds.face_distance(W), **round_off)
     if bounds.svm.exact is not None:
-        off = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
+        distance = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
         beyond = rho - (least.value - least.error)
-        yield at_least(SOLUTION, Form.EFFECTIVE, bounds.from_solution(R, e, beyond), off, **round_off)
+        yield at_least(SOLUTION, Form.EFFECTIVE, bounds.from_solution(R, e, beyond), distance, **round_off)
 
 
 def _on_the_path(
@@ -220,7 +220,7 @@ def _on_the_path(
     if path.K.shape[:2] != (r, d) or path.Q.shape[:2] != (r, e) or path.K.shape[2] != path.Q.shape[2]:
         raise NotANumber(IN_BALL, "the path has no factors at each radius", Form.EXACT)
     if not np.array_equal(path.rho, radii) or len(path.reasons) != r:
-        raise Refuted(IN_BALL, f"the path has the radii ρ = {path.rho}, asked for at {radii}", Form.EXACT)
+        raise Refuted(IN_BALL, f"the path has the radii ρ = {path.rho}, but {radii} were requested", Form.EXACT)
     other = under_test.replaces(nuclear_path)
     reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_BALL, path.reasons, reference):
@@ -244,13 +244,13 @@ def _on_the_path(
     low = least.value - least.error
     dual = _dual_bound(bounds, least, log_excess)
     e_path = R - bounds.least * np.maximum(low, dual.value - dual.error)
-    off = np.linalg.norm(W - rho[:, None, None] * svm.W, axis=(1, 2))
+    distance = np.linalg.norm(W - rho[:, None, None] * svm.W, axis=(1, 2))
     limit = bounds.from_solution(R, e_path, rho - low)
     yield at_least(
         TURNS,
         Form.LIMIT,
         limit / R,
-        off / R,
+        distance / R,
         rounding=bounds.rounding(R) / R,
         why=NUCLEAR_ROUNDING,
         scale=1.0,

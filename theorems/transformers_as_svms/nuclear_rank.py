@@ -77,14 +77,14 @@ def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> C
     The claim is that they are orthogonal to all vectors that are orthogonal to these rows.
     """
     beside = _orthogonal_to(span)
-    off = np.abs(factor.T @ beside)
+    products = np.abs(factor.T @ beside)
     sizes = np.abs(factor) + ENCLOSED / EPS * np.abs(factor).max()
     rounding = (len(factor) + 4) * EPS * (sizes.T @ np.abs(beside))
     scale = max(float(np.abs(factor).max()), 1e-300)
-    if off.size == 0:
+    if products.size == 0:
         return Claim(name, Form.EXACT, 0.0, 0.0, FACTOR_ROUNDING, "all vectors are in the span")
     return at_least(
-        name, Form.EXACT, 0.0, off, rounding=rounding, why=FACTOR_ROUNDING, scale=scale, points="column and vector"
+        name, Form.EXACT, 0.0, products, rounding=rounding, why=FACTOR_ROUNDING, scale=scale, points="column and vector"
     )
 
 

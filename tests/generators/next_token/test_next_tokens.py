@@ -151,7 +151,7 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
         ({"corpus": "abc", "window": 0}, "no whole number ≥ 1"),
         ({"corpus": [0, -1, 2]}, "no id ≥ 0"),
         ({"corpus": 3}, "neither a text nor a list"),
-        ({"corpus": "abab", "counts": [[1]]}, "does not stand beside a corpus"),
+        ({"corpus": "abab", "counts": [[1]]}, "cannot be combined with a corpus"),
         ({"corpus": "".join(map(chr, range(97, 123))) * 2}, r"about 21 minutes.*\(window: 1\)"),
         ({"corpus": "".join(map(chr, range(0x4E00, 0x4E00 + 120))) * 2, "window": 1}, "Take a shorter text or a"),
         ({"embeddings": [[1.0]]}, "either counts"),

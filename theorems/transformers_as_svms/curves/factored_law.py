@@ -66,19 +66,19 @@ def sharpest_lag(
     M, S = eigenvectors_of(svm)
     K, Q, W = (value_of(x) for x in (points.K, points.Q, points.W))
     N = svm.norm * certificates
-    left, values, _ = np.linalg.svd(np.concatenate([K, Q], axis=1), full_matrices=False)
+    left_vectors, values, _ = np.linalg.svd(np.concatenate([K, Q], axis=1), full_matrices=False)
     with np.errstate(divide="ignore"):
         logs = np.cumsum(np.log(values), axis=1)
     x = np.log(value_of(points.norm_squared))
     speed = value_of(points.norm_squared) / (4 * np.sum(N * W, axis=(1, 2)))
-    off = np.linalg.norm(N - M, ord=2, axis=(1, 2))
+    deviation = np.linalg.norm(N - M, ord=2, axis=(1, 2))
     pieces = np.diff(x) * (speed[1:] + speed[:-1]) / 2
     missed = float(np.abs(np.diff(x) * np.diff(speed)).sum()) / 2
-    off_pieces = pieces * np.maximum(off[1:], off[:-1])
+    off_pieces = pieces * np.maximum(deviation[1:], deviation[:-1])
     best = None
     for k in range(len(x) - 2):
         tau, E = float(pieces[k:].sum()), float(off_pieces[k:].sum())
-        cosines = [S.cosine(left[k], r), S.cosine(left[k], r + 1)]
+        cosines = [S.cosine(left_vectors[k], r), S.cosine(left_vectors[k], r + 1)]
         room = [c - 2 * j * E for c, j in zip(cosines, (r, r + 1), strict=True)]
         if min(room) <= 0:
             continue

@@ -28,13 +28,14 @@ from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 FACTORED_STEPS = tolerance(
     "factored-steps",
-    "what both sides carry, and √m Σ_s 2‖e_s‖‖(K, Q)‖, e_s = eps (|(K, Q)⁺| + (8 + 2|log η∇L|)|step|) + η|δ∇L| by"
+    "the error bounds of both sides,"
+    " and √m Σ_s 2‖e_s‖‖(K, Q)‖, e_s = eps (|(K, Q)⁺| + (8 + 2|log η∇L|)|step|) + η|δ∇L| by"
     " coordinate",
     "a computed iterate lies e beside an exact step, and moves KᵀK − QᵀQ by at most 2‖(K, Q)‖‖e‖",
 )
 
 STEPS = 100
-"""The number of iterations, at all of which the claims are made."""
+"""The number of iterations; the claims are made at all of them."""
 
 
 @dataclass(frozen=True, eq=False)

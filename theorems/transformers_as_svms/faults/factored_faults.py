@@ -49,8 +49,8 @@ def _apart(gradient: Array, K: Array, Q: Array) -> Factors:
     lengths = np.linalg.norm(by_k), np.linalg.norm(by_q)
     if not all(lengths):
         return by_k, by_q
-    both = float(np.hypot(*lengths)) / np.sqrt(2)
-    return by_k * (both / lengths[0]), by_q * (both / lengths[1])
+    root_mean_square = float(np.hypot(*lengths)) / np.sqrt(2)
+    return by_k * (root_mean_square / lengths[0]), by_q * (root_mean_square / lengths[1])
 
 
 @_rule("factors-get-the-gradient-of-w", "K and Q move along ∇L(W)")
@@ -99,7 +99,7 @@ def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
     "factored-descent-stands-still", "η = e^{−700} in place of the safe step", DESCENT, factored_gradient_descent
 )
 def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
-    """Descend with η = e^{−700}, so that all iterates are the start, unless a length is asked for."""
+    """Descend with η = e^{−700}, so that all iterates are the start, unless steps are normalized."""
     if options.get("length") is None:
         options |= {"length": None, "log_step": -700.0}
     return right(*arguments, **options)
@@ -107,7 +107,7 @@ def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
 
 @STEP.plant("factored-step-without-square", "η = 1/(2 L̂ M + c) in place of M²", DESCENT, factored_gradient_descent)
 def _longer(right: Callable[..., Run], data: QueryDataset, K: ArrayLike, Q: ArrayLike, **options: Any) -> Run:
-    """Descend with η = 1/(2 L̂ M + c), where M should be squared, unless a length is asked for."""
+    """Descend with η = 1/(2 L̂ M + c), where M should be squared, unless steps are normalized."""
     if options.get("length") is None:
         size = max(np.linalg.norm(np.asarray(K), 2), np.linalg.norm(np.asarray(Q), 2))
         smooth, steep = log_curvatures(data.problem)
