@@ -21,12 +21,12 @@ CLOSE = 2.0**-46
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
     """Return a σ > ‖A‖_op, usually larger by a relative 2^−46; None if none is found, as for A = 0."""
     square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
-    size, more = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
-    while more < 1 and 0 < size < math.inf:
-        sigma = rational(size * (1 + more))
+    size, excess = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
+    while excess < 1 and 0 < size < math.inf:
+        sigma = rational(size * (1 + excess))
         if is_below(square, sigma * sigma):
             return sigma
-        more *= 8
+        excess *= 8
     return None
 
 

@@ -18,31 +18,31 @@ class Table(Mapping[str, T], Generic[T]):
     Attributes:
         caption: the title of the table.
         columns: the names of its columns.
-        held: the objects.
+        objects: the objects by id.
         row: returns the cells of one object.
     """
 
     caption: str
     columns: Sequence[str]
-    held: Mapping[str, T]
+    objects: Mapping[str, T]
     row: Callable[[str, T], tuple[str, ...]]
 
     def __getitem__(self, id: str) -> T:
         """Return the object with an id."""
-        return self.held[id]
+        return self.objects[id]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the ids."""
-        return iter(self.held)
+        return iter(self.objects)
 
     def __len__(self) -> int:
         """Return the number of objects."""
-        return len(self.held)
+        return len(self.objects)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells, a tuple per object."""
-        return [self.row(id, value) for id, value in self.held.items()]
+        return [self.row(id, value) for id, value in self.objects.items()]
 
     def __repr__(self) -> str:
         """Return the table as aligned text, the names of columns first."""

@@ -96,24 +96,26 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
             continue
         where = f"--known-failures: {path}, line {number}"
         counts = line.startswith(f"{CHECKED} ")
-        id, rest = _id_and_rest(line.removeprefix(f"{CHECKED} "), known_ids)
+        id, remainder = _id_and_rest(line.removeprefix(f"{CHECKED} "), known_ids)
         if id not in known_ids:
-            raise InvalidInput(f"{where}: {id!r} is no id{_nearest(id, known_ids)}; correct it, or take the line out.")
+            raise InvalidInput(
+                f"{where}: {id!r} is not a known id{_nearest(id, known_ids)}; correct it, or remove the line."
+            )
         if id in (claims if counts else reasons):
-            raise InvalidInput(f"{where}: {id} stands there twice; take one of the lines out.")
+            raise InvalidInput(f"{where}: {id} is listed twice; remove one of the lines.")
         if counts:
-            if not rest.isdecimal():
-                raise InvalidInput(f"{where}: {rest!r} is no number of claims; write it as {CHECKED} {id} N.")
-            claims[id] = int(rest)
-        elif not rest:
-            raise InvalidInput(f"{where}: {id} has no reason; say after the id why it is known to fail.")
+            if not remainder.isdecimal():
+                raise InvalidInput(f"{where}: {remainder!r} is not a number of claims; write {CHECKED} {id} N.")
+            claims[id] = int(remainder)
+        elif not remainder:
+            raise InvalidInput(f"{where}: {id} has no reason; write after the id why it is known to fail.")
         else:
-            reasons[id] = rest
+            reasons[id] = remainder
     return KnownFailures(path, reasons, claims)
 
 
 def _id_and_rest(line: str, known_ids: Iterable[str]) -> tuple[str, str]:
-    """Split a line into the longest known id at its beginning, and the rest; ids contain paths, so blanks may occur."""
+    """Split a line into the longest known id at its beginning, which may contain blanks, and the remainder."""
     matches = [id for id in known_ids if line == id or line.startswith(f"{id} ")]
     id = max(matches, key=len, default=line.partition(" ")[0])
     return id, line.removeprefix(id).strip()

@@ -71,10 +71,10 @@ def test_inconclusive_results_are_no_known_failures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("lemma-66 typo", "line 1: 'lemma-66' is no id; the nearest is lemma-6; correct it"),
+        ("lemma-66 typo", "line 1: 'lemma-66' is not a known id; the nearest is lemma-6; correct it"),
         ("\n# said\nlemma-6", "line 3: lemma-6 has no reason"),
-        ("lemma-6 a\nlemma-6 b", "line 2: lemma-6 stands there twice"),
-        ("checked lemma-6 many", "'many' is no number of claims"),
+        ("lemma-6 a\nlemma-6 b", "line 2: lemma-6 is listed twice"),
+        ("checked lemma-6 many", "'many' is not a number of claims"),
         ("my file.py:it", "my file.py:it has no reason"),
     ],
 )
