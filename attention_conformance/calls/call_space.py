@@ -19,7 +19,7 @@ from covertable import make
 
 from attention_conformance.calls.attention_call import CONTEXTS, LONG_STATES, Memory, State
 from attention_conformance.calls.common_calls import common_plans
-from attention_conformance.calls.model_calls import model_plans, plans_beyond_blocks
+from attention_conformance.calls.model_calls import model_plans, plans_beyond_blocks, plans_of_options_beyond_blocks
 from attention_conformance.calls.rare_calls import (
     plans_of_causal_scales,
     plans_of_moderate_logits,
@@ -164,6 +164,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     models = model_plans(NEUTRAL_PLAN, levels, declares)
     # The numbers of plans, which seed their calls, count from the end: new plans go before the others.
     further = (
+        *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
         *plans_without_keys(NEUTRAL_PLAN, declares),
         *plans_of_moderate_logits(NEUTRAL_PLAN),
         *plans_of_causal_scales(NEUTRAL_PLAN, levels),

@@ -100,6 +100,8 @@ Heads are those of queries over those of keys, lengths those of queries by those
 keys to the left and to the right.
 """
 OPTIONS = ("causal", "window", "softcap", "sinks", "mask")
+OPTIONS_BEYOND_BLOCKS = ("window", "softcap", "sinks", "slopes")
+"""Options that :func:`plans_beyond_blocks` leaves out."""
 BLOCKS = (16, 32, 64, 128, 256, 512)
 """Block sizes of kernels: a length just beyond one leaves a short last block."""
 WIDTH_BEYOND: Mapping[int, str] = MappingProxyType({16: "64", 32: "128", 64: "64", 128: "64", 256: "16", 512: "8"})
@@ -138,6 +140,22 @@ def _relation(L: int, T: int) -> str:
 
 def _has(levels: Sequence[str], level: str) -> bool:
     return level in levels or (len(levels) > 1 and level.partition("+")[0].isdigit())
+
+
+def plans_of_options_beyond_blocks(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """Yield a plan for each option alone, with a short last block of queries and of keys.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+    """
+    # 131 is no multiple of a block, and more than one of each up to 128.
+    sizes = {"heads": "2/2", "batch": "1", "width": "64", "values": "64", "lengths": "131x131", "numbers": "normal"}
+    for option in OPTIONS_BEYOND_BLOCKS:
+        if len(levels[option]) > 1:
+            yield {**neutral, **sizes, option: levels[option][1]}
 
 
 def plans_beyond_blocks(

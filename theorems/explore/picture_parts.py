@@ -123,8 +123,8 @@ def say_selected(state: State, solved: Solved, run: Run) -> str:
     if least <= 0.5:
         i = int(of_selected.argmin())
         return (
-            f"Now: the {rule_in_words(run)} from start {run.start} selects no token of input {i}: none has a softmax weight"
-            f" above 1/2, the largest is {least:.3g}."
+            f"Now: the {rule_in_words(run)} from start {run.start} selects no token of input {i}: none has a"
+            f" softmax weight above 1/2, the largest is {least:.3g}."
         )
     choice = next((choice for choice in solved.choices if np.array_equal(choice.alpha, selected)), None)
     if np.array_equal(selected, problem.optimal):
