@@ -47,7 +47,7 @@ def assert_attention_close(
     grads: Sequence[Any] | None = None,
     dtype: str | None = None,
 ) -> None:
-    """Check that an output, and gradients, are softmax attention of these tensors, within rounding.
+    """Check that an output and gradients are those of softmax attention on these tensors, within rounding.
 
     The bound is that of this very call: twice the rounding error of the textbook formula in the number format, entry by
     entry. Rows that see no key are not compared.
@@ -62,11 +62,11 @@ def assert_attention_close(
         scale: the factor of the logits, 1/√E by default.
         grads: (upstream, dQ, dK, dV); a gradient that is None is not compared.
         dtype: the number format that the kernel computes in, float64, float32, bfloat16 or float16; that of ``out`` by
-            default. Give float32 for a kernel that returns bfloat16 but adds up in float32: the bound is then that of
-            float32 and one rounding of the result. Otherwise every step may be rounded to bfloat16: the bound is wide.
+            default. Give float32 for a kernel that returns bfloat16 but computes in float32: the bound is then that of
+            float32 plus one rounding of the result. Otherwise the bound is wide: it allows rounding at every step.
 
     Raises:
-        AssertionError: an entry is further off than rounding explains; the sentence names the worst.
+        AssertionError: an error exceeds the bound; the message names the worst entry.
         InvalidInput: shapes do not fit, or the format is unknown.
     """
     if grads is not None and len(grads) != 4:
@@ -97,15 +97,15 @@ def attention_tolerance(
     scale: float | None = None,
     dtype: str | None = None,
 ) -> AttentionTolerance:
-    """Return the tolerances with which the output of a right kernel passes ``torch.testing.assert_close``.
+    """Return the tolerances with which the output of a correct kernel passes ``torch.testing.assert_close``.
 
     Args:
         query: (B, H, L, E), a tensor or an array.
         key: (B, G, T, E).
         value: (B, G, T, M).
         mask: as in :func:`assert_attention_close`.
-        causal: as there.
-        scale: as there.
+        causal: as in :func:`assert_attention_close`.
+        scale: as in :func:`assert_attention_close`.
         dtype: the number format that the kernel computes in, that of ``query`` by default.
     """
     name = dtype or _format_of(query)
@@ -121,7 +121,7 @@ def attention_tolerance(
 def _rows(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, upstream: Any, dtype: str
 ) -> FurtherRows:
-    """Return the right results of the call with their rounding errors.
+    """Return the correct results of the call with their rounding errors.
 
     Raises:
         InvalidInput: shapes do not fit, or the format is unknown.

@@ -1,1 +1,1 @@
-"""A kernel in a process of its own: it is given tensors and returns tensors; everything else happens in the judge's."""
+"""A kernel in its own process, which receives and returns tensors; the judging process does everything else."""

@@ -1,6 +1,6 @@
-"""Messages between the judging process and the kernel's: a content and raw bytes, with the length of each before it.
+"""Messages between the judging process and the kernel's: a content and raw bytes, each preceded by its length.
 
-Requests are pickled by the judge, whom the kernel's process has to trust anyway. Answers are JSON and bytes. Every
+The judge pickles requests, since the kernel's process trusts the judge anyway. Answers are JSON and bytes. Every
 field of an answer is checked, and nothing in it is unpickled, evaluated or looked up by name.
 """
 
@@ -20,10 +20,10 @@ _HEAD = struct.Struct("<IIQ")
 """The length of the content, the number of pieces of raw bytes, and the number of the message."""
 _LENGTH = struct.Struct("<Q")
 LARGEST_CONTENT = 1 << 23
-"""Most bytes of the content of an answer: a test that is written out has up to a million characters."""
+"""The largest content of an answer, in bytes: a test may have a million characters."""
 MOST_PIECES = 4096
 LARGEST_PIECES = 1 << 33
-"""Most raw bytes of an answer, all together: more than the results and inputs of the largest call."""
+"""The largest number of raw bytes of an answer: more than the results and inputs of the largest call."""
 FLOATS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 OTHERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 DTYPES: MappingProxyType[str, torch.dtype] = MappingProxyType(
@@ -32,11 +32,11 @@ DTYPES: MappingProxyType[str, torch.dtype] = MappingProxyType(
 """The dtypes of tensors that are sent."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 ATTRIBUTES = ("batch_invariant", "zero_gradients_are_stopped", "skips_weights_below")
-"""Attributes by which a callable declares something."""
+"""Attributes by which a callable declares a property."""
 
 
 class NotAnAnswer(BaseException):
-    """A message of the kernel's process that is no answer; ``except Exception`` does not hide it."""
+    """A malformed answer of the kernel's process; ``except Exception`` does not catch it."""
 
 
 class RaisedElsewhere(Exception):
@@ -44,7 +44,7 @@ class RaisedElsewhere(Exception):
 
     Attributes:
         name: the name of the type of the exception.
-        missing: whether it says that there is no backward pass.
+        missing: whether the exception means that there is no backward pass.
         by_compiler: whether PyTorch's compiler raised it.
     """
 
@@ -60,14 +60,14 @@ def type_name(error: BaseException) -> str:
 
 
 class Bytes(bytearray):
-    """Raw bytes of an answer; a tensor that is made of them keeps them, and what else they refer to, alive."""
+    """Raw bytes of an answer; a tensor made of them keeps them, and the objects that they refer to, alive."""
 
     owner: Any = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor in one of the storages that a request brings.
+    """The place of a tensor in one of the storages of a request.
 
     Attributes:
         storage: the number of the storage in the request.
@@ -121,11 +121,11 @@ class Request:
     """A request of the judge.
 
     Attributes:
-        word: what to do.
-        arguments: the arguments of that word.
-        storages: for each storage, where it lies in the judge's memory and its number of bytes, which together name it.
+        word: the name of the action.
+        arguments: the arguments of the action.
+        storages: for each storage, its address in the judge's memory and its number of bytes, which identify it.
         threads: the number of PyTorch's threads.
-        released: the numbers of results that nobody holds any more.
+        released: the numbers of results that the judge no longer refers to.
     """
 
     word: str
@@ -136,10 +136,10 @@ class Request:
 
 
 def send(stream: IO[bytes], number: int, content: bytes, pieces: Sequence[Any] = ()) -> None:
-    """Write one message, and hand it over.
+    """Write one message and flush the stream.
 
     Raises:
-        OSError: nobody reads it.
+        OSError: the other process does not read.
     """
     views = [memoryview(piece).cast("B") if len(piece) else b"" for piece in pieces]
     lengths = b"".join(_LENGTH.pack(len(view)) for view in views)
@@ -154,7 +154,7 @@ def receive_content(stream: IO[bytes]) -> tuple[int, bytes, list[int]]:
 
     Raises:
         EOFError: the other process is gone.
-        NotAnAnswer: the lengths are none of a message.
+        NotAnAnswer: the lengths are not those of a message.
     """
     length, pieces, number = _HEAD.unpack(read_exactly(stream, bytearray(_HEAD.size)))
     if length > LARGEST_CONTENT or pieces > MOST_PIECES:
@@ -181,7 +181,7 @@ def read_exactly(stream: IO[bytes], buffer: Any) -> Any:
 
 
 def refuse(problem: str) -> NoReturn:
-    """Raise that something in an answer is not what it should be."""
+    """Raise NotAnAnswer with the problem."""
     raise NotAnAnswer(f"the kernel's process sent something that is no answer: {problem}")
 
 
@@ -220,11 +220,11 @@ class Answer:
         return whole(self._fields.get(name), name)
 
     def text(self, name: str, longest: int = 4000) -> str:
-        """Return a field that is a text."""
+        """Return a field that is a string."""
         return text(self._fields.get(name), name, longest)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a field that is a list of texts."""
+        """Return a field that is a list of strings."""
         return tuple(text(x, name, 200) for x in checked(self._fields.get(name), list, name))
 
     def items(self, name: str) -> list[Any]:
@@ -237,15 +237,15 @@ class Answer:
         return self._fields.get(name)
 
     def piece(self, number: Any, length: int) -> Bytes:
-        """Return raw bytes, of that length."""
+        """Return the raw bytes with this number, of this length."""
         if type(number) is not int or not 0 <= number < len(self.pieces) or len(self.pieces[number]) != length:
             refuse("raw bytes of another length")
         return self.pieces[number]
 
     def tensor(self, described: Any) -> tuple[torch.Tensor, bool, Bytes | None]:
-        """Return the tensor of a description, whether autograd knows it where it was made, and its bytes.
+        """Return the tensor of a description, whether autograd tracks it in the kernel's process, and its bytes.
 
-        A description is a list: the name of a dtype, the shape, whether autograd knows the tensor, the number of its
+        A description is a list: the name of a dtype, the shape, whether autograd tracks the tensor, the number of its
         raw bytes.
         """
         items = checked(described, list, "a tensor")
@@ -261,7 +261,7 @@ class Answer:
 
 
 def checked(value: Any, kind: type, name: str) -> Any:
-    """Return a value if it is of that very type.
+    """Return a value if its type is exactly this one.
 
     Raises:
         NotAnAnswer: it is not.
@@ -283,7 +283,7 @@ def whole(value: Any, name: str) -> int:
 
 
 def text(value: Any, name: str, longest: int) -> str:
-    """Return a value if it is a text of no more than so many characters.
+    """Return a value if it is a string of at most `longest` characters.
 
     Raises:
         NotAnAnswer: it is not.

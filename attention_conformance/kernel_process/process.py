@@ -1,7 +1,7 @@
-"""The kernel's process as the judge's sees it: requests and answers, and what the kernel writes to its tensors.
+"""The kernel's process, seen from the judge: requests, answers, and the kernel's writes to tensors.
 
-What the kernel writes to its arguments, or later to results that it returned before, is written here, too, where the
-judge looks.
+If the kernel writes to its arguments, or later to earlier results, the same bytes are written to the judge's copies,
+where claims look for changes.
 """
 
 from __future__ import annotations
@@ -34,25 +34,24 @@ from theorems.run.worker import end_as
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; from attention_conformance.kernel_process.server import serve; serve()"
 )
-"""The program of the kernel's process: it imports what this one would."""
+"""The program of the kernel's process, with the import path of this process."""
 PIPE = 1 << 20
-"""Bytes that a pipe holds, where that can be set: tensors are longer than the usual 2¹⁶."""
+"""The capacity of a pipe in bytes, where it can be set: tensors are larger than the usual 2¹⁶."""
 CLOSING = 5.0
-"""Seconds in which a process ends that has closed its output."""
+"""Seconds to wait for the end of a process that has closed its output."""
 
 
 class KernelProcess:
     """A process of one kernel, which starts with the first request.
 
-    It shares this process's fate: if it ends, this one ends in the same way, since the pool that supervises it says
-    what became of it, at which case.
+    If it ends, this process ends in the same way, so that the supervising pool reports how, and at which case.
 
     Attributes:
-        retains_graphs: whether gradients will be taken once more through the graphs of the present backward pass.
+        retains_graphs: whether the graphs of the current backward pass will be used again.
     """
 
     def __init__(self, end: Callable[[int], NoReturn] = end_as) -> None:
-        """Take what is done with the exit code of a process that ended."""
+        """Take the function that is called with the exit code if the process ends."""
         self._end = end
         self._process: subprocess.Popen[bytes] | None = None
         self.retains_graphs = False
@@ -68,13 +67,13 @@ class KernelProcess:
         Args:
             word: what to do, a word of :class:`attention_conformance.kernel_process.server.Server`.
             *arguments: its arguments.
-            storages: the bytes of the storages that it is about.
+            storages: the bytes of the storages of the request.
             changes: the names of settings that the kernel changed are added to it.
 
         Raises:
             RaisedElsewhere: the kernel raised.
-            InvalidInput: our own code there says what is wrong.
-            NotAnAnswer: the process sent something else than an answer.
+            InvalidInput: our own code in that process refused the input.
+            NotAnAnswer: the process sent a malformed answer.
         """
         released, self._released = tuple(self._released), []
         places = tuple((x.data_ptr(), len(x)) for x in storages)
@@ -104,11 +103,11 @@ class KernelProcess:
         return answer
 
     def keep(self, result: Result) -> None:
-        """Take what the kernel writes later to the results of a call, or to its arguments."""
+        """Register the results of a call, to copy later writes to them or to its arguments."""
         self._results[result.number] = result
 
     def release(self, number: int) -> None:
-        """Let the process forget the results of a call, with the next request."""
+        """Tell the process, with the next request, to release the results of a call."""
         self._released.append(number)
 
     def close(self) -> None:
@@ -134,7 +133,7 @@ class KernelProcess:
         return self._process
 
     def _gone(self, process: subprocess.Popen[bytes]) -> NoReturn:
-        """End as the kernel's process did."""
+        """End in the same way as the kernel's process."""
         try:
             code = process.wait(CLOSING)
         except subprocess.TimeoutExpired:
@@ -144,7 +143,7 @@ class KernelProcess:
         self._end(code)
 
     def _write(self, answer: Answer, storages: Sequence[torch.Tensor]) -> None:
-        """Write what the kernel wrote to its arguments, and to results of earlier calls."""
+        """Copy the kernel's writes to its arguments and to results of earlier calls."""
         for entry in answer.items("written"):
             items = checked(entry, list, "what was written")
             if len(items) != 4 or any(type(n) is not int for n in items):
@@ -152,7 +151,7 @@ class KernelProcess:
             number, returned, place, piece = items
             result = self._results.get(number)
             if number and result is None:
-                continue  # nobody holds it any more
+                continue  # released already
             if returned:
                 buffers = [] if result is None else result.buffers
                 if not 0 <= place < len(buffers):
@@ -170,10 +169,10 @@ class KernelProcess:
 
 
 class Result:
-    """The results of a call that the kernel's process keeps, as long as a tensor or a graph here refers to them.
+    """The results of a call, which the kernel's process keeps as long as a tensor or graph here refers to them.
 
     Attributes:
-        number: their number.
+        number: the number under which they are kept.
         storages: the arguments, as bytes.
         buffers: the bytes of each tensor that was returned, while they are in use.
     """
@@ -184,13 +183,13 @@ class Result:
         self.buffers: list[Callable[[], Bytes | None]] = []
 
     def __del__(self) -> None:
-        """Let the process forget them."""
+        """Release the results in the kernel's process."""
         self.process.release(self.number)
 
     def backward(
         self, upstream: Mapping[int, torch.Tensor], of_leaves: Sequence[torch.Tensor], changes: list[str]
     ) -> list[torch.Tensor | None]:
-        """Return the gradients of the sum of upstream · results by the leaves; None where a leaf has no part in it."""
+        """Return the gradients of the sum of upstream · results by the leaves; None for a leaf without any."""
         request = Sent()
         places = {str(number): request.place(u) for number, u in upstream.items()}
         graph = torch.is_grad_enabled()
@@ -216,7 +215,7 @@ class Result:
 
 
 class Sent:
-    """The storages of the tensors that a request brings, each once."""
+    """The storages of the tensors in a request, each once."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -225,7 +224,7 @@ class Sent:
         self._places: dict[int, tuple[Place, torch.Tensor]] = {}
 
     def place(self, x: torch.Tensor) -> Place:
-        """Return where a tensor lies; the same tensor has the same place."""
+        """Return the place of a tensor; the same tensor has the same place."""
         if id(x) not in self._places:
             storage = x.untyped_storage()
             if storage.data_ptr() not in self._numbers:

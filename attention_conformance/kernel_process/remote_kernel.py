@@ -1,6 +1,6 @@
-"""A kernel in another process, as the judge calls it: tensors go there, and what comes back is data, whatever it is.
+"""A kernel in another process, as the judge calls it: tensors are sent there, and only data come back.
 
-Autograd goes through: the results of a call are those of a function whose backward pass is a second message.
+Autograd works across the processes: the backward pass of a call is a second message.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from attention_conformance.kernel_process.messages import (
 from attention_conformance.kernel_process.process import KernelProcess, Result, Sent
 
 _NUMBERS = count(1)
-"""Numbers of results."""
+"""The numbers by which results are identified."""
 
 
 class _Graph(torch.autograd.Function):
-    """The results of a call, as those of a function of the tensors that are differentiated by."""
+    """An autograd function from the differentiated tensors to the results of a call."""
 
     @staticmethod
     def forward(
@@ -62,7 +62,7 @@ class _Graph(torch.autograd.Function):
 
 
 class RemoteKernel:
-    """The callable of a :class:`attention_conformance.kernel.kernel.Kernel` that lies in another process.
+    """The callable of a :class:`attention_conformance.kernel.kernel.Kernel` that runs in another process.
 
     Attributes:
         process: its process.
@@ -70,7 +70,7 @@ class RemoteKernel:
         parameters: its parameters and their defaults.
         type_name: the name of its type.
         file: the file that defines it, for a digest; empty if there is none.
-        compiles: whether it may be PyTorch's code, which ``torch.compile`` takes.
+        compiles: whether it may be torch code, which ``torch.compile`` can compile.
     """
 
     def __init__(self, source: str, process: KernelProcess | None = None) -> None:
@@ -98,7 +98,7 @@ class RemoteKernel:
 
     def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
         """Refuse to be called: a call is made by :meth:`run`."""
-        raise TypeError("a kernel in another process is called by a request")
+        raise TypeError("a kernel in another process can only be called by a request")
 
     def _with(self, **changed: Any) -> RemoteKernel:
         other = object.__new__(RemoteKernel)
@@ -106,15 +106,15 @@ class RemoteKernel:
         return other
 
     def with_constants(self, **constants: Any) -> RemoteKernel:
-        """Return the kernel that is given further arguments in every call."""
+        """Return the kernel with further arguments in every call."""
         return self._with(constants=self._constants | constants)
 
     def recording(self, returned: list[Any]) -> RemoteKernel:
-        """Return the kernel; all that it returns is added to a list."""
+        """Return the kernel; its results are also appended to a list."""
         return self._with(returned=returned)
 
     def profiled(self, operators: set[str]) -> RemoteKernel:
-        """Return the kernel; the names of PyTorch's operators that it calls are added to a set."""
+        """Return the kernel; the names of PyTorch's operators that it calls are also added to a set."""
         return self._with(operators=operators)
 
     @contextmanager
@@ -135,7 +135,7 @@ class RemoteKernel:
         self.process.request("seed", seed)
 
     def fill(self, place: int, size: int) -> None:
-        """Fill so many numbers of its process's memory with NaN, in place of those filled before."""
+        """Fill `size` numbers of memory in its process with NaN, in place of those filled before at `place`."""
         self.process.request("fill", place, size)
 
     def run(
@@ -151,9 +151,9 @@ class RemoteKernel:
 
         Args:
             interface: the interface.
-            reading: how it is called, if that was found out.
+            reading: how it is called, if small calls decided that.
             request: the request.
-            contiguous: whether the kernel takes contiguous tensors alone.
+            contiguous: whether the kernel takes only contiguous tensors.
             changes: the names of settings that the kernel changes, also in its backward pass, are added to it.
 
         Raises:
@@ -194,7 +194,7 @@ class RemoteKernel:
 
 
 def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], changes: list[str]) -> Returned:
-    """Return the results in an answer; what is no tensor is an :class:`Other`."""
+    """Return the results in an answer; a result other than a tensor becomes an :class:`Other`."""
     described = answer.items("results")
     if len(described) != len(Returned._fields):
         refuse("the number of results")
@@ -223,10 +223,10 @@ def _nothing() -> None:
 
 
 class Other:
-    """A result that is no tensor.
+    """A result other than a tensor.
 
     Attributes:
-        kind: its type, as a sentence names it.
+        kind: its type, as messages name it.
     """
 
     def __init__(self, kind: str) -> None:
@@ -235,7 +235,7 @@ class Other:
 
 
 class Default:
-    """A default of a parameter that is only known by the name of its type."""
+    """A parameter's default of which only the type's name is known."""
 
     def __init__(self, name: str) -> None:
         """Take the name of its type."""
@@ -284,7 +284,7 @@ def _tree(entry: Any, answer: Answer) -> Any:
 
 @cache
 def remote_kernel(source: str) -> RemoteKernel:
-    """Return the kernel of that name in a process of its own, one for all who ask.
+    """Return the kernel of that name in its own process; the same one in every call of this function.
 
     Raises:
         InvalidInput: it cannot be imported.
@@ -298,9 +298,9 @@ def _writer(source: str) -> RemoteKernel:
 
 
 def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
-    """Return a test of a failure, and why there is none, as a process writes and tries it that is asked nothing else.
+    """Return a test of a failure, or why there is none, written and run by a third process.
 
-    The test has the correct numbers in it, which the process whose answers are judged must not see.
+    The test contains the correct numbers, which the judged process must not see.
     """
     if len(pickle.dumps(trace)) > LARGEST_CONTENT // 2:  # the rest of the message is far shorter
         return "", "the call has too many numbers for a test"

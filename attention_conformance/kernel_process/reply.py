@@ -1,4 +1,4 @@
-"""An answer of the kernel's process while it is put together: fields of JSON, and the raw bytes of tensors."""
+"""The construction of an answer in the kernel's process: fields of JSON, and the raw bytes of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attention_conformance.kernel_process.messages import NAMES
 
 
 class Reply:
-    """An answer that is being put together: fields of JSON, and raw bytes."""
+    """An answer under construction: fields of JSON, and raw bytes."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -31,15 +31,15 @@ class Reply:
 
 
 def bytes_of(x: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor in the order of its entries, in memory of their own."""
-    # In the order of its entries, whatever its strides; what is computed only when it is read is computed now.
+    """Return a copy of the bytes of a tensor, in the order of its entries."""
+    # The copy is contiguous, whatever the strides; it also evaluates lazy tensors now.
     copy = torch.empty(tuple(x.shape), dtype=x.dtype)
     copy.copy_(x.detach())
     return copy.reshape(-1).view(torch.uint8)
 
 
 def raised(error: BaseException) -> dict[str, Any]:
-    """Return the fields that tell of an exception."""
+    """Return the fields that describe an exception."""
     compiler = sys.modules.get("torch._dynamo.exc")
     return {
         "raised": type(error).__name__[:200],
@@ -61,7 +61,7 @@ def tree(value: Any, reply: Reply) -> list[Any]:
 
 
 def default_of(value: Any) -> list[Any]:
-    """Return the default of a parameter as a kind and a value; of most objects only the text is told."""
+    """Return the default of a parameter as a kind and a value; for most objects the value is only their text."""
     if value is Mark.REQUIRED:
         return ["required"]
     if isinstance(value, torch.dtype) and value in NAMES:

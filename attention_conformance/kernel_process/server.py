@@ -1,6 +1,6 @@
 """The kernel's process: it imports the kernel, calls it on the tensors that it is sent, and sends what it returns.
 
-It knows neither what is due, nor which claim a call is for, nor the calls to come.
+It knows neither the correct results, nor the claim that a call is for, nor later calls.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ from reference_attention.errors import InvalidInput
 from theorems.run.worker import channel, single_threaded
 
 MOST_MEMORY = 1 << 28
-"""Bytes of storages that are kept for a later call that has a tensor at the same place in the judge's memory."""
+"""The limit in bytes of the storages kept for later calls with a tensor at the same address in the judge's memory."""
 
 
 @dataclass(eq=False)
 class Memory:
-    """A storage, where the kernel reads and perhaps writes, and the bytes that the judge knows it to have.
+    """A storage that the kernel reads and perhaps writes, and the bytes that the judge believes it to have.
 
-    A storage of the judge's has the same one here in every call, so that a kernel that remembers an address finds other
-    numbers there, as it would if both were in one process.
+    Each storage of the judge corresponds to the same storage here in every call: a kernel that remembers an address
+    finds new numbers there, as it would in a single process.
     """
 
     own: torch.Tensor
     known: torch.Tensor
 
     def changed(self) -> bool:
-        """Return whether something has been written here."""
+        """Return whether the kernel has written to the storage."""
         return not torch.equal(self.own, self.known)
 
 
 @dataclass(eq=False)
 class Result:
-    """Results of a call, as long as the judge holds them.
+    """The results of a call, kept until the judge releases them.
 
     Attributes:
         tensors: its tensors, by their number.
-        known: the bytes of each that the judge knows.
+        known: the bytes of each tensor that the judge has received.
         leaves: the tensors that are differentiated by.
         memory: the storages of its arguments.
     """
@@ -108,7 +108,7 @@ class Server:
         self._parameters: Parameters = {}
 
     def answer(self, request: Request, lengths: list[int], reply: Reply) -> None:
-        """Do what a request says and put the answer together."""
+        """Carry out a request and fill in the reply."""
         for number in request.released:
             self._results.pop(number, None)
         memory = [self._receive(place, length) for place, length in zip(request.storages, lengths, strict=True)]
@@ -131,7 +131,7 @@ class Server:
         reply.fields["written"] = [*self._written(memory, reply)]
 
     def _receive(self, place: tuple[int, int], length: int) -> Memory:
-        """Return the storage of that place, with the bytes that follow on the stream."""
+        """Return the storage for an address and length, filled with the next bytes of the stream."""
         memory = self._memory.pop(place, None)
         if memory is None:
             memory = Memory(torch.empty(length, dtype=torch.uint8), torch.empty(0))
@@ -145,7 +145,7 @@ class Server:
         return memory
 
     def _written(self, memory: list[Memory], reply: Reply) -> Iterator[list[int]]:
-        """Yield what was written to since the judge was told: arguments of this request and earlier ones, results.
+        """Yield the changes that the judge does not know yet: to results, and to arguments of all requests.
 
         Each is the number of the result or 0 for this request, 0 for an argument or 1 for a tensor that was returned,
         its number, and that of its bytes.
@@ -165,7 +165,7 @@ class Server:
                     yield [number, 1, place, reply.piece(now)]
 
     def _tensors(self, fields: Mapping[str, Any], memory: list[Memory]) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Return values with tensors for places, equal ones once, and those that are differentiated by."""
+        """Return values with places replaced by tensors, one for equal places, and the differentiated tensors."""
         by_identity: dict[int, torch.Tensor] = {}
         leaves: list[torch.Tensor] = []
 
@@ -240,8 +240,8 @@ class Server:
     ) -> None:
         """Differentiate the sum of upstream · results, by their numbers, by the leaves.
 
-        The gradient of that sum gives the kernel a contiguous upstream gradient; one that lies otherwise is passed
-        itself, as in :func:`attention_conformance.kernel.answers._gradients`.
+        The gradient of that sum gives the kernel a contiguous upstream gradient; one with another layout is passed
+        directly, as in :func:`attention_conformance.kernel.answers._gradients`.
         """
         result = self._results[number]
         by_number, _ = self._tensors(upstream, memory)
@@ -311,6 +311,6 @@ def serve() -> None:
             os._exit(0)
         reply = Reply()
         server.answer(pickle.loads(content), lengths, reply)
-        if os.getpid() != this_process:  # a copy of this process that the kernel made, and let return
+        if os.getpid() != this_process:  # a forked copy of this process in which the kernel returned
             os._exit(0)
         send(outgoing, number, json.dumps(reply.fields, allow_nan=False).encode(), reply.pieces)

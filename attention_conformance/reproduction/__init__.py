@@ -1,1 +1,1 @@
-"""A failing call as a test function that needs torch and the kernel alone: how it is written down, and tried."""
+"""A failing call as a test function that needs only torch and the kernel: how the function is written and run."""

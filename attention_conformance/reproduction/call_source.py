@@ -1,4 +1,4 @@
-"""A call as a function of a test: what the kernel is given, and where in what it returns the output is."""
+"""A call as a function of a test: the kernel's arguments, and the path to the output in its results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Calling:
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
         call: in its numbers.
-        renamed: what tensors are called that are not called by their own names.
-        further: text of arguments that the kernel is given beside.
-        callee: what the kernel is called.
-        weights: whether the weights that it returns matter.
-        is_forward: whether nobody looks at gradients.
-        looked_at: names of gradients, of sinks and a bias among them, that somebody looks at.
+        renamed: the names in the test of tensors that are not called by their own names.
+        further: the text of further arguments of the kernel.
+        callee: the kernel's name in the test.
+        weights: whether the test uses the returned weights.
+        is_forward: whether no check uses gradients.
+        looked_at: names of the gradients that checks use, also of sinks and a bias.
     """
 
     kernel: Any
@@ -45,7 +45,7 @@ class Calling:
 
     @property
     def wants(self) -> str:
-        """Return those of q, k and v whose gradients are asked for."""
+        """Return those of q, k and v whose gradients the call asks for."""
         return self.call.wants if self.kernel.differentiable else ""
 
     def made(self, attend: str = "attend", **options: str) -> str:
@@ -59,7 +59,7 @@ class Calling:
         return f"run({', '.join([*arguments, *(f'{name}={text}' for name, text in options.items())])})"
 
     def function(self, name: str = "attend") -> str:
-        """Return the function, which returns the output by name, and what else is looked at."""
+        """Return the source of the function, which returns the output and the other results in use by name."""
         return f"\ndef {name}(query, key, value):\n{indent(self.forward)}\n"
 
     @cached_property

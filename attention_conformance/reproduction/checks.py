@@ -1,4 +1,4 @@
-"""The comparisons of a test: with what the textbook formula gives, up to what rounding may lose."""
+"""The comparisons of a test: results against the textbook formula, within rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
 
 
 def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
-    """Yield the lines that check numbers, at least one of which is wrong."""
+    """Yield the lines that check the numbers of an entry, at least one of which is wrong."""
     allowed, name = _allowance(entry), RESULTS[entry.what.name]
     if entry is trace.entries[0]:
         stored = f" and its result in {trace.kernel.dtype}" if entry.call.exact and trace.kernel.dtype in HALF else ""
@@ -37,7 +37,7 @@ def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
 
 
 def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
-    """Return how far each entry may be off, in a few digits: the most of all, unless each is right by that."""
+    """Return the allowed error with a few digits: one for all, or one for each if that hides the error."""
     finite = np.isfinite(entry.allowed)
     with np.errstate(invalid="ignore"):
         off = np.where(np.isnan(entry.theirs), np.inf, np.abs(entry.theirs - entry.due))
@@ -50,7 +50,7 @@ def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
 
 
 def due_line(call: AttentionCall, alignment: Any, **further: str) -> str:
-    """Return the line that makes ``due``, what the formula gives, with further options as text."""
+    """Return the line that computes ``due``, the formula's results, with further options as text."""
     sizes, cut = call.sizes, f"[..., :{call.sizes['T']}]" if call.beyond else ""
     options = {"scale": f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)}
     for name in ("score_mod", "bias", "slopes", "visible", "mask_mod", "lengths", "sinks", "lse_upstream", "descales"):

@@ -25,7 +25,7 @@ from attention_conformance.reproduction.python_text import NotWritten, array_tex
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS, tensor_lines
 
 FLIPPED = "*(-x.flip(2) for x in (query, key, value))"
-"""Other numbers of the same shapes."""
+"""The expression of other numbers with the same shapes."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Form:
 
     Attributes:
         trace: the failing call.
-        guards: whether NaN are around each tensor in memory.
-        backward: whether there is a backward pass that no check looks at.
+        guards: whether NaN surround each tensor in memory.
+        backward: whether to make a backward pass that no check uses.
     """
 
     trace: Trace
@@ -46,7 +46,7 @@ class Form:
         """Return the lines of the test.
 
         Raises:
-            NotWritten: no test can say it.
+            NotWritten: the failure cannot be written as a test.
         """
         claims, calls = {*self.trace.falsified}, self.trace.calls
         if IGNORED in claims:
@@ -63,16 +63,16 @@ class Form:
         return self.comparison()
 
     def calling(self, call: AttentionCall | None = None, **further: Any) -> Calling:
-        """Return the function that makes the call that falsifies, or another one."""
+        """Return the function that makes the falsifying call, or the given one."""
         looked_at = tuple(entry.claim for entry in self.trace.entries)
         return Calling(self.trace.kernel, call or self.trace.call, looked_at=looked_at, **further)
 
     def tensors(self, call: AttentionCall, **renamed: str) -> Iterator[str]:
-        """Return the lines that make the tensors of a call."""
+        """Return the lines that create the tensors of a call."""
         return tensor_lines(self.trace, call, self.guards, renamed)
 
     def due(self, **further: str) -> str:
-        """Return the line that makes what is due."""
+        """Return the line that computes the correct results."""
         return due_line(self.trace.call, self.trace.kernel.alignment, **further)
 
     def checks(self) -> list[str]:
@@ -80,7 +80,7 @@ class Form:
         return [line for entry in self.trace.entries for line in check_lines(self.trace, entry)]
 
     def comparison(self) -> Iterator[str]:
-        """Yield the lines of a call, with what happens around it, compared with the formula."""
+        """Yield the lines that make a call in its state and compare it with the formula."""
         trace, kernel, call, claims = self.trace, self.trace.kernel, self.trace.call, {*self.trace.falsified}
         gradients = [entry.what.name for entry in trace.entries if entry.what.name.endswith("gradient")]
         is_convention = bool(claims & {EMPTY, WITHOUT_KEYS})
@@ -126,7 +126,7 @@ class Form:
             yield from self.dropout() if call.dropout else self.checks()
 
     def in_its_state(self, calling: Calling) -> Iterator[str]:
-        """Yield the lines that make ``found`` by a call, with what else happens around it."""
+        """Yield the lines that compute ``found`` by a call in its state."""
         call, kernel = calling.call, calling.kernel
         state, options = call.state, {}
         if state in CONTEXTS and state is not State.REPLAYED:
@@ -164,7 +164,7 @@ class Form:
         yield wrap(f"found = {calling.made(**options)}")
 
     def dropout(self) -> Iterator[str]:
-        """Yield the lines that look at which weights were dropped: values are the identity, the output the weights."""
+        """Yield the lines that check the dropped weights: values are the identity, so the output is the weights."""
         trace, p, checks = self.trace, self.trace.call.dropout, self.checks()
         yield 'kept = found["output"].detach().cpu() != 0  # the values are the identity: the output is the weights'
         yield self.due().replace("due =", "whole =")
@@ -180,7 +180,7 @@ class Form:
         if checks:
             yield self.due(kept=f"kept.double() / {1 - p!r}")
         for line in checks:
-            if line.startswith('check("weights"'):  # that it returns all of them is right, too
+            if line.startswith('check("weights"'):  # returning the weights before dropout is right, too
                 yield 'if not ((found["weights"].detach().cpu().double() - whole["weights"]).abs() <= allowed).all():'
                 line = f"    {line}"
             yield line
@@ -196,7 +196,7 @@ class Form:
         yield "    for name in once:\n        check_same(name, again[name], once[name])"
 
     def two_calls(self, first: AttentionCall, second: AttentionCall) -> Iterator[str]:
-        """Yield the lines of a call and another one, of which parts have to be the same, bit for bit."""
+        """Yield the lines of two calls whose results have to agree in parts, bit for bit."""
         first, second = (call.replace(state=State.ONCE) for call in (first, second))
         claims, renamed = {*self.trace.falsified}, _names_of_others(first, second)
         is_forward = bool(claims & {RESCALED, REDRAWN})
@@ -221,7 +221,7 @@ class Form:
             yield from self.hidden_keys(first, second)
 
     def hidden_keys(self, clean: AttentionCall, poisoned: AttentionCall) -> Iterator[str]:
-        """Yield the lines that compare what other numbers in hidden keys may not change."""
+        """Yield the lines that compare the results that other numbers in hidden keys may not change."""
         visible = clean.visibility(self.trace.kernel.alignment)
         changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
         clear = ~(visible & changed).any(axis=-1) & visible.any(axis=-1)
@@ -256,7 +256,7 @@ class Form:
         yield from self.checks()
 
     def parameters(self) -> Iterator[str]:
-        """Yield the lines of a parameter that has to change the output, or refuse all of some values."""
+        """Yield the lines for a parameter: some value has to change the output, or all of them be refused."""
         kernel = self.trace.kernel
         call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
         name = of_kind(kernel.accounts, Account.IGNORED)[0]
@@ -277,7 +277,7 @@ def _by_name(names: Sequence[str]) -> str:
 
 
 def _names_of_others(first: AttentionCall, second: AttentionCall) -> Mapping[str, str]:
-    """Return what arrays of a second call are called: those of the first, a part of them, or others."""
+    """Return the names of the arrays of a second call: those of the first call, parts of them, or new ones."""
     names = {}
     for name in (*TENSORS, *OPTIONS):
         x, y = getattr(first, name), getattr(second, name)

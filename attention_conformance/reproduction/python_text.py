@@ -13,22 +13,22 @@ import numpy as np
 from attention_conformance.kernel.torch_import import torch
 
 WIDTH = 112
-"""Characters of a line of a test, which is indented once."""
+"""The length of a line of a test, in characters, after one indentation."""
 
 
 class NotWritten(Exception):
-    """No test can say it; the message says what."""
+    """The failure cannot be written as a test; the message says why."""
 
 
 def number(x: float) -> str:
-    """Return a number as short as it reads back."""
+    """Return the shortest text that reads back as the same number."""
     if not math.isfinite(x):
         return "nan" if math.isnan(x) else "inf" if x > 0 else "-inf"
-    return repr(x + 0.0).removesuffix(".0")  # −0 is 0
+    return repr(x + 0.0).removesuffix(".0")  # writes −0 as 0
 
 
 def array_text(x: Any) -> str:
-    """Return the expression that makes an array."""
+    """Return the expression that creates an array."""
     array = np.asarray(x)
     if array.dtype == bool or array.dtype.kind == "i":
         return f"torch.tensor({array.tolist()})"
@@ -37,7 +37,7 @@ def array_text(x: Any) -> str:
 
 
 def constant(x: torch.Tensor) -> str:
-    """Return the expression that makes a tensor."""
+    """Return the expression that creates a tensor."""
     try:
         tensor = x.detach().cpu()
         entries = re.sub(r"(?<=\d)\.0(?=[,\]])", "", str(tensor.tolist()))
@@ -49,7 +49,7 @@ def constant(x: torch.Tensor) -> str:
 
 
 def wrap(text: str) -> str:
-    """Return a statement in lines that are short enough, broken between the arguments of a call."""
+    """Return a statement broken into short lines between the arguments of a call."""
     whole = re.sub(r"\([^()\[\]]{,60}\)", lambda match: match[0].replace(" ", "\0"), text)
     lines = textwrap.fill(whole, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return lines.replace("\0", " ")

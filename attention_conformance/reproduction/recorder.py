@@ -1,7 +1,7 @@
-"""Operations on tensors as text: each is recorded while it is made, so that a test can make it again.
+"""A recorder of tensor operations as text, so that a test can repeat them.
 
-An interface is run once on the tensors of a call. What it makes of them for the kernel, and of what the kernel returns,
-is then known as expressions of their names. Tensors that do not depend on them are written down in numbers.
+An interface is run once on the tensors of a call. The kernel's arguments, and the output in terms of its results, are
+then expressions in the names of these tensors. Tensors that do not depend on them are written as numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INFIX: Mapping[str, str] = MappingProxyType(
 )
 """Operators by the name of the method."""
 REFERENCE = re.compile(r"§(\d+)§")
-"""The place of a step in the text of another one."""
+"""A reference to a step in the text of another step."""
 FLEX = "from torch.nn.attention.flex_attention import"
 
 
@@ -36,11 +36,11 @@ class Step:
 
     Attributes:
         text: the expression, with references to other steps.
-        tensor: its value, which is kept so that no other tensor takes its place in memory.
-        depends: whether it depends on a tensor that has a name.
-        is_call: whether it is a call of the kernel, which is made even if nothing needs its value.
-        is_short: whether it is repeated at each place that needs it.
-        why_not: why no test can say it.
+        tensor: its value, kept alive so that no other tensor reuses its memory.
+        depends: whether it depends on a named tensor.
+        is_call: whether it is a call of the kernel, which the test makes even if no other step uses its value.
+        is_short: whether its text is inserted wherever it is used, instead of assigned to a variable.
+        why_not: why it cannot be written in a test.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass
 class Recorder(TorchFunctionMode):
-    """Context in which operations are recorded, and stand-in for a kernel whose calls are.
+    """A context that records operations, and a stand-in for the kernel that records its calls.
 
     Attributes:
         kernel: the kernel.
@@ -79,7 +79,7 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Perform an operation, and record it if it depends on a tensor that has a name."""
+        """Perform an operation, and record it if it depends on a named tensor."""
         options, method = kwargs or {}, getattr(func, "__name__", "")
         tensors = [x for _, x in flatten((args, options)) if isinstance(x, torch.Tensor)]
         if not any(map(self._depends, tensors)):
@@ -93,7 +93,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def call(self, *arguments: Any, **options: Any) -> Any:
-        """Call the kernel, and record the call if a tensor that has a name is among its arguments."""
+        """Call the kernel, and record the call if an argument depends on a named tensor."""
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             tensors = [x for _, x in flatten((arguments, options)) if isinstance(x, torch.Tensor)]
@@ -112,7 +112,7 @@ class Recorder(TorchFunctionMode):
         """Return the statements of a function that returns these tensors by name.
 
         Raises:
-            NotWritten: a test cannot say it.
+            NotWritten: a step cannot be written in a test.
         """
         if not all(map(self._depends, results.values())):
             raise NotWritten("what the interface makes of what the kernel returned")
@@ -147,7 +147,7 @@ class Recorder(TorchFunctionMode):
         return at is not None and self.steps[at].depends
 
     def _at(self, x: torch.Tensor) -> int:
-        """Return the number of the step that makes a tensor; it is constant if nothing is known of it."""
+        """Return the number of the step that makes a tensor; add a constant step for an unknown one."""
         at = self._places.get(id(x), self._places.get(_place(x)))
         return self._add(Step(constant(x), depends=False), x) if at is None else at
 
@@ -160,7 +160,7 @@ class Recorder(TorchFunctionMode):
         return at
 
     def _add_results(self, step: Step, result: Any, is_new: bool) -> None:
-        """Add what an operation returned; a view that is the same as its tensor is that tensor, unless it is new."""
+        """Add the results of an operation; a view identical to its tensor counts as that tensor, unless it is new."""
         base = self._add(step)
         for path, x in flatten(result):
             if isinstance(x, torch.Tensor):
@@ -249,12 +249,12 @@ class Recorder(TorchFunctionMode):
         return "module"
 
     def _in_one(self, text: str) -> str:
-        """Return an expression of names alone."""
+        """Return the expression with all references replaced by names."""
         return REFERENCE.sub(lambda match: self._in_one(self.steps[int(match[1])].text), text)
 
 
 def _place(x: Any) -> Any:
-    """Return where a tensor is in memory, and in which order; its identity if it has no place."""
+    """Return a tensor's address and strides; its identity if it has no address."""
     try:
         place = 0 if x.is_nested else x.data_ptr()
     except (AttributeError, RuntimeError):  # within vmap

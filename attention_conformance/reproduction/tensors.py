@@ -1,4 +1,4 @@
-"""The tensors of a call as lines of a test: their numbers, or a seed, and how they are in memory."""
+"""The tensors of a call as lines of a test: their numbers or a seed, and their memory layout."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from attention_conformance.reproduction.printed_functions import drawn
 from attention_conformance.reproduction.python_text import array_text, wrap
 
 MANY = 100
-"""Numbers from which on they are drawn, if the call still fails."""
+"""The count of numbers from which on a test draws them at random, if the call still fails."""
 TENSORS = ("query", "key", "value", "upstream")
 OPTIONS = ("visible", "bias", "sinks", "slopes", "lse_upstream", "lengths", "score_mod", "mask_mod", "descales")
-"""Arrays that a call may have beside."""
+"""Further arrays that a call may have."""
 
 
 def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str, str]]:
-    """Return the call with drawn numbers, and the lines that make them; none where numbers have to be what they are."""
+    """Return the call with random numbers, and the lines that draw them; none for tensors that keep their numbers."""
     if call.exact or call.dropout:
         return call, {}
     arrays, lines = {}, {}
@@ -48,13 +48,13 @@ def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str,
 
 
 def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that make the arrays of a call as the kernel is given them, rounded to its numbers already.
+    """Yield the lines that create the arrays of a call in the kernel's format and memory layout.
 
     Args:
         trace: the failing call.
         call: this or another call, in the kernel's numbers.
-        guards: whether NaN are around each array in memory.
-        renamed: what arrays are called that are not those of the first call.
+        guards: whether NaN surround each array in memory.
+        renamed: the names of arrays that are not those of the first call.
     """
     kernel, arrays = trace.kernel, {name: x for name in (*TENSORS, *OPTIONS) if (x := getattr(call, name)) is not None}
     memories = {name: memory_of(name, call) for name in TENSORS[:3]} | {"upstream": call.upstream_memory}
@@ -64,7 +64,7 @@ def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mappi
     for name, x in arrays.items():
         own_name = renamed.get(name, name)
         if not own_name.isidentifier() or (renamed and own_name == name):
-            continue  # it is there already
+            continue  # an earlier line created it
         yield from drawn_lines[:-1] if (drawn_lines := trace.drawn.get(name, "").splitlines()) else ()
         x = with_columns_beyond(call, x) if name in ("visible", "bias") else x
         text = drawn_lines[-1].partition(" = ")[2] if drawn_lines else array_text(x)

@@ -64,7 +64,7 @@ def scoreboard_and_report(options: ScoreboardOptions) -> int:
 
 
 def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, number: str) -> Row:
-    """Return the row of a kernel, from the journal if it is there."""
+    """Return the row of a kernel, from the journal if the journal has it."""
     err = console(stderr=True)
     for record in journal.records if journal else ():
         if record.get("kernel") == entry.name:
@@ -110,10 +110,7 @@ def _command(options: ScoreboardOptions) -> str:
 
 
 def _exit_code(entries: Sequence[Entry], rows: Sequence[Row]) -> int:
-    """Return the exit code of the cells that nobody has looked at.
-
-    If no kernel could be tested, nothing is concluded.
-    """
+    """Return the exit code of the unexplained cells; inconclusive if no kernel could be tested."""
     cells = [(entry, cell) for entry, row in zip(entries, rows, strict=True) for cell in row.cells]
     stale = [
         f"{entry.name}: {cell.name}: is upheld, and said to be {entry.looked[cell.name].whose}; look again."

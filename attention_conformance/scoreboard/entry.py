@@ -33,11 +33,11 @@ _KNOWN = (*_TEXTS, "examples", "looked")
 
 @dataclass(frozen=True)
 class Looked:
-    """The explanation of a cell that is not green, by somebody who looked at it.
+    """The explanation of a cell that is not green, by a person who investigated it.
 
     Attributes:
         whose: one of :data:`WHOSE`.
-        says: the explanation, in words fit for a report to the library.
+        says: the explanation, as a report to the library would state it.
     """
 
     whose: str

@@ -25,7 +25,7 @@ class Cell:
         verdict: the verdict; not-applicable if the kernel has no parameter for it.
         says: the smallest failing call in words, or why it is not upheld; empty if it is.
         test: a test function that fails for it; empty if there is none.
-        branches: the possibilities that the capability leaves open and that were seen.
+        branches: the conventions that the capability allows and that occurred.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Row:
         version: the version of its library; empty if it is not installed.
         cells: the capabilities in the order of the suite; none if the kernel could not be tested.
         why: a sentence on why the kernel could not be tested.
-        computes_in: the numbers within whose rounding its results are.
+        computes_in: the format whose rounding bounds its errors.
         differentiable: whether its gradients are tested.
         examples: the number of calls of each capability.
         seconds: the time that its statements took.
@@ -69,7 +69,7 @@ def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
         handle: handles the events of the run.
 
     Raises:
-        KeyboardInterrupt: a signal came.
+        KeyboardInterrupt: the process received a signal.
     """
     if not entry.version:
         return Row(entry.name, "", why=f"{entry.library} is not installed")

@@ -24,7 +24,7 @@ def attention(
 
     Its scale has no default; heads are grouped by their numbers.
     """
-    if is_causal and attn_mask is not None:  # one parameter says either
+    if is_causal and attn_mask is not None:  # one parameter is for either
         L, T = query.shape[2], key.shape[2]
         sees = torch.ones(L, T, dtype=torch.bool).tril(T - L)
         boolean = attn_mask.dtype == torch.bool

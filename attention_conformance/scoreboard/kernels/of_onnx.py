@@ -56,7 +56,7 @@ def _run(
     softcap: float,
 ) -> Tensor:
     if mask is not None:
-        # The operator wants all axes of a mask but the first two.
+        # The operator requires all axes of a mask except the first two.
         mask = mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2])
     tensors = {"Q": query, "K": key, "V": value} | ({} if mask is None else {"attn_mask": mask})
     arrays = {name: np.ascontiguousarray(x.detach().numpy()) for name, x in tensors.items()}

@@ -56,7 +56,7 @@ def flash_with_lse(
 RECOMPILED = 128
 """The largest number of compiled programs of one function: sizes of 1 and options each need their own.
 
-Beyond its limit PyTorch would go on without compiling, so that something else would be tested.
+Beyond its limit PyTorch would continue uncompiled, which would test other code.
 """
 
 
@@ -66,7 +66,7 @@ def _program_of(function: Any) -> Any:
 
     limits.recompile_limit = limits.accumulated_recompile_limit = RECOMPILED
     limits.fail_on_recompile_limit_hit = True
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it speaks of each program beyond a few
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of each program beyond a few
     return torch.compile(function, dynamic=True)
 
 
@@ -138,14 +138,14 @@ def module(
         attention.out_proj.weight.copy_(torch.eye(E, dtype=query.dtype))
     hidden = None
     if attn_mask is not None:
-        # It hides where others show.
+        # Here True hides a key.
         every = attn_mask.expand(B, H, L, key.shape[2]).flatten(0, 1)
         hidden = ~every if attn_mask.dtype == torch.bool else every
     if is_causal:
         later = torch.ones(L, key.shape[2], dtype=torch.bool).triu(1)
         boolean = hidden is None or hidden.dtype == torch.bool
         hidden = later if hidden is None else hidden | later if boolean else hidden.masked_fill(later, -torch.inf)
-        is_causal = attn_mask is None  # a promise that the mask is nothing else
+        is_causal = attn_mask is None  # a promise that the mask is causal
     attention.eval()
     inputs = (x.flatten(0, 1) for x in (query, key, value))
     output, _ = attention(*inputs, attn_mask=hidden, need_weights=False, is_causal=is_causal)

@@ -16,10 +16,10 @@ def _attend(
     softcap: float = 0.0,
     flash: bool = False,
 ) -> Tensor:
-    # Of grouped heads it gives head h the keys h % G, others h // (H/G): left out here.
+    # With grouped heads, head h uses the keys h % G, in other libraries h // (H/G): left out here.
     from x_transformers.attend import Attend
 
-    if attn_mask is not None:  # of two axes it takes the first for the batch
+    if attn_mask is not None:  # it takes the first of two axes for the batch
         attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.ndim) + attn_mask.shape)
     boolean = attn_mask is not None and attn_mask.dtype == torch.bool
     attend = Attend(
