@@ -67,7 +67,7 @@ class OnKernel(Implementation):
     kernel: Any = None
 
     def in_format(self, name: str) -> OnKernel:
-        """Return the implementation whose kernel is given tensors of that format; itself if it is already."""
+        """Return the implementation for tensors of that format; itself if it already is."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()

@@ -1,4 +1,4 @@
-"""Calls as most programs make them: without a state, with every triple of the options but masks, and size by size.
+"""Plain calls, as most programs make them: every triple of options except masks, and every size, in no special state.
 
 A cover of all options has a mask in nearly all of its calls, and draws a given size in few: faults that occur only
 without a mask, or at a single width of heads, are met here. So are cases that must not be left to chance: each multiple

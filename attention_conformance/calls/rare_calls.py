@@ -111,7 +111,7 @@ def plans_without_keys(neutral: Mapping[str, str], declares: Collection[str]) ->
 
 
 def _plans_of_contexts(usual: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield plans of the contexts that a call is made in."""
+    """Yield plans of calls within PyTorch's contexts, such as autocast."""
     square = {**usual, "relation": "L = T", "lengths": "queries"}
     masks = [levels["mask"][0], *(mask for mask in levels["mask"] if mask.endswith("(L, T)"))][:2]
     for state in (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH):

@@ -33,7 +33,7 @@ SIZES = (1, 2, 3, 4, 5, 6, *(size for block in BLOCKS for size in (block - 1, bl
 
 
 class _SpentError(Exception):
-    """The trials are used up."""
+    """The allowed number of trials is used up."""
 
 
 class _Search:

@@ -201,7 +201,7 @@ class Kernel:
         return self.run(request)
 
     def tensor(self, array: Array) -> torch.Tensor:
-        """Return a float64 array as a tensor in the kernel's dtype, on its device or on the way there."""
+        """Return a float64 array as a tensor in the kernel's dtype, on its device unless its own process copies it there."""
         return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
     def as_implementation(self) -> KernelImplementation:

@@ -20,7 +20,7 @@ def on_torch(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Any:
-    """Call it on the backend torch."""
+    """Call keras.ops.dot_product_attention on the backend torch."""
     import keras
 
     keras.config.set_floatx("float64" if query.dtype.itemsize == 8 else "float32")
