@@ -231,7 +231,7 @@ def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
 def wrong_step(
     with_interface: Callable[..., Kernel], right: type[Any], step: str, **attributes: Any
 ) -> Callable[[Kernel], Kernel]:
-    """Make the decorated function the kernel in which it replaces a step of correct ones.
+    """Replace a step of a correct kernel by the decorated function, and return the faulty kernel under its name.
 
     Args:
         with_interface: function that makes a kernel from steps.
@@ -318,7 +318,7 @@ def or_root(scale: float | None, query: Tensor) -> float:
 
 
 def at_least_float32(x: Tensor) -> torch.dtype:
-    """Return the dtype in which a tensor is computed with."""
+    """Return the dtype for computations with a tensor: its own, but at least float32."""
     return torch.promote_types(x.dtype, torch.float32)
 
 

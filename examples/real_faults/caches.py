@@ -102,7 +102,7 @@ right_kvcache = with_kvcache(Cache, "right_kvcache")
 def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice]:
     """Drop the remainder of the keys when their number is divided by the number of splits.
 
-    Right where the number of splits divides that of keys, and without splits.
+    Correct where the number of splits divides that of keys, and without splits.
 
     Source: tile-ai/tilelang PR #2010
     """
@@ -116,7 +116,7 @@ def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> l
     """Count entries of a batch with a stride of 0 in the merge of splits.
 
     All results are written to the place of the first entry, and the last one is returned for all: correct at batch 1,
-    silently wrong above it. Right without splits.
+    silently wrong above it. Correct without splits.
 
     Source: vllm-project/flash-attention PR #176
     """
@@ -127,7 +127,7 @@ def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> l
 def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
     """Attend to keys of the last page up to its end, not up to the last key.
 
-    Right where the number of keys is a multiple of the size of a page, and for a cache in one piece.
+    Correct where the number of keys is a multiple of the size of a page, and for a cache in one piece.
 
     Source: hw-native-sys/simpler PR #72
     """
@@ -227,7 +227,7 @@ right_latent, right_flash_mla = with_latent(Latent, "right_latent"), with_flash_
 def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Look for values in steps of their own width, though their rows are as wide as keys.
 
-    In the thread from the second block of keys on. Right where values are as wide as keys, and for one key.
+    As reported, it happens from the second block of keys on. Correct where values are as wide as keys, and for one key.
 
     Source: ikawrakow/ik_llama.cpp PR #2031
     """
@@ -239,8 +239,8 @@ def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Ten
 def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Read another place than the latent columns, with more than one key to a page.
 
-    In the thread all paths silently return something else. Here values are the last columns, where the rotated part of
-    a key is. Right where values are as wide as keys.
+    As reported, all paths silently return something else. Here values are the last columns, where the rotated part of
+    a key is. Correct where values are as wide as keys.
 
     Source: ROCm/aiter #3095
     """
@@ -251,8 +251,8 @@ def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Put the gradient of a latent key together of that of the key's own columns and dV.
 
-    In the thread the columns of keys and values are made apart, and that is right. Here the values are columns of the
-    key, and what logits have to do with these is left out. Right forward, for the query, and for columns that are no
+    As reported, the columns of keys and values are made apart, and that is right. Here the values are columns of the
+    key, and what logits have to do with these is left out. Correct forward, for the query, and for columns that are no
     values.
 
     Source: tenstorrent/tt-metal PR #45621
@@ -264,8 +264,8 @@ def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Leave that of the values out of the one gradient of what is key and value.
 
-    The thread has the contract, dkv is the sum of both; the fault is of our own, two gradients of which one is handed
-    over. Right forward, and for the query.
+    The report has the contract, dkv is the sum of both; the fault is our own: two gradients, of which one is handed
+    over. Correct forward, and for the query.
 
     Source: ROCm/aiter PR #4766
     """
@@ -276,7 +276,8 @@ def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Compute the first columns of the output of wide heads, and no others.
 
-    In the thread 128 of 256, here 256 of 512; the others are zero. Right where values have 256 columns at most.
+    As reported, 128 of 256 columns are computed, here 256 of 512; the others are zero. Correct
+    where values have 256 columns at most.
 
     Source: gittensor-ai-lab/sparkinfer #425
     """
@@ -289,7 +290,7 @@ def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 def whole_steps_of_columns(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Add logits up in steps of 128 columns, of which 576 are four and a half: the rotated ones are left out.
 
-    Right where keys have a multiple of 128 columns. Reported nowhere.
+    Correct where keys have a multiple of 128 columns. Reported nowhere.
     """
     columns = keys.clone()
     columns[..., keys.shape[-1] // 128 * 128 :] = 0

@@ -80,8 +80,8 @@ right_flex = with_flex(Flex, "right_flex")
 def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
     """Pass the wrong head to functions of scores with grouped heads.
 
-    In the thread scores of some functions were wrong with grouped heads alone. Here they are given the first head of
-    the group. Right without groups, and for functions that are the same for all heads of one.
+    As reported, scores of some functions were wrong with grouped heads alone. Here they are given the first head of
+    the group. Correct without groups, and for functions that are the same for all heads of one.
 
     Source: intel/intel-xpu-backend-for-triton #3632
     """
@@ -92,8 +92,8 @@ def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
 def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
     """Use derivative 1, in place of 0, for a function that does not depend on the score.
 
-    In the thread autograd returns no gradient for such a score, which was not treated as zero, and the backward pass of
-    compiled flex attention failed. Right where a function uses its score.
+    As reported, autograd returns no gradient for such a score, which was not treated as zero, and the backward pass of
+    compiled flex attention failed. Correct where a function uses its score.
 
     Source: pytorch/pytorch PR #185991
     """
@@ -106,8 +106,8 @@ def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor)
 def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
     """Attend to keys beyond the last one if their number is no multiple of the block size.
 
-    In the thread with 64 keys and blocks of 128. Here blocks have 32 keys, keys beyond the last one are zero, and a
-    function that hides keys treats them like the last key. Correct for whole blocks, and where the last key is
+    As reported, it happens with 64 keys and blocks of 128. Here blocks have 32 keys, keys beyond the last one are zero,
+    and a function that hides keys treats them like the last key. Correct for whole blocks, and where the last key is
     hidden.
 
     Source: pytorch/pytorch #159247
@@ -120,8 +120,8 @@ def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mo
 def blocks_whole_in_backward(self: Flex, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Treat partly hidden blocks as fully visible in the backward pass.
 
-    In the thread gradients of block-sparse attention were wrong by factors while its output was exact. Here the
-    backward pass shows all keys of a block of 16 of which a row sees one. Right for whole blocks.
+    As reported, gradients of block-sparse attention were wrong by factors while its output was exact. Here the
+    backward pass shows all keys of a block of 16 of which a row sees one. Correct for whole blocks.
 
     Source: Dao-AILab/flash-attention #2623
     """

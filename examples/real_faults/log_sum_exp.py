@@ -64,7 +64,7 @@ def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tens
 def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
     """Fold the gradient of the log-sum-exp with the wrong sign into what is subtracted from the scores.
 
-    In the thread the sign is right; this fault is an easy mistake where the term is folded in. Right where the loss
+    As reported, the sign is right; this fault is an easy mistake where the term is folded in. Correct where the loss
     does not depend on the log-sum-exp.
 
     Source: pytorch/pytorch PR #189784
@@ -131,7 +131,7 @@ def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
 
     Kernels hand over logarithms to the base 2 where the merge exponentiates to the base e, or as here the other way
     round. What is returned as log-sum-exp is natural: that of two equal parts is log 2 above theirs, which does not
-    tell the base. Right where all log-sum-exps are the same.
+    tell the base. Correct where all log-sum-exps are the same.
 
     Source: sgl-project/sglang #40903
     """
@@ -142,7 +142,7 @@ def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
 def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
     """Merge two parts that see no key to NaN instead of (0, −∞).
 
-    The maximum −∞ is subtracted from −∞. Right where one of the two sees a key.
+    The maximum −∞ is subtracted from −∞. Correct where one of the two sees a key.
 
     Source: flashinfer-ai/flashinfer #4051
     """
@@ -153,7 +153,7 @@ def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
 def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
     """Start the maximum of the log-sum-exps at 0 instead of −∞.
 
-    In the thread it is the attention itself whose maximum starts too high, at −5e4. Weights of less than e^−700 (in
+    As reported, it is the attention itself whose maximum starts too high, at −5e4. Weights of less than e^−700 (in
     float32 e^−103) are lost; right where a log-sum-exp is positive or moderate.
 
     Source: flashinfer-ai/flashinfer #4267

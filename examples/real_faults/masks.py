@@ -67,8 +67,8 @@ def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
     """Align the first query with the first key if there are more than 8 queries and still more keys.
 
-    In the thread two libraries differ, each consistent in itself. Here it is one kernel: its path for few queries has
-    the diagonal at the bottom right, the one for many at the top left. Right for 8 queries at most, and for as many
+    As reported, two libraries differ, each consistent in itself. Here it is one kernel: its path for few queries has
+    the diagonal at the bottom right, the one for many at the top left. Correct for 8 queries at most, and for as many
     keys as queries.
 
     Source: ml-explore/mlx #2835
@@ -81,8 +81,8 @@ def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
 def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
     """Align the last query with the last key if there are more than 8 queries and fewer keys.
 
-    In the thread such a call is left to another path, as no two paths agree on it. Here first rows are without a key
-    if there are more than 8 queries, and see the first key if there are fewer. Right with no more queries than keys.
+    As reported, such a call is left to another path, as no two paths agree on it. Here first rows are without a key
+    if there are more than 8 queries, and see the first key if there are fewer. Correct with no more queries than keys.
 
     Source: pytorch/executorch PR #22443
     """
@@ -94,8 +94,8 @@ def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
 def causal_loop_of_queries(self: Rows, rows: int, keys: int) -> Tensor:
     """End the loop over keys too soon where there are more keys than queries.
 
-    Its bound is that of as many keys as queries. Here a row sees no key beyond its own block of 8.
-    Right with as many queries as keys, and with up to 8 keys.
+    The loop's bound is correct only for as many keys as queries. Here a row sees no key beyond its own block of 8.
+    Correct with as many queries as keys, and with up to 8 keys.
 
     Source: HKUSTDial/flash-sparse-attention PR #213
     """

@@ -78,7 +78,7 @@ right_factors = with_factors(Factors, "right_factors")
 def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
     """Use keys without their factor where the query is of 8 bits, too.
 
-    In the thread the factors of keys and values are dropped; here that of the keys. Right for factors of 1.
+    As reported, the factors of keys and values are dropped; here that of the keys. Correct for factors of 1.
 
     Source: vllm-project/vllm PR #42580
     """
@@ -89,8 +89,8 @@ def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: in
 def descales_of_the_first_entry(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
     """Use the factors of the first entry for all of the batch.
 
-    In the thread in batches of sequences of different lengths. Right for one entry, and where all have the same
-    factors.
+    As reported, it happens in batches of sequences of different lengths. Correct for one entry, and where all have
+    the same factors.
 
     Source: ROCm/rocm-libraries PR #10474
     """

@@ -113,7 +113,7 @@ def empty_sequence_gives_nan(
 ) -> tuple[Tensor, Tensor]:
     """Return NaN in place of zero as dK and dV of a sequence without queries.
 
-    No thread processes its keys, and uninitialised memory is returned. Right where each sequence has a query.
+    No thread processes its keys, and uninitialised memory is returned. Correct where each sequence has a query.
 
     Source: Dao-AILab/flash-attention PR #2421
     """
@@ -133,7 +133,7 @@ def key_starts_of_query_heads(
     """Compute the start of a packed sequence's keys with the number of query heads.
 
     With fewer key heads this points beyond their start, to keys of another sequence; here it is limited to the existing
-    keys. Right where there are as many, and for the first sequence.
+    keys. Correct where there are as many, and for the first sequence.
 
     Source: jax-ml/jax PR #39521
     """
@@ -148,7 +148,7 @@ def key_starts_of_query_heads(
 def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
     """Use the causal diagonal of the longest sequences for all sequences.
 
-    T − L is taken of the longest sequences, not of each. Right without ``causal``, and where all have one length.
+    T − L is taken of the longest sequences, not of each. Correct without ``causal``, and where all have one length.
 
     Source: ROCm/rocm-libraries PR #10999
     """
@@ -159,7 +159,7 @@ def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
 def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tensor:
     """Let queries of one sequence of a nested tensor attend to the keys of all of them.
 
-    In the thread if flex attention is given nested tensors and no mask of blocks. Right for one sequence.
+    As reported, it happens if flex attention is given nested tensors and no mask of blocks. Correct for one sequence.
 
     Source: pytorch/pytorch #177378
     """
@@ -172,8 +172,8 @@ def backward_to_the_longest_query(
 ) -> tuple[Tensor, Tensor]:
     """Use the largest number of queries as the largest number of keys in the backward pass of nested tensors.
 
-    In the thread the length of the keys was worked out, and ignored. Here keys behind the number of the longest queries
-    have no gradient. Right forward, and where no sequence has more keys than queries.
+    As reported, the length of the keys was worked out, and ignored. Here keys behind the number of the longest queries
+    have no gradient. Correct forward, and where no sequence has more keys than queries.
 
     Source: pytorch/pytorch PR #115576
     """

@@ -19,7 +19,7 @@ LARGEST = 2.0
 def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
     """Add the sink to the sum after the maximum of the keys is taken.
 
-    e^{σ − maximum} overflows for a sink far above all logits. Right for sinks among them.
+    e^{σ − maximum} overflows for a sink far above all logits. Correct for sinks among them.
 
     Source: Dao-AILab/flash-attention PR #2752
     """
@@ -34,8 +34,8 @@ def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tup
 def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
     """Add the sink to the sum twice.
 
-    In the thread this happens where the first split of the keys is empty; here where there are two blocks of 16 keys
-    or more, once for each of the first two. Right for up to 16 keys.
+    As reported, this happens where the first split of the keys is empty; here where there are two blocks of 16 keys
+    or more, once for each of the first two. Correct for up to 16 keys.
 
     Source: ROCm/rocm-libraries #12227
     """
@@ -49,7 +49,7 @@ def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tupl
 def sink_gradient_zero(self: Rows, sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
     """Return a gradient of the sinks that is exactly zero.
 
-    In the thread the forward pass lost the sinks as well; here it is right, and so are dQ, dK and dV.
+    As reported, the forward pass lost the sinks as well; here it is right, and so are dQ, dK and dV.
 
     Source: NVIDIA/TransformerEngine PR #3551
     """
@@ -60,7 +60,7 @@ def sink_gradient_zero(self: Rows, sinks: Tensor, lse: Tensor, delta: Tensor) ->
 def alibi_sign(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
     """Add the linear bias slope · (i − j) in place of slope · (j − i).
 
-    Keys further away get more weight, not less. Right for a single key and for slopes of zero.
+    Keys further away get more weight, not less. Correct for a single key and for slopes of zero.
 
     Source: meta-pytorch/attention-gym PR #86
     """
@@ -72,7 +72,7 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
     """Add the linear bias slope · j, whatever the row.
 
     That moves all logits of a causal row alike; without causality keys behind a row are nearer than they should be.
-    Right with ``causal``, as the discussion says.
+    Correct with ``causal``, as the discussion says.
 
     Source: Dao-AILab/flash-attention PR #540
     """
@@ -83,7 +83,7 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
     """Return the gradient of a broadcast bias from a single row, head or batch entry in place of the sum.
 
-    The last row, head or entry to write determines it. Right for a bias of the shape of the logits.
+    The last row, head or entry to write determines it. Correct for a bias of the shape of the logits.
 
     Source: HKUSTDial/flash-sparse-attention PR #194
     """
@@ -97,7 +97,7 @@ def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
 def bias_before_scale(self: Rows, bias: Tensor) -> Tensor:
     """Add the bias before the logits are scaled: (q·k + b) · scale.
 
-    Bias and its gradient have the factor of the scale. Right with a scale of 1, and for masks of 0 and −∞.
+    Bias and its gradient have the factor of the scale. Correct with a scale of 1, and for masks of 0 and −∞.
 
     Source: AI-Hypercomputer/accelerator-agents PR #101
     """

@@ -33,7 +33,7 @@ def finite_first_maximum(self: Tiled) -> float:
 def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
     """Leave the running sum as it is when the maximum rises.
 
-    Right where the first block of keys has the maximum, so for every T ≤ 32.
+    Correct where the first block of keys has the maximum, so for every T ≤ 32.
 
     Source: paiml/aprender #2753
     """
@@ -44,7 +44,7 @@ def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
 def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
     """Subtract a constant 10 in place of the maximum.
 
-    Logits of some models reach 2000, their exponential overflows, and the model writes "!!!!". Right while nothing
+    Logits of some models reach 2000, their exponential overflows, and the model writes "!!!!". Correct while nothing
     over- or underflows.
 
     Source: HabanaAI/vllm-fork #275

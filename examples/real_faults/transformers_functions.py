@@ -69,8 +69,8 @@ right_eager = with_eager(Eager, "right_eager")
 def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
     """Accept sinks as an option, and ignore them.
 
-    In the thread every function that transformers hands sinks to as ``s_aux`` did. Here sinks count where there are no
-    more than 8 keys. Right for sinks far below all logits.
+    As reported, this is every attention function to which transformers passes sinks as ``s_aux``. Here sinks count
+    where there are no more than 8 keys. Correct for sinks far below all logits.
 
     Source: vllm-project/vllm PR #52156
     """
@@ -81,8 +81,8 @@ def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
     """Apply the sink to each score by itself, before there is a softmax.
 
-    In the thread within the function of scores of flex attention, which sees one score at a time:
-    z − log(e^z + e^σ). The softmax of that is another one. Right without sinks.
+    As reported, it is applied by the score function of flex attention, which sees one score z at a time:
+    z − log(e^z + e^σ). The softmax of these scores differs from that with a sink. Correct without sinks.
 
     Source: huggingface/transformers PR #41083
     """
@@ -99,8 +99,8 @@ def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
     """Use the wrong columns of a mask that is longer than the keys.
 
-    In the thread the cache holds only a sliding window of the mask's columns, and padding was visible. Here the last
-    columns are taken. Right where the mask is as long as the keys.
+    As reported, the cache holds only a sliding window of the mask's columns, and padding was visible. Here the last
+    columns are taken. Correct where the mask is as long as the keys.
 
     Source: huggingface/transformers PR #35681
     """
@@ -111,8 +111,8 @@ def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> 
 def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
     """Read a row of a longer mask as if its stride were the number of keys.
 
-    In the thread masks have to be rows of longer ones, and the kernel refuses other strides. Here row i begins at i
-    times the number of keys. Right where the mask is as long as the keys, or has one row.
+    As reported, masks have to be rows of longer ones, and the kernel refuses other strides. Here row i begins at i
+    times the number of keys. Correct where the mask is as long as the keys, or has one row.
 
     Source: facebookresearch/xformers #808
     """
@@ -140,7 +140,7 @@ def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: A
 def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Multiply the kept weights by p in the backward pass, in place of 1/(1 − p).
 
-    Right forward, and without dropout.
+    Correct forward, and without dropout.
 
     Source: NVIDIA/apex PR #816
     """
@@ -155,7 +155,7 @@ def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module:
 def dropout_of_inverse_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Divide the kept weights by the dropped share in place of the kept share.
 
-    In the thread of a layer. Right without dropout, and if half of the weights are dropped.
+    As reported, it is in a dropout layer. Correct without dropout, and if half of the weights are dropped.
 
     Source: lmjohns3/theanets PR #123
     """

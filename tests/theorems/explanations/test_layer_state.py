@@ -172,7 +172,7 @@ def test_the_flow_on_factors_starts_at_the_trained_ones() -> None:
     """Factors with one column keep W of rank 1 to the end, where W alone has rank 2."""
     it = explain(QUERIES | {"K_trained": [[1.0], [2], [0]], "Q_trained": [[1.0], [-1]]})
     assert [(end.trained, end.rank) for end in it.ends] == [("W", 2), ("(K, Q)", 1)]
-    assert "The flow on the factors K and Q ends (norm reached) with largest weights at tokens" in words(it)
+    assert "The flow on the factors K and Q ends (norm reached) with the largest weights at [" in words(it)
     wide = explain(QUERIES | {"K_trained": np.ones((3, 70)), "Q_trained": np.ones((2, 70))})
     assert "not followed, as they have 350 entries, more than 300; it may end at other tokens" in words(wide)
 
