@@ -243,7 +243,7 @@ def factors_words(facts: Facts) -> str:
     other = ", not with those of the flow on W" if differs else ""
     dated = end.changes is not None and end.grows and not facts.layer.tied_inputs.size
     changes = f" {end.changes.sentence}" if end.changes is not None and dated else ""
-    return f"{end.sentence('The flow on K and Q themselves')}{other}.{changes}"
+    return f"{end.sentence('The flow on the factors K and Q')}{other}.{changes}"
 
 
 def _changes(facts: Facts) -> Iterator[str]:
