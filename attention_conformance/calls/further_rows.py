@@ -121,7 +121,7 @@ class FurtherRows(AttentionRows):
 
     @property
     def _rounding_of_parts(self) -> Float64[np.ndarray, "B H L T"]:
-        """The bound of the rounding of the parts' outputs, as weights of |v_t|: Σ_p e^{l_p − l} |o_p| ≤ Σ_t s_t |v_t|."""
+        """The rounding bound of the parts' outputs, as weights of |v_t|: Σ_p e^{l_p − l} |o_p| ≤ Σ_t s_t |v_t|."""
         eps = (self.stored or self.numbers).eps
         return np.asarray(eps * (self.weights.value + self.weights.error))
 

@@ -201,7 +201,10 @@ class Kernel:
         return self.run(request)
 
     def tensor(self, array: Array) -> torch.Tensor:
-        """Return a float64 array as a tensor in the kernel's dtype, on its device unless its own process copies it there."""
+        """Return a float64 array as a tensor in the kernel's dtype, on its device.
+
+        For a kernel in its own process it stays on the CPU, and that process copies it.
+        """
         return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
     def as_implementation(self) -> KernelImplementation:
