@@ -414,6 +414,9 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     of_keys = shape[-1] == T
     if of_keys and rng.random() < (0.6 if shape[1:3] == (1, 1) else 0.3):  # padding: what is hidden is at the end
         visible = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
+    if "padding" in plan:  # the first entry of the batch is the shortest, the last one is not padded
+        seen = np.linspace(T // 4, T, shape[0]).astype(int)
+        visible = np.broadcast_to(np.arange(T) < seen[:, None, None, None], shape).copy()
     if T > 1 and of_keys and plan["poison"] != "none":
         visible[..., rng.permutation(T)[: max(1, T // 4)]] = False
     visible = _show_each_row_a_key(call, visible)

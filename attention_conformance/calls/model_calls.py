@@ -145,7 +145,7 @@ def _has(levels: Sequence[str], level: str) -> bool:
 def plans_of_options_beyond_blocks(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield a plan for each option alone, with a short last block of queries and of keys.
+    """Yield a plan for each option alone, with a short last block of queries and of keys, and padding of each length.
 
     Args:
         neutral: the first level of each factor.
@@ -157,6 +157,11 @@ def plans_of_options_beyond_blocks(
         if len(levels[option]) > 1:
             # A key hidden before a cap of 2 keeps a weight that is seen; one before a cap of 30 does not.
             yield {**neutral, **sizes, option: "2" if option == "softcap" else levels[option][1]}
+    padded = {**sizes, "batch": "4", "lengths": "9x131", "relation": "L < T", "padding": "of each entry"}
+    for kind in ("boolean", "additive"):
+        masks = [mask for mask in levels["mask"] if mask.startswith(f"{kind} (B") and mask.endswith("T)")]
+        if masks:
+            yield {**neutral, **padded, "mask": masks[-1]}
 
 
 def plans_beyond_blocks(
