@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attention_conformance.calls.attention_call import AttentionCall
@@ -62,13 +62,15 @@ class OnKernel(Implementation):
 
     Attributes:
         kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
+        fail_fast: whether capabilities are not tried further once a failing call falsifies another one.
     """
 
     kernel: Any = None
+    fail_fast: bool = False
 
     def in_format(self, name: str) -> OnKernel:
         """Return the implementation for tensors of that format; itself if it already is."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()
-        return implementation
+        return replace(implementation, fail_fast=self.fail_fast)

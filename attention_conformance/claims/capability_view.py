@@ -48,10 +48,16 @@ class View:
         """
         has_outcome = False
         for number, trial in self.trials.about(self.capability, examples):
+            if self.trials.blamed and self.statement.id not in self.trials.blamed:
+                reason = f"stopped by --fail-fast: a call fails, see {', '.join(self.trials.blamed)}"
+                yield Outcome(Verdict.INCONCLUSIVE, reason=reason, touched=TOUCHED), trial.call
+                return
             outcome = self._outcome(number, trial)
             if outcome is not None:
                 has_outcome = True
                 yield outcome
+            if self.trials.under_test.fail_fast and self.elsewhere:
+                self.trials.blamed = self._names_to_blame(self.elsewhere[0])
         if not has_outcome and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
             blamed = self._names_to_blame(self.elsewhere[0])

@@ -62,11 +62,14 @@ class Trials:
         under_test: the kernel.
         seed: the seed of the plans.
         strength: the strength of the cover, 2 or 3.
+        blamed: for a run that is to fail fast, the ids of the capabilities that a failing call falsifies; the other
+            capabilities are not tried further.
     """
 
     under_test: OnKernel
     seed: int
     strength: int
+    blamed: list[str] = field(default_factory=list)
     _plans: list[Plan] = field(default_factory=list)
     _made: dict[int, Trial] = field(default_factory=dict)
     _not_about: dict[tuple[int, bool], set[str]] = field(default_factory=dict)

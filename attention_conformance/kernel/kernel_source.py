@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, ClassVar
@@ -17,7 +17,11 @@ from theorems.run.worker import is_worker
 
 @dataclass(frozen=True)
 class KernelSource(UnderTest):
-    """The arguments of :func:`attention_conformance.kernel.kernel_loader.kernel_named`."""
+    """The arguments of :func:`attention_conformance.kernel.kernel_loader.kernel_named`.
+
+    Attributes:
+        fail_fast: whether capabilities are not tried further once a failing call falsifies another one.
+    """
 
     by_name: ClassVar[bool] = True
 
@@ -26,6 +30,7 @@ class KernelSource(UnderTest):
     interface: str | None = None
     device: str | None = None
     deep: bool = False
+    fail_fast: bool = False
 
     def prepare(self) -> None:
         """Import torch and the modules of this package that call kernels."""
@@ -58,9 +63,8 @@ def _load(source: KernelSource) -> Implementation:
     from attention_conformance.kernel.kernel_loader import kernel_named, remote_kernel_named  # imports torch
 
     load = remote_kernel_named if is_worker() else kernel_named
-    return load(
-        source.source, source.dtype, interface=source.interface, device=source.device, deep=source.deep
-    ).as_implementation()
+    kernel = load(source.source, source.dtype, interface=source.interface, device=source.device, deep=source.deep)
+    return replace(kernel.as_implementation(), fail_fast=source.fail_fast)
 
 
 def under_test_of(
@@ -70,16 +74,18 @@ def under_test_of(
     device: str | None = None,
     *,
     deep: bool = False,
+    fail_fast: bool = False,
 ) -> UnderTest:
     """Return the object under test for a kernel.
 
-    A kernel given by name is loaded in the process that runs it; an object is probed in this process.
+    A kernel given by name is loaded in the process that runs it; an object is probed in this process. With
+    ``fail_fast``, capabilities of a kernel given by name are not tried further once a call falsifies another one.
 
     Raises:
         InvalidInput: the object is no kernel.
     """
     if isinstance(kernel, str):
-        return KernelSource(kernel, dtype, interface, device, deep)
+        return KernelSource(kernel, dtype, interface, device, deep, fail_fast)
     from attention_conformance.kernel.kernel_loader import kernel_of  # imports torch
 
     return kernel_of(kernel, dtype, interface=interface, device=device).as_implementation()

@@ -121,7 +121,11 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
     if options.attention is None:
         return None
     deep = options.profile is not None and kernel_suite().profile_named(options.profile).deep
-    return kernel_suite().under_test_of(options.attention, dtype, options.interface, options.device, deep=deep)
+    # A known failure, or a failure of a capability that is not among the ids, does not end the run.
+    fail_fast = options.fail_fast and options.known_failures is None and not options.ids
+    return kernel_suite().under_test_of(
+        options.attention, dtype, options.interface, options.device, deep=deep, fail_fast=fail_fast
+    )
 
 
 def _documents(options: VerifyOptions) -> list[Path]:

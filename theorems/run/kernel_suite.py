@@ -57,6 +57,7 @@ class KernelSuite(Protocol):
         device: str | None = None,
         *,
         deep: bool = False,
+        fail_fast: bool = False,
     ) -> UnderTest:
         """Return the object under test for a kernel, given as an object or as ``MODULE:CALLABLE``.
 

@@ -209,6 +209,30 @@ def test_fail_fast_prints_at_most_twenty_lines(capsys: pytest.CaptureFixture[str
     assert "kernel-scale" in capsys.readouterr().out
 
 
+SHIFTED = """
+import torch
+from torch.nn.functional import scaled_dot_product_attention as right
+
+def shifted(query, key, value, is_causal=False, scale=None):
+    '''Let causal queries see the next key.'''
+    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril(1) if is_causal else None
+    return right(query, key, value, mask, scale=scale)
+"""
+
+
+def test_fail_fast_tries_no_other_capability_once_a_call_falsifies_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("shifted.py").write_text(SHIFTED)
+    given = ["--attention", "shifted.py:shifted", "--dtype", "float64", "--examples", "25", "--json", "out.json"]
+    assert main(["verify", *given, "--fail-fast"]) == 1
+    assert "kernel-causal" in capsys.readouterr().out.splitlines()[-1]
+    results = {result["id"]: result for result in read_results(Path("out.json").read_text())["statements"]}
+    assert results["kernel-causal"]["verdict"] == "falsified"
+    output = results["kernel-output"]
+    assert output["verdict"] == "inconclusive"
+    assert output["examples"] < 40
+    assert "stopped by --fail-fast: a call fails, see kernel-causal" in str(output)
+
+
 def test_a_profile_of_some_statements(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "lemma-3", "--attention", SDPA, "--dtype", "float64", "--profile", "minute"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
