@@ -21,6 +21,7 @@ from attention_conformance.calls.attention_call import CONTEXTS, LONG_STATES, Me
 from attention_conformance.calls.common_calls import common_plans
 from attention_conformance.calls.model_calls import model_plans, plans_beyond_blocks, plans_of_options_beyond_blocks
 from attention_conformance.calls.rare_calls import (
+    plans_of_calls_in_between,
     plans_of_causal_scales,
     plans_of_moderate_logits,
     plans_of_rare_levels,
@@ -164,6 +165,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     models = model_plans(NEUTRAL_PLAN, levels, declares)
     # The numbers of plans, which seed their calls, count from the end: new plans go before the others.
     further = (
+        *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
         *plans_without_keys(NEUTRAL_PLAN, declares),
         *plans_of_moderate_logits(NEUTRAL_PLAN),

@@ -88,6 +88,21 @@ def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequ
             yield {**neutral, **sizes, "numbers": "normal", "causal": "causal", "scale": scale, "lengths": lengths}
 
 
+def plans_of_calls_in_between(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """Yield plans with one option each, whose backward pass comes after a call with another level of it.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+    """
+    sizes = {"batch": "2", "heads": "2/2", "width": "8", "values": "8", "relation": "L = T", "lengths": "5x5"}
+    for option in ("scale", "causal", "window", "softcap"):
+        if len(levels[option]) > 1:
+            yield {**neutral, **sizes, "numbers": "normal", "state": State.INTERLEAVED, option: levels[option][1]}
+
+
 def plans_of_moderate_logits(neutral: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Yield the plan of a call with moderate logits, on which half precision shows a wrong factor of the logits.
 
