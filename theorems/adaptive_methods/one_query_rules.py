@@ -41,9 +41,10 @@ ASSUMPTIONS = ("queries-given", "single-input")
 ROWS, COLUMNS, SPECTRAL, ADAM = "rows", "columns", "spectral", "adam"
 QUERY_ROUNDING = tolerance(
     "one-query-rounding",
-    "the error bound of the prompt's step, and eps (|W(t+1)||z| + (40 + 8 e + (6 + 4 |log scale|) t) η‖z‖_1) by entry",
+    "the error bound of the prompt's step, and eps (|W(t+1)||z| + (40 + 8 e + (6 + 4 |log scale|) t) η‖z‖_1) by entry;"
+    " η‖z‖_2 (error/|Γ_r|)² where rows are normalised",
     "a step on W is rounded entry by entry and multiplied by z; an entry of the prompt's gradient whose sign or size is"
-    " within its rounding says nothing of the step",
+    " within its rounding determines no step; a row of W's gradient is tilted by at most its error over its length",
 )
 RUN = premise("rule-on-weights-is-the-one-asked-for")
 SAME = sharper("step-on-weights-is-the-prompt-s")
@@ -162,8 +163,12 @@ def same_step(
     gradient = at.gradient.widen(allowed.max(axis=-1) * unit).reshape(p.shape)
     sums, length = np.sum(np.abs(exact(z))), np.linalg.norm(exact(z))
     step = exact(lengths)[:, None, None]
+    tilt: Any = 0.0
     if rule == ROWS:
-        resolved = np.abs(value_of(gradient)) > gradient.error
+        size = np.abs(value_of(gradient))
+        resolved = size > 2 * gradient.error
+        # A row Γ_r z + e of the computed gradient makes an angle θ with ±z: 1 − cos θ ≤ sin² θ ≤ (‖e‖/|Γ_r|‖z‖)².
+        tilt = np.where(resolved, gradient.error / np.where(resolved, size - gradient.error, 1.0), 0.0) ** 2
         expected, factor = np.where(resolved, np.sign(value_of(gradient)), 0.0), length
     elif rule == ADAM:
         bounds = AdamBounds(StepSchedule(lengths, 0.0), betas, exact(0.0), exact(0.0), exact(0.0))
@@ -176,6 +181,7 @@ def same_step(
         factor = sums if rule == COLUMNS else length
     loops = 40 + 8 * len(z) + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(lengths) + 1)[:, None, None]
     room = EPS * (value_of(np.abs(matrices[1:]) @ np.abs(z)) + loops * value_of(step * sums) * 8)
+    room = room + value_of(step * length) * tilt
     step_error = np.where(resolved, np.abs(moved + step * factor * expected).widen(room), 0.0)
     return at_least(
         SAME, Form.EXACT, 0.0, step_error, why=QUERY_ROUNDING, scale=value_of(step * sums), points="entry of a step"

@@ -13,6 +13,7 @@ from flint import fmpq
 from generators.adaptive_methods import KINDS, batch_schedule, equal_moduli, full_features
 from generators.case import Case
 from generators.labelled_features import LabelledFeatures
+from generators.user_data import subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import to_floats
 from reference_attention.losses import loss_named
@@ -353,6 +354,21 @@ def test_zero_entries_are_decided_and_needed() -> None:
     assert {claim.verdict for claim in zero_entries.conclusion(zero, REFERENCE)} == {Verdict.FALSIFIED}
     full = binary([[1.0, 0.5], [0.5, 1.0]])
     assert {claim.verdict for claim in zero_entries.conclusion(full, REFERENCE)} == {Verdict.UPHELD}
+
+
+def test_rows_whose_gradient_cancels_are_tilted_by_rounding() -> None:
+    """Tokens 0 and 2 nearly agree: rows of W's gradient have lost six digits, and are not parallel to the query."""
+    token, copy = [1.3004100466876862, -0.5602623674299468], [1.3004100451510918, -0.5602623689665412]
+    values = {
+        "X": [[[1.0, *token], [1.0, -2.3448212912195068, -1.5083900125802765], [-0.0, *copy]]],
+        "Y": [-1.0],
+        "v": [1.0, 0.0, 0.0],
+        "queries": [[-0.345584192064786, -0.8216181435011584, -0.33043707618338714]],
+        "loss": "logistic",
+        "seed": 1,
+    }
+    outcome = check(statement("one-query-rules"), subject_of(values), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
 def test_weights_that_are_none_and_a_solver_that_finds_none() -> None:
