@@ -252,5 +252,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """Return the call without causality if it has a mask: one parameter expresses either."""
+    """Return the call, not causal if it has a mask: one parameter of the kernel takes either, never both."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

@@ -150,9 +150,9 @@ class Kernel:
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} cannot decide it: logits of a few hundred have no digits there"
         if not use.capability and self.taken.one_head:
-            return f"it takes {self.taken} alone"
+            return f"it takes {self.taken} only"
         if not use.capability and self.taken.keys > 1:
-            return f"it takes keys in multiples of {self.taken.keys} alone"
+            return f"it takes numbers of keys that are multiples of {self.taken.keys} only"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
             return "its scale is 1/√E, and no width that it takes is a power of four"
         return ""

@@ -1,6 +1,6 @@
 """The statements that called a kernel, their results, and the options that fail together; torch is not needed here.
 
-Options fail together if the smallest failing calls of capabilities have them in common.
+Each falsified capability has a smallest failing call; options that all these calls set fail together.
 """
 
 from __future__ import annotations

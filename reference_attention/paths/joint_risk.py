@@ -87,9 +87,9 @@ class Joint:
     def span_basis(self) -> Float64[np.ndarray, "k m"] | None:
         """Return an orthonormal basis of the span of the k_iα − k_it, as columns; None if it is everything or nothing.
 
-        The risk depends on the part of p in this span alone, so its minimisers of a given norm lie there. Directions
-        are left out if along them the rows are below :data:`NOISE` of the largest: a null space, perturbed by the
-        rounding of keys.
+        The risk depends on the part of p in this span alone, so its minimisers of a given norm lie there. A direction
+        is left out if its singular value is below :data:`NOISE` times the largest: it belongs to the null space, and
+        only the rounding of keys keeps it from zero.
         """
         rows = self.rows[self.others]
         _, sizes, directions = np.linalg.svd(rows, full_matrices=False)

@@ -85,7 +85,7 @@ class AdamBounds:
 
     @cached_property
     def shares(self) -> tuple[Numbers, Numbers]:
-        """The sums of weights a_t = 1 − β1^{t+1} and b_t = √(1 − β2^{t+1}), each (t,)."""
+        """The sum of the first moment's weights, a_t = 1 − β1^{t+1}, and the root of the second's, each (t,)."""
         a: Any = np.sum(self.memory(self.betas.first), axis=1)
         b: Any = np.sqrt(np.sum(self.memory(self.betas.second), axis=1))
         return a, b

@@ -53,7 +53,7 @@ from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedul
 
 STEPS = 100
 SPARE = 0.01
-"""The amount that is subtracted from a margin before χ is evaluated there, so that steps may lose this much margin."""
+"""The margin that steps may lose: χ is evaluated at a margin smaller by this much."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmet
     unless ``lost`` says how much is lost near zero.
     """
     if not EPS <= eps < 0.5:
-        raise ValueError(f"spacing {eps}: from that of float64, {EPS}, up to 1/2; values are float64 themselves.")
+        raise ValueError(f"spacing {eps} is out of range; give one from {EPS}, that of float64, to below 1/2.")
     short = eps >= 2.0**-23
     normal = lost if lost is not None else 2.0**-126 if short else NORMAL
     return Arithmetic(

@@ -189,11 +189,11 @@ def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Cla
     """
     norms, wrong = np.linalg.norm(flow.points, axis=1), ""
     if not np.array_equal(flow.points[0], start):
-        wrong = f"it begins {np.abs(flow.points[0] - start).max():.3g} away from the start"
+        wrong = f"the flow begins {np.abs(flow.points[0] - start).max():.3g} away from the start"
     elif not np.allclose(norms, flow.norms, rtol=8 * len(start) * EPS, atol=0):
         wrong = "its norms are not those of its points"
     elif flow.reached_norm and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
-        wrong = f"it ends at norm {norms[-1]:.6g}, asked for {norm:.6g}"
+        wrong = f"the flow ends at norm {norms[-1]:.6g}, not at {norm:.6g}"
     return Claim(FLOW_IS_ASKED_FOR, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 

@@ -148,7 +148,7 @@ def minimal_claim(at: LossParts) -> Claim:
 
 
 def path_claims(at: LossParts) -> Iterator[Claim]:
-    """Yield the bounds at the radii B = ‖θ‖ with E(r) for E; radii below ‖θ_⋆‖ are left out."""
+    """Yield the bounds at the radii B = ‖θ‖ ≥ ‖θ_⋆‖, with the constant E replaced by E(r), its value at that radius."""
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))

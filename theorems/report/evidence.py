@@ -33,7 +33,7 @@ UNTOUCHED = ("", "…")
 
 @dataclass(frozen=True)
 class HuntRecord:
-    """Status of a statement without each of its assumptions."""
+    """For each assumption of a statement, whether a counterexample without it is recorded; assumptions by status."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)

@@ -85,7 +85,7 @@ class Sized:
 
 
 def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
-    """Return the larger of both logarithms of units, 0 where both numbers are 0."""
+    """Return the larger log_unit of a and b, entry by entry; 0 where a and b are 0."""
     unit = np.maximum(a.log_unit, b.log_unit)
     return np.where(np.isfinite(unit), unit, 0.0)
 

@@ -101,7 +101,7 @@ class PathPoint:
 
     @cached_property
     def along(self) -> arb:
-        """The component ⟨W, W^mm⟩/‖W^mm‖² along W^mm, about ρ."""
+        """The component ⟨W, W^mm⟩/‖W^mm‖² along W^mm, near the scale ρ of the path."""
         return inner(self.point, balls(self.mixing.svm.point)) / arb(self.mixing.norm_squared)
 
     @property

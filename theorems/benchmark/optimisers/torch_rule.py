@@ -96,7 +96,7 @@ def torch_rule(name: str) -> TorchRule:
     except Exception as error:  # whatever torch raises about its arguments
         why = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInput(
-            f"--rule: {name} cannot be used ({why}); give arguments with which {class_name} takes a step from a dense"
+            f"--rule: {name} cannot be used ({why}); give arguments with which {class_name} needs nothing but a dense"
             " gradient alone."
         ) from None
     return rule

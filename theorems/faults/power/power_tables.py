@@ -57,7 +57,7 @@ def _initials(id: str) -> str:
     return "".join(word[0] for word in id.removeprefix(prefix).split("-")).upper()
 
 
-def sign(cell: Cell | None) -> str:
+def cell_text(cell: Cell | None) -> str:
     """Return the text that is printed for a cell."""
     if cell is None:
         return "·"
@@ -74,7 +74,7 @@ def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
     table = column_table("fault", *(short(column.id) for column in columns), "caught by")
     for fault in faults:
         cells = [column.cells.get(fault.name) for column in columns]
-        styled = [Text(sign(cell), STYLES[cell.outcome] if cell else "dim") for cell in cells]
+        styled = [Text(cell_text(cell), STYLES[cell.outcome] if cell else "dim") for cell in cells]
         count = len(catchers(fault.name, columns))
         table.add_row(Text(fault.name, no_wrap=True), *styled, Text(str(count), "" if count else "bold red"))
     return table
@@ -110,7 +110,7 @@ def markdown(
 ) -> str:
     """Return the tables as a document; ``headings`` has the headings of the statements."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
-    rows = [[f"`{f.name}`", str(f.kind), *(sign(column.cells.get(f.name)) for column in columns)] for f in faults]
+    rows = [[f"`{f.name}`", str(f.kind), *(cell_text(column.cells.get(f.name)) for column in columns)] for f in faults]
     parts = [
         "# Planted faults that are caught",
         f"Which statement catches which planted fault. Printed by `{command}`; do not edit.",

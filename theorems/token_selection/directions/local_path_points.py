@@ -74,7 +74,10 @@ class LocalPathUnderTest:
         in_cone: str,
         lowest: str,
     ) -> LocalPathUnderTest:
-        """Compute the path at the increasing radii ``norms``; ``reach`` is B = max ‖k_iα_i − k_it‖.
+        """Compute the path at the increasing ``norms`` of p, from the unit vectors ``seeds`` in a cone around ``axis``.
+
+        The cone has the points of norm at least ``radius`` whose 1 − cos to ``axis`` is at most ``mu``; ``reach`` is
+        B = max ‖k_iα_i − k_it‖.
 
         Raises:
             Refuted: the returned path does not have one finite point at each radius.

@@ -220,7 +220,7 @@ class TiedAttention:
 
     @cached_property
     def shares(self) -> Numbers:
-        """The products s̃(γ − õ), (b, n, T)."""
+        """The products s̃(γ − õ) of weights and centred scores, (b, n, T), of which gradients are sums."""
         return self.weights * (exact(self.split.problem.scores) - self.outputs[..., None])
 
     @cached_property

@@ -22,7 +22,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "tsvm-factored-flow": {
         "nuclear-gap-of-one": ROOM,
-        "gradient-too-long": "twice as long it has the same direction, and bounds of its length are from below",
+        "gradient-too-long": "a gradient twice as long has the same direction; its length is only bounded from below",
     },
     "tsvm-factored-descent": {
         **dict.fromkeys(("called-complementary", "neighbours-by-tolerance", "always-independent"), START_ONLY),
