@@ -165,7 +165,7 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
     >>> from theorems import nuclear_max_margin, QueryDataset
     >>> data = QueryDataset(X=[[[1, 0], [0, 0]], [[0, 1], [0, 0]]], queries=[[1, 0], [0, 1]], Y=[1, 1], v=[1, 1])
     >>> nuclear_max_margin(data.keys, [0, 0])  # every ((1, b), (b, 1)) with |b| ≤ 1 is a solution
-    NuclearMaxMargin(2 ≤ ‖W‖_⋆ ≤ 2; not decided: no isolated solution of the rank and support at hand)
+    NuclearMaxMargin(2 ≤ ‖W‖_⋆ ≤ 2; not decided: no isolated solution with the guessed rank and support)
     """
     if not isinstance(keys, OuterKeys):
         raise InvalidInput(

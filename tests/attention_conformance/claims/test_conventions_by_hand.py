@@ -244,7 +244,8 @@ def test_causality_with_a_scale_of_at_most_zero_may_be_nan_and_is_reported(
 
 def test_the_pair_of_causality_and_a_scale_of_at_most_zero_is_tried() -> None:
     """Its calls come before those of models, whose numbers stay."""
-    plans = fixed_plans(frozenset({"scale", "causal"}), 0)[1:]  # after that of half precision
+    after_calls_in_between_and_half_precision = 3
+    plans = fixed_plans(frozenset({"scale", "causal"}), 0)[after_calls_in_between_and_half_precision:]
     assert [(plan["scale"], plan["causal"]) for plan in plans[:4]] == [("zero", "causal")] * 2 + [
         ("negative", "causal")
     ] * 2

@@ -219,7 +219,7 @@ def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
 def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
     """And what else it takes is found out; statements whose calls are of small sizes do not call it."""
     kernel = kernel_of(right_flash_mla, "float64")
-    message = "it takes widths of 576 and values of 512, one head of keys, pages of 64 alone"
+    message = "it takes widths of 576 and values of 512, one head of keys, pages of 64 only"
     assert message in headline(kernel)
     (result,) = verify_kernel(right_flash_mla, statements=["lemma-3"], examples=2)
     assert (result.verdict, message in result.reason) == (Verdict.NOT_APPLICABLE, True)
@@ -231,7 +231,7 @@ def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
             raise ValueError("576 and 512 columns")
         return right_latent(q, k_cache, block_table, cache_seqlens, head_dim_v, None, causal)
 
-    assert "it takes widths of 576 and values of 512 alone" in headline(kernel_of(attention, "float64"))
+    assert "it takes widths of 576 and values of 512 only" in headline(kernel_of(attention, "float64"))
     calls = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
     fitted = kernel.suit(with_values_in_keys(calls.replace(page=16)))
     assert fitted.sizes == {"B": 2, "H": 4, "G": 1, "L": 3, "T": 5, "E": 576, "M": 512}
