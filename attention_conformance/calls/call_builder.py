@@ -419,6 +419,8 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         visible = np.broadcast_to(np.arange(T) < seen[:, None, None, None], shape).copy()
     if T > 1 and of_keys and plan["poison"] != "none":
         visible[..., rng.permutation(T)[: max(1, T // 4)]] = False
+    if "hides" in plan and visible.all() and T > 1:
+        visible[..., 0] = False
     visible = _show_each_row_a_key(call, visible)
     if plan["rows"] != "all see a key" and kind == "boolean":
         empty = rng.random(shape[:-1]) < 0.4
