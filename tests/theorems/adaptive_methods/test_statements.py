@@ -21,6 +21,7 @@ from reference_attention.next_token.label_descent import label_descent, label_gr
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient
 from reference_attention.svm.norm_max_margin import norm_max_margin
+from tests.theorems.explanations.test_rule_ends import DATA
 from tests.theorems.token_selection.path_cases import statement
 from theorems.adaptive_methods.adam import Betas, adam_descent
 from theorems.adaptive_methods.adam_bounds import AdamBounds
@@ -34,6 +35,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import FAULTS
+from theorems.library.explain import explain
 from theorems.run.verify import draw_cases
 from theorems.steepest_descent.label_loss import LabelGeometry
 from theorems.steepest_descent.steepest_run import StepSchedule
@@ -382,3 +384,11 @@ def test_weights_that_are_none_and_a_solver_that_finds_none() -> None:
         assert check(statement(id), THREE, wrong).verdict is Verdict.FALSIFIED
     none = REFERENCE.replace("none", {proxy_fixed_point: lambda *arguments: None})
     assert check(statement(id), THREE, none).verdict is Verdict.INCONCLUSIVE
+
+
+def test_explain_names_the_theorems_on_adam() -> None:
+    [adam] = explain(DATA, rules=["adam-0.1"]).rules  # type: ignore[misc]
+    assert "No theorem about attention gives its limit (ℓ∞ margin up to a gap" in adam.words
+    assert [id for id, _ in adam.speaks] == ["adam-from-a-margin"]
+    assert "adam-from-a-margin applies to these data (Adam without ε on attention, from a start" in adam.words
+    assert "adam-one-input does not apply: equal-non-optimal-scores fails (" in adam.words

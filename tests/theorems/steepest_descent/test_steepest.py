@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from tests.theorems.explanations.test_rule_ends import DATA
 from tests.theorems.token_selection.path_cases import statement
 from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS
+from theorems.library.explain import explain
 from theorems.run.verify import draw_cases
 from theorems.steepest_descent.norms import norm_of
 
@@ -97,3 +99,10 @@ def test_lengths_are_known_with_subnormal_entries(norm: float) -> None:
         length = norm_of(exact(np.array([3.0, small, -4.0])), norm)
         assert float(length.value) == pytest.approx(np.linalg.norm([3, 4], ord=norm), rel=1e-14)
         assert float(length.error) < 1e-13
+
+
+def test_explain_names_the_theorem_on_mirror_descent() -> None:
+    [mirror] = explain(DATA, rules=["mirror-1.5-1"]).rules  # type: ignore[misc]
+    assert [id for id, _ in mirror.silent] == ["mirror-one-input"]
+    limit = "Theory, under its assumptions, gives the max-margin direction in ℓ1.5 as the limit (mirror-one-input"
+    assert limit in mirror.words
