@@ -1,8 +1,8 @@
 """Planted faults, which the statements must catch; ``theorems power`` tabulates which statement catches which fault.
 
 A fault in the attention is consistent (weights, risk and gradient are those of the wrong softmax) and computed as
-carefully as its formula allows, so that it is caught for what it says, not for rounding. Every implementation here can
-be sent to other processes.
+carefully as its formula allows, so that statements catch the error in the formula and not rounding. Every
+implementation here can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _COMMON = (
     joint_faults,
     split_faults,
 )
-"""The modules of faults in attention and in what is made of it, which belong to no paper in particular."""
+"""The modules of faults in attention and in computations from it that are common to several papers."""
 
 FAULTS: Mapping[str, Fault]
-"""Every planted fault by name: first the common ones, then those in what only one paper computes."""
+"""Every planted fault by name: first the common faults, then those in functions that only one paper uses."""
 
 
 def __getattr__(name: str) -> Any:
-    # Papers' packages import modules of this one, so that it must be complete before they are read.
+    # Papers' packages import modules of this package, so their faults are read last.
     if name != "FAULTS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _all_faults()
@@ -81,7 +81,7 @@ def _all_faults() -> Mapping[str, Fault]:
 
 
 def _faults_in(module: ModuleType) -> Iterator[Fault]:
-    """Yield the faults that a module names, each once, one by one or in tuples and lists."""
+    """Yield each fault in a module's variables, and in their tuples and lists, once."""
     yielded = set()
     for value in vars(module).values():
         for fault in value if isinstance(value, tuple | list) else (value,):

@@ -22,7 +22,7 @@ Rule = Callable[..., Array]
 
 
 def _with_points(run: Trajectory, points: Array) -> Trajectory:
-    """Replace the iterates of a run, and cut its other records to as many."""
+    """Replace the iterates of a run, and cut its other records to the number of these iterates."""
     r = len(points)
     return replace(
         run,
@@ -35,7 +35,7 @@ def _with_points(run: Trajectory, points: Array) -> Trajectory:
 
 
 def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any) -> Trajectory:
-    """Run either descent by another rule for the next iterate, given the right step from where the wrong run is."""
+    """Run plain or normalized descent with a wrong rule, given the right step at the wrong run's current iterate."""
     *size, problem, start = arguments
     p = np.array(start, dtype=np.float64)
     points, last = [p], np.zeros_like(p)
@@ -47,7 +47,7 @@ def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any
 
 
 def _rule(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Rule], Rule]:
-    """Return a decorator that plants both descents by the decorated rule."""
+    """Return a decorator that plants the decorated rule in plain and in normalized descent."""
     return FAULTS.plant(name, says, caught_by, *DESCENTS, through=_run, **further)
 
 

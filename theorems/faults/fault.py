@@ -65,7 +65,8 @@ class Fault:
         made: size → the faulty implementation; faults without a size ignore it.
         size: how wrong the planted fault is, for faults that have a size, else 0; a smaller one is less wrong.
         unit: what the size measures.
-        smallest: no smaller size is tried (float64 does not resolve it, or it is no fault any more).
+        smallest: the smallest size that is tried (float64 does not resolve smaller ones, or they are no faults any
+            more).
         spoil: case → the case as the statement misreads it, once the assumptions have been checked on the right one.
         about: the class of the cases that it spoils.
     """
@@ -101,23 +102,23 @@ class Faults(list[Fault]):
 
     The methods share these arguments:
 
-    - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: as of :class:`Fault`,
+    - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: see the attributes of :class:`Fault`,
     - ``functions``: the functions of the reference that the wrong one replaces,
-    - ``through``: the function that is planted; it is given the decorated one before all other arguments,
-    - ``kind``: another kind than that of the list.
+    - ``through``: the function that is planted; its first argument is the decorated function,
+    - ``kind``: the kind of this fault, if it is not that of the list.
 
     A fault that has a size gives it to the decorated function as its second argument.
     """
 
     def __init__(self, kind: Kind) -> None:
-        """Begin an empty list of faults of that kind."""
+        """Begin an empty list of faults of the given kind."""
         super().__init__()
         self.kind = kind
 
     def plant(
         self, name: str, says: str, caught_by: str, *functions: Callable[..., Any], **further: Any
     ) -> Callable[[Function], Function]:
-        """Plant a function in place of others: (the right function, size, its arguments …) → the wrong result."""
+        """Plant a function in place of others: (right function, size, arguments of the call …) → wrong result."""
         return self._replace(_call_wrong, name, says, caught_by, functions, **further)
 
     def change(
@@ -129,7 +130,7 @@ class Faults(list[Fault]):
         only: type = object,
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Plant a change of right results: (the right result, size, the arguments …) → the wrong result.
+        """Plant a change of right results by the decorated function: (right result, size, arguments …) → wrong result.
 
         Results that are no instances of ``only`` are left as they are.
         """
@@ -158,7 +159,7 @@ class Faults(list[Fault]):
         vary: Callable[[Any], Callable[[float], Implementation]],
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Plant what ``vary`` makes of the function: a map from sizes to implementations, to be sent to processes."""
+        """Plant ``vary(function)``: a map from sizes to implementations that can be sent to other processes."""
         kind = further.pop("kind", self.kind)
 
         def add(wrong: Function) -> Function:
@@ -170,7 +171,7 @@ class Faults(list[Fault]):
     def spoil(
         self, name: str, says: str, caught_by: str, about: type[Subject] = Case
     ) -> Callable[[Function], Function]:
-        """Plant a misreading of the data: case → the case as the statement is given it."""
+        """Plant a misreading of the data by the decorated function: case → the wrong case that the statement gets."""
 
         def add(wrong: Function) -> Function:
             self.append(Fault(name, Kind.DATA, says, caught_by, right, spoil=wrong, about=about))

@@ -41,7 +41,7 @@ def _dependent(right: MaxMargin, *arguments: Any) -> MaxMargin:
 
 @_flag("always-complementary", "all neighbours are said to have a positive dual together", "theorem-1")
 def _complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
-    """Keep the known duals and give every other neighbour the dual 1."""
+    """Keep the known duals and give every neighbour without a known dual the dual 1."""
     pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
     duals = {pair: right.exact.duals.get(pair) or fmpq(1) for pair in pairs}
     return right if right.strictly_complementary else _with(right, exact_maximal_duals=duals)
@@ -73,6 +73,6 @@ def _never(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool
 
 @FAULTS.plant("locally-optimal-with-ties", "neighbours of equal score are let in", "lemma-7", locally_optimal)
 def _allow_ties(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool:
-    """Check Definition 2 with ≤ for <."""
+    """Check Definition 2 (local optimality) with ≤ in place of <."""
     chosen = np.take_along_axis(scores, solution.alpha[:, None], axis=1)
     return not (solution.neighbours & (scores > chosen)).any()

@@ -1,4 +1,4 @@
-"""Faults in the gradient flow: the gradient is right at every recorded point, but the curve is no flow of it."""
+"""Faults in the gradient flow: the gradient is right at every recorded point, but the curve does not follow it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: flo
     "flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2, unit="ε"
 )
 def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
-    """Move every other point sideways by ``size`` times its norm, which stays what it is."""
+    """Move every other point sideways by ``size`` times its norm, keeping the norm."""
     points = np.array(flow.points)
     if problem.d > 1:
         for k in range(1, len(points), 2):

@@ -1,4 +1,4 @@
-"""Faults in the gradient alone: weights and risk are right."""
+"""Faults in the gradient only: weights and risk are right."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _roll(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     "weight-decay", "∇L + λ p: weight decay that was left on", *GRADIENT, size=1e-3, unit="λ", smallest=1e-300
 )
 def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Add λ p in the larger of the two scales, so that nothing is lost where one of them underflows."""
+    """Add λ p to the gradient in the larger of their two scales, so that nothing is lost where a term underflows."""
     xp = array_namespace(g.direction)
     length = xp.sqrt(xp.sum(p * p, axis=-1)) * size
     log_decay = xp.where(length > 0, xp.log(xp.where(length > 0, length, xp.ones_like(length))), g.log_scale)
@@ -83,7 +83,7 @@ def _single(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
 
 
 def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
-    """Return the loss with ℓ' taken elsewhere, or with the constant ℓ' = −1 of the correlation loss."""
+    """Return the loss with ℓ' evaluated at ``slope_at(u)``, or with the constant ℓ' = −1 of the correlation loss."""
     wrong = copy(loss)
     if slope_at is None:
         vars(wrong)["log_slope"] = lambda u: 0 * u
@@ -95,7 +95,10 @@ def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
 
 
 def _problem(name: str, says: str, by: str) -> Callable[[Change], Change]:
-    """Return a decorator that plants the gradient of another problem: (keys, scores, loss) → (the same, a factor)."""
+    """Return a decorator that plants a factor times the gradient for wrong (keys, scores, loss).
+
+    The decorated function maps (keys, scores, loss) to ((wrong keys, scores, loss), factor).
+    """
     return FAULTS.plant(name, says, by, scaled_gradient, through=_of_other_problem)
 
 
@@ -129,7 +132,7 @@ def _last_input_left_out(keys: Array, scores: Array, loss: Loss) -> tuple[Data, 
 
 
 def _textbook(pulled_back: Any) -> Callable[[float], Implementation]:
-    """Return a map from any size to the reference with (1/n) Σ ℓ' Kᵀ Jᵀγ by the textbook, with this Jᵀγ."""
+    """Return a map from any size to the reference whose gradient is (1/n) Σ ℓ' Kᵀ Jᵀγ with the given Jᵀγ."""
     return partial(_with_gradient, Normalised(as_it_is, pulled_back).gradient)
 
 

@@ -1,6 +1,6 @@
 """Faults in the functions that move head and prompt together.
 
-They are in the joint gradient, the search for the minimiser, joint descent, and p(c) with its critical ratio.
+They concern the joint gradient, the search for the minimiser, joint descent, and p(c) with its critical ratio.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ Step = Callable[[Array, Array, Array, Array, dict[str, Any]], tuple[Array, Array
 def _run(
     step: Step, right: Any, tokens: Array, keys: Array, head: Array, prompt: Array, *, steps: int, **options: Any
 ) -> JointTrajectory:
-    """Run joint descent by another step."""
+    """Run joint descent with a wrong step."""
     heads, prompts = [np.array(head)], [np.array(prompt)]
     for _ in range(steps):
         v, p = step(tokens, keys, heads[-1], prompts[-1], options)
@@ -100,7 +100,7 @@ def _run(
 
 
 def _step(name: str, says: str) -> Callable[[Step], Step]:
-    """Return a decorator that plants joint descent by the decorated step."""
+    """Return a decorator that plants joint descent with the decorated step."""
     return FAULTS.plant(name, says, DESCENT, joint_descent, through=_run)
 
 
@@ -122,7 +122,7 @@ def _not_normalized(tokens: Array, keys: Array, v: Array, p: Array, options: dic
 
 @_step("joint-steps-normalized-together", "one norm for both parts")
 def _together(tokens: Array, keys: Array, v: Array, p: Array, options: dict[str, Any]) -> tuple[Array, Array]:
-    """Divide both parts by the norm of the whole gradient, so that neither step has its own length."""
+    """Divide the head's and the prompt's gradient by the norm of the whole gradient, not each by its own norm."""
     head, prompt = _right_step(tokens, keys, v, p, options)
     return v + (head - v) / np.sqrt(2.0), p + (prompt - p) / np.sqrt(2.0)
 
@@ -164,7 +164,7 @@ def _selected(right: Callable[..., ScaledGradient], tokens: Array, weights: Arra
     scheduled_direction,
 )
 def _without_quadrant(p: Array, joint: Joint, ratio: float) -> Array:
-    """Drop (k_iα − k_it)·p ≥ 0 for the non-supports: they may lose as much as their slack allows."""
+    """Drop (k_iα − k_it)·p ≥ 0 for the non-supports: their label margin may fall by as much as their slack allows."""
     rows, length = joint.rows[joint.others], 1.0
     excess = np.broadcast_to(joint.svm.slack[:, None], joint.others.shape)[joint.others] * ratio
     for _ in range(200):  # ascent on the minimum of concave functions, with ever shorter steps

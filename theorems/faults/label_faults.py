@@ -1,4 +1,4 @@
-"""Faults in the joint problem: (SVM) of the head, and p_relax of Theorem 6."""
+"""Faults in the joint problem: the head's max-margin problem (SVM), and p_relax of Theorem 6."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Change = Callable[..., LabelSvm]
 
 
 def _label(name: str, says: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a change of (SVM)'s solution: (solution, the size if any, features) → solution."""
+    """Return a decorator that plants a change of (SVM)'s solution: (solution, size if any, features) → solution."""
     return FAULTS.change(name, says, "lemma-13", label_svm, only=LabelSvm, **further)
 
 
@@ -31,7 +31,7 @@ def _solve(features: Array) -> LabelSvm:
 
 @_label("label-svm-misses-a-constraint", "the support of the largest dual is lost")
 def _lose_the_heaviest(right: LabelSvm, features: Array) -> LabelSvm:
-    """Weaken the constraint of the largest dual 1024-fold; slacks, support and duals are reported as they were."""
+    """Weaken the constraint of the largest dual 1024-fold; report slacks, support and duals of the right solution."""
     if len(features) == 1:
         return right
     weaker = np.array(features)
@@ -60,7 +60,7 @@ def _widen(right: LabelSvm, size: float, features: Array) -> LabelSvm:
 )
 def _move_coordinate(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     v = np.array(right.v)
-    v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # the smallest one, so that v_mm turns
+    v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # the smallest entry, so that v_mm turns
     return replace(right, v=v, direction=v / np.linalg.norm(v))
 
 

@@ -1,4 +1,4 @@
-"""Faults in the regularization paths: the risk is right, but the points found are not its minima."""
+"""Faults in the regularization paths: the risk is right, but the points of the path do not minimise it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from theorems.faults.fault import Faults, Kind
 FAULTS = Faults(Kind.RUN)
 PATH = ("theorem-1", regularization_path)
 LOCAL = ("theorem-4", local_path)
-"""The statement that catches faults in either path, and the function that they replace."""
+"""For the regularization path and the local path: the statement that catches faults, and the function to replace."""
 RightPath = Callable[..., Path]
 
 
 def _with_points(path: Path, points: Array, max_margin: Any = None, **options: Any) -> Path:
-    """Replace the points of a path, and with them its offsets from the max-margin direction that it was given."""
+    """Replace the points of a path and recompute their offsets from the max-margin direction."""
     if max_margin is None:
         return replace(path, points=points)
     unit = max_margin.direction
@@ -64,14 +64,14 @@ def _give_up(path: Path, *arguments: Any, **options: Any) -> Path:
 
 
 def on_other_problem(change: Callable[..., Problem], right: Any, *arguments: Any, **options: Any) -> Any:
-    """Call the right function on a changed problem: (problem, size if there is one) → problem."""
+    """Call the right function on ``change(problem)``, or on ``change(problem, size)`` if the fault has a size."""
     *size, problem = arguments[: 1 + isinstance(arguments[0], float)]
     return right(change(problem, *size), *arguments[1 + len(size) :], **options)
 
 
 @FAULTS.plant("path-of-another-loss", "the path of another loss", *PATH, through=on_other_problem)
 def with_another_loss(problem: Problem) -> Problem:
-    """Return the problem with the correlation loss, or with the exponential one where it has that already."""
+    """Return the problem with the correlation loss or, if it has this loss already, with the exponential loss."""
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
     return Problem(problem.keys, problem.scores, loss_named(name))
 

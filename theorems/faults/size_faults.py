@@ -18,16 +18,16 @@ from theorems.faults.softmax import Attention, on_keys, shifted, with_sink
 FORGOTTEN = -1e100
 """Shift of a logit that leaves its token no weight; its square is a float."""
 LANES = 8
-"""Tokens that a kernel takes at once; where there are no more than that, it takes them one by one."""
+"""Number of tokens that a kernel processes at once; it processes this many or fewer one by one."""
 BLOCK = 16
-"""Tokens after which the running maximum is updated."""
+"""Number of tokens after which the running maximum is updated."""
 DIMENSIONS = 64
-"""Coordinates that a kernel takes into account."""
+"""Number of coordinates that a kernel takes into account."""
 FAULTS = Faults(Kind.SOFTMAX)
 
 
 def _at_sizes(made: Attention, shows: Callable[[int], bool], size: float) -> Implementation:
-    """Return the implementation that is wrong by that size at some numbers of tokens, and else right to the last digit.
+    """Return the implementation that is wrong by ``size`` at some numbers of tokens, and exactly right at others.
 
     Args:
         made: size → the implementation that is wrong everywhere.
@@ -46,7 +46,7 @@ def _choose(shows: Callable[[int], bool], wrong: Any, right: Any, keys: Array, *
 def _at(
     name: str, says: str, shows: Callable[[int], bool], made: Callable[[Any], Attention] = shifted
 ) -> Callable[[Function], Function]:
-    """Return a decorator that plants what ``made`` makes of the function, where ``shows`` of the number of tokens."""
+    """Return a decorator that plants ``made(function)`` at the numbers of tokens for which ``shows`` is true."""
     return FAULTS.wrap(name, says, "lemma-3", lambda wrong: partial(_at_sizes, made(wrong), shows))
 
 
@@ -60,7 +60,7 @@ def _positions(logits: Array) -> Array:
 
 
 def _from(logits: Array, first: int) -> Array:
-    """Return the shift of the logits that takes the weight of all tokens from ``first`` on."""
+    """Return the shift of the logits that removes the weight of all tokens from ``first`` on."""
     xp = array_namespace(logits)
     return xp.where(_positions(logits) >= first, FORGOTTEN * xp.ones_like(logits), xp.zeros_like(logits))
 
@@ -72,7 +72,7 @@ def _after_the_eighth(logits: Array, size: float) -> Array:
 
 @_at("ragged-tail-forgotten", "T > 8: the tokens after the last full eight have no weight", _is_ragged)
 def _tail(logits: Array, size: float) -> Array:
-    """Return the shift that takes the weight of the tokens after the last full group."""
+    """Return the shift of the logits that removes the weight of the tokens after the last full group."""
     tokens = logits.shape[-1]
     return _from(logits, tokens - tokens % LANES)
 

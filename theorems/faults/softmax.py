@@ -1,7 +1,7 @@
 """Attention with another function in place of the softmax, consistently: weights, risk, excess and gradient agree.
 
-A normaliser is a map from logits to weights with the transpose of its Jacobian, so the gradient of a wrong softmax is
-the right gradient of a wrong risk, and the fault is caught for what it says.
+A normaliser is a map from logits to weights with the transpose of its Jacobian. So the gradient of a wrong softmax is
+the right gradient of a wrong risk, and statements catch the wrong softmax, not a gradient that disagrees with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 
 
 def without_scale(direction: Array) -> ScaledGradient:
-    """Return a gradient that was computed without a scale of its own, with log scale 0."""
+    """Return the gradient as the pair of log scale 0 and the direction as computed."""
     xp = array_namespace(direction)
     return ScaledGradient(xp.zeros_like(direction[..., 0]), direction)
 
@@ -62,14 +62,14 @@ def as_it_is(logits: Array, size: float) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """The reference attention on other data; called with a size, it gives the implementation that is wrong by it.
+    """The reference attention on changed keys and scores; calling it with a size returns the wrong implementation.
 
-    The SVM and the statement see the given data. A fault of size 0 is the reference to the last digits, so a small one
-    is not caught for its rounding.
+    The SVM and the statement see the original data. A fault of size 0 agrees with the reference to the last digits, so
+    a small fault is not caught for its rounding.
 
     Attributes:
         keys_to: (keys, p, size) → the keys, (*b, n, T or more, d or more), and the prompts, (*b, d or more).
-        scores_to: (scores, size) → the scores of as many tokens.
+        scores_to: (scores, size) → the scores of the tokens that ``keys_to`` returns.
         size: size of the fault.
     """
 
@@ -93,7 +93,7 @@ class Attention:
         return reference.risk(other_keys, self._scores(scores), loss, prompt)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L(p) by the given coordinates of p, (*b, d)."""
+        """Return ∇L(p) with respect to the original d coordinates of p, (*b, d)."""
         other_keys, prompt = self._keys(keys, p)
         gradient = reference.scaled_gradient(other_keys, self._scores(scores), loss, prompt)
         return ScaledGradient(gradient.log_scale, gradient.direction[..., : p.shape[-1]])
@@ -104,7 +104,7 @@ class Attention:
         return reference.log_excess_risk(other_keys, self._scores(scores), loss, prompt, alpha)
 
     def __call__(self, size: float) -> Implementation:
-        """Return the reference with this attention, wrong by that size."""
+        """Return the reference with this attention, wrong by the given size."""
         attention = replace(self, size=size)
         replaced: dict[Callable[..., object], Callable[..., object]] = {
             softmax_weights: attention.weights,
@@ -188,7 +188,7 @@ def _without_weights(attention: Attention, size: float) -> Implementation:
 
 
 def shifted(shift: Callable[[Array, float], Array]) -> Attention:
-    """Return the attention softmax(K p + δ): (logits, size) → δ, (*b, n, T), a constant to the gradient."""
+    """Return the attention softmax(K p + δ), δ = shift(logits, size), (*b, n, T), a constant to the gradient."""
     return Attention(keys_to=partial(_shift, shift))
 
 
@@ -197,7 +197,7 @@ def _shift(shift: Callable[[Array, float], Array], keys: Array, p: Array, size: 
 
 
 def with_sink(sink: Callable[[Array, float], Array]) -> Attention:
-    """Return the attention with one more token of key and score 0: (logits, size) → its logit, (*b, n, 1)."""
+    """Return the attention with an additional token of score 0, whose logit is sink(logits, size), (*b, n, 1)."""
     return Attention(keys_to=partial(_add_sink, sink), scores_to=_add_score)
 
 
@@ -214,7 +214,7 @@ def _add_score(scores: Array, size: float) -> Array:
 
 
 def _add_coordinate(keys: Array, p: Array, delta: Array) -> tuple[Array, Array]:
-    """Return keys with the further coordinate δ, (*b, n, T, d + 1), and prompts that are 1 there, (*b, d + 1)."""
+    """Return keys with an additional coordinate δ, (*b, n, T, d + 1), and prompts with a coordinate 1, (*b, d + 1)."""
     xp = array_namespace(keys, p)
     full = xp.broadcast_to(keys, (*delta.shape, keys.shape[-1]))
     return xp.concat([full, delta[..., None]], axis=-1), xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)

@@ -1,4 +1,4 @@
-"""Faults where scores cannot all be won: proof of the ties, direction across them, risk within them, finite part."""
+"""Faults for data where no prompt selects all optimal tokens: proof of ties, direction, risk of ties, finite part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Wrong = Callable[..., Any]
 
 
 def _split(name: str, says: str, **further: Any) -> Callable[[Wrong], Wrong]:
-    """Return a decorator that plants a change of the split: (the right split, the size if any, problem) → split."""
+    """Return a decorator that plants a change of the split: (right split, size if there is one, problem) → split."""
     return FAULTS.change(name, says, "unwinnable-scores", score_split, only=ScoreSplit, **further)
 
 

@@ -17,7 +17,8 @@ MISREAD = "for the tokens as misread the objects of the statement do not exist, 
 def survivors() -> Mapping[str, Mapping[str, str]]:
     """Return the reasons why statements survive faults, by the id of the statement, of all papers.
 
-    A paper names them ``SURVIVORS`` in a module of its faults; statements of a user's own give theirs as ``survives``.
+    A paper lists its reasons as ``SURVIVORS`` in a module of its faults; a user's own statements give theirs as
+    ``survives``.
     """
     modules = (module for paper in papers() for module in paper.modules(paper.faults))
     of_papers = (getattr(module, "SURVIVORS", {}) for module in modules)
@@ -31,8 +32,8 @@ def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: 
         fault: the planted fault.
         id: id of the :class:`theorems.core.statement.Statement`.
         survives: the reasons that the statement's own file gives, which take precedence.
-        undecided: whether the statement itself said why it could not decide; only a reason for this very fault, not one
-            for its kind, counts then.
+        undecided: whether the statement reports why it could not decide; if so, only a reason for this fault counts,
+            not one for its kind.
     """
     if fault.name.endswith("always-infeasible"):
         return NO_SOLUTION

@@ -135,4 +135,4 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "score-off": ROOM,
     },
 }
-"""Reasons by the id of the statement, of the first paper; others bring theirs in a module of their faults."""
+"""Reasons by the id of the statement, for the first paper; other papers list theirs in modules of their own faults."""

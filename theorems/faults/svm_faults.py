@@ -1,4 +1,4 @@
-"""Faults in the hard-margin SVM: its solution, its duals, its neighbours, the tokens that it is solved for."""
+"""Faults in the hard-margin SVM: solution, duals, neighbours, and the tokens to select."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Other = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def _floats(keys: Any) -> Any:
-    """Return the keys as an array, each entry rounded once where they are given by their factors."""
+    """Return the keys as an array; if they are given by factors, each entry is rounded once."""
     return keys.floats if isinstance(keys, OuterKeys) else keys
 
 
 def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> MaxMargin:
-    """Return the solution with another p; its margins and exact certificate follow."""
+    """Return the solution with another p, and with the margins and exact certificate of this p."""
     alpha = solution.alpha
     rows = np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys
     margins = rows @ p
@@ -49,7 +49,7 @@ def _on_floats(change: Change, right: MaxMargin, *arguments: Any) -> Solution:
 
 
 def _from(wrong: Solution, right: MaxMargin, keys: Any) -> MaxMargin:
-    """Return the right solution with p, neighbours and duals of another problem, its further coordinates dropped."""
+    """Return the right solution with p, neighbours and duals of another problem, less its additional coordinates."""
     assert isinstance(wrong, MaxMargin)
     d = keys.shape[2]
     changed = with_prompt(right, keys, wrong.p[:d], list(wrong.exact.p)[:d])
@@ -94,7 +94,7 @@ def _dual_off(right: MaxMargin, size: float, keys: Any) -> Solution:
 
 @_solution("svm-misses-a-constraint", "the constraint of the largest dual is lost", "lemma-11")
 def _without_a_constraint(right: MaxMargin, keys: Any) -> Solution:
-    """Solve with the constraint of the largest dual weakened 1024-fold, which is as good as lost."""
+    """Solve with the constraint of the largest dual weakened 1024-fold, so that it hardly constrains."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
     weaker, best = np.array(keys), keys[i, right.alpha[i]]
     weaker[i, t] = best + 1024 * (keys[i, t] - best)
@@ -144,7 +144,7 @@ def _infeasible(right: MaxMargin, keys: Any) -> Solution:
 
 
 def _other(name: str, says: str, by: str) -> Callable[[Other], Other]:
-    """Return a decorator that plants ATT-SVM of other data, or of the given ones where the others are infeasible."""
+    """Return a decorator that plants ATT-SVM of wrong data; where these make it infeasible, it uses the right data."""
     return FAULTS.plant(name, says, by, max_margin, through=_solve_other)
 
 

@@ -38,7 +38,7 @@ def _single(x: np.ndarray) -> np.ndarray:
 
 @FAULTS.plant("scores-of-float32-head", "X and v in float32", "lemma-6", keys_and_scores)
 def _single_head(right: Right, data: Dataset) -> KeysAndScores:
-    """Compute scores from X and v in float32; X is scaled to 1 first, so that digits are lost and not range."""
+    """Compute scores from X and v in float32; X is scaled to 1 first, so that precision is lost but not range."""
     unit = float(np.abs(data.X).max()) or 1.0
     scores = data.Y[:, None] * np.sum(_single(data.X / unit) * _single(data.v), axis=-1) * unit
     return data.problem.keys, scores
@@ -82,6 +82,6 @@ def _queries_of_the_next_input(right: Right, data: QueryDataset) -> KeysAndScore
 
 @FAULTS.plant("outer-keys-of-float32", "vec(x zᵀ) in float32", "tsvm-rank", outer_keys_and_scores)
 def _single_outer(right: Right, data: QueryDataset) -> KeysAndScores:
-    """Round the keys to float32 after scaling them to a third, so that digits are lost and not range."""
+    """Round the keys to float32 after scaling them to a third, so that precision is lost but not range."""
     unit = float(np.abs(data.problem.keys).max())
     return _single(data.problem.keys / unit / 3) * unit * 3, data.problem.scores

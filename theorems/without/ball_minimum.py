@@ -1,9 +1,9 @@
-"""The lowest point of a ball, by search: for one- and two-dimensional prompts and any loss or head.
+"""A grid search for the point of lowest risk in a ball, for prompts of one or two dimensions and any loss or head.
 
-The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. Here nothing is
-relied on: a grid over the ball, then finer grids around its best point. A path that stays away from where a theorem
-puts it shows in a point of the ball that is lower than the lowest one found there; that point is the certificate,
-whatever the grids missed elsewhere.
+The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. This module makes no
+assumption: it searches a grid over the ball, then finer grids around the best point. A path that is not where a theorem
+predicts shows in a point of the ball whose risk is lower than the lowest risk found in the predicted region; that point
+is the certificate, whatever the grids missed elsewhere.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 8.
 """
@@ -28,7 +28,7 @@ Where = Callable[[Points, float], Bool[np.ndarray, "m"]]
 """Mask of the points of the ball of radius R that a theorem allows for p̄(R)."""
 
 RHOS = (1e2, 1e4, 1e6)
-"""Radii, in units of ‖p_mm‖ (of 1/(size of the keys) where there is none)."""
+"""Radii, in units of ‖p_mm‖, or of 1/(size of the keys) where p_mm does not exist."""
 ANGLES = 180
 FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55, 1.0, 10)])
 """Norms of the first grid, in units of R."""
@@ -40,7 +40,7 @@ NEAR = 0.25
 
 @dataclass(frozen=True)
 class Lowest:
-    """The lowest point found.
+    """The point of lowest risk that the search found.
 
     Attributes:
         p: the point, (d,).
@@ -63,14 +63,15 @@ def near(*directions: Float64[np.ndarray, "d"]) -> Where:
 
 
 def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
-    """Check ‖p‖ ≥ R/2, as for a path whose norm grows like R."""
+    """Return the mask of the points with ‖p‖ ≥ R/2, where a path is whose norm grows like R."""
     return np.asarray(np.linalg.norm(points, axis=1) >= R / 2)
 
 
 def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> Iterator[Claim]:
-    """Claim that the lowest point of the ball is allowed.
+    """Claim that the lowest point of the ball lies in the region ``allowed``.
 
-    It is violated if, at each radius, some point is lower than all allowed ones. Nothing is claimed for d > 2.
+    The claim is violated if at each radius some point has lower risk than all allowed points. Nothing is claimed for d
+    > 2.
     """
     if d > 2:
         return
@@ -89,7 +90,7 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
 
 
 def path_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield that p̄(R) moves out with R, as it does to p̄_mm where that exists."""
+    """Yield the claim that the norm of p̄(R) grows with R, as it does where p_mm exists."""
     problem = case.problem
     yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)
 

@@ -1,7 +1,7 @@
 """The conjecture on joint descent without selection, Assumption C over the supports, or separation.
 
-Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step: it is followed for :data:`STEPS` steps,
-and a deviation counts that is more than a hundred logits at the end and does not fall.
+Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step. It is followed for :data:`STEPS` steps. A
+deviation refutes the limit if it is more than a hundred logits at the end and does not fall.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
 """
@@ -34,7 +34,7 @@ from theorems.without.weakening import Weakening
 STEPS = 8000
 """Steps of the long run that decides."""
 CLEAR = 0.15
-"""Deviation of a direction at the end of a short run from which on the long run is made."""
+"""Least deviation of a direction at the end of a short run for which the long run is made."""
 
 
 @st.composite
@@ -74,7 +74,7 @@ def _goes_elsewhere(case: Case) -> float:
 
 
 def _selects_elsewhere(case: Case) -> float:
-    """Return :func:`_goes_elsewhere` where descent selects α, and −2 elsewhere."""
+    """Return :func:`_goes_elsewhere` where descent selects α, and −2 for other cases."""
     result = _run(case, SHORT)
     if result is None or not largest_nonoptimality(result[0], result[1].prompts[SHORT // 4 :]) < 0.5:
         return -2.0

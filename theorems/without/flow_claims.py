@@ -1,6 +1,6 @@
-"""Conclusions about descent, in the paper's words: the flow is followed to norm 10⁶ and looked at there.
+"""Conclusions about descent, in the paper's words, judged where the flow reaches norm 10⁶.
 
-Nothing here uses an assumption: that is what a weakened statement needs.
+Nothing in this module uses an assumption of the paper, so that weakened statements can use it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 and 3.
 """
@@ -30,9 +30,11 @@ LIMIT_FOLLOWED = tolerance(
 )
 
 NORM = 1e6
-"""Norm to which a limit is followed, in units of ‖p_mm‖ (of 1/(size of the keys) without one) and of ‖p(0)‖."""
+"""Norm to which a limit is followed, in units of the larger of ‖p_mm‖ (1/(size of the keys) without p_mm) and
+‖p(0)‖.
+"""
 EARLIER = 1e3
-"""Norm at which the limit is looked at before: a distance that still shrinks is no violation."""
+"""Earlier norm at which the distance from the limit is measured: a distance that still shrinks is no violation."""
 WALK = 96
 """Steps of the short walk that guides a search."""
 CLEAR = 0.05
@@ -44,7 +46,7 @@ class Point:
     """A point that descent has reached.
 
     Attributes:
-        problem: the problem that it descends.
+        problem: the problem whose risk descends.
         p: the point, (d,).
     """
 
@@ -80,7 +82,7 @@ def follow_flow(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) 
 def norm_claim(flow: Flow, unit: float) -> Claim:
     """Claim that ‖p(t)‖ → ∞: the flow reaches its norm; a finite stationary point refutes it.
 
-    At norms beyond :data:`NORM` a point that does not move may just move by less than float64 can say.
+    At norms beyond :data:`NORM` a point that does not move may just move by less than float64 resolves.
     """
     detail = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:

@@ -1,6 +1,6 @@
 """A proof that Assumption C fails: an input whose mixing costs no label margin to first order.
 
-**Claim.** Let v_mm be that of z_iα, margin Γ, and let input i have
+**Claim.** Let v_mm be the max-margin head of the signed tokens z_iα, Γ its margin, and let input i have
 
 (a) label margin to spare, v̄_mm·z_iα > Γ, or
 (b) a tilt u of the head with u·z_iα > 0, u·z_jα ≥ 0 at every other support j, and u ⊥ v_mm (so λ_i = 0 in every dual
@@ -9,12 +9,12 @@
 (c) a token t whose label margin is as good as any support's, v̄_mm·z_it ≥ Γ.
 
 Let moreover a prompt q select every other input strictly, (k_jα − k_jt)·q > 0, and only tie token t with α at input i
-(in cases (a) and (b) any t will do). If ATT-SVM(α) is feasible, Assumption C fails.
+(in cases (a) and (b) t is any token). If ATT-SVM(α) is feasible, Assumption C fails.
 
-*Proof.* At p = Rq + c p_mm, R → ∞, all s_jα → 1 while 1 − s_iα → κ, which c makes as small as one likes but not 0. In
-case (a) the head v̄_mm has label margin → Γ once κ is small, in case (c) in any case. In case (b) the unit head along
-v̄_mm + εu has at least Γ/√(1 + ε²‖u‖²) on the other inputs, and as much at i with ε = O(κ). So the label margin is at
-least Γ − O(κ²) in the limit, above Γ − νκ for every ν > 0. ∎
+*Proof.* At p = Rq + c p_mm, as R → ∞, all s_jα → 1 while 1 − s_iα → κ > 0, and a suitable c makes κ as small as
+required. The label margin of the head v̄_mm tends to Γ, in case (a) once κ is small, in case (c) always. In case (b)
+the unit head along v̄_mm + εu has at least Γ/√(1 + ε²‖u‖²) on the other inputs, and as much at i with ε = O(κ). So the
+label margin is at least Γ − O(κ²) in the limit, above Γ − νκ for every ν > 0. ∎
 
 Everything is decided over the rationals by :func:`reference_attention.svm.max_margin.max_margin`.
 """
@@ -68,7 +68,7 @@ def _refute(case: Case, finding: Finding, *, supports_only: bool) -> Finding:
 
 
 def as_good(joint: Joint, i: int, t: int) -> bool:
-    """Check v_mm·z_it ≥ 1 exactly: case (c)."""
+    """Check v_mm·z_it ≥ 1 exactly, the condition of case (c)."""
     features = joint.chosen_tokens
     head = max_margin(np.stack([features, np.zeros_like(features)], axis=1), np.zeros(len(features), dtype=np.int64))
     assert isinstance(head, MaxMargin)
@@ -76,7 +76,7 @@ def as_good(joint: Joint, i: int, t: int) -> bool:
 
 
 def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
-    """Return u of case (b), rounded; None if there is none.
+    """Return the tilt u of case (b), rounded; None if no such u exists.
 
     The supports with a dual span the space that u must be orthogonal to.
     """
@@ -93,7 +93,7 @@ def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
 def tying(
     keys: Float64[np.ndarray, "m T k"], alpha: Int64[np.ndarray, "m"], i: int, t: int
 ) -> Float64[np.ndarray, "k"] | None:
-    """Return a prompt with margins ≥ 1 at the inputs j ≠ i, ≥ 0 at i and exactly 0 at its token t, rounded.
+    """Return a prompt with margins ≥ 1 at the inputs j ≠ i, and at input i ≥ 0 and exactly 0 for its token t, rounded.
 
     None if there is no such prompt.
     """

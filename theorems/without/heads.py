@@ -1,4 +1,4 @@
-"""Heads for which Assumption D fails: a token that counts as non-optimal is the better one for ψ.
+"""Heads ψ for which Assumption D fails: ψ is larger at a token that counts as non-optimal.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Assumption D.
 """

@@ -1,4 +1,4 @@
-"""Joint problems in small whole numbers, for a hunt: nothing is constructed; a reader can check them by hand."""
+"""Strategies for hunts: joint problems of small integers, which satisfy no assumption by construction."""
 
 from __future__ import annotations
 

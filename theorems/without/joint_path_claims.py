@@ -25,8 +25,8 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.flow_claims import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Rounds of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
-only.
+"""Number of alternations between head and prompt where some support has no dual. The head then depends on the prompt
+only through r e^{−RΘ}.
 """
 
 
@@ -39,8 +39,8 @@ def joint_of(case: Case) -> Joint | None:
 def selects_best(joint: Joint) -> bool:
     """Check that α has a strictly larger label margin than every other selection.
 
-    If so, minimisers select α if any p does: the label margin of mixed features is at most the largest of a selection,
-    as for each head it is linear in the weights.
+    If so, and if some p selects α, minimisers select α: for each head the label margin is linear in the weights, so
+    mixed features have no larger label margin than the best selection.
     """
     n, T = joint.others.shape
     for code in np.ndindex(*([T] * n)):
@@ -64,7 +64,7 @@ def relaxed_solution(joint: Joint) -> MaxMargin | None:
 
 
 def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
-    """Return minimisers along the schedule at the radii, in units of ``unit``: the best of a few starts at each."""
+    """Return the best minimiser from a few starts at each of the radii, in units of ``unit``, along the schedule."""
     separator = separator_of(joint)
     first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
     paths = follow_from(joint, schedule, radii, unit, first, seed)
@@ -75,7 +75,7 @@ def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...]
 
 
 def _with_weak_supports(pair: Pair) -> Pair:
-    """Minimise head and prompt in turn, with the head's second coordinate from its condition in logarithms.
+    """Minimise over head and prompt in turn; a stationarity condition in logarithms gives the head's second coordinate.
 
     A support without a dual draws the head aside until e^{−w·z} is of the order of |w|/r, both far below any float's
     relative precision.
@@ -98,7 +98,7 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
     main_part = math.exp(min(log_r, 690.0)) * joint.svm.slack
 
     def pull(y: float) -> float:
-        """Return the log of what draws along b less the log of what draws back."""
+        """Return the logarithm of the force along b less that of the force against b."""
         logs = -(main_part + y * aside)
         logs -= np.logaddexp.reduce(logs)
         with np.errstate(divide="ignore"):
@@ -122,7 +122,8 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
 def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Claim:
     """Claim p_R/R → target (a unit vector), judged at RΘ = ρ and at the radius before: ρ^{−1/2} is allowed.
 
-    Undecided where the pair found is elsewhere without being better than the same head with R·target: no minimiser.
+    The claim is undecided where the pair found is away from the target but no better than the same head with R·target,
+    and so is no minimiser.
     """
     claim = _limit(name, pairs, [float(np.linalg.norm(x.p / x.R - target)) for x in pairs], "‖p_R/R − …‖")
     if claim.verdict is Verdict.FALSIFIED and not loses_to(pairs, target):
@@ -163,4 +164,4 @@ def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
 
 
 RADII = (NORM / EARLIER, NORM)
-"""Values of RΘ at which limits are looked at."""
+"""Values of RΘ at which limits are judged."""

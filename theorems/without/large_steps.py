@@ -30,7 +30,7 @@ def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int6
 
 
 def descend_until_short_steps(case: Case) -> Trajectory:
-    """Descend with the step ``eta`` until steps are as short as those of a flow, or :data:`MOST_STEPS` are done."""
+    """Descend with the step ``eta`` until steps are as short as those of a flow, at most :data:`MOST_STEPS` steps."""
     steps, log_step = 16, math.log(float(case.arrays["eta"]))
     while True:
         run = gradient_descent(case.problem, start_of(case), steps=steps, log_step=log_step, record_every=steps)
@@ -40,6 +40,6 @@ def descend_until_short_steps(case: Case) -> Trajectory:
 
 
 def last_step(case: Case, run: Trajectory) -> float:
-    """Return the length of the step that would come next, in logits."""
+    """Return the length, in logits, of the step that would follow the last one."""
     log_step = float(run.log_gradient_norm[-1]) + math.log(float(case.arrays["eta"]))
     return case.problem.key_scale * math.exp(min(log_step, 690.0))

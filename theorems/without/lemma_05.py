@@ -32,7 +32,7 @@ PI = 0.5
 
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the inequality for π = ½ at p = R q̄ for R up to 10⁶; it counts as violated if it is so at each of them."""
+    """Yield the inequality for π = ½ at p = R q̄ for R up to 10⁶; the claim is violated if it fails at every R."""
     solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
         return

@@ -30,7 +30,7 @@ from theorems.without.weakening import weaken
 APART = 2.0**-40
 """Distance of two points on either side of the kink, in units of 1/(size of the keys)."""
 LARGEST_M0 = 1e6
-"""A Lipschitz constant of ℓ' that no loss of order one should need."""
+"""A Lipschitz constant of ℓ' larger than that of any loss of order one."""
 
 
 @st.composite

@@ -30,8 +30,8 @@ SOME = "in some cone C_{μ,R}(q), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 �
 def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
     """Claim −⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖.
 
-    It is violated if it fails at each R up to 10⁶. Every cone C_{μ,R} contains such points, and q itself is one of its
-    directions.
+    The claim is violated if the inequality fails at each R up to 10⁶. Every cone C_{μ,R} contains such points, and q is
+    one of its directions.
     """
     down = descent(problem, RADII[:, None] * axis, axis)
     detail = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"

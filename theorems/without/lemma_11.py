@@ -1,4 +1,4 @@
-"""Lemma 11 (Lemma 2) with a label −1, tokens of equal score, or a head that the keys do not see.
+"""Lemma 11 (Lemma 2) with a label −1, tokens of equal score, or a head outside the range of the keys.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Lemma 2; Appendix B, Lemma 11.
 """
@@ -35,7 +35,7 @@ def _tokens(draw: DrawFn, *, positive: bool = True, identity: bool = True) -> Ca
 
 
 def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that ATT-SVM(opt) has a solution; if not, the Farkas multipliers over the rationals prove it."""
+    """Claim that ATT-SVM(opt) has a solution; if it has none, Farkas multipliers over the rationals prove this."""
     solution = under_test[max_margin](case.problem.keys, case.problem.optimal)
     if isinstance(solution, Infeasible):
         weights = ", ".join(f"({i},{t}): {w}" for (i, t), w in solution.exact.items() if w != 0)
@@ -56,7 +56,7 @@ mixed_labels = LEMMA_11.without(
 
 
 def _only_ties_fail(case: Case) -> Finding:
-    """Check the strict optimum, with v = 0, which makes all scores equal, left undecided."""
+    """Decide whether the optimum is strict; v = 0, which makes all scores equal, is left undecided."""
     if case.dataset is not None and not case.dataset.v.any():
         return Finding(None, "v = 0 scores all tokens the same")
     return strict_optimum(case)

@@ -1,4 +1,4 @@
-"""Lemma 12 without its assumptions: it needs nothing but that p_R selects α.
+"""Lemma 12 without its assumptions: the lemma needs only that p_R selects α.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 12.
 """
@@ -26,7 +26,7 @@ from theorems.without.weakening import Weakening, weaken
 
 @st.composite
 def _with_prompt(draw: DrawFn, separable: bool) -> Case:
-    """Draw any tokens and keys, and a prompt, in whole numbers."""
+    """Draw tokens, keys and a prompt of integers."""
     case = draw(plain_joint_cases(n=(1, 3), T=draw(st.sampled_from((2, 3))), d=2, key_queries=not separable))
     p = draw(entries((case.problem.d,), Style.INTEGERS))
     return case.replace(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
@@ -43,7 +43,7 @@ def _selects(case: Case) -> tuple[Numbers, Numbers]:
 def _outside(case: Case) -> float:
     """Return how far a prompt that gives every α more than half the weight is outside the quadrant.
 
-    It is −1 or less where the prompt gives some α less.
+    It is −1 or less where the prompt gives some α at most half the weight.
     """
     weights, margins = (value_of(x) for x in _selects(case))
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))

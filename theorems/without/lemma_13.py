@@ -1,7 +1,7 @@
 """Lemma 13 without Assumption C over the supports, separation, the schedule of radii, or selection.
 
-The paths of these counterexamples stay in the quadrant of α by themselves, so what refutes Theorem 6 refutes the
-lemma; except for the last one, which leaves out the assumption that they stay there.
+The paths of these counterexamples stay in the quadrant of α without being restricted to it, so each counterexample to
+Theorem 6 refutes the lemma. The exception is ``leaves_the_quadrant``, whose path leaves it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 13.
 """

@@ -28,9 +28,10 @@ DELTA = 0.5
 
 
 def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
-    """Yield L(p) < L(p'), by more than rounding, where q_max(p) and q_max(p') are as the assumption has them.
+    """Yield the claim L(p) < L(p') where q_max(p) and q_max(p') satisfy the premise of Assumption D.
 
-    Here p = R q and p' = R q' at the radii, so that log q_max(p) falls below every ρ.
+    Here p = R q and p' = R q' at the radii, so that log q_max(p) falls below every ρ. The risks have to differ by more
+    than rounding.
     """
     log_q, log_other = (worst_mixing(case, RADII[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     if not (log_q <= (1 + DELTA) * log_other).all() or not (np.diff(log_q) < 0).all():

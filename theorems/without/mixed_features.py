@@ -1,7 +1,7 @@
-"""A bound, where no prompt selects α, on how close v_r/r can come to v̄_mm, from one prompt and one certificate.
+"""A lower bound of ‖v_r/r − v̄_mm‖ where no prompt selects α, from one prompt and one certificate.
 
-Let λ ≥ 0, Σ λ_it (k_iα − k_it) = 0, be the proof that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it > 0
-has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it
+Let λ ≥ 0, λ ≠ 0, with Σ λ_it (k_iα − k_it) = 0 prove that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it >
+0 has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it
 
     min_i v̄_mm·z_i^p ≤ m0 := max over λ_it > 0 of max( (a_iα + a_it)/2, max over τ ≠ α of a_iτ ).
 
@@ -32,7 +32,7 @@ from theorems.without.joint_path_claims import joint_of
 SCANNED = (0.5, 1.0, 2.0, 8.0, 64.0)
 """Norms of the prompts that are tried, in units of 1/(size of the rows)."""
 DIRECTIONS = 12
-"""Directions tried at each."""
+"""Number of directions tried at each norm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,9 @@ class MixedMargins:
 
 
 def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMargins | None:
-    """Return the two margins; None where no prompt tried has a label margin.
+    """Return the two margins; None if no prompt that is tried has a positive label margin.
 
-    Where ATT-SVM(α) is feasible m0 is min_i max_t a_it, which any weights obey.
+    Where ATT-SVM(α) is feasible m0 is min_i max_t a_it, a bound for any weights.
 
     Args:
         joint: the joint problem.

@@ -1,6 +1,6 @@
-"""The excess L(p) − L_α by sign and logarithm with its rounding, for any loss, fast enough to search by.
+"""The sign and logarithm of the excess L(p) − L_α with its rounding error, for any loss, fast enough for a search.
 
-It serves hunts only: it is not one of the claims that carry their rounding.
+Only hunts use it; the claims that carry their rounding do not.
 
 References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Sections 3.1 and 4.2.
 """
@@ -29,7 +29,7 @@ EXCESS_RISK = tolerance(
 
 @dataclass(frozen=True, eq=False)
 class Excess:
-    """Sign and logarithm of L(p) − L_α by the implementation under test, and how far rounding reaches.
+    """Sign and logarithm of L(p) − L_α by the implementation under test, with a bound of the rounding error.
 
     Attributes:
         sign, log_size: shape (*b,).
@@ -51,9 +51,9 @@ class Excess:
 def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
     """Return the logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
 
-    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, and that of the reference token used by the
-    implementation; p is rounded itself. Errors e_t of logits move log s_t = l_t − log Σ e^l by e_t + Σ s_u e_u at most;
-    T + 6 roundings and two of its own size come with it. The loss, its logarithms and the two sums add EPS (n + T + 24)
+    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|; the error for the implementation's reference token is
+    added, and p itself is rounded. Errors e_t of logits move log s_t = l_t − log Σ e^l by e_t + Σ s_u e_u at most; T +
+    6 roundings and two of its own size come with it. The loss, its logarithms and the two sums add EPS (n + T + 24)
     plus EPS times the size of each logarithm, relative to each term.
     """
     problem, rows = costs.problem, costs.rows

@@ -1,6 +1,6 @@
 """Theorem 6 and its lemmas without their hypothesis that p_R selects α.
 
-The paper assumes it of the path itself, not of the data; the suite's own cases have it by construction.
+The paper makes this assumption about the path, not about the data; the suite's own cases satisfy it by construction.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; Appendix C.2, Lemmas 12 and 13.
 """
@@ -29,7 +29,7 @@ from theorems.without.joint_path_claims import RADII, follow_joint_path, joint_o
 
 @st.composite
 def one_support(draw: DrawFn) -> Case:
-    """Draw a case where input 0 alone supports v_mm = (1, 0), and the tokens of input 1 are free.
+    """Draw a case where only input 0 supports v_mm = (1, 0), and the tokens of input 1 are arbitrary.
 
     The other token of input 0 is zero, so Assumption C holds over S.
     """
@@ -42,7 +42,7 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """Return the relative decrease of ‖p_relax‖ if a non-support selects another token with label margin to spare."""
+    """Return the relative decrease of ‖p_relax‖ when a non-support selects another token with spare label margin."""
     joint = joint_of(case)
     data = case.dataset
     if joint is None or data is None or data.loss.name != "logistic" or not np.array_equal(data.v, joint.svm.v):
@@ -77,7 +77,7 @@ def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
 
 
 def quadrant_claim(pairs: list[Pair]) -> Claim:
-    """Claim (k_iα − k_it)·p_R ≥ 0 for all i and t, per ‖p_R‖ and size of the keys, at every radius."""
+    """Claim (k_iα − k_it)·p_R ≥ 0 for all i and t at every radius, in units of ‖p_R‖ times the size of the keys."""
     least = max(pair.lowest_margin / (pair.R * float(np.abs(pair.joint.rows).max())) for pair in pairs)
     margins = ", ".join(f"{pair.lowest_margin:.6g}" for pair in pairs)
     radii = ", ".join(f"{pair.R:.6g}" for pair in pairs)

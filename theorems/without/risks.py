@@ -1,4 +1,4 @@
-"""Risks far out along a ray, compared in logarithms: claims "for all R > R0", tried at R up to 10⁶.
+"""Risks far out along a ray, compared in logarithms: claims "for all R > R0" are tried at R up to 10⁶.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 8 and 9.
 """
@@ -38,8 +38,8 @@ def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
 def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
     """Return L(p) − L_opt ≥ 0 for a loss that decreases and whose ℓ' may vanish.
 
-    |ℓ'| ≤ M1 says too little about its rounding. All γ_i,opt − γ_it ≥ 0, so nothing cancels in δ_i = Σ_t s_it (γ_i,opt
-    − γ_it), nor in the sum of the excesses.
+    The bound |ℓ'| ≤ M1 is too weak for an error bound. All γ_i,opt − γ_it ≥ 0, so nothing cancels in δ_i = Σ_t s_it
+    (γ_i,opt − γ_it), nor in the sum of the excesses.
     """
     best, n = problem.scores.max(axis=1), problem.n
     log_gaps = np.log(exact(best)[:, None] - problem.scores)
@@ -68,7 +68,7 @@ def lower_far_out(
     loser: Float64[np.ndarray, "d"],
     under_test: Implementation,
 ) -> Claim:
-    """Claim L(R winner) < L(R loser): violated if the order is the other one at each of the radii."""
+    """Claim L(R winner) < L(R loser); the claim is violated if the order is reversed at every radius."""
     costs = costs_of(problem, loser, under_test)
     return everywhere(name, along(problem, loser, costs, under_test), along(problem, winner, costs, under_test))
 
@@ -86,7 +86,7 @@ def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], un
 
 
 def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
-    """Claim larger > smaller at some of the radii, in units of the larger of the two sizes; violated if at none."""
+    """Claim ``larger`` > ``smaller`` at some radius, in units of the larger size; violated if at no radius."""
     slack, error = difference(larger, smaller)
     k = int(np.argmax(slack + error))
     detail = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and at the other radii as clearly"

@@ -1,4 +1,4 @@
-"""The gradient ∇L and its flow for losses that also increase; :mod:`reference_attention.risk` relies on ℓ' < 0.
+"""The gradient ∇L and its flow for losses that may increase; :mod:`reference_attention.risk` relies on ℓ' < 0.
 
 References: :mod:`reference_attention.ill_behaved_losses`.
 """
@@ -51,9 +51,11 @@ def signed_gradient(
 
 
 NEAR = 0.25
-"""Radius around a stationary point, in units of 1/(size of the keys), from which the risk must lead back to it."""
+"""Radius of the sphere around a stationary point, in units of 1/(size of the keys), on which the flow must lead
+back.
+"""
 ANGLES = 16
-"""Points tried on such a circle, d = 2."""
+"""Number of points tried on such a circle, for d = 2."""
 
 
 def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -64,7 +66,7 @@ def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
     """Claim ‖p(t)‖ → ∞ along the gradient flow, for any loss; refuted by a finite point that the flow cannot leave.
 
-    Where a softmax saturates the gradient vanishes by rounding, too; such a point is no refutation.
+    Where a softmax saturates, the gradient vanishes only by rounding; such a point is no refutation.
     """
     unit = 1 / problem.key_scale
     norm = NORM * max(unit, float(np.linalg.norm(start)))
@@ -79,7 +81,7 @@ def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
 def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
     """Check that ⟨∇L(x), x − p⟩ > 0 beyond rounding at all x tried around p.
 
-    These are both sides for d = 1, a circle for d = 2, and the axes' directions for d > 2.
+    The points lie on both sides for d = 1, on a circle for d = 2, and along the axes for d > 2.
     """
     if problem.d == 1:
         around = np.array([[1.0], [-1.0]])

@@ -24,7 +24,7 @@ Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
 
 
 def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Bounded]:
-    """Return ∇L as a log scale, (b,), and what is left of it, (b, d).
+    """Return ∇L as a log scale, (b,), and ∇L divided by e to this power, (b, d).
 
     For an ill-behaved loss ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, ∇u_i being minus the gradient of the correlation loss.
     """
@@ -45,16 +45,16 @@ def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Floa
 
 
 def descent(problem: Problem, points: Float64[np.ndarray, "b d"], q: Numbers) -> Bounded:
-    """Return −⟨∇L(p), q⟩/‖∇L(p)‖, (b,); 0 where ∇L = 0. The norm is a unit, without its rounding."""
+    """Return −⟨∇L(p), q⟩/‖∇L(p)‖, (b,); 0 where ∇L = 0. The norm is only a unit, so its rounding is left out."""
     _, slopes = gradient(problem, points)
     norm = np.linalg.norm(slopes.value, axis=-1)
     return -np.vecdot(slopes, q) / np.where(norm > 0, norm, 1.0)
 
 
 def lasting(name: str, form: Form, slack: Bounded | Pair, why: str, detail: str) -> Claim:
-    """Claim a property of all p far enough out (or of some p of many) by the tried point that supports it most.
+    """Claim a property of all p far enough out, or of some p, with the slack of the tried point that supports it most.
 
-    Only if the claim is violated at every one of the points does it count as violated.
+    The claim counts as violated only if the property fails at every point tried.
     """
     value, error = (slack.value, slack.error) if isinstance(slack, Bounded) else slack
     best = int(np.argmax(np.where(np.isnan(value + error), np.inf, value + error)))

@@ -19,7 +19,7 @@ SIZES = st.sampled_from((1.0, 1.0, 2.0, 0.5))
 
 
 def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.ndarray, "d"]]:
-    """Return a strategy for vectors of small integers, now and then of halves or even numbers.
+    """Return a strategy for vectors of small integers, sometimes of halves or even numbers.
 
     Args:
         d: dimension.
@@ -37,7 +37,7 @@ def starts(problem: Problem) -> SearchStrategy[Float64[np.ndarray, "d"]]:
 
 @st.composite
 def with_directions(draw: DrawFn, base: SearchStrategy[Case], *names: str) -> Case:
-    """Draw a case of ``base`` with a small vector per name in its arrays."""
+    """Draw a case of ``base``, and for each name an array with a small vector."""
     case = draw(base)
     vectors = {name: draw(small_vectors(case.problem.d)) for name in names}
     return case.replace(arrays=MappingProxyType(dict(case.arrays) | vectors))

@@ -32,7 +32,7 @@ DIVERGES = Weakening("theorem-2", flow_diverges, "from every p(0), ‖p(t)‖ �
 
 
 def turns_to_optimal_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield that the flow from the case's start turns to p̄_mm of the optimal tokens."""
+    """Yield the claims that the flow from the case's start turns to p̄_mm of the optimal tokens."""
     yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
 
@@ -72,7 +72,7 @@ RESTING = 1e-6
 
 
 def _comes_back(case: Case) -> float:
-    """Return how far a walk ends below the norm that a diverging one would have; −1 for a start that rests."""
+    """Return how far a walk ends below the norm that a diverging walk would have; −1 for a stationary start."""
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)
     pull = scaled_gradient(problem.keys, problem.scores, problem.loss, start).direction
@@ -93,7 +93,7 @@ not_separable = DIVERGES.without(
 
 
 LARGE = (2.0, 16.0, 256.0, 2.0**20)
-"""η·L_p, at least."""
+"""The least η·L_p of a large step."""
 
 
 @st.composite
@@ -135,7 +135,7 @@ def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @st.composite
 def too_good_scores(draw: DrawFn) -> Case:
-    """Draw one input under ℓ(u) = (1 − u)²/2, the best score above 1 and the others below."""
+    """Draw one input under ℓ(u) = (1 − u)²/2 whose best score is above 1 and whose other scores are below 1."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=2, d=(1, 2), plain=True))
     problem, low = case.problem, float(draw(st.integers(-2, 0)))
     best = np.arange(problem.T) == problem.optimal[:, None]

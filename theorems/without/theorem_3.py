@@ -52,7 +52,7 @@ def on_the_ray(
 
 
 def distance_in_a_cone(case: Case) -> float:
-    """Return :func:`wrong_end` in a cone that has an opening and a radius, −1 in others."""
+    """Return :func:`wrong_end` for a case whose cone has an opening and a radius, −1 for others."""
     return wrong_end(case) if proper_cone(case) > 0 else -1.0
 
 
@@ -68,7 +68,7 @@ not_locally_optimal = Weakening(
 
 
 def behind(case: Case) -> Finding:
-    """Check the widest cone around p_mm, μ = 1 and R = 0: a start fails it only behind the plane p·p_mm = 0."""
+    """Check that the start lies in the widest cone around p_mm, μ = 1 and R = 0, which is the half-space p·p_mm ≥ 0."""
     if not np.any(start_of(case)):
         return Finding(None, "p(0) = 0 is the tip of every cone")
     widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}
@@ -96,7 +96,7 @@ outside_the_cone = Weakening(
 
 @st.composite
 def _large_step_cases(draw: DrawFn) -> Case:
-    """Draw a start in the theorem's cone for steps 1/L_p, and a step so large that the first is as long as p(0)."""
+    """Draw a start in the theorem's cone for steps 1/L_p, and a step size whose first step is as long as p(0)."""
     keys, scores = np.zeros((2, 2, 2)), np.zeros((2, 2))
     keys[:, 1] = draw(integers((2, 2), -2, 2))
     scores[:, 0] = draw(integers((2,), 1, 2))

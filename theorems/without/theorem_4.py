@@ -1,4 +1,4 @@
-"""Theorem 4 without distinct scores, general position, or with locally optimal directions, or a squared loss.
+"""Theorem 4 without distinct scores or general position, for locally optimal directions, or with a squared loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4; Appendix B.5.2, Theorem 7.
 """
@@ -63,7 +63,7 @@ def _unit(case: Case) -> float:
 def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Claim that p̄(R)/R does not tend to q̄.
 
-    At ρ = R/unit = 10⁶ it is further than ρ^{−1/2} away, or not closer than before.
+    That is, at ρ = R/unit = 10⁶ p̄(R)/R is further than ρ^{−1/2} from q̄, or not closer than at the smaller radius.
     """
     apart, share = _ratio(case, LONG)
     rho = LONG[-1]
@@ -98,7 +98,8 @@ def _directed_cases(
 ) -> Case:
     """Draw the base's keys with a direction of small integers in a wide cone.
 
-    Scores are distinct within each input, from 0 to 4, or else those of the base, as is the loss if none is given.
+    If ``distinct``, scores are distinct within each input, from 0 to 4; otherwise they are those of the base. The loss
+    is that of the base if none is given.
     """
     case = draw(base)
     problem = case.problem

@@ -30,7 +30,7 @@ from theorems.without.mixed_features import head_is_max_margin, mixed_margins
 from theorems.without.weakening import Weakening, weaken
 
 CLEAR = 0.05
-"""Distance of two directions from which on a hunt looks closer."""
+"""Least distance of two directions for which a hunt runs the conclusion."""
 
 
 def not_followed(why: str) -> Undecided:
@@ -39,7 +39,7 @@ def not_followed(why: str) -> Undecided:
 
 
 def readable(case: Case, joint: Joint) -> bool:
-    """Check that the data say what the theorem uses, and that no other selection is as good as α.
+    """Check that the data satisfy the theorem's other hypotheses, and that no other selection is as good as α.
 
     The loss is logistic, and the head is v_mm and consists of quarters.
     """
@@ -87,7 +87,7 @@ def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def cannot_select(case: Case) -> float:
-    """Return how far v̄_mm is from the best head, at least, where no prompt selects α."""
+    """Return a lower bound of the distance of v̄_mm from the best head, where no prompt selects α."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not np.any(joint.rows):
         return -1.0

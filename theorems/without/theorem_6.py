@@ -40,7 +40,7 @@ from theorems.without.weakening import Weakening
 
 
 def has_weak_support(case: Case) -> float:
-    """Return a positive number where every input supports v_mm, one of them without a dual, and p_mm needs that one."""
+    """Return a positive number where all inputs support v_mm and p_mm depends on an input without a dual."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not joint.svm.support.all() or (joint.svm.duals > 0).all():
         return -1.0
@@ -111,7 +111,7 @@ def slow_schedules(draw: DrawFn) -> Case:
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
-    """Return R ↦ log r through the case's radii, linear in logarithms, and its prompt radii.
+    """Return R ↦ log r, which interpolates the case's radii linearly in logarithms, and the radii of the prompt.
 
     None unless r and R grow and r/R falls.
     """

@@ -23,7 +23,7 @@ REFUTED = "dist(p̄(R)/(RΘ), G_mm) → 0 for p̄(R) = argmin_{‖p‖≤R} L(p)
 
 
 def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Iterator[Claim]:
-    """Yield that p̄(R)/R is near p̄ for one of the solutions p ∈ G_mm, at R up to 10⁶/Θ."""
+    """Yield the claim that p̄(R)/R is near p/‖p‖ for one of the solutions p ∈ G_mm, at R up to 10⁶/Θ."""
     problem = case.problem
     sets = under_test[max_margin_sets](problem.keys, optimal_sets(case), under_test[max_margin])
     if isinstance(sets, MaxMarginSets):

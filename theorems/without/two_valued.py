@@ -14,10 +14,10 @@ from theorems.without.small_cases import starts
 
 
 def tied_optimum(case: Case) -> Finding:
-    """Check that the optimum is strict; decided to fail only where a tie is all that is amiss.
+    """Decide whether the optimum is strict; the answer is no only where Assumption B has no other violation than a tie.
 
-    That is, two tokens tie for the highest score, α being one of them, and all others score the same, which is the rest
-    of Assumption B.
+    That is, two tokens, one of them α, tie for the highest score, and all others score the same, as Assumption B
+    requires.
     """
     strict = strict_optimum(case)
     if strict.holds is not False:

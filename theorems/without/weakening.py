@@ -1,7 +1,7 @@
 """A statement with one assumption left out, as something that can be refuted.
 
 An entry says where to look (a strategy for cases in which all other assumptions hold), what fails (the conclusion in
-the paper's words, computed without the assumption left out) and which sentence a counterexample refutes. Entries that
+the paper's words, computed without using that assumption) and which sentence a counterexample refutes. Entries that
 share their conclusion are made from one :class:`Weakening`.
 :mod:`theorems.counterexamples.weakened_statements` finds them.
 """

@@ -32,9 +32,9 @@ LEGEND = (
 
 
 def short(id: str) -> str:
-    """Return a heading that fits: T2 for ``theorem-2``, L12 for ``lemma-12``, else initials without the paper's prefix.
+    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, else initials without the paper's prefix.
 
-    Of two statements with the same initials the later one has more letters of its last word.
+    If two statements have the same initials, the heading of the later one has more letters of its last word.
     """
     return _headings().get(id) or _initials(id)
 
@@ -81,7 +81,7 @@ def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
 
 
 def sizes_table(smallest: Sequence[Smallest]) -> Table:
-    """Build the table of how small a fault is still caught."""
+    """Build the table of the smallest size at which each fault is still caught."""
     return column_table("fault", "what is made smaller", "planted", "still caught", "by", rows=size_rows(smallest))
 
 
@@ -166,7 +166,7 @@ def _statements(count: int) -> str:
 def _missed_faults(
     faults: Sequence[Fault], columns: Sequence[Column], headings: Mapping[str, Heading]
 ) -> list[list[str]]:
-    """Return rows of a reason, the faults that it explains, and the statements that these do not falsify."""
+    """Return rows of a reason, the faults that it explains, and the statements that these faults do not falsify."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
         for column in columns:
@@ -182,7 +182,7 @@ def _missed_faults(
 def _spared_rows(reason: str, spared: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Return a row for each group of faults that the same statements survive.
 
-    ``spared`` has the headings of those statements, by fault.
+    ``spared`` maps a fault to the headings of the statements that survive it.
     """
     faults: dict[str, list[str]] = {}
     for fault, columns in spared.items():

@@ -15,9 +15,13 @@ from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress, draw_cases
 
 QUICKEST = 4
-"""Most statements to shrink a fault against: the one that it names, then those that took the fewest examples."""
+"""Largest number of statements to shrink a fault against: its ``caught_by``, then those that need the fewest
+examples.
+"""
 AT_A_TIME = 20
-"""Faults in a part: each part tries the reference once more, and a run that was cut off goes on after the last part."""
+"""Number of faults in a part. Each part tries the reference anew; an interrupted run resumes after its last finished
+part.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Column:
         id: id of the statement.
         reference: how many of the cases the reference upholds.
         cases: how many cases there were.
-        falsified: how the reference itself was falsified; the column is worth nothing then.
+        falsified: how the reference itself was falsified, which makes the column worthless; empty if it was not.
         cells: cells by name of the fault.
         failed: why there is no column, if there is none.
         interrupted: whether a signal interrupted it.
@@ -62,9 +66,9 @@ class FaultTrials(Divisible[Column]):
         faults: names of the faults.
         examples: how many cases are generated.
         seed: seed of the cases.
-        so_far: the cells filled so far, for a result if it never ends; the column does not depend on it.
+        so_far: the cells filled so far, to report if the unit never ends; they do not change the column.
         part: number of this part among those of the statement's faults, from zero.
-        at_a_time: how many faults a part has. The column does not depend on it.
+        at_a_time: number of faults in a part; the column does not depend on this number.
     """
 
     id: str
@@ -122,7 +126,7 @@ class FaultTrials(Divisible[Column]):
         return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
 
     def join(self, first: Column, then: Column) -> Column:
-        """Merge the cells of two parts; the reference's results are the same in both, unless one has not begun."""
+        """Merge the cells of two parts; the reference's results agree in both parts, unless a part has not begun."""
         about = first if first.cases else then
         return replace(
             about,
@@ -139,8 +143,8 @@ class Smallest:
 
     Attributes:
         id: name of the fault.
-        sizes: smallest size caught by id of the statements that were tried, in this order; None where not even the
-            planted one is caught.
+        sizes: smallest size caught, by id of the statement, in the order tried; None if not even the planted size is
+            caught.
         failed: why there are no sizes, if there are none.
     """
 
@@ -212,7 +216,7 @@ class Shrunk(Divisible[Smallest]):
         return replace(self.so_far or Smallest(self.id), failed=why or "interrupted")
 
     def parts(self) -> Sequence[Shrunk]:
-        """Split the statements into parts of one each."""
+        """Split the unit into parts of one statement each."""
         if self.part or len(self.statements) == 1:
             return [self]
         return [replace(self, statements=(id,), part=k) for k, id in enumerate(self.statements)]
@@ -227,7 +231,7 @@ def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: i
     units = []
     for fault in faults:
         catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].outcome is FaultOutcome.CAUGHT]
-        # The statement that the fault names goes first, whatever it took.
+        # The statement in the fault's ``caught_by`` goes first, however many examples it needed.
         order = sorted(catching, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
         quickest = order[:QUICKEST]
         if fault.unit and quickest:

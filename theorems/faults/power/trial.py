@@ -24,11 +24,11 @@ class FaultOutcome(StrEnum):
     """A claim was falsified."""
     MISSED = "not caught"
     UNDECIDED = "inconclusive"
-    """No claim was falsified, but one that the right implementation upholds could not be decided."""
+    """No claim was falsified, but a claim that the right implementation upholds could not be decided."""
     UNMOVED = "unmoved"
-    """The statement calls what the fault replaces, but not one number of a claim changes."""
+    """The statement calls a function that the fault replaces, but no number in any claim changes."""
     UNTOUCHED = "untouched"
-    """The statement calls nothing that the fault replaces."""
+    """The statement calls no function that the fault replaces."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Cell:
     """One entry of the table.
 
     Attributes:
-        outcome: what became of the fault.
+        outcome: whether the fault was caught, and if not, why.
         examples: the number of cases after which it was caught; if it was not, how many were tried.
         claim: the claim that was falsified.
         why: what could not be decided.
@@ -53,11 +53,11 @@ class Baseline:
     """The result of the reference on a case.
 
     Attributes:
-        case: normalised, as the conclusion gets it.
+        case: the case, normalised as the conclusion gets it.
         verdict: verdict on the reference.
         claims: claims on the reference, as numbers.
         called: the functions of the implementation that the statement called.
-        reason: the reason for any verdict but upheld.
+        reason: the reason for a verdict other than upheld.
     """
 
     case: Any
@@ -79,7 +79,7 @@ def _call_noted(
 
 
 class _CountingReplacements(dict[Any, Any]):
-    """Replacements that note each function that is asked for and called."""
+    """Replacements that record which functions of the reference a statement calls."""
 
     def __init__(self, replaced: Mapping[Any, Any], called: set[Callable[..., Any]]) -> None:
         super().__init__(replaced)
@@ -91,7 +91,7 @@ class _CountingReplacements(dict[Any, Any]):
 
 
 def counting(implementation: Implementation) -> tuple[Implementation, set[Callable[..., Any]]]:
-    """Return the implementation and the set in which it notes the functions of the reference that are asked for."""
+    """Return the implementation and the set in which it records the reference's functions that are called."""
     called: set[Callable[..., Any]] = set()
     return replace(implementation, replaced=_CountingReplacements(implementation.replaced, called)), called
 
@@ -137,7 +137,7 @@ def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tu
                     break
                 undecided = undecided or (f"{claim.name}: {claim.undecided}" if claim.undecided else "")
         except Exception as error:
-            # As in a verification, what breaks down is inconclusive.
+            # As in a verification, an error makes the claim inconclusive.
             undecided = undecided or f"{type(error).__name__}: {error}"
     return claims, undecided
 
@@ -148,9 +148,9 @@ def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
 
 
 def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
-    """Return the least power of ten that is caught, by bisection between the planted size and the fault's smallest one.
+    """Return the smallest power of ten that is caught as size, by bisection between the planted and the smallest size.
 
-    It assumes that a larger fault of the same kind is caught, too; None if the planted one is not.
+    The bisection assumes that larger sizes are caught, too. The result is None if the planted size is not caught.
     """
 
     def is_caught(exponent: int) -> bool:
