@@ -50,7 +50,8 @@ class AdamBounds:
         reach: D.
         margin: γ.
         moves: a bound of the change of a row's log-weight per unit of length in ‖·‖_∞: D, or more.
-        further: χ_{t,s}, a bound of its change that does not come from moving, (t, t) at (t, t−s), or a number.
+        further: χ_{t,s}, a bound of the change of a row's log-weight that does not come from moving, (t, t) at (t,
+            t−s), or a number.
         excess: the relative amount by which computed steps may be longer than η_tρ_t.
     """
 
@@ -166,7 +167,7 @@ class AdamRun:
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
-        """Claim ⟨∇L, A_t⟩ ≥ κ_t G (or Z) for each step that the bounds cover, up to the rounding of a correct run.
+        """Claim ⟨∇L, A_t⟩ ≥ κ_t G (attention: κ_t Z) for each step that the bounds cover, up to rounding.
 
         Args:
             bounds: κ_t for the first steps or for all.

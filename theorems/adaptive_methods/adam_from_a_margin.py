@@ -186,12 +186,12 @@ def known_changes(
 ) -> tuple[AdamBounds, Float64[np.ndarray, "t"]] | None:
     """Return the bounds of the first steps, and χ at lower bounds of their margins; None if they cover no step.
 
-    The lower bound for an iterate is that of the last power of two before it, less :data:`SPARE`. The bounds end at the
-    first step after which more than that may be lost.
+    The lower bound of the margin of an iterate is the bound at the last power of two before it, less :data:`SPARE`. The
+    bounds end at the first step after which the margin may have fallen by more than :data:`SPARE`.
 
     Args:
         attention: the run.
-        change: the function margin → χ, ∞ where a coefficient may be negative.
+        change: the function that maps a margin to χ, ∞ where a coefficient may be negative.
     """
     whole, step_error = attention.run.bounds, attention.step_error
     first: Any = np.min(attention.log_c) - attention.phi(attention.run.points[0])

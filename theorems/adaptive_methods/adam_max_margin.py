@@ -65,8 +65,8 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     """In the setting of steepest-multiclass, in ‖·‖_∞ and with D = max ‖g_iv‖_1, let β1² < β2 and A_t = M_t/√V_t.
 
     M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_t A_t
-    entry by entry, A = 0 where V = 0; or, corrected, with A times b_t/a_t, a_t = 1 − β1^{t+1}, b_t = √(1 − β2^{t+1}).
-    With
+    entry by entry, A = 0 where V = 0; with bias correction A is multiplied by b_t/a_t, a_t = 1 − β1^{t+1}, b_t = √(1 −
+    β2^{t+1}). With
 
         c = (1−β1)/√((1−β2)(1−β1²/β2)),  ρ_t = c (c b_t/a_t),  ℓ_s = Σ_{t−s≤r<t} η_rρ_r,
         τ_t = (1−β1)Σ_{s≤t} β1^s (e^{Dℓ_s} − 1),  σ_t² = (1−β2)Σ_{s≤t} β2^s (e^{Dℓ_s} − 1)²,
@@ -84,8 +84,8 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     = ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V − b²g² in
     its place would cost a root. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤ cv, gm/v ≥ (a/b)|g| − x/b −
     max(ay/b², cx/a): if a|g| ≥ x, gm/v ≥ |g|(a|g| − x)/(b|g| + y); otherwise gm/v ≥ −c|g| and |g| < x/a. Summed over
-    entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and Lemma 0 (`theorems/adaptive_methods/inexact_steps.py`)
-    does the rest.
+    entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and the claims follow by Lemma 0
+    (`theorems/adaptive_methods/inexact_steps.py`).
 
     An entry of a computed step is checked where the error of V is small; errors of entries enter multiplied by |∇L|.
     """

@@ -50,14 +50,14 @@ PROXY_ROUNDING = tolerance(
     "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
 )
 NEARLY_LEVEL = 1e-11
-"""The relative difference of margins that Newton's method in floats does not resolve; see PROXY_LEVEL."""
+"""The relative difference of margins that Newton's method in floats does not resolve; see ``PROXY_LEVEL``."""
 LEVEL = premise("weights-level-their-margins")
 SOLVES = sharper("weights-solve-their-svm")
 EUCLIDEAN = sharper("euclidean-margin-is-near")
 UNIFORM = sharper("uniform-margin-is-near", when="batches have more than one sample")
 KEEPS = sharper("proxy-keeps-the-direction")
 RADII = (2.0, 8.0, 30.0)
-"""The smallest margins of the points from which a step is taken."""
+"""The smallest margin of each point from which a step is taken."""
 Rows = Float64[np.ndarray, "n d"]
 
 

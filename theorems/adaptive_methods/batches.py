@@ -138,7 +138,7 @@ def schedule_tried(
     Args:
         weights: π_i.
         steps: number of batches.
-        rng: draws kind, size and orders.
+        rng: the generator that draws kind, size and orders.
         under_test: the implementation.
         single: whether a batch is one sample.
 

@@ -12,7 +12,7 @@ e^{−ℓ_i}) ≤ 1 − e^{−L} ≤ 1 − e^{−u}, by Jensen and as π_min ≤
 On attention Φ_c takes the place of Y, where second derivatives are at most D'²/4 (steepest-from-a-margin): with
 ⟨−∇Φ_c, Δ⟩ ≥ κ and b = ηκ − D'²ρ²η²/8, Φ_c(W⁺) ≤ Φ_c(W) − b for b of either sign.
 
-A statement on an update rule provides κ_t, ρ_t, and a bound of the length of the run; this module does the rest.
+A statement on an update rule provides κ_t, ρ_t, and a bound of the length of the run; this module makes the claims.
 """
 
 from __future__ import annotations

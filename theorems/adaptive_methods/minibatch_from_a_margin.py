@@ -94,7 +94,8 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
     numbers between a_i^− and a_i^+ times e^ε: their log-ratio oscillates by at most χ + log(max a^+/min a^−). The rest
     is as in minibatch-momentum and steepest-from-a-margin.
 
-    χ is evaluated at the margin of the start less 1, and the run is followed while it cannot have lost more than that.
+    χ is evaluated at the margin of the start less 1, and the run is followed while its margin cannot have fallen by
+    more.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)

@@ -47,7 +47,7 @@ class DescentRun:
 
     Attributes:
         step: the step size η.
-        at: the loss at all iterates, batch (k + 1, b).
+        at: the parts of the loss at all iterates, (k + 1, b).
         step_error: bounds of the errors ‖ξ_s‖ of the steps, (k, b).
     """
 

@@ -1,6 +1,6 @@
 """The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, with error bounds, in two parts.
 
-Without cancellation: the two parts of `ntp-extended-supports` are computed from u ∈ F and θ_⊥ ∈ F^⊥ separately.
+The two parts of `ntp-extended-supports` are computed separately from u ∈ F and θ_⊥ ∈ F^⊥, so that nothing cancels.
 Shapes: b points, m contexts, K alternatives at most, r = dim F, s = dim F^⊥, D = r + s.
 
 Reference: derived here.

@@ -72,7 +72,7 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     yield equal(ENTROPY, limits.loss_at_infinity, entropy)
     supports = problem.supports
     attained: Any = np.log(limits.targets[supports])
-    # Where a context is followed by a single token, both are exactly 0.
+    # Where a context is followed by a single token, both sides are exactly 0.
     yield equal(LOG_ODDS, exact(limits.minimum.log_shares[supports]).widen(4 * EPS * spread(attained)), attained)
     x, y = probe_points(limits, rng, POINTS)
     at = LossParts(limits, x, y)

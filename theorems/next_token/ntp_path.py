@@ -44,7 +44,7 @@ Newton's method reaches 1e-11."""
 LOGS = np.arange(-4.0, 42.0, 3.0)
 """The values of −log μ of the path points, μ the multiplier of the ball; a random number up to 2 is added to each.
 
-They reach from a ball in which the loss has hardly fallen to a ball in which its excess is below e^−41 of the first."""
+The first ball is so small that the loss has hardly fallen; in the last one its excess is below e^−41 of the first."""
 POINTS = 40
 
 
@@ -139,7 +139,8 @@ def multiplier_claim(at: LossParts, multipliers: Float64[np.ndarray, "b"]) -> Cl
 def minimal_claim(at: LossParts) -> Claim:
     """Claim that no point of the ball of radius ‖θ‖ has a loss lower by more than 2‖θ‖‖∇L + μθ‖, for any μ ≥ 0.
 
-    L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ the rest is at most 2‖θ‖‖e‖.
+    L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ the last two terms are at least
+    −2‖θ‖‖e‖.
     """
     along = np.vecdot(value_of(at.gradient), value_of(at.theta))
     mu = exact(np.maximum(-along / value_of(at.norm) ** 2, 0.0))

@@ -68,8 +68,8 @@ def probe_points(
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
     """Return points of many scales, as coordinates of u and of θ_⊥.
 
-    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is a positive or negative multiple of θ_mm, or near to or far from
-    one.
+    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is a positive or negative multiple of θ_mm, or a point near such a
+    multiple, or far from it.
     """
     r, s = limits.split.dimension, limits.problem.dimension - limits.split.dimension
     u = rng.normal(size=(count, r)) * np.exp(rng.uniform(np.log(1e-9), np.log(10), (count, 1)))

@@ -28,7 +28,7 @@ LABELS, MOMENTUM = "steepest-multiclass", "steepest-momentum"
 Options = dict[str, Any]
 """The options of a run, by name."""
 Change = Callable[..., Options]
-"""(options of the run, size of the fault if it has one) → the changed options with their faulty values."""
+"""(options of the run, size of the fault if it has one) → the options that are replaced, with their faulty values."""
 DESCENTS = (steepest_descent, label_descent)
 
 
@@ -40,7 +40,7 @@ def _run(change: Change, right: Callable[..., Array], *arguments: Any, **options
 def _options(
     name: str, says: str, caught_by: str, *descents: Callable[..., Array], **further: Any
 ) -> Callable[[Change], Change]:
-    """Return a decorator that plants a fault: runs of these descents with the options that the function returns."""
+    """Return a decorator that plants a fault: the descents run with the options that the function returns."""
     return RUN.plant(name, says, caught_by, *descents, through=_run, **further)
 
 
@@ -60,7 +60,7 @@ def _run_along(direction: Callable[..., Array], right: Callable[..., Array], *ar
 
 
 def _direction(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Function], Function]:
-    """Return a decorator that plants both descents along the decorated direction: (size if any, x, norm) → step."""
+    """Return a decorator for (size if any, x, norm) → step; it plants this step in both :data:`DESCENTS`."""
     return RUN.plant(name, says, caught_by, *DESCENTS, through=_run_along, **further)
 
 
@@ -128,7 +128,7 @@ def _constant(options: Options) -> Options:
 def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     """Solve without the constraint of the largest dual, and scale p until it is feasible, where that is possible."""
     if isinstance(right.norm, Schatten) and right.norm.power == 1:
-        return right  # the nuclear norm needs keys by their factors, which these rows do not have
+        return right  # The solver for the nuclear norm needs the factors of the keys, which these rows do not have.
     worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
     others = [row for j, row in enumerate(right.rows) if j != worst]
     if not others:
@@ -168,7 +168,7 @@ def _negative_dual(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     unit="ε",
 )
 def _shift(right: NormMaxMargin, size: float, *arguments: Any) -> NormMaxMargin:
-    """Enlarge the largest coordinate of p and scale p so that its least margin is 1: it is longer than the solution."""
+    """Enlarge the largest coordinate of p and scale p to least margin 1, so that p is longer than the solution."""
     j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
     p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]
     least = min(products(right.rows, p))

@@ -31,7 +31,7 @@ from theorems.steepest_descent.norms import norm_bound, norm_of
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
 """The q of the norms ‖·‖_q; each case uses two. q = 1 gives coordinate descent, q = ∞ sign descent."""
 BESIDE = (2.0, math.inf, 1.0)
-"""The second norm where W is trained, beside the spectral norm: 2 is ‖·‖_F, ∞ the largest entry, 1 the nuclear norm."""
+"""The norms used besides the spectral norm where W is trained: 2 is ‖·‖_F, ∞ the largest entry, 1 the nuclear norm."""
 FEW = 256
 """The number of rows up to which D' is the maximum over all pairs; for more rows it is bounded by 2D."""
 

@@ -194,10 +194,10 @@ def follow_labels(
 
 
 def run_claims(geometry: LabelGeometry, run: SteepestRun, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
-    """Claim that Y falls at step t by at least ``gain``[t], (t, 1) or (t, b) for b runs, and so bound loss and margin.
+    """Claim that Y falls at step t by at least ``gain[t]``, and the resulting bounds of loss and margin.
 
-    Y is the logarithm of the excess loss. The errors of the steps are subtracted from the claimed bounds. ``falls``
-    names the claim on Y.
+    Y is the log-excess of the loss, and ``gain`` has the shape (t, 1), or (t, b) for b runs. The errors of the steps
+    are subtracted from the claimed bounds. ``falls`` is the name of the claim on Y.
     """
     options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     step_error = value_of(geometry.reach * run.step_error) * geometry.steepness * (1 + 1e-12)

@@ -26,7 +26,7 @@ from theorems.steepest_descent.norms import norm_of
 ENCLOSED = 2 * ACCEPTED
 """The largest relative distance of the two bounds of γ; for q = 1 and ∞ it is 0.
 
-It is twice the duality gap up to which the solver accepts a solution: once for this gap, once for bounds of norms."""
+It is twice the duality gap at which the solver accepts a solution: half for this gap, half for the bounds of norms."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
     "2e-7 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",

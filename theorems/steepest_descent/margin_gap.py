@@ -33,9 +33,9 @@ def margin_gap(
     """Compute the margin gap at the last iterate of steepest descent in a norm, and the proven bound of it.
 
     For one input with equal non-optimal scores the bound holds from any start. Otherwise it holds from the first
-    iterate whose margin suffices; with momentum, which depends on earlier gradients, that must be the start. The result
-    is None where the bound is vacuous, or where ``svm`` does not select unique optimal tokens. It is computed in
-    floats, for comparison; no claim is made.
+    iterate whose margin suffices; with momentum, which depends on earlier gradients, the start's margin must suffice.
+    The result is None where the bound is vacuous, or where ``svm`` does not select unique optimal tokens. It is
+    computed in floats, for comparison; no claim is made.
 
     Args:
         problem: keys and scores.
@@ -111,7 +111,7 @@ def _from_a_margin(
 ) -> float | None:
     """Compute a lower bound of m/‖p‖ at the last iterate, from the first iterate that the statement covers.
 
-    With momentum that must be the start. The result is None if the statement covers no iterate before the last.
+    With momentum this iterate must be the start. The result is None if the statement covers no iterate before the last.
     """
     geometry = constants.geometry
     try:

@@ -37,7 +37,7 @@ MIRROR_ROUNDING = tolerance(
     "gradients are right to what AttentionAt.gradient_of says, at p as computed from z by a power; z is rounded once",
 )
 FARTHEST = 1e3
-"""About the largest ‖p‖_q at the end of a run, in units of that of the start."""
+"""About the largest ‖p‖_q at the end of a run, in units of ‖p(0)‖_q."""
 SMALLEST = 1e-300
 """A positive number below every positive number that occurs in this module."""
 RUN_IS_ASKED_FOR = premise("mirror-run-is-the-one-asked-for")
@@ -146,7 +146,7 @@ class MirrorRun:
         grown = self.size[1:] - self.size[:-1]
         yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **options)
         most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - step_error
-        # A negative lower bound divided by an upper bound of the norm would be no lower bound of the quotient.
+        # Divided by an upper bound of the norm, a negative lower bound gives no lower bound of the quotient.
         informative = inside & np.asarray(least > 0)
         if not informative.any():
             return

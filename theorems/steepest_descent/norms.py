@@ -55,7 +55,7 @@ def norm_of(x: Any, norm: Norm) -> Numbers:
 def norm_bound(entries: Any, norm: Norm) -> Numbers:
     """Return a bound of ‖x‖ over all x with |x_j| ≤ entries_j.
 
-    For the spectral and the nuclear norm the bound is ‖x‖_op ≤ ‖x‖_F or ‖x‖_⋆ ≤ √rank ‖x‖_F.
+    For the spectral norm the bound uses ‖x‖_op ≤ ‖x‖_F, for the nuclear norm ‖x‖_⋆ ≤ √rank ‖x‖_F.
     """
     if not isinstance(norm, Schatten):
         return norm_of(exact(entries), norm)

@@ -127,7 +127,8 @@ def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Flo
     problem = geometry.problem
     at = AttentionAt(problem, points)
     gradient = at.gradient_of(under_test, LONG)
-    # Several inputs: the mean of the bounds of each. Unequal scores: the gap of each token to the best one.
+    # For several inputs the bound is the mean over inputs; for unequal scores the gap is that of each token to the
+    # best.
     others = np.asarray(np.arange(problem.T) != problem.optimal[:, None])
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes

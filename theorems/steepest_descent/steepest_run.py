@@ -119,7 +119,7 @@ def claim_start(
     """Claim that the run begins at the requested start and has the requested number of points.
 
     Raises:
-        Ended: the start or the number of points is another one.
+        Ended: the start or the number of points is not the requested one.
         NotANumber: an iterate is not finite.
     """
     claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(schedule.lengths))
@@ -137,7 +137,7 @@ def claim_steps(
     log_scale: Float64[np.ndarray, "t b"],
     schedule: StepSchedule,
 ) -> Generator[Claim, None, SteepestRun]:
-    """Claim that every step is steepest for the gradients up to it and no longer than its η_t; return the run.
+    """Claim that step t is steepest for the gradients up to step t and no longer than η_t; return the run.
 
     Args:
         geometry: the rows in the norm of the run.

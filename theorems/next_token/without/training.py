@@ -64,7 +64,7 @@ def _foreign_labels(draw: DrawFn) -> NextTokens:
 
 
 def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that the norm diverges; this is false where the SVM has no constraints, so that θ_mm = 0."""
+    """Claim that the norm diverges, which is false where the SVM has no constraints, so that θ_mm = 0."""
     problem = case.problem
     supports = under_test[extended_supports](problem)
     svm = under_test[next_token_svm](problem, supports.sets)
