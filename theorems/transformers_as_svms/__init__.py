@@ -1,8 +1,8 @@
 """*Transformers as Support Vector Machines* (arXiv 2308.16898): statements about training the key-query weights W.
 
 softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* with the keys vec(x_it z_iᵀ) and the prompt vec(W).
-Where a statement follows by this substitution alone, its claims are those of the first paper; the others state what is
-different because keys have rank one.
+Where a statement follows from this substitution, its claims are those of the first paper; the other statements use that
+keys have rank one.
 
 | statement | content |
 |---|---|

@@ -52,7 +52,7 @@ DIRECTION_RATE = sharper("direction-rate")
 NORMS = (1e3, 1e5)
 """The norms to which the flow is followed, in units of 1/max|key|, or of 1/100 of the start's norm if that is larger.
 
-The second is used if at the first the selected tokens are not locally optimal, or the flow is still turning."""
+The second norm is used if at the first norm the selected tokens are not locally optimal or the flow still turns."""
 LAST = 30.0
 """The norm to which the flow is followed if no token is selected by then, in units of ‖W^mm_α‖, by which margins grow
 by one."""
@@ -86,10 +86,10 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     *A conjecture: neither paper states it.* From almost every W(0) the gradient flow selects one token α_i of each
     input, α is locally optimal, and W/‖W‖_F → W^mm_α/‖W^mm_α‖_F.
 
-    Proven from every start: there is no stationary point, ‖W‖_F → ∞, and single tokens are selected
-    (:mod:`.no_stationary_point`). Proven once the flow is in the cone of Theorem 5 around W^mm_α, α locally optimal:
-    the limit. Open is whether the flow reaches such a cone. The conjecture excepts starts of measure zero: where a
-    token that scores higher is an SVM-neighbour, directions Σ λ_j G_j with λ < 0 at that token keep its margin tight
+    From every start it is proven that there is no stationary point, ‖W‖_F → ∞, and single tokens are selected
+    (:mod:`.no_stationary_point`). The limit is proven once the flow is in the cone of Theorem 5 around W^mm_α, α
+    locally optimal. Whether the flow reaches such a cone is open. The conjecture excepts starts of measure zero: where
+    a token that scores higher is an SVM-neighbour, directions Σ λ_j G_j with λ < 0 at that token keep its margin tight
     and repel along it, and a flow may end there.
 
     The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from where it
@@ -97,7 +97,8 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     is turning still, 1e5 (keys of order one), or 30 ‖W^mm_α‖ where none are selected by then; that α is locally optimal
     is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α does not double
     from a quarter of the norm to the end. The claim's detail reports whether the flow has reached the cone in which
-    Theorem 5 proves the limit. A flow that has not outgrown the logits of its start is undecided.
+    Theorem 5 proves the limit. The claims are undecided unless all margins at the end exceed the margins at the start
+    in size.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
@@ -122,7 +123,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     if flow.stop is not Stop.NORM:
         why = flow.reason or "its gradient is rounding noise"
         stalled = f"the flow stalls {reached}, {flow.stop.value}: {why}"
-        # A solver that gives up does not test the conjecture; a stationary point would refute it.
+        # If the solver gives up, the conjecture is not tested; a stationary point would refute it.
         gave_up = flow.stop is Stop.FAILED
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, stalled, Form.LIMIT, not_found=gave_up)
         return

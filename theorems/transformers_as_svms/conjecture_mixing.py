@@ -86,7 +86,8 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
     half of log 2 ‖W^mm‖ from an eighth to a quarter. Growth like log(e^{r_0} + ck) never falls behind.
 
     A masked token has to increase the loss at first order where the run ends, for the ReLU units that are active there.
-    A token that does not is no constraint: a token that ties, or any token of an input whose units are all inactive.
+    A token that does not increase the loss, such as a token that ties or any token of an input whose units are all
+    inactive, is no constraint.
     """
     yield from query_claims(case, under_test)
     run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test[scaled_gradient])

@@ -81,10 +81,11 @@ def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim
     the right side being ∞ for τ = T. *Derivation.* Σ_{t<τ} t γ^gap_t = Σ_{t<τ} (γ_t − γ_τ). With μ from the τ largest
     scores, τμ = Σ_{t≤τ} γ_t − 2λ, s⋆_t = (γ_t − μ)/(2λ): it is positive at τ iff γ_τ > μ, the left inequality, and no
     further token has any iff γ_{τ+1} ≤ μ, the right one. Exactly one τ satisfies both, as the sums do not fall. The
-    paper's condition requires of the last term alone what the sum has to reach: it is sufficient, and needs τ < T.
+    paper's condition requires the last term of the sum to exceed 2λ, where the whole sum suffices: it is sufficient,
+    not necessary, and needs τ < T.
 
-    All is decided over the rationals, tokens as given: KKT with the gradient of h at Xᵀs⋆, the identity at weights of
-    sum 1 with entries of either sign.
+    All claims are decided over the rationals for the tokens as given: the KKT conditions with the gradient of h at
+    Xᵀs⋆, the identity at weights of sum 1 with entries of either sign.
     """
     data, lam = case.queried, penalty_of(case)
     assert data is not None, "the statement assumes queries-given"

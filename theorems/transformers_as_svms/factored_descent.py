@@ -93,9 +93,9 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
         Δ⁺ − Δ = η² (Qᵀ∇Lᵀ∇L Q − Kᵀ∇L∇LᵀK) = η² (∇_Kᵀ∇_K − ∇_Qᵀ∇_Q)
 
-    in every step, whatever η; so ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s η_s²‖∇L(K, Q)‖², the squared lengths of the steps. Normalized by
-    the joint norm, Δ grows at most like t and ‖(K, Q)‖² like t²: the norm remains the nuclear norm of W in the limit.
-    Normalized each by itself, the terms of first order do not cancel.
+    in every step, whatever η; so ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s η_s²‖∇L(K, Q)‖², the squared lengths of the steps. If both
+    gradients are divided by their joint norm, Δ grows at most like t and ‖(K, Q)‖² like t²: in the limit ½‖(K, Q)‖²
+    still is the nuclear norm of W. If each gradient is divided by its own norm, the terms of first order do not cancel.
 
     **Effective, smoothness.** With M the larger of ‖K‖_op and ‖Q‖_op, along a segment of length h from (K, Q) ∇L(K, Q)
     is Lipschitz with the constant
@@ -106,8 +106,8 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
     2M²(‖U‖² + ‖V‖²), and 2⟨∇L, UVᵀ⟩ ≤ ‖∇L‖(‖U‖² + ‖V‖²). The slope of f_i is the covariance of γ and a = xᵀdW z, up to
     R_i D_i/4; its curvature cov(γ, (a − E a)²) ≤ (R_i/2) E|y − E y| with y = (a − E a)². For D_i = 1, y ≤ b =
     max(E a, 1 − E a)², so E|y − E y| ≤ 2 E y (1 − E y/b), and E y ≤ E a (1 − E a) makes that at most ¼: |∇²f_i| ≤
-    R_i D_i²/8. The constants L_K = ‖Q‖ L_W and L_Q = ‖K‖ L_W, as we remember the paper's, are false: the curvature in K
-    alone is that of W times ‖Q‖², not ‖Q‖.
+    R_i D_i²/8. The constants L_K = ‖Q‖ L_W and L_Q = ‖K‖ L_W, which the paper has as far as we remember, are false: the
+    curvature in K is that of W times ‖Q‖², not ‖Q‖.
 
     **Effective, descent.** With r = ‖∇L(K, Q)‖/(2 L̂ M² + c) ≥ η‖∇L(K, Q)‖, the step η = 1/(2 L̂ (M + r)² + c) is safe:
 
@@ -120,7 +120,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
         ‖∇_Q‖_F ‖u‖ ≥ ‖(1/n) Σ|ℓ'_i| Var_i Y_i z_i‖,    ‖∇_K‖_F ‖u‖ ≥ (c_q/(n‖v‖)) Σ|ℓ'_i| Var_i > 0.
 
-    The first is positive, too, where queries separate the labels, or are independent.
+    The first bound is positive, too, where queries separate the labels, or are independent.
 
     **A certificate.** 1 ≤ ‖W‖_⋆‖M̂‖_op/m(W) at every iterate, of normalized descent, too (:mod:`.factored_flow`).
     """

@@ -126,8 +126,8 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
         0 ≤ ½(‖K‖_F² + ‖Q‖_F²) − ‖W‖_⋆ ≤ ½‖Δ‖_⋆:
 
     with A = (KᵀK)^½ and B = (QᵀQ)^½, ‖KQᵀ‖_⋆ = ‖AB‖_⋆, so the middle is ½‖A − B‖_F² + tr AB − ‖AB‖_⋆. It is ≥ 0 as
-    2‖AB‖_⋆ ≤ ‖A‖_F² + ‖B‖_F², and as tr AB ≤ ‖AB‖_⋆ it is ≤ ½‖A − B‖_F² ≤ ½‖A² − B²‖_⋆ (Powers–Størmer). The norm of
-    (K, Q) is the nuclear norm of W up to a constant that the start fixes.
+    2‖AB‖_⋆ ≤ ‖A‖_F² + ‖B‖_F², and as tr AB ≤ ‖AB‖_⋆ it is ≤ ½‖A − B‖_F² ≤ ½‖A² − B²‖_⋆ (Powers–Størmer). So ½‖(K, Q)‖²
+    is the nuclear norm of W up to a constant that the start fixes.
 
     **Effective.** With Ω = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it), h_it = (x_i,opt − x_it)ᵀ W z_i, wherever m(W) ≥ 1
 
@@ -152,9 +152,9 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
 
         1 ≤ ‖W‖_⋆ ‖M̂‖_op/m(W)    and    1/‖M̂‖_op ≤ C_⋆ ≤ ‖W‖_⋆/m(W),
 
-    so that the ratio bounds how far W/m(W) is from the nuclear-norm SVM, with no limit. A direction that the flow
-    converges to is expected to be a KKT point of min ½(‖K‖² + ‖Q‖²) with margins ≥ 1, a global one iff the ratio tends
-    to 1; that it is one is open.
+    so that at every point the ratio bounds how far W/m(W) is from the nuclear-norm SVM. A direction to which the flow
+    converges is expected, but not proven, to be a KKT point of min ½(‖K‖² + ‖Q‖²) with margins ≥ 1, and a global
+    minimiser iff the ratio tends to 1.
 
     **The law of the other singular values.** With Θ = (K; Q) the flow is dΘ/dτ = S Θ, S = (0, M̂; M̂ᵀ, 0), dτ = Σω dt;
     4⟨M̂, W⟩ dτ = d‖Θ‖². The volume σ_1(Θ) ⋯ σ_k(Θ) grows by at most the k largest eigenvalues of S, which M̂ has as

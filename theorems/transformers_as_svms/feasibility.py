@@ -64,7 +64,7 @@ def _cases(draw: DrawFn) -> Case:
 def _crowd(case: Case) -> Case:
     """Return the case with additional tokens whose rows are twice the rows of existing tokens.
 
-    Rows are then dependent; of the hypotheses, only queries that separate the labels can still hold.
+    Rows are then dependent; only the hypothesis that queries separate the labels can still hold.
     """
     data, problem = case.queried, case.problem
     assert data is not None
@@ -133,10 +133,10 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     claimed of W^mm with rational lower bounds of σ_min², for which D Dᵀ − s I ⪰ 0 is proven. As rank W ≤ n, the least
     nuclear norm is at most √n as much; no claim is made of it.
 
-    **Sharper: independent rows** (x_iα − x_it) z_iᵀ, for one α and so for every. W = G⁺1 has all margins 1. It is
-    implied by the above (Σ c_it (x_iα − x_it) z_iᵀ = 0 applied to the dual basis of the z_i gives D_iᵀc_i = 0), and G⁺1
-    is then no longer than [w_1 … w_n] Z⁺, as it is the shortest W with all margins 1. **Sharp**: W^mm = G⁺1 if and only
-    if its multipliers (GGᵀ)⁻¹1 are ≥ 0, the KKT conditions.
+    **Sharper: independent rows** (x_iα − x_it) z_iᵀ, for one α and so for every. W = G⁺1 has all margins 1. Independent
+    tokens and queries imply independent rows (Σ c_it (x_iα − x_it) z_iᵀ = 0 applied to the dual basis of the z_i gives
+    D_iᵀc_i = 0). Then ‖G⁺1‖ ≤ ‖[w_1 … w_n] Z⁺‖, as G⁺1 is the shortest W with all margins 1. **Sharp**: W^mm = G⁺1 if
+    and only if its multipliers (GGᵀ)⁻¹1 are ≥ 0, the KKT conditions.
 
     T − 1 ≤ d and n(T − 1) ≤ d e suffice for almost all data (e the dimension of queries; d e = d² of self-attention).
     Proof: dependence is a polynomial condition, so one independent point is enough. With k = T − 1 let U_i be k of the
@@ -145,9 +145,9 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     any such point: z_i = x_i1, x_it = x_i1 − u_t; independence is that of α = 1. Tests try small (d, e, T, n).
 
     **For any number of tokens**, if queries separate the labels, Y_i q·z_i ≥ 1, and one token of each input is best:
-    W = v qᵀ/min gap has the margins (γ_i,opt − γ_it) Y_i q·z_i/min gap ≥ 1 for opt, and ‖W^mm‖_F ≤ ‖v‖‖q‖/min gap. Rank
-    one, it bounds the least nuclear norm as well. Independent queries separate any labels: n independent ones alone
-    make opt feasible.
+    W = v qᵀ/min gap has the margins (γ_i,opt − γ_it) Y_i q·z_i/min gap ≥ 1 for opt, and ‖W^mm‖_F ≤ ‖v‖‖q‖/min gap. As W
+    has rank one, ‖v‖‖q‖/min gap bounds the least nuclear norm as well. Independent queries separate any labels, so n
+    independent queries make opt feasible.
 
     **Claims on the solver**, for the case's α, the optimal tokens and some random choices: it finds a solution, whose
     margins are at least 1, and which is the projection of the origin, ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for each W of margins

@@ -97,8 +97,8 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
 
-    puts W(1) where gradient descent keeps its margin up to κ for ever. So the proviso is not needed, and ι only
-    determines R: any start of that margin suffices.
+    puts W(1) where gradient descent keeps its margin up to κ for ever. So the condition that all iterates stay in
+    C_{μ,R} is not needed, and ι only determines R: any start of that margin suffices.
 
     **Exact.** W(1) is one step of normalized gradient descent of length R from W = 0, to rounding; its margin is at
     least κ + log(2(T−1)A). With orthogonal tokens of one length in each input and orthogonal queries the margin of

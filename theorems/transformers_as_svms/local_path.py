@@ -98,7 +98,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     nuclear norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
     cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
-    **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
+    **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the first paper, for the keys
     vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
     and R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤ c_min Γ⁻/(2T). Every W of the cone
     with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
@@ -109,29 +109,30 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D −
     c_max Σ_harmful s|D|; as s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, ½c_min Γ⁻ e^{−a}/T is left beyond R0. At ρ W^mm_α it
     is at most c_max N Γ⁺ e^{−ρ}, as all margins are ρ and more. So a ≥ ρ − κ_α. W/a is feasible, W^mm_α the projection
-    of 0 on what is feasible: ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by a factor e^o belongs to the set of ρ − o
-    in place of ρ: so all points of the cone are tried. From ρ > max(κ_α/μ, κ_α + R0/P) on the minimiser lies within.
+    of 0 on what is feasible: ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by a factor e^o belongs to the sublevel set
+    of ρ − o, so all points of the cone are tried. For ρ > max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone,
+    beyond R0.
 
-    **Limit.** The path under test lies in the cone, between the two radii, no higher than ρ W^mm_α and than the point
-    W_o of norm ρP with the offset o of the sharp form from the ray, which it is seeded with; that it is the minimum is
-    not claimed, and nothing here needs it. So it has the bounds (path-margin), and with w = λ/Σλ,
+    **Limit.** The path under test lies in the cone, between the two radii, no higher than ρ W^mm_α and no higher than
+    the point W_o of norm ρP with the offset o of the sharp form from the ray, at which the search starts. Nothing here
+    needs, and no claim says, that the path is the minimum. So the path has the bounds (path-margin), and with w = λ/Σλ,
     c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, and b of
     :func:`theorems.rounding.approximations.bend`,
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r
 
     (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
-    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
+    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in Theorem 1 of the first paper,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
 
     **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`.curves.nuclear_local_bounds`,
     ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so
     the bounds of ``tsvm-nuclear-path`` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ,
-    and they are what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
+    and they imply W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
     *Derivation.* Let a be the least margin of good tokens. Tight constraints are of such tokens: a ≤ r(1 + w), w the
-    least of theirs, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before, n(L(W) − L_α) is
-    at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left beyond R0, since
-    e^{−a} ≥ e^{−r(1+w)}; and at ρW_⋆, whose margins are at least ρ, at most c_max N Γ⁺ e^{−ρ}.
+    least w_j of tight constraints, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before,
+    n(L(W) − L_α) is at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left
+    beyond R0, since e^{−a} ≥ e^{−r(1+w)}; and at ρW_⋆, whose margins are at least ρ, at most c_max N Γ⁺ e^{−ρ}.
     """
     yield from premises(query_claims(case, under_test))
     yield from nuclear_local_claims(case, under_test)
@@ -154,7 +155,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims at points of the cone, each against the ray at the largest radius and at its own."""
+    """Yield the claims at points of the cone, compared with the ray at the largest and at each point's radius."""
     constants = bounds.constants
     rhos = np.array([begin * factor for factor in SUBLEVEL if begin * factor < bounds.last])
     share = rng.random((len(rhos), POINTS)) ** 8

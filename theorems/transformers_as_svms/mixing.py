@@ -1,4 +1,4 @@
-"""Attention that mixes tokens: W_fin gives the ratios inside sets O_i, Gen-SVM the direction; the rest stays finite.
+"""Attention that mixes tokens: W grows along the Gen-SVM direction, and W_fin gives the ratios inside the sets O_i.
 
 References: *Transformers as Support Vector Machines*, Section 6: W_fin, (Gen-SVM), W(k) ≈ W_fin + ‖W(k)‖ W̄^mm.
 """
@@ -143,8 +143,9 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **The path, enclosed.** The same with any shares w and P in place of W^mm, Σ w_j G_j = θP + Eᵀm + rest, bounds
     log n(L − L_⋆) from below on the whole ball; with w_j ∝ ν_j s_j(P) the bound meets P up to O(e^{−ρ/2}). And ⟨P, W⟩ ≤
-    R² − ‖W − P‖²/2: every minimiser lies within (2 gap/θ)^½ of P. No convexity of L is used. The path is asked for at
-    R = ρ‖W^mm‖ for several ρ, and has these radii; its multipliers η are those of ∇ nL(W) + ηW = 0.
+    R² − ‖W − P‖²/2: every minimiser lies within (2 gap/θ)^½ of P. No convexity of L is used. The path is computed at R
+    = ρ‖W^mm‖ for several ρ. The claims include that its points have these radii, and that its multipliers η satisfy ∇
+    nL(W) + ηW = 0.
 
     **Sharp.** Let the tokens S of margin 1 have unique duals λ_j > 0. W̄_R less its component along W^mm tends to
 
@@ -152,8 +153,9 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     and the next term is o₂/ρ, ρ = R/‖W^mm‖ to first order: o = Σ o_j G_j + Eᵀ…, E o₂ = 0, ⟨G_j, o₂⟩ = −o_j/λ_j + t.
     *Derivation.* Stationarity is Σ c_j e^{−h_j} G_j + Eᵀ… = ηW, E W = b, up to factors 1 + O(e^{−ρ}); with W = ρ W^mm
-    + o its coefficients are c_j e^{−h_j} = η(ρλ_j + o_j), and h_j = ρ + ⟨G_j, o⟩. So W_fin is right about direction and
-    mixing, and it is not all that stays finite: o = W_fin iff log(c_j/λ_j) − h_j(W_fin) is the same for all j ∈ S.
+    + o its coefficients are c_j e^{−h_j} = η(ρλ_j + o_j), and h_j = ρ + ⟨G_j, o⟩. So the paper's formula has the right
+    direction and ratios, but W_fin is not the whole finite part: o = W_fin iff log(c_j/λ_j) − h_j(W_fin) is the same
+    for all j ∈ S.
     """
     yield from query_claims(case, under_test)
     data, lam = case.queried, penalty_of(case)

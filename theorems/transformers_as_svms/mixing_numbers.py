@@ -1,6 +1,6 @@
 """Rows, constants, risk and its lower bound by duality for the statement on attention that mixes tokens.
 
-Rows are computed from tokens and queries; of the solvers only the results are used.
+Rows are computed from tokens and queries; only the results of the solvers are used.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """

@@ -37,7 +37,7 @@ def has_closed_form(mixing: Mixing) -> bool:
 
 
 def path_radii(mixing: Mixing) -> list[float]:
-    """Return the ρ of two path points whose offset is near its limit; nothing if that needs a too large ρ."""
+    """Return the ρ of two path points whose offset is near its limit; empty if this needs a ρ above :data:`MOST`."""
     if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]

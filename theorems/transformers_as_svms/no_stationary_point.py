@@ -160,16 +160,19 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent
     lemma, L(W − η∇L) ≤ L(W) − η(1 − ηL̂/2)‖∇L‖², and η ≤ 1/L_W ≤ 1/(4L̂), L̂ that of Lemma 6. With distinct scores the
     gradients tend to zero, hence all s_it to 0 or 1 by saturation, in the end to the same ones as steps tend to zero,
-    and so ‖W(k)‖_F → ∞. That the direction is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
+    and so ‖W(k)‖_F → ∞. That W/‖W‖ then converges to the direction of W^mm is only conjectured
+    (:mod:`.conjecture_independent_rows`).
 
-    **Limit, norm-diverges.** So does the flow, whose ∫‖∇L‖² dt is at most L(W(0)) − L_⋆: were it bounded, a point that
-    it comes back to would be stationary. It is followed from one of the starts to norms of 1e6 (1e5 or 1e4 where
-    float64 resolves no more) in units of 1/max|key|, and claimed to be the flow of the gradient under test. Starts are
-    the origin, near and far from it, and one's own; step sizes 1/L_W and down to a hundredth of it.
+    **Limit, norm-diverges.** The norm of the gradient flow diverges as well: ∫‖∇L‖² dt is at most L(W(0)) − L_⋆, so a
+    bounded flow would have a stationary limit point. The flow is followed from one of the starts to norms of 1e6 (1e5
+    or 1e4 where float64 resolves no more) in units of 1/max|key|, and claimed to be the flow of the gradient under
+    test. The starts are the origin, a point near the origin, a point far from the origin, and the case's start; step
+    sizes range from 1/L_W to a hundredth of it.
 
     **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0,
-    −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the predecessor, whose derivation uses
-    of p_mm/m only that it is feasible. It needs no independence, and is claimed of W^mm (descent) and of others.
+    −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the first paper, whose derivation uses
+    only that p_mm/m is feasible. The inequality needs no independence, and is claimed for W^mm (descent) and for other
+    feasible W'.
     """
     problem, rng = case.problem, case.rng()
     yield from premises(query_claims(case, under_test))
@@ -223,7 +226,7 @@ def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) 
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
-    """Return the starts 0, one near 0, one far from 0, and the case's, and log(ηL_W) for each."""
+    """Return the starts (0, a point near 0, a point far from 0, and the case's start) and log(ηL_W) for each."""
     unit = rng.normal(size=(2, case.problem.d)) / case.problem.key_scale
     starts = [np.zeros(case.problem.d), unit[0], 10 * unit[1]]
     if case.start is not None:

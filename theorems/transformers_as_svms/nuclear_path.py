@@ -114,9 +114,9 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 
     As min{½(‖K‖² + ‖Q‖²) : KQᵀ = W} = ‖W‖_⋆ it is the path of W over ‖W‖_⋆ ≤ R (K and Q have min(d, e) columns).
 
-    **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the predecessor, and
-    W_⋆ ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation
-    there uses only margins.
+    **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the first paper, and W_⋆
+    ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation of
+    Theorem 1 uses only margins.
 
     *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆, ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. U1, V1 are its r
     singular vectors of singular value 1, g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in F = {U1 P V1ᵀ : P ⪰ 0}. For those W
@@ -145,17 +145,17 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 
     A W whose excess risk is larger than at ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o in place of ρ; so
     the bounds, with κ + o for κ, are for all points of the ball with o < ρ − κ. Where the solution is not proven to be
-    the only one, all this holds with a W that separates in place of W_⋆ and with λ of almost that value: claims are
-    about F, whose r singular values need not be 1 for that (:mod:`.curves.nuclear_bounds`).
+    the only one, all this holds with some W that separates in place of W_⋆, and with λ whose dual value is nearly C_⋆:
+    the claims are about F, and do not require its r singular values to be 1 (:mod:`.curves.nuclear_bounds`).
 
     **Limit.** The path under test lies in the ball, and its risk is the least there: f(W) = log Σ c_j e^{−h_j} is
     convex with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and
-    log n(L − L_opt) is at least f − log1p(x) − b min(x, 1). So it has the bounds; with e = R − C_⋆(D − …) of the duals,
-    which stays bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
+    log n(L − L_opt) is at least f − log1p(x) − b min(x, 1). So the path has these bounds; with e = R − C_⋆(D − …) from
+    the duals, which stays bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
 
     **Sharp.** If W_⋆ = U1 P V1ᵀ is the only solution, P ≻ 0, and λ positive on all tight constraints, then
-    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.curves.nuclear_limit`). It takes radii at which
-    ρ·(h − 1) of the constraints that are not tight and ρ·g are large: that is decided on the data.
+    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.curves.nuclear_limit`). The claim is made at radii at which
+    ρ·g, and ρ·(h − 1) for constraints that are not tight, are large; the data decide which radii these are.
     """
     yield from premises(query_claims(case, under_test))
     data, problem = case.queried, case.problem

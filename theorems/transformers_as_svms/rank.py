@@ -83,9 +83,10 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(α) be feasible. Its solution W^mm has rows in span{z_i}, so rank W^mm ≤ n.
 
     **Sharper, exact.** W^mm = Σ_it λ_it (x_iα − x_it) z_iᵀ = Σ_i u_i z_iᵀ with u_i = Σ_t λ_it (x_iα − x_it), for every
-    dual solution λ ≥ 0. With S the inputs that have a positive dual in it, rows of W^mm are in span{z_i : i ∈ S},
-    columns in span{x_iα − x_it : λ_it > 0}, and rank W^mm ≤ #S ≤ n. Duals need not be unique: the bound holds with the
-    dual solution of fewest inputs; it is claimed with the one that is returned, whose rows are linearly independent.
+    dual solution λ ≥ 0. With S the inputs that have a positive dual in λ, rows of W^mm are in span{z_i : i ∈ S},
+    columns in span{x_iα − x_it : λ_it > 0}, and rank W^mm ≤ #S ≤ n. Duals need not be unique: the bound holds for the
+    dual solution with the fewest inputs. It is claimed for the dual solution that is returned, whose rows are linearly
+    independent.
 
     **n = 1.** W^mm = p_mm zᵀ/‖z‖², p_mm the solution of ATT-SVM(α) on the tokens.
 

@@ -126,8 +126,8 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         c_i Γ_i / (1 + e^{m_i}) ≤ n (L(W) − L_⋆) ≤ Σ_i C_i Σ_{t≠opt} (γ_i,opt − γ_it) e^{−h_it},  for each i.
 
-    The first is at least c_min Γ_min e^{−max(m,0)}/2 for the input of the least margin m; the second at most N c_max
-    Γ_max e^{−m}, N = n(T−1).
+    The lower bound is at least c_min Γ_min e^{−max(m,0)}/2 for the input of the least margin m, the upper bound at most
+    N c_max Γ_max e^{−m}, N = n(T−1).
 
     **Limit.** m(R W^mm) = R, so n (L(R W^mm) − L_⋆) is within [c_min Γ_min / (1 + e^R), N c_max Γ_max e^{−R}]: its
     logarithm is −R to a constant, at radii up to 10⁶.
@@ -135,8 +135,8 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **And only then.** If ATT-SVM(opt) is infeasible, Σ λ_it (x_i,opt − x_it) z_iᵀ = 0 for some λ ≥ 0 that is not zero.
     So every W has an h_it ≤ 0, and n (L(W) − L_⋆) ≥ min_i c_i Γ_i/2: inf L = L_⋆ if and only if opt is separable.
 
-    Risks are compared as numbers, which a kernel computes, and in logarithms, which keep the relative accuracy of
-    n (L − L_⋆) however small it is.
+    Risks are compared as numbers, as kernels compute them, and in logarithms, which keep the relative accuracy of n (L
+    − L_⋆) even where L − L_⋆ is tiny.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem

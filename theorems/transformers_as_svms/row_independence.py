@@ -27,7 +27,7 @@ GRADIENT_NORM = stated_claim("gradient-norm", when=INDEPENDENT)
 """The claim that is undecided where the rows are nearly dependent."""
 
 BELOW = 2.0**-20
-"""The relative amount by which the guess is lowered first; it is multiplied by four each further time."""
+"""The relative amount by which the guess is lowered first; it is multiplied by four at each further attempt."""
 HALVINGS = 40
 """The number of times that λ is lowered before the search is given up."""
 

@@ -101,11 +101,11 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     W̄(R)/R → W^mm/‖W^mm‖_F.
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
-    token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
-    in any order, and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so
-    none is. What a query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts
-    together, and so is the answer for other tokens: for every choice they are separable where the rows
-    (x_iα − x_it) z_ikᵀ are linearly independent, which nT(T−1) ≤ d² does not decide.
+    token has a constant risk and no constraint. Queries that see different numbers of tokens are in different parts, in
+    any order, and L is the mean over all (i, k); no token is copied to make the numbers equal, because a copy would
+    take weight. Tokens that a query does not see do not change its risk. W^mm is certified over ℚ on the rows of all
+    parts together. So is feasibility for other tokens: every choice is separable where the rows (x_iα − x_it) z_ikᵀ are
+    linearly independent, which nT(T−1) ≤ d² does not imply.
 
     **Effective.** M = nL queries, N constraints, h their margins, m = min h, Γ the gaps γ_α − γ_t, c_max and c_min
     bounds of |ℓ'| on the range of scores. At every W
@@ -116,12 +116,12 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     and where h = m, 1 − s_α ≥ e^{−m}/(1 + e^{−m}) ≥ e^{−max(m, 0)}/2, δ ≥ Γ_min (1 − s_α).
     With κ = log(2N c_max Γ_max / (c_min Γ_min)) and ρ = R/‖W^mm‖_F > κ, every W with ‖W‖_F ≤ R and L(W) ≤ L(R W̄^mm)
     has m(W) ≥ ρ − κ and cos(W, W^mm) ≥ 1 − κ/ρ: the two bounds at R W̄^mm, where h ≥ ρ, and at W; then W/m is feasible
-    and W^mm the projection of 0. This is Theorem 1 of the predecessor, which does not use that inputs have one length.
-    Nor does its bound from the duals, with x = (T−1)e^{−(ρ−κ)} of the longest input: ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) −
-    b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
+    and W^mm the projection of 0. This is Theorem 1 of the first paper, which does not use that all inputs have the same
+    number of tokens. Nor does its bound from the duals use it, with x = (T−1)e^{−(ρ−κ)} of the longest input: ⟨W,
+    W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
 
-    **Sharp**, of a loss with |ℓ''| ≤ |ℓ'| the right bound, which Assumption A does not give (e^{−3u}). Along the ray,
-    with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
+    **Sharp.** The upper bound requires a loss with |ℓ''| ≤ |ℓ'|, which Assumption A does not imply (ℓ(u) = e^{−3u}).
+    Along the ray, with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
 
         Σ c_t e^{−h_t − b min(x, 1)}/(1 + x) ≤ M(L − L_⋆) ≤ Σ c_t e^{−h_t + Γ min(x, 1)},
 
@@ -140,7 +140,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield unseen
     if parts.verdict is Verdict.FALSIFIED:
         raise Ended(parts.name)
-    # The numbers of the queries in the data, in the order of the parts.
+    # The indices in the data of the queries, in the order of the parts.
     ours = tuple(data.part(part.pairs) for part in reported)
     alpha = optimal_tokens_of(ours)
     svm = under_test[sequence_max_margin]([part.problem.exact_keys for part in reported], alpha)
@@ -171,7 +171,7 @@ def at_points(
     """Claim that the excess under test is the mean over all queries and lies between its bounds, at any W."""
 
     def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
-        # Used by the search only.
+        # Only the search uses this.
         plain = rows.plain_log_excess(points) + np.log(rows.total)
         least = np.min(points @ value_of(rows.stacked_rows).T, axis=1)
         low = float(value_of(rows.log_slope_bounds)[1]) + float(value_of(rows.log_least_gap))

@@ -106,7 +106,7 @@ class FactoredFlowRun:
         rng: np.random.Generator,
         claim: str,
     ) -> FactoredFlowRun:
-        """Compute the flow up to ½(‖K‖² + ‖Q‖²) = 1e6 in this unit; if that fails, up to smaller norms.
+        """Compute the flow up to ½(‖K‖² + ‖Q‖²) = 1e6 ``unit``; if that fails, up to smaller norms.
 
         The smallest norm that is tried is ten times that of the start.
 
@@ -123,10 +123,11 @@ class FactoredFlowRun:
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it begins at the start, follows the gradient under test, and is a flow between points.
+        """Yield the claims that the run begins at its start, follows the gradient under test, and is a flow in between.
 
         Raises:
-            Ended: the start or the recorded norms are not the requested ones, or its tangent cannot be decided.
+            Ended: the start or the recorded norms are not the requested ones, or the tangent of the flow cannot be
+                decided.
         """
         first_claim = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
         yield first_claim
@@ -139,10 +140,10 @@ class FactoredFlowRun:
         yield chords_of(FactoredArcFlow(self.data.problem, self.points.layout), self.flow, self.rng)
 
     def diverges(self) -> Iterator[Claim]:
-        """Yield the claim that it reached the requested norm.
+        """Yield the claim that the flow reached the requested norm.
 
         Raises:
-            Ended: it did not.
+            Ended: the flow did not reach this norm.
             Undecided: the reference solver stopped at a point where ∇L is not zero.
         """
         flow = self.flow

@@ -75,7 +75,7 @@ class FactoredRun:
         """Yield the claims that it has the requested start and steps, each a step of gradient descent on (K, Q).
 
         Raises:
-            Ended: the start or the number of steps is another one.
+            Ended: the start or the number of steps is not the requested one.
             Undecided: a step overflows.
             NotANumber: an iterate is not finite.
         """

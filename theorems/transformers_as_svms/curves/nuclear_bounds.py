@@ -4,15 +4,14 @@ Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; 
 r largest singular values, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. For W with ‖W‖_⋆ ≤ R and all margins at least
 a > 0 let e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives this where the r singular values are 1.
 
-They need not be: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r singular values be Σ1 =
-I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a − c)ᵀΣ1(a − c) +
-½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c); and ½(|b|² + |d|²) − bᵀMd
-is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²), and as g ≤ 1 still
+The r singular values need not be 1: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r singular
+values be Σ1 = I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a −
+c)ᵀΣ1(a − c) + ½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c); and ½(|b|² +
+|d|²) − bᵀMd is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²), and as g ≤ 1 still
 
     ‖uvᵀ − U1 μμᵀ V1ᵀ‖_⋆ ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤ 2√(e_k/g).
 
-So one may choose which singular values count as 1: the claim holds for every choice, and the choice only makes it
-stronger or weaker.
+So one may choose which singular values count as 1: the claim holds for every choice, which affects only its strength.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -44,7 +43,8 @@ NUCLEAR_ROUNDING = tolerance(
 )
 VISIBLE = 1e-6
 """The distance from 1 within which singular values of M count as 1, where the solution is not decided: weak duality
-leaves an error of about 1e-8. The bounds hold whichever count; with a smaller gap they would say nothing.
+leaves an error of about 1e-8. The bounds hold whichever singular values count as 1; with a smaller gap they would be
+vacuous.
 """
 
 Matrices = Float64[np.ndarray, "m d e"]

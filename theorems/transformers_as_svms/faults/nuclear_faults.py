@@ -99,7 +99,7 @@ def _out_of_balance(right: NuclearMaxMargin, size: float, *arguments: Any) -> Nu
 
 @_solution("nuclear-gap-of-one", "g = 1", "tsvm-rank")
 def _wider_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
-    """Report the gap as if M had no further singular values."""
+    """Report the gap as if M had no singular values below 1."""
     return _with_proof(right, lambda proof: replace(proof, gap=arb(1)))
 
 

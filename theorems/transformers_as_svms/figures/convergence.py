@@ -1,8 +1,7 @@
 """Figure tsvm-convergence: random trials of normalized gradient descent on W, and the directions in which they end.
 
-n = 6, T = 8, step 0.1, W(0) = 0; tokens, queries and head are on the unit sphere. All is as in the notebook except that
-d varies; there d = 10. A run converges to the locally optimal tokens that it selects if 1 − cos to their W^mm is below
-a hundredth.
+n = 6, T = 8, step 0.1, W(0) = 0; tokens, queries and head are on the unit sphere. Unlike in the notebook, where d = 10,
+d varies. A run converges to the locally optimal tokens that it selects if 1 − cos to their W^mm is below a hundredth.
 
 Source: *Transformers as Support Vector Machines*, figure of local convergence, notebook local_converge.
 """

@@ -1,8 +1,8 @@
 """Figure tsvm-mixing: the number of tokens that optimal attention selects, and the share of W_fin in the finite part.
 
 Tokens are orthonormal and in general position, the head is vᵀx − λ‖x‖², v and queries are on the unit sphere: the
-larger d, the closer the scores and the more tokens are selected. Selections are decided over the rationals, offsets
-have 70 correct digits.
+larger d is, the closer are the scores, and the more tokens are selected. Selections are decided over the rationals, and
+offsets have 70 correct digits.
 
 Source: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input.
 """

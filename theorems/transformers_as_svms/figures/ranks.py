@@ -1,7 +1,7 @@
 """Figure tsvm-ranks: ranks of the solutions of ATT-SVM of least Frobenius and of least nuclear norm, at most min(n, d).
 
-Tokens and queries are on the unit sphere, the tokens α are random. W^mm is rational, so that its rank is exact. W_⋆ is
-counted only if its rank is proven in ball arithmetic; no singular value is compared with a tolerance.
+Tokens and queries are on the unit sphere, and the tokens α are random. W^mm is rational, so that its rank is exact. W_⋆
+is counted only if its rank is proven in ball arithmetic; no singular value is compared with a tolerance.
 
 Source: *Transformers as Support Vector Machines*, figure of SVM ranks; Lemma 2.
 """

@@ -28,7 +28,7 @@ LEAST_NORM = "flow-finds-least-nuclear-norm"
 SIZE = 4.0
 """The unit of the entries of a start, so large that the start has the required margin."""
 SHORT = 300.0
-"""The norm of (K, Q) to which the flow is computed during a search."""
+"""The norm of (K, Q) up to which a search computes the flow."""
 CLEAR = 0.01
 """The least excess of the nuclear norm after a short flow for which a search reports a case."""
 

@@ -1,7 +1,7 @@
 """The regularization path of (K, Q) without a strict optimum, separation, a decreasing loss, or a unique solution.
 
-If queries have one entry, W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is that of W, so that counterexamples to
-the latter apply here.
+If queries have one entry, W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is that of W, so that counterexamples
+for the path of W apply here.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
