@@ -1,15 +1,16 @@
 """Bounds of the risk along a direction from the direction's margins, with explicit constants, all in logarithms.
 
-Let x be a unit vector, α_i the token with whose risk L_α that of x is compared, a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i
-− γ_it. At p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On the interval of the scores of input
-i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of δ_i,
+Let x be a unit vector, α_i the tokens whose risk L_α is compared with the risk along x, a_it = (k_iα_i − k_it)·x, g_it
+= γ_iα_i − γ_it. At p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On the interval of the scores
+of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of δ_i,
 
     c_i δ_i⁺ − C_i δ_i⁻ ≤ ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i) ≤ C_i δ_i⁺ − c_i δ_i⁻.                                      (*)
 
 If all a ≥ 0, then e^{−Ra}/T ≤ s ≤ e^{−Ra}. Tokens with g > 0 ("lower", they raise the risk) and with g < 0
-("higher", they lower it) therefore compete through their smallest margins alone, up to the constants
+("higher", they lower it) therefore compete only through their smallest margins, up to the constants
 
-    S_low = Σ C_i g_it over lower tokens,    S_high = Σ C_i |g_it| over higher tokens,    both logarithms here.
+    S_low = Σ C_i g_it over lower tokens,    S_high = Σ C_i |g_it| over higher tokens,    whose logarithms are computed
+    here.
 
 Tokens of equal score do not matter.
 
@@ -39,7 +40,7 @@ from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
-"""Radii, in units of R0, at which risks are compared: just beyond R0, and far out."""
+"""Radii, in units of R0, at which risks are compared: one just beyond R0, the others far out."""
 NEARER = (1.0, 8.0, 64.0)
 """Radii in units of 1/θ, for inequalities that hold at every radius."""
 
@@ -63,11 +64,11 @@ def log_sum(values: Numbers) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """The costs of selecting other tokens than α, per token.
+    """The costs of selecting a token other than α, by token.
 
     Attributes:
         problem: keys, scores, loss.
-        alpha: the tokens compared with, shape (n,).
+        alpha: the tokens α whose risk is the reference, shape (n,).
         gaps: γ_iα_i − γ_it, shape (n, T).
         log_gaps: log|g_it|, −inf where g = 0, shape (n, T).
         log_largest, log_smallest: log C_i + log|g_it| and log c_i + log|g_it|, shape (n, T).
@@ -142,12 +143,12 @@ class Costs:
 
 @dataclass(frozen=True, eq=False)
 class NearestTokens:
-    """The tokens of smallest margin along a direction, among the lower- or the higher-scoring ones.
+    """The tokens of smallest margin along a direction, among the lower-scoring or among the higher-scoring tokens.
 
     Attributes:
-        least: their margin for the direction as given, not normalized (exact); None (+∞) if there are none.
+        least: their exact margin for the direction as given, not normalized; None (+∞) if there are no such tokens.
         margin: their margin for the unit vector.
-        log_weight: log Σ c_i |g_it| over the tokens that attain it, −inf if there are none.
+        log_weight: log Σ c_i |g_it| over these tokens, −inf if there are none.
     """
 
     least: fmpq | None
@@ -169,10 +170,10 @@ def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
 
 
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
-    """Return those of the radii at which the rounding error of a risk is below half of it.
+    """Return the radii at which the rounding error of a risk is below half of the risk.
 
-    The exponents have an error of x = 4 (d + 10) eps R B, the terms as large a relative error, and the risk is at least
-    min c/C times the bound of the sum of its terms. So x C/c must be at most a quarter.
+    The exponents have an error of x = 4 (d + 10) eps R B, which is the relative error of the terms, and the risk is at
+    least min c/C times the bound of the sum of its terms. So x C/c must be at most a quarter.
     """
     unequal = costs.gaps != 0
     ranges = value_of(costs.log_largest[unequal] - costs.log_smallest[unequal])
@@ -181,7 +182,7 @@ def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.
 
 
 def crossing(log_constant: Numbers, gap: float) -> float:
-    """Return the R from which on e^{log_constant} e^{−R·gap} ≤ 1; 0 if it holds from the start."""
+    """Return the least R ≥ 0 with e^{log_constant} e^{−R·gap} ≤ 1."""
     log_constant = float(value_of(log_constant))
     if log_constant == -math.inf or gap == math.inf:
         return 0.0

@@ -51,7 +51,7 @@ class Cone:
         return replace(self, mu=min(self.mu, delta * delta / 2 * (1 - 2.0**-20)))
 
     def beyond(self, radius: float) -> Cone:
-        """Return the cone from that radius on, if it begins earlier."""
+        """Return the cone with an inner radius of at least ``radius``."""
         return replace(self, radius=max(self.radius, radius))
 
 
@@ -81,7 +81,7 @@ def _safe_delta(q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *,
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A neighbourhood D_δ(q) and the radius R_q beyond which it holds no point of a local path.
+    """A neighbourhood D_δ(q) and the radius R_q beyond which the neighbourhood contains no point of a local path.
 
     Attributes:
         q, better: the direction q, and a direction x* of lower risk.
@@ -92,8 +92,8 @@ class Region:
         margin: μ in (A1), (B), θ in (A2): the smallest margin of q over binding tokens.
         near: μ + Bδ in (A1), (B), θ − Bδ in (A2): the margin that a binding token keeps at most (at least).
         log_weight: log w.
-        against: θ⁻ in (A1), (B): the smallest margin of q over tokens that score higher; in (A2) that of x* over tokens
-            that score lower.
+        against: θ⁻ in (A1), (B): the smallest margin of q over tokens that score higher; in (A2) the smallest margin of
+            x* over tokens that score lower.
         first: the radius from which on the better direction is used: 0, or R*.
     """
 
@@ -133,8 +133,8 @@ class Region:
     ) -> tuple[Numbers, Numbers]:
         """Return points of low risk in the neighbourhood at those radii, and bounds of the change of their margins.
 
-        The points have shape (r, m, d). The bounds, (r, m), say how much margins at a point may differ from those at R
-        q̄: B‖p − R q̄‖ ≤ B R δ.
+        The points have shape (r, m, d). The bounds, (r, m), limit the difference of margins at a point from margins at
+        R q̄: B‖p − R q̄‖ ≤ B R δ.
         """
         costs = self.costs
         excess = signed_excess(costs.problem, costs.alpha, under_test)
@@ -151,7 +151,7 @@ class BeatenByDirection(Region):
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Return whether x* selects α alone, with a margin above that of the binding tokens of q, decided exactly."""
+        """Return whether x* selects only α, with a margin above that of the binding tokens of q, decided exactly."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         return not q.unique or unit_difference(better.least, better, q.least, q) > 0
@@ -180,7 +180,7 @@ class BeatenByDirection(Region):
         )
 
     def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return the bound (Rθ* − log(2T S_low/w))/(μ + Bδ') for paths in the narrow cone."""
+        """Return the lower bound (Rθ* − log(2T S_low/w))/(μ + Bδ') of the norm of paths in the narrow cone."""
         wide = math.sqrt(2 * self.narrow.mu)
         slope = self.near + self.costs.reach * max(wide - self.delta, 0.0)
         return (norms * self.better.margin - self._constant) / slope
@@ -204,7 +204,7 @@ class BeatenByPoint(Region):
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Return whether x* selects α alone and its smallest margin is that of a higher-scoring token; exact."""
+        """Return whether x* selects only α, and its smallest margin is that of a higher-scoring token; exact."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         high, low = (NearestTokens.among(better, costs, mask).least for mask in (costs.higher, costs.lower))

@@ -27,7 +27,7 @@ LEADING = "at some radius the remainder and the rounding error are each below ha
 class LeadingTerm:
     """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, and a bound on |r|.
 
-    D = Σ_neighbours |ℓ'(γ_iα_i)| g_it. Both are in units of e^{log_unit}.
+    D = Σ_neighbours |ℓ'(γ_iα_i)| g_it. D and r are in units of e^{log_unit}.
     """
 
     term: Numbers

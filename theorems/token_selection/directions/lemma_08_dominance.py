@@ -1,7 +1,7 @@
 """Lemma 8: which of two directions that select the same tokens has the lower risk far out.
 
-Main results: an explicit radius R0 through margin differences, checked at 1⁺ to 10⁶ times R0; two-sided bounds and the
-leading term of the risk along either direction.
+Main results: an explicit radius R0 from margin differences, with risks compared just beyond R0 and up to 10⁶ R0;
+two-sided bounds and the leading term of the risk along either direction.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1, Lemma 8.
 """
@@ -118,9 +118,10 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the risks are compared beyond R0, at the radii that
     float64 resolves (:func:`.directional_risk.resolved_radii`).
 
-    Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
-    depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of
-    case 1 ("only depends on the margin difference and global problem variables"); with θ2 − θ1 fixed R0 is unbounded.
+    Two remarks. The proof does not use that q2 is neighbour-optimal in (a), nor that q1 has only one neighbour in (b).
+    And R0 also depends on θ⁻ − θ1, the distance to the next token of *higher* score, which the paper's proof leaves out
+    of case 1 ("only depends on the margin difference and global problem variables"): with θ2 − θ1 fixed R0 is
+    unbounded.
 
     **Sharp.** n (L(Rq) − L_α) e^{Rθ} → Σ |ℓ'(γ_iα_i)| (γ_iα_i − γ_it) over the directional neighbours of q, for either
     direction, with an explicit remainder (:func:`.leading_term.leading_term`).

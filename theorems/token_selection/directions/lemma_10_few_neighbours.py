@@ -54,8 +54,8 @@ def _cases() -> SearchStrategy[Case]:
 def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let keys be in general position: every direction q ≠ 0 has at most d directional neighbours.
 
-    The rows k_iα_i − k_it of these are linearly independent; likewise at most d − 1 tokens tie with a selected one,
-    with independent rows.
+    The rows k_iα_i − k_it of these neighbours are linearly independent. Similarly, at most d − 1 tokens tie with a
+    selected token, and their rows are linearly independent.
 
     *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ >
     0. With more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general position excludes;
@@ -63,7 +63,7 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     rank.
 
     Everything is decided over the rationals. The claim ``definition-3`` checks the reported neighbours against the
-    keys: each has the smallest positive margin, and no other token has it.
+    keys: each reported neighbour has the smallest positive margin, and no other token has this margin.
     """
     problem = case.problem
     keys = problem.keys

@@ -42,7 +42,7 @@ class LocalPathUnderTest:
         path: the path that was returned.
         noise: the rounding error of the log excess at each radius, (r,).
         in_cone: the name of the claim that the path lies in the cone, between R0 and R.
-        lowest: the name of the claim that its risk is no higher than that of the seeds.
+        lowest: the name of the claim that the risk on the path is no higher than at the seeds.
     """
 
     problem: Problem
@@ -106,7 +106,7 @@ class LocalPathUnderTest:
         return cls(problem, alpha, under_test, axis, mu, radius, norms, seeds, path, noise, in_cone, lowest)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the path lies in the cone and is no higher than its seeds.
+        """Yield the claims that the path lies in the cone and has no higher risk than its seeds.
 
         The branch of the second claim reports at which radii the optimiser found points of lower risk than the seeds.
         This claim is left out where the cone contains no seed.

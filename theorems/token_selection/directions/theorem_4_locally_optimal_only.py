@@ -1,7 +1,8 @@
 """Theorem 4 (Theorem 7 of the appendix): local regularization paths reach no direction but locally optimal ones.
 
-Main results: in each of the three cases of the proof a direction that has lower risk than a whole neighbourhood of q;
-the construction is checked exactly, the inequality at finite radii. The local path itself leaves q or stays bounded.
+Main results: in each of the three cases of the proof a direction or a point that has lower risk than a whole
+neighbourhood of q. The construction is checked exactly, the inequality at finite radii. The local path leaves q or
+stays bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
 :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
@@ -158,8 +159,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
         R_q = max( log(2T S_high/w)/(θ⁻ − μ − 2Bδ), log(2T S_low/w)/(θ* − μ − Bδ) )
 
     on, L(Rx*) < L(Rx) for *every* x ∈ D_δ(q): p̄(R) has norm at most R_q or is δ away from q. (The paper's footnote,
-    that Lemma 8 may be applied uniformly because its radius depends on the margin difference alone, needs this
-    repair: it depends on θ⁻ − μ as well, which is bounded below only once δ is small.) Both cases are one argument,
+    that Lemma 8 may be applied uniformly because its radius depends only on the margin difference, needs this repair:
+    the radius depends on θ⁻ − μ as well, which is bounded below only once δ is small.) Both cases are one argument,
     with μ = 0 in (B).
 
     If moreover the cone lies in D_{δ'}(q), δ' = min(θ⁻ − μ, 2θ)/(4B), and R0 ≥ log(2T S_high/w)/(θ⁻ − μ − 2Bδ'), the
@@ -167,7 +168,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cone the norm grows, so it is the direction that stays δ away from q.
 
     **(A2) not neighbour-optimal.** With M the rows of the neighbours and N⁺ the higher-scoring of them, q + τ
-    M⁺(−1_{N⁺}) has N⁺ alone as its nearest tokens (:mod:`reference_attention.better_directions`); Lemma 9 gives a
+    M⁺(−1_{N⁺}) has only N⁺ as its nearest tokens (:mod:`reference_attention.better_directions`); Lemma 9 gives a
     finite R* with L(R* x*) ≤ L_α − E, E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q), n (L(Rx) − L_α) ≥ −S_high
     e^{−R(θ−Bδ)}, which exceeds −nE for R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So p̄(R), R ≥ R*, has norm at
     most R_q or is δ away from q; if the cone lies in D_δ(q) the norm stays bounded by R_q.
@@ -175,8 +176,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed,
     in (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens.
     They are tried from R = 1/θ on; the risks are compared beyond R_q, at the radii that float64 resolves
-    (:func:`.directional_risk.resolved_radii`). Where q is so close to an LMM direction that this R_q is out of reach,
-    the exact construction, those bounds and the path remain.
+    (:func:`.directional_risk.resolved_radii`). Where q is so close to an LMM direction that float64 does not resolve
+    the risks beyond R_q, only the exact construction, these bounds and the path are claimed.
 
     **The path** is searched in the given cone (either branch may occur) and in one so narrow that the branch is
     certain.
@@ -233,7 +234,7 @@ def beaten_by_direction_claims(
 ) -> Iterator[Claim]:
     """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and the bounds of both risks.
 
-    The bounds are claimed at smaller radii, too.
+    The bounds are claimed also at radii below R_q.
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond = region.nearer, region.beyond
@@ -263,7 +264,7 @@ def beaten_by_point_claims(
 ) -> Iterator[Claim]:
     """Yield the claims of (A2): L(R* x*) < L_α, and beyond R_q all risks in the neighbourhood exceed L(R* x*).
 
-    The bounds of both risks are claimed at smaller radii, too.
+    The bounds of both risks are claimed also at radii below R_q.
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond, theta = region.nearer, region.beyond, with_unit_rounding(region.better.margin)
@@ -323,7 +324,7 @@ def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
 def local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
 ) -> LocalPathUnderTest | None:
-    """Return the local path in that cone, seeded with R x*; None if rounding hides the comparison at all radii."""
+    """Return the local path in the cone, with R x* as seed; None if rounding hides the comparison at all radii."""
     costs, unit = region.costs, 1 / region.better.margin
     margin_radii = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
     radii = [*(unit * x for x in margin_radii), *(max(region.radius, cone.radius) * x for x in BEYOND)]

@@ -1,8 +1,8 @@
 """Figure 5: logistic against correlation loss on two inputs whose optimal tokens have scores C and 1.
 
 Along the path the correlation loss favours the input of higher score and the logistic loss that of lower score; the
-limit p̄_mm = (1, 0) is the same. The paths end at an offset from it, y → ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the
-sharp form of Theorem 1).
+limit p̄_mm = (1, 0) is the same for both losses. The paths end at an offset from it, y → ½ log(c_1/c_2) with c_i =
+|ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 5, Section 5.
 """
@@ -24,7 +24,7 @@ FAR = 1e4
 """The norm to which a flow is followed."""
 RECORD = np.geomspace(0.05, FAR, 90)
 LABELLED = {"correlation": (2, 3, 4, 10, 100), "logistic": (4, 5, 6, 7, 8, 10, 100)}
-"""The values of C that label their lines."""
+"""The values of C for which the line gets a label."""
 
 
 def numbers(settings: Settings) -> Numbers:

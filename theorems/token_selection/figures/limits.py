@@ -1,6 +1,7 @@
 """One case per limit theorem, followed to norms at which the limit is visible: the numbers of the report's pictures.
 
-The data are the paper's own, so that the pictures are the same in every report; its tables say what was verified.
+The data are those of the paper, so that the pictures are the same in every report; the report's tables list what was
+verified.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _separate(problem: Problem, alpha: Direction | list[int] | None = None) -> M
 
 
 def path() -> Limit:
-    """Return the limit of Theorem 1, on two inputs whose scores pull p apart: its offset is known."""
+    """Return the limit of Theorem 1 on two inputs whose scores pull p in different directions; its offset is known."""
     problem = dataset_named("figure-5").problem
     svm = _separate(problem)
     constraints = Constraints.of(problem, svm)

@@ -38,7 +38,7 @@ class TrialEnd:
         kind: one of :data:`KINDS`.
         gap: the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of α_i; None where the softmax is not
             saturated, or the selected tokens have no p_mm.
-        apart: 1 − cos to that p_mm; None under the same conditions.
+        apart: 1 − cos to that p_mm; None where ``gap`` is None.
     """
 
     problem: Problem
@@ -49,7 +49,7 @@ class TrialEnd:
 
 
 def pieces(settings: Settings) -> list[tuple[int, ...]]:
-    """Return, for each block of :data:`BLOCK` trials, d, the first trial, and the one after the last."""
+    """Return, for each block of :data:`BLOCK` trials, d, the number of the first trial, and that of the last plus 1."""
     begins = range(0, settings.trials, BLOCK)
     return [(d, begin, min(begin + BLOCK, settings.trials)) for d in DIMENSIONS for begin in begins]
 

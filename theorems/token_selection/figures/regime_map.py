@@ -25,7 +25,7 @@ CURVES = (
 )
 """The curves: attribute of a :class:`.Regime` with the distance, label, colour and marker."""
 LEAST = 1e-9
-"""Smallest distance on the axis: smaller ones are drawn at it, as below 1e-15 they are rounding."""
+"""Smallest distance on the axis; smaller distances are drawn at this value, as below 1e-15 they are rounding errors."""
 
 
 def numbers(settings: Settings) -> Numbers:

@@ -29,7 +29,9 @@ FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
 """The four ends of a flow.
 
 In this order: a finite stationary point; a direction that still turns (it is not within √(1/ρ) of p̄_mm of the selected
-tokens, or these are not locally optimal); the direction of locally optimal tokens; that of the optimal ones."""
+tokens, or these are not locally optimal); the direction of locally optimal tokens; the direction of the optimal
+tokens.
+"""
 LEFT = KINDS[:2]
 """The kinds of trials that the flow continues."""
 COLORS = dict(zip(FATES, (style.RED, style.ORANGE, style.BLUE, style.GREEN), strict=True))

@@ -1,8 +1,8 @@
 """A small vision transformer, trained one epoch at a time; its attention maps and key-query weights are recorded.
 
-It has a [CLS] token and two blocks of softmax attention and a perceptron, and is trained by gradient descent with a
-fixed step on batches. An epoch depends only on the weights after the epoch before, its own number and the seed, so that
-a run that continues from a checkpoint equals the uninterrupted run, byte for byte.
+The transformer has a [CLS] token and two blocks, each of softmax attention and a perceptron, and is trained on batches
+by gradient descent with a fixed step size. An epoch depends only on the weights after the previous epoch, the epoch's
+number and the seed, so that a run that continues from a checkpoint equals the uninterrupted run, byte for byte.
 
 References: Dosovitskiy et al., *An image is worth 16×16 words*; *Max-Margin Token Selection in Attention Mechanism*,
 Section 5.
@@ -35,7 +35,7 @@ With it attention starts dense."""
 LOOKED_AT = 297
 """The number of images over which attention is averaged: all digits that are not used in training."""
 SHOWN = 3
-"""The number of images whose maps are recorded, the first ones of as many classes."""
+"""The number of images whose maps are recorded, the first image of each of so many classes."""
 
 Weights = dict[str, torch.Tensor]
 Array = Float64[np.ndarray, "..."]

@@ -1,7 +1,8 @@
-"""Where every optimal token leads by a margin computed from the data, gradient descent keeps it and turns to p_mm.
+"""Where all margins of p exceed a number computed from the data, gradient descent keeps them and turns to p_mm.
 
 Main results: for any number of inputs and any scores, gradient correlation with an explicit π(p) wherever the margin is
-large enough; gradient descent from there never leaves; a rate for normalized gradient descent with every constant.
+large enough; gradient descent from such a p never leaves this region; a rate for normalized gradient descent with
+explicit constants.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2, Lemmas 4 and 5; *Transformers as
 Support Vector Machines*, Theorem 3.
@@ -99,8 +100,7 @@ MOST_DRIFT = 0.25
 FLOW_RELATIVE = 1e-12
 """The relative tolerance of the flow's solver, small because the offset from the ray is compared."""
 NEARLY = 1e-2
-"""The E, which bounds the distance of log|coefficient of a row| from its limit, from which on the offset is
-compared."""
+"""The bound E of the distance of log|coefficient of a row| from its limit below which the offset is compared."""
 RESOLVED = 1e6
 """The largest ‖p(0)‖ max‖g‖: beyond it the solver's tolerance at 100 times that norm exceeds the start's margin."""
 
@@ -219,7 +219,7 @@ def margin_claims(
 def at_points(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """Yield the bounds on −∇L at points with m(p) > log((T − 1)A) and m(p) > 0, which need not lie on runs."""
     edge, points = float(value_of(constants.edge)) * (1 + 8 * EPS), points_with_margin(constants, rng)
-    # The search evaluates constants as plain floats, so it needs an instance without cached bounded arrays.
+    # The search evaluates constants as plain floats, so it needs an instance that has no bounded arrays in its cache.
     plain = MarginConstants(constants.problem, constants.svm)
 
     def violation(p: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -374,7 +374,8 @@ def along_the_flow(
     # The exact flow from a recorded point keeps that point's margin minus κ; the start's margin is kept up to errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - margin_error) - kappa
-    # Far out, the solver's tolerance exceeds the margins of rows that are a million times longer than the shortest.
+    # At large norms, the solver's tolerance exceeds the margins of rows that are a million times longer than the
+    # shortest.
     resolved = np.logical_and.accumulate(
         ((margin_error <= 1) | (margins.value >= 8 * margin_error)) & (shares_later(constants, later) > 0)
     )

@@ -28,8 +28,8 @@ In the time τ in which the curve is dp/dτ = Σ_j s_j ĝ_j, Σ_j s_j = 1, that 
 and |dp/dτ| falls, because Φ(p) − u is convex. Hence from each of its points on: with v the part of z − q in the span
 and x_j = ẑ_j·v, e^E = Σ_S w_j e^{−x_j} + Σ_{j∉S} f_j, where the first sum is ≥ 1 as Σ_S w_j x_j = 0. So
 
-- the pull of the other rows stays Σ_{j∉S} f_j ≤ e^E − 1 =: ε. (It need not fall: that of an SVM-neighbour without a
-  dual may rise while v is drawn along its row.)
+- the pull of the other rows stays Σ_{j∉S} f_j ≤ e^E − 1 =: ε. (This pull need not fall: the pull of an SVM-neighbour
+without a dual may rise while v moves along its row.)
 - w_j (e^{−x_j} − 1 + x_j) ≤ ε, and e^{−x} − 1 + x ≥ x²/(2 + x), so x_j ≤ X_j = (y + √(y² + 8y))/2 with y = ε/w_j.
 - d|v|/dτ ≤ (−σ|v| + A ε + |e|)/e^E, σ = λ_min of Σ_S w_j/(1 + X_j) ẑ_j ẑ_jᵀ on the span, A the largest part of a row
   off S within it, for (1 − e^{−x}) x ≥ x²/(1 + X). From u to u' this time advances by at least (u' − u)/(|dp/dτ| e^E)
@@ -61,7 +61,9 @@ from theorems.curves.constraints import Constraints
 from theorems.curves.reduced_program import FAR, Reduced
 
 ROUNDS = 100
-"""The number of fixed-point iterations of bounds that depend on themselves; each at least halves the error."""
+"""The number of fixed-point iterations for bounds that appear on both sides of their inequality; each iteration at
+least halves the error.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +149,8 @@ class FlowOffset:
     def after(self, p: Float64[np.ndarray, "d"], rho: float, q: Float64[np.ndarray, "d"], delay: float = 0.0) -> float:
         """Return a bound on |r| at norm ρ for the flow through p, with log t = ⟨p − q, p̄_mm⟩ + delay at p.
 
-        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|; |r| enters its own bound. However far
-        the flow strays, the part of r across p̄_mm is at most ρ + |q|.
+        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|, so |r| enters its own bound. In any
+        case the part of r across p̄_mm is at most ρ + |q|.
         """
         begin = float((p - q) @ self.direction) + delay
         first = float(np.sum(self.across(p - q) ** 2)) + delay**2
@@ -161,7 +163,7 @@ class FlowOffset:
         return min(fixed_point_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
-        """Return a bound on the offset at norm ρ for the flow from p: the best over a grid of the q that (*) allows."""
+        """Return the least bound, over a grid of q allowed in (*), on the offset at norm ρ for the flow from p."""
         base = self.q + self.free(p)
         best = rho
         h = self.escape
@@ -178,7 +180,7 @@ class FlowOffset:
     def escape(self) -> Float64[np.ndarray, "d"] | None:
         """The shortest h ⟂ ĝ_S with h·ĝ_j ≥ 1 on the SVM-neighbours off S.
 
-        None if there are no such neighbours or h is lost to rounding.
+        None if there are no such neighbours or rounding leaves no digits of h.
         """
         without_dual = self.constraints.neighbours & ~self.support
         if not without_dual.any():

@@ -68,10 +68,10 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Derivation. k_it·p = x_itᵀWᵀp, and Wᵀ(Wᵀ)⁺v = v for v in the range, so (k_i,opt − k_it)·(Wᵀ)⁺v = γ_i,opt
     − γ_it. The smallest margin of p is 1 exactly.
 
-    Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The problem at hand has
-    correctly rounded keys; with m the exact smallest margin of p on *those*, p/m is feasible for it if m >
-    0. Then the implementation must not call it infeasible, its solution must have margins of at least 1 and
-    be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
+    Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The problem under test has
+    correctly rounded keys. With m the exact smallest margin of p for the *rounded* keys, p/m is feasible for this
+    problem if m > 0. Then the implementation must not call it infeasible, its solution must have margins of at least 1
+    and be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
     """
     if case.dataset is None:
         yield undecided_claim(AT_LEAST_ONE, "the lemma needs tokens, head and W: give a dataset")
@@ -132,7 +132,7 @@ def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fm
 
 
 def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims about the reported solution, for keys as rounded: it exists and is no longer than p/m."""
+    """Yield the claims that, for keys as rounded, the reported solution exists and is no longer than p/m."""
     n, tokens, d = problem.keys.shape
     logits = rational_matrix(problem.keys.reshape(n * tokens, d)) * fmpq_mat(d, 1, p)
     opt = problem.optimal

@@ -1,4 +1,4 @@
-"""Gradient descent with another step size at every step: as large as the margin allows, because gradients vanish.
+"""Gradient descent whose step size is chosen at every step as large as the margin allows, because gradients vanish.
 
 With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. Bounds that hold for steps of any size along
 −∇L are therefore claimed of these runs, whose norms grow by orders of magnitude.
@@ -28,7 +28,7 @@ STEPS = 120
 FACTOR = 1e3
 """The factor by which a run increases ‖p‖ if none of its steps is shortened."""
 KEPT = 0.5
-"""The share of the margin's excess over log(2(T − 1)A) that a step may take away."""
+"""The largest share of the margin's excess over log(2(T − 1)A) by which a step may reduce the margin."""
 HALVINGS = 60
 """Largest number of times that a step is halved to keep the margin."""
 
@@ -42,7 +42,7 @@ class LongSteps:
     Attributes:
         begins: the start of each step, (t, b, d).
         points: the result of each step, (t, 2, b, d) if it is a run of one step.
-        log_steps: log η of each, (t, b).
+        log_steps: log η of each step, (t, b).
     """
 
     begins: list[Points]
@@ -53,7 +53,7 @@ class LongSteps:
 def long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Points, steps: int, claim: str
 ) -> LongSteps:
-    """Take steps as long as margins allow, at most a share of ‖p‖: constant in even columns, like 1/s in odd ones.
+    """Take steps as long as margins allow, at most a share of ‖p‖, which is constant or like 1/s in alternate columns.
 
     Args:
         constants: the rows and the margin that has to be kept.
@@ -93,7 +93,7 @@ def long_steps(
 
 
 def _shares(steps: int, runs: int) -> Float64[np.ndarray, "t b"]:
-    """Return ‖Δ‖/‖p‖ of each step; the steps of a run together multiply ‖p‖ by :data:`FACTOR`."""
+    """Return ‖Δ‖/‖p‖ of each step, such that the steps of a run together multiply ‖p‖ by :data:`FACTOR`."""
     even = np.full(steps, math.log(FACTOR) / steps)
     falling = 1 / (np.arange(steps) + 20.0)
     odd = falling * (math.log(FACTOR) / falling.sum())

@@ -1,4 +1,4 @@
-"""Constants where every optimal token leads by a margin, and the bounds on the gradient that they give.
+"""Constants of the region where every optimal token leads by a margin, and the resulting bounds on the gradient.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2; derivations in
 :mod:`.descent_from_a_margin`.

@@ -1,6 +1,6 @@
 """The minimisers p̄(R) = argmin of L over ‖p‖ ≤ R that the optimiser under test computes.
 
-They are what users get from ``regularization_path``; here they are compared with the path that
+``regularization_path`` returns these minimisers to users; here they are compared with the path that
 :mod:`theorems.curves.followed_path` follows independently.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
@@ -51,7 +51,7 @@ class OptimiserPath:
     Attributes:
         followed_to: the points of the followed path at these radii.
         path: the path that the optimiser returned.
-        under_test: the implementation whose optimiser it is.
+        under_test: the implementation whose optimiser returned the path.
     """
 
     followed_to: list[Followed]

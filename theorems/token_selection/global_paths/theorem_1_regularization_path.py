@@ -116,7 +116,9 @@ PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 LARGEST_KAPPA = 1e5
 """The largest κ at which the path turns to p̄_mm within :data:`PATH_RADII`."""
 LARGEST_ROUNDING = 1e-3
-"""The largest error of an exponent at which digits of the path are left; it limits the radii where ‖p_mm‖ is large."""
+"""The largest error of an exponent at which the path still has correct digits; it limits the radii where ‖p_mm‖ is
+large.
+"""
 STALLED = 1e-8
 """Relative size of Newton steps at which the optimiser may stall, see :data:`PATH_OPTIMISER`."""
 
@@ -208,7 +210,7 @@ def in_sublevel_sets(
     """Yield the effective claims at points of sublevel sets.
 
     A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
-    place of RΘ. So with RΘ − o in place of RΘ the bounds hold also for points whose risk is not certainly smaller.
+    place of RΘ. So with RΘ − o in place of RΘ the bounds hold also for points whose risk may exceed that at R p̄_mm.
     """
     p, p_mm, rho, options = (
         exact(points),
@@ -276,7 +278,7 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     corrections = [f.sphere.reduced.correction(limit) for f in path.at]
     near = [k for k, (_, rest) in enumerate(corrections) if np.isfinite(rest)]
     if not near:
-        # A margin of 1 + 3e-9 still counts at these radii; the finite-radius claim has covered it.
+        # A margin of 1 + 3e-9 still matters at these radii; the claim at finite radii covers this case.
         return
     differences = np.array([path.at[k].followed - limit for k in near])
     first, rest = np.array([corrections[k][0] for k in near]), np.array([corrections[k][1] for k in near])
@@ -313,7 +315,7 @@ def rate(
 
 
 def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
-    """Claim that the offset reported by the optimiser, and that of its points, is the predicted one."""
+    """Claim that the offset reported by the optimiser, and the offset of its points, equal the predicted offset."""
     yield from premises(path)
     sphere, offsets = path.followed_to[0].sphere, path.offsets
     distance, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)

@@ -127,8 +127,8 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Exact.** The points of these claims are a run of gradient descent: p(0) is the start, and each checked iterate is
     followed by p − η∇L(p) with the gradient under test, up to rounding (:mod:`theorems.rounding.descent_steps`). The
-    same is claimed of normalized gradient descent, whose every step of length s climbs at least s/D, as its direction
-    is that of GD.
+    same is claimed of normalized gradient descent. Each of its steps of length s climbs at least s/D, as it has the
+    direction of a step of GD.
 
     **Effective, n = 1.** With λ = ‖p_mm‖ log(T−1) and Δ = p(t+1) − p(t): ⟨Δ, p̄_mm⟩ (‖p(t)‖ + λ) ≥ ⟨Δ, p(t)⟩ (Lemma 5),
     that is the paper's inequality with π_t = λ/‖p(t)‖. Summed:
@@ -255,7 +255,7 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
     yield at_least(FLOW_CORRELATION, Form.LIMIT, bound, size[1:], rounding=solver[1:], scale=large[1:], **flow)
 
-    # From each late point to the next, z stays near its limit: q plus the part orthogonal to span(G_S).
+    # Between successive points far out, z stays near its limit: q plus the part orthogonal to span(G_S).
     late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
     k, after = late[:-1], late[1:]
     limits = [offsets.q + offsets.free(p[j]) for j in k]

@@ -1,7 +1,7 @@
 """Attention where no prompt selects all optimal tokens: the tokens that always tie, and the finite part of p.
 
-Main result: rational weights prove the ties, and the risk tends to that of attention to the tied tokens alone, with a
-bound at every radius.
+Main result: rational weights prove the ties, and the risk tends to the risk of attention to only the tied tokens, with
+a bound at every radius.
 
 References: derived here; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
 """
@@ -70,11 +70,11 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
     With g_it = k_iα − k_it and C = {p : g_it·p ≥ 0 for all i, t}, let Ŝ_i be α_i and all t with g_it·p = 0 on all of C,
     F = span{g_it : t ∈ Ŝ_i}, U = argmin ‖p‖ over g_it·p = 0 on Ŝ, g_it·p ≥ 1 off Ŝ, and L_F(p) the risk of attention to
-    the tokens of Ŝ alone. Then
+    only the tokens of Ŝ. Then
 
     1. Ŝ is not {α}; some λ_it > 0 on all of Ŝ∖α have Σλg = 0, and some p ∈ C separates the others: U exists, lies in
        F^⊥, and solves its SVM;
-    2. L_F depends on P_F p alone, and its gradient (1/n)Σ|ℓ'(õ_i)|Σ_{t∈Ŝ_i} s̃_it(γ_it − õ_i)g_it lies in F, s̃ the
+    2. L_F depends only on P_F p, and its gradient (1/n)Σ|ℓ'(õ_i)|Σ_{t∈Ŝ_i} s̃_it(γ_it − õ_i)g_it lies in F, s̃ the
        softmax on Ŝ_i, õ = Σs̃γ;
     3. at every p and r ≥ 0, with x_i = Σ_{t∉Ŝ_i} s_it/Σ_{t∈Ŝ_i} s_it at p, c_i the largest |ℓ'| on the scores of input
        i and Γ_i their range,
@@ -153,7 +153,7 @@ def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
     """Return ``value``, a quantity under test, as a float64 array.
 
     Raises:
-        Refuted: they are not finite.
+        Refuted: an entry is not finite.
     """
     array = np.asarray(value, dtype=np.float64)
     if not np.isfinite(array).all():
@@ -163,7 +163,7 @@ def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
 
 @dataclass(frozen=True, eq=False)
 class TiedAttention:
-    """Attention to Ŝ alone at points p, computed from the keys, with its rounding in float64.
+    """Attention to only the tokens of Ŝ at points p, computed from the keys, with its rounding error in float64.
 
     Attributes:
         split: Ŝ, F, U.
@@ -290,7 +290,7 @@ def share_off(log_odds: Numbers) -> Numbers:
 def finite_part_claims(at: TiedAttention) -> Iterator[Claim]:
     """Yield the claims of part 5; the last of the points is the finite part."""
     split, problem = at.split, at.split.problem
-    # The split's own slope is rounded as well.
+    # The slope that the split reports is rounded as well.
     slope = np.linalg.norm(at.gradient[-1].widen(at.gradient[-1].error))
     reach = np.max(np.linalg.norm(at.rows, axis=-1))
     step = (1 + len(split.level) ** 0.5) * SETTLED
