@@ -38,13 +38,13 @@ PROMPT_RATE = sharper("prompt-rate")
 HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
-"""Largest number of times that a run whose rate is not as claimed is continued to four times its length."""
+"""Largest number of times that a run is continued to four times its length because its rate is not as claimed."""
 GROWTH = 2.0
 """The factor by which R·deviation may grow while R grows fourfold; with another limit it grows fourfold."""
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""Score gaps of the non-supports' tokens with which descent usually comes to select α within a run."""
+"""Score gaps of the non-supports' tokens at which descent usually selects α by the end of a run."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
@@ -72,14 +72,14 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the
     margins plus c slack_i. Evidence: on generated data R·deviation grows by a factor below 2 from R to 4R, at the
-    latest at step 30,720 (the claims); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
+    latest at step 30,720 (this is claimed); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
     where p_mm and p_relax are both 0.099 away.
 
     Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, after
     each crossing that input's gradient dominates, and in an example the head converges to a direction 0.21 away from
-    v̄_mm (a test contains it). And it is a conjecture about the end: *which* tokens are selected depends on the start.
-    On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) =
-    0.3 at step 8000). Such runs are not applicable here.
+    v̄_mm (a test contains it). And the conjecture is about the end of a run: *which* tokens are selected depends on the
+    start. On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v,
+    v_mm) = 0.3 at step 8000). The conjecture is not applicable to such runs.
     """
     setup = joint_setup(case, under_test, PROMPT_RATE, Form.LIMIT)
     yield from premises(joint_data(case, setup, under_test))
@@ -102,7 +102,8 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         run = continue_run(settings, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
-        # Allowed in the longest run only: in a short one another limit would be no further away than the drift.
+        # The drift is allowed only in the longest run: in a short run another limit would be no further away than the
+        # drift.
         claims = _claims(setup, under_test, run, drifting=True)
     yield from claims
 
@@ -110,7 +111,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _claims(
     setup: JointSetup, under_test: Implementation, run: JointTrajectory, *, drifting: bool = False
 ) -> list[Claim]:
-    """Return the claims of the two rates between a quarter of the run and its end, if α is selected from the former on.
+    """Return the claims on both rates between a quarter of the run and its end, if α is selected throughout.
 
     Args:
         setup: the data with their solutions.
@@ -134,7 +135,7 @@ def _claims(
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
     target = under_test[scheduled_direction](joint, ratio)
-    # The bounded part of the offset may change by one more logit.
+    # The bounded part of the offset may change by one logit in addition.
     logits = 1 + math.log(prompts[1] / prompts[0])
     drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
     return [
@@ -147,8 +148,8 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
     """Return the largest offset orthogonal to the target that changes the logit between two tight tokens by one.
 
     The logit of a token that is tight without a dual falls behind by log R, since its weight falls like 1/R. For tokens
-    that hardly differ this is a long offset. The logit of a token that is not tight falls behind in proportion to R, so
-    the tokens within 2 log R are the tight ones.
+    that hardly differ, this requires a long offset. The logit of a token that is not tight falls behind in proportion
+    to R, so the tokens within 2 log R are the tight ones.
     """
     margins = joint.rows @ p
     leading = np.argmin(np.where(joint.others, margins, np.inf), axis=1)
@@ -164,9 +165,9 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
 def _rate(
     name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndarray, "d"], unit: float, drift: float = 0.0
 ) -> Claim:
-    """Claim that R·deviation at the later point is at most GROWTH times that at the earlier one, or than one logit.
+    """Claim that R·deviation at the later point is at most GROWTH times the larger of its earlier value and one logit.
 
-    It may also exceed the earlier one by ``drift`` at most. For heads the unit is one output instead of one logit.
+    In addition it may exceed the earlier value by ``drift``. For heads the unit is one output instead of one logit.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

@@ -3,8 +3,8 @@
 Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
 with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
 p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] is allowed. Let (v, p) be feasible,
-‖v‖ ≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the competitor's. Everything below holds for all such points, not only for
-minimisers.
+‖v‖ ≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the value of Λ at the competitor. Everything below holds for all such points, not
+only for minimisers.
 
 1. *Outputs.* (1/n) ℓ(min_i Y_i v·x_i^p) ≤ L ≤ L_c and ℓ^{-1}(y) = −log(e^y − 1) give min_i Y_i v·x_i^p ≥ rΓ − F,
    F = log(exp(n L_c) − 1) + rΓ. (For L_c → 0: F → Λ_c + log n; the paper's log(2n) is an upper bound.)
@@ -243,11 +243,11 @@ class LimitBounds:
 
     @property
     def radius_suffices(self) -> bool:
-        """Return whether the radius is large enough for the best competitor to be within :attr:`visible` of the limit.
+        """Return whether the radius is so large that the best competitor is within :attr:`visible` of the limit.
 
         Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is. Then
-        the shortfall is O(1)/R, four times as large at R/4. A shortfall that does not grow like this means another
-        limit.
+        the shortfall is O(1)/R, four times as large at R/4. A shortfall that does not shrink like this indicates
+        another limit.
         """
         short = self._competitors_shortfall
         shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))
@@ -263,7 +263,7 @@ class LimitBounds:
     def visible(self) -> float:
         """The deviation :data:`VISIBLE`, plus the rounding of logits in both excesses.
 
-        The latter is 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ of the cosine.
+        This rounding changes the cosine by 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ.
         """
         return VISIBLE + 2 * self.minimiser.slip / (self.minimiser.R * self.minimiser.setup.target.margin)
 
@@ -323,8 +323,8 @@ def competitor_claims(levels: Sequence[Sublevel]) -> Iterator[Claim]:
 def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float) -> Numbers:
     """Return the lower bound of ⟨p, p̄_relax⟩/R by item 7, Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
 
-    For a non-support the floor may be its actual margin, at most 0: in the quadrant of Lemma 12, a hypothesis of the
-    theorem, the floor is then at least 0.
+    For a non-support the floor may be the smaller of its actual margin and 0, which is 0 in the quadrant of Lemma 12, a
+    hypothesis of the theorem.
     """
     shares = np.sum(with_roundings(setup.target.duals, 1), axis=1)
     floor = np.where(setup.joint.svm.support, floors, np.maximum(floors, np.minimum(margins, 0.0)))

@@ -41,7 +41,8 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
     p = rng.normal(size=(POINTS, k)) * (2 / unit)
-    # Both parts of v = r v̄_mm + w have the same length, so that the claim fails if either of them is left out.
+    # Both parts of v = r v̄_mm + w have the same length, so that the claim fails if an implementation leaves out one
+    # part.
     w = rng.normal(size=(POINTS, d)) * (2 / size)
     log_r = float(np.log(2 / size))
     reported = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
@@ -64,7 +65,8 @@ def _formulas(
     """Return log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k).
 
     Features and pulls also carry the error of forming them in differences to α, Σ_t s_it z_it = z_iα − Σ_t s_it (z_iα −
-    z_it): where α has little weight, the rounding is that of z_iα, which may exceed that of the sum.
+    z_it): where α has little weight, the rounding error is that of z_iα, which may exceed the rounding error of the
+    sum.
     """
     tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
     s = AttentionAt(setup.problem, p).weights

@@ -35,7 +35,8 @@ RESOLVED = 1.0
 """The amount by which a minimiser's log-excess may be above the competitor's.
 
 Where a non-support keeps q_i between 0 and 1, float64 resolves its exponent r (slack_i − q_i d_i) no better. The bounds
-use the pair's own excess, so they hold for any pair."""
+use the excess of the pair that was found, so they hold for any pair.
+"""
 STARTS = 128
 """The number of directions with which the search for the minimiser begins."""
 SELECTED = 16.0
@@ -47,13 +48,13 @@ class JointMinimiser:
     """The pair (r v̄_mm + w, p) of least risk that the implementation under test finds at ‖p‖ ≤ R, ‖v‖ ≤ r(R).
 
     Attributes:
-        setup: the problem that is minimised.
+        setup: the problem whose risk is minimised.
         under_test: the implementation that found it.
-        schedule: R ↦ log r.
+        schedule: the map R ↦ log r.
         R: the radius.
         starts: directions that the search begins with, (m, k).
-        path: the path of one point that was returned.
-        claim: the name of the claim that is undecided where it is no minimiser.
+        path: the path of one point that the implementation returned.
+        claim: the name of the claim that is undecided where the pair is no minimiser.
     """
 
     setup: JointSetup
@@ -83,7 +84,7 @@ class JointMinimiser:
 
         Raises:
             Ended: the pair is no minimiser, or lies outside the balls.
-            Undecided: the outputs of its head have no correct digits, or its head prefers another token.
+            Undecided: the outputs of the pair's head have no correct digits, or the head prefers another token.
         """
         inside = self._lies_in_the_balls()
         yield inside

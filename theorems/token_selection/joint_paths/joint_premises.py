@@ -37,7 +37,7 @@ JOINT_SOLUTIONS = (LABEL_MARGIN, LABEL_SUPPORTS, LABEL_DUALS, TARGET_SELECTS, TA
 def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
     """Yield the claims that keys and scores are the products, and that p_mm and p_relax solve their SVMs.
 
-    The latter is claimed where some input is no support of v_mm.
+    The claim on p_relax is made where some input is no support of v_mm.
     """
     yield from dataset_claims(case, under_test)
     problem, alpha, support = setup.problem, case.chosen_tokens, setup.joint.svm.support
@@ -58,7 +58,7 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     yield at_least(LABEL_MARGIN, Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least(LABEL_SUPPORTS, Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
-    # The ball is larger than the points need, as a point on its sphere would be shortened by some roundings.
+    # The ball is larger than the points require, because rounding would shorten a point on its sphere.
     level = SublevelSet(setup, under_test, 0.0, 601.0 * target.norm, 600.0 * target.p)
     RTheta = np.array([4.0, 60.0, 600.0])
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)

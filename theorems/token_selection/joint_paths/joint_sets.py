@@ -106,7 +106,7 @@ class SublevelSet:
         """Compute Λ = log mean_i ℓ(rΓ + E_i) + rΓ of the head within its ball, (m,).
 
         The head is shortened by the factor 1/(1 + o/r) if ‖r v̄_mm + w‖ ≤ r + o: 2r (‖v‖ − r) ≤ ‖v‖² − r² = 2r v̄_mm·w
-        + ‖w‖² where ‖v‖ > r. That costs at most (o/r)|rΓ + E_i| of an output.
+        + ‖w‖² where ‖v‖ > r. This lowers an output by at most (o/r)|rΓ + E_i|.
         """
         s, r = self.setup, self.r
         drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
@@ -117,7 +117,7 @@ class SublevelSet:
         return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
 
     def inside(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Bool[np.ndarray, "m"]:
-        """Return which of the pairs, moved into the balls, are in the set as far as floats tell."""
+        """Return the mask of the pairs that, moved into the balls, are in the set as far as floats can decide."""
         w, p = self.feasible(w, p)
         weights = np.maximum(self.under_test[softmax_weights](self.setup.joint.keys, p), np.finfo(np.float64).tiny)
         return np.asarray(
@@ -132,9 +132,9 @@ class SublevelSet:
     def search_points(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
         """Find points inside the set, most of them at the end of a ray, where the bounds are tightest.
 
-        Rays start at the competitor, later at points of earlier rays. Along each ray step sizes from far below one
-        logit to far beyond the balls are tried (the set need not be convex), then sizes around the largest one inside
-        the set.
+        Rays start at the competitor, later at points of earlier rays. Along each ray, step sizes from far below one
+        logit to far beyond the balls are tried (the set need not be convex), then step sizes around the largest step
+        that stays inside the set.
         """
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], joint.keys.shape[2]
@@ -166,7 +166,7 @@ class SublevelSet:
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
     ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
-        """Draw moves of head and prompt: random, against a row, along the competitor, or of one of the two alone."""
+        """Draw moves of head, prompt or both: random, against a row, or along the competitor."""
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], rows.shape[1]
         by_p = rng.normal(size=(rays, k)) / unit

@@ -27,7 +27,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 
 NON_OPTIMALITY = sharper("non-optimality")
-"""The name of a claim that is undecided where v_mm, p_mm or p_relax do not exist.
+"""The name of a claim that is undecided where v_mm, p_mm or p_relax does not exist.
 
 It is falsified where the weights under test are NaN."""
 
@@ -35,8 +35,9 @@ It is falsified where the weights under test are NaN."""
 RESOLVED_MARGIN = 2.0**-10
 """The largest rounding error of a margin of 1 at which p_mm can serve as a competitor.
 
-Premises evaluate the margin at RΘ = 600, where rounding must not move a logit by 1. It is exceeded by keys that only
-their rounding makes separable, for example products with a W of low rank."""
+Premises evaluate the margin at RΘ = 600, where rounding must not move a logit by 1. Keys that are separable only
+because they are rounded, such as products with a W of low rank, exceed this error.
+"""
 
 
 def with_roundings(x: Any, roundings: int) -> Numbers:
@@ -46,7 +47,7 @@ def with_roundings(x: Any, roundings: int) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class JointSetup:
-    """A case of Theorem 5 or 6 with the solutions that the implementation under test gives.
+    """A case of Theorem 5 or 6 with the solutions that the implementation under test returns.
 
     Attributes:
         problem: keys, scores, loss.
@@ -64,7 +65,7 @@ class JointSetup:
 
     @cached_property
     def u(self) -> Numbers:
-        """The direction v̄_mm, (d,): entries of v_mm and its length are rounded, and the quotient."""
+        """The direction v̄_mm, (d,), with the rounding errors of the entries of v_mm, its norm and the quotient."""
         return with_roundings(self.joint.svm.direction, 5)
 
     @cached_property
@@ -130,7 +131,7 @@ def joint_setup(
         form: the form of that claim.
 
     Raises:
-        Undecided: one of them does not exist, or rounding hides the margins of p_mm.
+        Undecided: one of these objects does not exist, or rounding hides the margins of p_mm.
     """
     data, alpha = case.dataset, case.chosen_tokens
     if data is None:
@@ -162,7 +163,7 @@ def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray,
 
 
 def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
-    """Return the competitors R p̄_c for ε = 0 and ε = 2^k/R, each of which the proof allows."""
+    """Return the competitors R p̄_c for ε = 0 and ε = 2^k/R; the proof allows each of them."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     if not np.any(towards):
         return [R * setup.target.direction]

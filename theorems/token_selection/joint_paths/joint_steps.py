@@ -1,7 +1,8 @@
 """The premises of a run of joint descent: its start, and that every iterate is a step of head and of prompt.
 
-The loop under test is given the softmax, the gradient in the prompt (with the scores Y_i x_it·v of its head) and that
-in the head; its steps are compared with these at its own iterates, and the gradient in the head with its formula.
+The loop under test gets the softmax, the gradient in the prompt (with the scores Y_i x_it·v of the current head) and
+the gradient in the head. Its steps are compared with these gradients at its own iterates, and the gradient in the head
+is compared with its formula.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """

@@ -26,7 +26,7 @@ ODDS_REVERSED = sharper("odds-reversed")
 QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
 LARGEST = 600.0
-"""The largest |logit| of the points in use, at which weights under test still have all their digits."""
+"""The largest |logit| of the points in use, at which the weights under test lose no digits."""
 
 
 @statement(
@@ -46,9 +46,9 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         log(s_iα/q_i) ≤ m_i ≤ log(s_iα/q_i) + log(T − 1).
 
-    (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times that.) So s_iα ≥ 1/2 is enough
-    for the quadrant, no limit is needed, and for T = 2 it is equivalent. R₀ is then explicit: every R at which the
-    bounds of Theorem 6 on the sublevel set are at most 1/2.
+    (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times that.) So s_iα ≥ 1/2 for all i
+    suffices for the quadrant without any limit, and for T = 2 the two are equivalent. R₀ is then explicit: every R at
+    which the bounds of Theorem 6 on the sublevel set are at most 1/2.
     """
     setup = joint_setup(case, under_test, ODDS)
     yield from premises(joint_data(case, setup, under_test))

@@ -36,9 +36,9 @@ BEHIND = "every token but α has less than the label margin Γ"
 
 
 def quadrant_cases() -> SearchStrategy[Case]:
-    """Return cases with non-supports, some of which have better tokens than α.
+    """Return a strategy for cases with non-supports, some of which have better tokens than α.
 
-    In these cases the prompt would select the better tokens if it were not restricted to the quadrant.
+    There the prompt would select the better tokens if it were not restricted to the quadrant.
     """
     return st.sampled_from((False, False, False, True)).flatmap(
         lambda loose: joint_cases(non_supports=True, loose=loose)
@@ -66,8 +66,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S
     and head as in Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the
-    non-supports' margins enter with 0 (item 7 of :mod:`.joint_constants`). No token of a non-support need score below α
-    here.
+    non-supports' margins are bounded by 0 (item 7 of :mod:`.joint_constants`). No token of a non-support need score
+    below α here.
 
     **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
     margin Γ: v_mm·z_it < 1 by more than its rounding.

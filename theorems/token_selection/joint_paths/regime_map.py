@@ -1,4 +1,4 @@
-"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax or in between.
+"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, at p_relax, or between these.
 
 ``theorems figures regime-map`` draws it. The paper's Theorem 6 names the limit p_relax for any schedule; see
 :mod:`.theorem_6_relaxed_joint_path`.
@@ -53,7 +53,7 @@ class Regime:
 
     @property
     def ends_at(self) -> str:
-        """Return which of p_mm and p_relax is as near as the prediction, or "between" for none and "both" for both."""
+        """Return which of p_mm and p_relax is as near as the prediction, "between" for neither, "both" for both."""
         near = 4 * max(self.from_predicted, 1 / UNITS)
         if min(self.from_mm, self.from_relax) > near:
             return "between"

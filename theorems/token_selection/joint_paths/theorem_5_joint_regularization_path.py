@@ -66,7 +66,7 @@ LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0
 SOLVED = 1e-6
 """The largest residual of a minimiser that is compared with the sharp form."""
 DEPENDENT = 2.0**-40
-"""The share of the largest singular value of G that a singular value must exceed.
+"""The least singular value of G that counts as nonzero, as a share of the largest.
 
 Far below it singular values are rounding errors, and a pseudo-inverse omits them. Then the sharp form's error bound
 exceeds :data:`SHARP_ERROR` at every radius up to 2^24."""
@@ -112,7 +112,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Limit.** Minimisers need no schedule between r and R: followed along r = R, r = e^{RΘ/2} and r = e^{RΘ}/D to
     RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_constants`). At R p̄_mm an output loses up to
-    r D e^{−RΘ}: divided by D the last schedule leaves that O(1), in whatever unit tokens are.
+    r D e^{−RΘ}: the factor 1/D of the last schedule makes this O(1) in any unit of the tokens.
 
     **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → o = G⁺ log(π_i δ_it/μ_it) across p̄_mm, for independent neighbours
     with rows G and duals μ > 0. *Derivation.* While r e^{−RΘ} → 0, the excess e^X of :mod:`.joint_constants` is to
@@ -140,7 +140,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """Yield the effective claims at pairs of sublevel sets, with B, F and the bounds made of them of each set."""
+    """Yield the effective claims at pairs of sublevel sets, with the B, F and resulting bounds of each set."""
     # q_max ≤ B.
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
 
@@ -262,7 +262,7 @@ class PredictedOffset:
         return 4 * EPS * (at.p.size + 8) * at.R * norm * self.setup.joint.longest_row
 
     def flatness(self, at: JointMinimiser, pi: Float64[np.ndarray, "n"]) -> float:
-        """Return a bound of the change of the offset by the solver's residual: it times the inverse curvature."""
+        """Return a bound, residual times inverse curvature, of the change of the offset by the solver's residual."""
         mu, theta = self.setup.separator.duals[self.setup.separator.neighbours], self.setup.separator.margin
         norm = float(np.linalg.norm(self.pseudo, 2))
         return float(np.max(at.path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + at.R / theta)

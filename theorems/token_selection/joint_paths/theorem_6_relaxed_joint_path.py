@@ -104,10 +104,10 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective**, on the sublevel set of (r v̄_mm, R p̄_c), p_c = p_relax + ε(p_mm − p_relax): q_S, margins over S and
     the head as in Theorem 5; at i ∉ S with d_i = min_t v̄_mm·(z_iα − z_it) > 0, q_i ≤ Q_i and (k_iα − k_it)·p ≥
-    log(1/Q_i − 1), an O(1) that divided by R vanishes; and from both the cosine with p_relax (:mod:`.joint_constants`,
-    items 1–7). Where Q_i ≥ 1, points in the quadrant of Lemma 12 still obey the bound.
+    log(1/Q_i − 1), an O(1) that vanishes when divided by R; and from both bounds the cosine with p_relax
+    (:mod:`.joint_constants`, items 1–7). Where Q_i ≥ 1, points in the quadrant of Lemma 12 still obey the bound.
 
-    **Selection may fail and the conclusion still hold**: where ρ_i = 0 with a positive dual, minimisers keep
+    **The conclusion may hold although selection fails**: where ρ_i = 0 with a positive dual, minimisers keep
     q_i near slack_i/d_i > 0, so s_iα does not tend to 1, and yet p_R/R → p̄_relax.
 
     **Limit.** Along r = cR with c from c* to 8c*, up to RΘ = 10⁸, where 1 − cos(p, p_relax) is bounded by 10⁻⁶.
@@ -128,7 +128,7 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """Yield the effective claims at pairs of sublevel sets, with B, Q_i, F and the bounds made of them of each set."""
+    """Yield the effective claims at pairs of sublevel sets, with the B, Q_i, F and resulting bounds of each set."""
     S = sets[0].level.setup.joint.svm.support
 
     # q_S ≤ B.

@@ -1,4 +1,4 @@
-"""Descents in a cone around p_mm, measured from its tip: gradient descent, and descent with the longest steps allowed.
+"""Gradient descent, and descent with the longest steps allowed, in a cone around p_mm; lengths are from the cone's tip.
 
 At the norms where the cone begins, a step of gradient descent is often e^{−1000}, and its iterates are equal as floats;
 its increments are therefore summed in their own scale. The longest steps multiply ‖p‖ by a constant factor.
@@ -34,9 +34,9 @@ class ConeRun:
 
     Attributes:
         cone, tip: the cone, and its tip a.
-        under_test: the implementation whose gradient it follows.
+        under_test: the implementation whose gradient the descent follows.
         points: p(0) … p(t), rounded, (t+1, b, d).
-        log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf for no step.
+        log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf where an iterate does not move.
         claim: the name of the claim that is falsified where an iterate is NaN or infinite.
     """
 

@@ -1,7 +1,7 @@
 """Gradient flow in a cone around p_mm, with tolerances tight enough for the claims of Theorem 3.
 
-At norms of 1e7 and more a solver may chatter in the valley of the path at one tolerance, or from one start, and not at
-the next.
+At norms of 1e7 and more, whether the solver oscillates in the valley of the risk around the path depends on the
+tolerance and on the start.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SHARES = (1e-8, 1e-7, 1e-6)
 """The absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they
 are tried."""
 VACUOUS = 0.25
-"""The solver's error, as a share of a claim's bound, above which the claim is not made. Only at norms of 1e10 the
-rounding of p is as large.
+"""The solver's error, as a share of a claim's bound, above which the claim is not made. The rounding error of p is as
+large only at norms of 1e10.
 """
 LOWEST_GOAL = 1e6
 """The least norm to which a flow is followed (keys of order one)."""
@@ -45,7 +45,7 @@ def along_a_flow(
 
     Args:
         cone: the cone.
-        under_test: the implementation whose flow it is.
+        under_test: the implementation that computes the flow.
         starts: points in the cone, (m, d).
         factor: the least ratio of the norm to which a flow is followed to the norm of its start.
         claims_about: (flow, requested norm) → the claims.
@@ -84,5 +84,5 @@ def along_a_flow(
                 reason = f"its solver's accuracy is {max(bound.tolerance for bound in claims):.3g} of what is claimed"
                 continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
-    # The suite's own solver fails here, too, so nothing is concluded about the implementation under test.
+    # The suite's own solver fails here, too, so nothing follows about the implementation under test.
     yield undecided_claim(claim, f"flow: {reason}", Form.EFFECTIVE, not_found=True)

@@ -3,8 +3,8 @@
 For weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on S, and Ω, B(κ) ≥ 0, κ has to satisfy
   Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ)    for all y with Σ λ̂y = 0,    B(κ) = Σ ω⁺ (max(ρμ, κ)m + ρw).
 
-1. *One good constraint.* Some s has y_s ≤ 0, its term is at least ω⁻_s κ; the terms of the others are at least
-   −ω⁺ e^{−κ−1}. It is enough that for every s
+1. *One good constraint.* Some s in S has y_s ≤ 0, so its term is at least ω⁻_s κ; the terms of the other constraints
+are at least −ω⁺ e^{−κ−1}. It is enough that for every s
      ω⁻_s κ ≥ (Σ_{S∖s} ω⁺ + Ω) e^{−κ−1} + B(κ).
 2. *Duality.* For every τ > 0 the left side is at least Σ_S min_y [ω e^{−y}(κ − y) + τλ̂y]. The minimum is at
    (κ+1−y)e^{−y} = τλ̂/ω, that is y = κ + 1 − W with W = W_Lambert(τλ̂e^{κ+1}/ω), and is τλ̂(κ + 2 − W − 1/W). It
@@ -12,8 +12,8 @@ For weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on S, and Ω
      κ ≥ Σ λ̂ max_{ω⁻,ω⁺}(W + 1/W) − 2 + e^{−z}(Ω + e^{κ+1} B(κ))    for some z.
    For weights proportional to the duals this gives κ = 0.
 
-κ is the smaller of the two, minimised over z; any z proves it. It is used in Lemma 7, L3, whose terms these are
-(:mod:`.local_constants`).
+κ is the smaller of the two, minimised over z; any z proves the bound. κ is used in L3 of Lemma 7, where these sums
+arise (:mod:`.local_constants`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _one_constraint(
     log_ratio = float((np.maximum(sums, -690.0) - low).max())
 
     def enough(kappa: float) -> bool:
-        # The smallest ω⁻ is the unit.
+        # Weights are in units of the smallest ω⁻.
         return kappa >= math.exp(min(log_ratio - kappa - 1, LARGEST)) + math.exp(min(log_stray(kappa), LARGEST))
 
     return _least(enough)

@@ -8,8 +8,8 @@ proportional to the duals λ. A cone around that ray is invariant much earlier t
 that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all bounds of Lemma 7 in cone_μ hold in K. In L3 nothing but ω
 changes, because g·p = g·a + g·(p − a): with p' = p − a, ρ' = ‖p'‖/P, ν' = 1 − cos(p', p_mm) and weights ω e^{−g·a}
   −⟨∇L(p), p'/‖p'‖⟩ ≤ (1 + κ/ρ' − ν')(−⟨∇L(p), p̄_mm⟩),                                                  (L3')
-where κ is exponentially small at the offset. w = 0 gives Lemma 7's own cone. Every w proves something; the one
-with the smallest radius is taken among minimisers of log Σ_good ω e^{−ρ(m−1) − g·w} + s|w|²/2, several s and ρ.
+where κ is exponentially small at the offset. w = 0 gives Lemma 7's own cone. The bounds hold for every w; the w with
+the smallest radius is chosen among the minimisers of log Σ_good ω e^{−ρ(m−1) − g·w} + s|w|²/2, several s and ρ.
 
 **Invariance.** h(p) = ⟨p', p̄_mm⟩ − (1−μ)‖p'‖ = ‖p'‖(μ − ν') is ≥ 0 exactly on K. Since
 ‖p' + Δ‖ ≤ ‖p'‖ + ⟨Δ, p̄'⟩ + ‖Δ‖²/(2‖p'‖), a descent step Δ has by (L3')
@@ -17,8 +17,8 @@ with the smallest radius is taken among minimisers of log Σ_good ω e^{−ρ(m�
 Let κ/ρ' ≤ (15/8)μ. If ν' ≥ (15/16)μ the bracket is ≥ μ/16, and the step stays in K when
 ‖Δ‖²/‖p'‖ ≤ (μ/8)⟨Δ, p̄_mm⟩; if ν' < (15/16)μ it does when 2‖Δ‖ ≤ (μ/16)‖p'‖. For Δ = −η∇L both follow from L2:
   η (C⁺)² max u ≤ (μ/8) ρ'P C⁻    and    32 η C⁺ max u ≤ μ ρ'P.
-ζ increases (L1), and ρ' ≥ ζ − ζ_w: conditions at the start are enough. (The paper requires π = κ/ρ ≤ μ/2 at w = 0. It
-does not use that at the boundary of the cone the support margins average to 1 − μ.)
+ζ increases (L1), and ρ' ≥ ζ − ζ_w: conditions at the start are enough. (The paper requires π = κ/ρ ≤ μ/2 at w = 0,
+because its proof does not use that the support margins average to 1 − μ at the boundary of the cone.)
 
 **Start.** C_{μ/4,R} ⊂ K ∩ {ζ ≥ ζ_0} when R = ζ_0 P/(1 − μ/4) and ζ_0 ≥ 2|w|/((τ − τ_0)P), τ_0 the tangent for μ/4.
 So GD from C_{μ/4,R} never leaves cone_μ; there is no stationary point in it (L1), and:
@@ -57,13 +57,15 @@ SLACK = 1 / 16
 """The share of μ by which the inward drift at the boundary exceeds the drift that invariance needs."""
 
 SAFETY = 0.99
-"""The share of the longest step that is taken, so that rounding cannot carry an iterate out."""
+"""The share of the longest step that is taken, so that rounding cannot move an iterate out of the cone."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
 """The penalties s with which offsets w are computed, in units of the squared size of the rows."""
 
 LEVELS = (1.0, 64.0)
-"""The multiples of ρ_0 at which the weights of an offset are taken: those of almost-neighbours vanish as ρ grows."""
+"""The multiples of ρ_0 at which the weights of an offset are taken: the weights of almost-neighbours vanish as ρ
+grows.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ class InvariantCone:
 
     @property
     def radius(self) -> float:
-        """The radius R from which on starts in cone_{μ/4} lie in K ∩ {ζ ≥ ζ_0}."""
+        """The radius R beyond which points of cone_{μ/4} lie in K ∩ {ζ ≥ ζ_0}."""
         return self.constants.norm * self.height / (1 - self.start_mu) * (1 + 1e-9)
 
     @property
@@ -188,7 +190,7 @@ def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstant
 
 
 def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
-    """Return the cone around ``start`` that proves the smallest angle of the flow at norm ``goal``; None if none does.
+    """Return the cone around ``start`` that proves the smallest angle of the flow at norm ``goal``, if there is one.
 
     A flow has no second-order term, so κ/ρ' ≤ 2μ suffices for it to stay in the cone.
     """
@@ -207,7 +209,7 @@ def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], go
 
 
 def _better(constants: LocalConstants, apex: Apex, log_step: float, best: InvariantCone | None) -> InvariantCone | None:
-    """Return the cone with that apex if it starts at 0.9 of the height of ``best`` or earlier, otherwise ``best``."""
+    """Return the cone with this apex if its least height is at most 0.9 times that of ``best``, otherwise ``best``."""
     mu, norm = constants.mu, constants.norm
     across = float(np.linalg.norm(apex.offset))
     room = tangent(mu) - tangent(mu / 4)

@@ -1,4 +1,4 @@
-"""Lemma 7: in a cone around a locally optimal direction −∇L points outwards, and hardly more along p than along p_mm.
+"""Lemma 7: in a cone around a locally optimal direction −∇L points outwards, hardly more along p than along p_mm.
 
 Main results: no stationary point (L1), bounds of the order of the unselected mass (L2), gradient correlation (L3),
 all with explicit constants.
@@ -99,7 +99,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         −⟨∇L(p), p̄⟩ ≤ (1 + κ/ρ − ν)(−⟨∇L(p), p̄_mm⟩),    ν = 1 − cos(p, p_mm),
 
-    from which R_π = ‖p_mm‖ κ/π. Each is tried at the base radius itself and beyond, at and near the boundary of the
+    from which R_π = ‖p_mm‖ κ/π. Each inequality is tried at the base radius and beyond, at and near the boundary of the
     cone, on its axis, at lateral distances of a few 1/‖k‖, where L3 is almost an equality, and then by local search.
     The property by which the cone is defined, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
@@ -137,8 +137,8 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
 def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"]) -> Claim:
     """Claim that in the cone margins of p̃ = p‖p_mm‖/‖p‖ differ by at most w_it from m_it, and w_it is small enough.
 
-    It is small enough if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. One claim contains both,
-    for the worst token of each point.
+    It is small enough if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. A single claim contains
+    both conditions, for the worst token of each point.
     """
     constants, others = constants.carrying, constants.others
     p, p_mm = exact(points), with_rounding(constants.solution.p)
@@ -193,7 +193,7 @@ def _levels(constants: LocalConstants) -> list[float]:
 def _points(
     constants: LocalConstants, under_test: Implementation, rho: float, kappa: float, rng: np.random.Generator
 ) -> Float64[np.ndarray, "m d"]:
-    """Return points of the cone from ρP on, some moved by a local search to where the inequalities are tightest."""
+    """Return points of the cone from ρP on; a local search moves some to where the inequalities are tightest."""
     norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
     points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
     points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)

@@ -4,7 +4,7 @@ Notation. α locally optimal, P = ‖p_mm(α)‖, g_it = k_iα_i − k_it, D_it 
 prompt is p = ρp̃ with ‖p̃‖ = P, so ‖p‖ = ρP; ν = 1 − cos(p, p_mm); x_it = g_it·p̃; s_it = s_iα_i e^{−ρx_it}. A token t
 ≠ α_i is *good* if D_it > 0 and *harmful* otherwise. SVM-neighbours are good (Definition 2), so harmful tokens have
 margins m_it > 1. (The paper's δ runs over all non-neighbours; those that score below α_i push in the right direction,
-so only harmful ones need a bound. The cone gets wider, the radius smaller.)
+so only harmful tokens need a bound. This makes the cone wider and the radius smaller.)
 
 **The cone.** δ = ½ (min over harmful tokens of m_it − 1), ∞ without any; ε = min(½, δ)/2; A = P max‖g_it‖/2, which
 is ≤ P max‖k_it‖. As ‖p̃ − p_mm‖ = P√(2ν), |x_it − m_it| ≤ w_it := P‖g_it‖√(2μ) in cone_μ, which is ≤ ε for the paper's
@@ -15,8 +15,8 @@ harmful and ¼ for good tokens: never smaller, and equal when one token attains 
 **The gradient.** Let D̄_i = Σ_t s_it D_it, c_i = |ℓ'(γ_iα_i − D̄_i)|. The covariance of scores and keys, written in
 differences to α_i, gives for every q
   −n⟨∇L(p), q⟩ = Σ_it ω_it e^{−ρx_it} (g_it·q),    ω_it = c_i s_iα_i (D_it − D̄_i).                       (*)
-No quadratic term is left: the cross term of Lemma 3 sits in D̄_i. Let u_i = Σ_t e^{−ρ(m_it − w_it)} ≥ 1 − s_iα_i and
-Γ_i = max_t |D_it|. Then |D̄_i| ≤ Γ_i u_i; with c⁻_i, c⁺_i the extremes of |ℓ'| on γ_iα_i ± Γ_i u_i,
+There is no quadratic term: the cross term of Lemma 3 is contained in D̄_i. Let u_i = Σ_t e^{−ρ(m_it − w_it)} ≥ 1 −
+s_iα_i and Γ_i = max_t |D_it|. Then |D̄_i| ≤ Γ_i u_i; with c⁻_i, c⁺_i the extremes of |ℓ'| on γ_iα_i ± Γ_i u_i,
   ω⁻_it = c⁻_i (D_it − Γ_i u_i)/(1 + u_i) ≤ ω_it (good tokens),    |ω_it| ≤ ω⁺_it = c⁺_i (|D_it| + Γ_i u_i).
 
 **Support.** KKT: p_mm = Σ λ_it g_it, λ ≥ 0 on neighbours only, Σ λ_it = P². Hence with λ̂ = λ/P²
@@ -45,8 +45,9 @@ nPρ e^{ρ(1−ν)}, with (*) and y = ρ(x − (1−ν)), the difference of both
   B(κ) = Σ ω⁺ e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
 So L3 follows from Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ) for all y with Σ λ̂y = 0, which is (**), and
 :mod:`.correlation_constant` finds the least such κ. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
-decreases. For weights proportional to the duals κ = 0: it measures how far they are from that. For d = 1 both sides
-are equal, κ = 0. (The paper has π in place of κ/ρ − ν, and for ω⁺ and ω⁻ the extreme values c_max Γ and c_min g_min.)
+decreases. For weights proportional to the duals κ = 0, so κ measures the deviation from such weights. For d = 1 both
+sides are equal, κ = 0. (The paper has π in place of κ/ρ − ν, and for ω⁺ and ω⁻ the extreme values c_max Γ and c_min
+g_min.)
 
 How GD stays in a cone (Theorem 3) is derived in :mod:`.invariant_cone`.
 

@@ -79,9 +79,9 @@ STEPS, LONGEST_STEPS = 1000, 500
 ENTRIES = 1 << 24
 """Approximate largest number of key entries evaluated over all iterates of a descent; large problems get fewer."""
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
-"""log ηL_p of the shortest steps that are drawn, and the largest |log η| at which η is a float."""
+"""The log ηL_p of the shortest steps that are drawn, and the largest |log η| for which η is in the range of floats."""
 START_NORMS = (1.0, 1.0, 2.0)
-"""The norms of the starts in units of R, besides the given one."""
+"""The norms of the starts in units of R, besides the case's start."""
 MOST_GROWTH = 1e6
 """The ratio ‖p(t)‖/‖p(0)‖ at which the longest steps aim."""
 VISIBLE = 1e-9
@@ -122,7 +122,7 @@ def _cases(draw: DrawFn) -> Case:
     start = draw(points_in_cone(solution.p, float(with_constants.arrays["cone_mu"]), radius))
     constants = local_constants(case.normalise().problem, solution)
     furthest = max(2 * radius, resolvable_rho(constants) * solution.norm / 4) if constants is not None else 0.0
-    # Halving is exact and leaves the angle as it is.
+    # Halving is exact and does not change the angle.
     while np.linalg.norm(start) > furthest:
         start = start / 2
     return with_constants.replace(start=start / scale)
@@ -188,12 +188,13 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     - log-growth: ⟨p(t), p̄_mm⟩ ≥ P log(e^{⟨p(0), p̄_mm⟩/P} + ηCt/P), P = ‖p_mm‖.
     - correlation: the increments summed, cos(p'(t), p_mm) ≥ (⟨p'(0), p̄_mm⟩ + Σ ⟨Δ, p̄'⟩/(1 + π'))/‖p'(t)‖.
 
-    Where ⟨Δ, p̄_mm⟩ and ⟨Δ, p̄'⟩ nearly cancel, both sides are taken less the former: π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' − p̄_mm⟩.
+    Where ⟨Δ, p̄_mm⟩ and ⟨Δ, p̄'⟩ nearly cancel, ⟨Δ, p̄_mm⟩ is subtracted from both sides: π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' −
+    p̄_mm⟩.
 
     Limit. Gradient flow satisfies ν'ρ'² ≤ ν'_0ρ'_0² + κ(ρ' − ρ'_0) (flow-rate), whence a proven bound of the angle
-    between p and p_mm that falls like 1/‖p‖ at the offset (limit): 1 − cos ~ 1/‖p‖². It is followed to ‖p‖ = 1e6 and
-    far enough that the angle allowed at the start would give 1 − cos ≤ 1e-9. The only tolerance is the accuracy of
-    the solver.
+    between p and p_mm that falls like 1/‖p‖ at the offset (limit): 1 − cos ~ 1/‖p‖². The flow is followed to ‖p‖ = 1e6
+    and so far that the angle allowed at the start would give 1 − cos ≤ 1e-9. The only tolerance is the accuracy of the
+    solver.
     """
     problem = case.problem
     svm = yield from certify(problem, case.chosen_tokens, under_test)
@@ -256,7 +257,7 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 
 
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
-    """Yield the claims of T2; those that hold for any step length are made for both runs, with −∇L in place of Δ."""
+    """Yield the claims of T2; claims that hold for any step length are made for both runs, with −∇L in place of Δ."""
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
@@ -283,7 +284,7 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
 def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
     """Claim μ ≥ ν' at every iterate, and h(p + Δ) ≥ h(p) for GD at starts near the boundary of K, by (***).
 
-    The latter is ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
+    The second inequality is ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
     """
     mu, start = cone.constants.mu, gd.starts
     near = start.nu >= (1 - SLACK) * mu
@@ -364,7 +365,7 @@ def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
 def starts_in(
     cone: InvariantCone, rng: np.random.Generator, case_start: Float64[np.ndarray, "d"] | None
 ) -> Float64[np.ndarray, "b d"]:
-    """Return starts in C_{μ/4,R}, at R and beyond; the given one first."""
+    """Return starts in C_{μ/4,R}, at R and beyond; the case's start first."""
     norms = cone.radius * (1 + 1e-9) * np.array(START_NORMS)
     starts = cone_points(rng, cone.constants, norms, cone.start_mu)
     return starts if case_start is None else np.concatenate([case_start[None], starts])

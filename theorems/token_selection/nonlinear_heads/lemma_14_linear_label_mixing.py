@@ -51,7 +51,7 @@ MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 DELTAS = (0.125, 1.0, 8.0)
 """The Δ of Assumption D."""
 FACTOR = 2.0
-"""The factor by which L(p) − L_* is below L(p') − L_* at least, where Assumption D requires only less.
+"""The least ratio of L(p') − L_* to L(p) − L_*, where Assumption D requires only a ratio above 1.
 
 ρ(Δ) is chosen so that L(p) − L_* is at most half of L(p') − L_*, a difference far above rounding."""
 POINTS = 120
@@ -141,7 +141,7 @@ class Sandwich:
         return drop[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        """Return the violation of the sandwich by the prediction, in units of its upper side c1 q; negative inside."""
+        """Return the amount by which the prediction violates the sandwich, in units of c1 q; negative inside it."""
         with in_floats():
             drop, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - drop, drop - high) / high, -1.0), axis=-1)

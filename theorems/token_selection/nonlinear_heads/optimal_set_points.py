@@ -116,8 +116,8 @@ def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) 
 def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
     """Return the least margin at p_mm of α over optimal tokens with other keys, and the number of tokens with α's key.
 
-    The first is in margins of p_mm, 0 for an exact tie and +inf when there is no such token. Both are decided over the
-    rationals.
+    The least margin is in units of the margins of p_mm, 0 for an exact tie and +inf if there is no such token. Margin
+    and number are decided over the rationals.
     """
     least, multiplicity = math.inf, np.ones(problem.n)
     for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
@@ -158,7 +158,7 @@ def sublevel_points(
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each one's radius.
+    """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each point's radius.
 
     The search starts at two solutions and at the best of the other choices. R p̄_mm is the first point of each set.
 
@@ -181,7 +181,7 @@ def sublevel_points(
         short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
         return np.asarray(short & (excess <= level[:, None] - room))
 
-    # The first solution, and another one or the best of the other choices.
+    # The first solution, and another solution or, without one, the best of the other choices.
     origins = [*sets.solutions, *([sets.runner_up] if sets.runner_up else [])][:2]
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 4, 16))
     batches = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]

@@ -153,7 +153,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def solutions_claim(sets: MaxMarginSets) -> Claim:
-    """Claim that the reported G_mm are the points of least norm of all choices, each once, exactly."""
+    """Claim, exactly, that the reported G_mm contains each point of least norm over all choices once and no others."""
     points = [tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.solutions]
     least = min(c.norm_squared for c in sets.choices)
     best = {tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.choices if c.norm_squared == least}

@@ -100,8 +100,8 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     L_t bounds the curvature between the two points (:func:`.smoothness.local_smoothness` at p(t), a
     tenth added for the distance E_t between them) and r_t is the rounding of one step.
 
-    The keys are the tokens themselves, those of the dataset in units of the largest if there is one, else the
-    keys of the problem with its scores as the values Y Xv.
+    The keys are the tokens of the dataset, in units of the largest entry. If the case has no dataset, they are the keys
+    of the problem, and its scores are the values Y Xv.
     """
     yield from premises(dataset_claims(case, under_test))
     setting = _setting(case)
@@ -128,7 +128,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if not np.isfinite(points).all():
         raise NotANumber(SAME_ITERATES, "an iterate is not finite", Form.EXACT)
     if not np.isfinite(matrices).all():
-        # The overflow is in the suite's own run, so nothing is concluded about the implementation under test.
+        # The overflow is in the suite's own run, so nothing follows about the implementation under test.
         raise Undecided(SAME_ITERATES, "back-propagation through W overflows float64", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, affordable(problem, POINTS)) / problem.key_scale
     prompts = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
@@ -167,7 +167,7 @@ def _setting(case: Case) -> Setting:
     # The scores of the problem are Y Xv in some float64 evaluation: the exact values are within one spacing of floats.
     with spacing(EPS):
         values = np.sum(exact(data.X) * data.v, axis=-1)
-    # Moving a power of two from the tokens to p changes no digit, except in logarithms of their size.
+    # Moving a power of two from the tokens to p changes no digits, except in logarithms of their sizes.
     problem = Problem(data.X, data.problem.scores, data.loss)
     problem = problem.with_keys_scaled(1 / problem.key_scale)
     return Setting(problem.keys, data.Y, values, data.loss, problem)

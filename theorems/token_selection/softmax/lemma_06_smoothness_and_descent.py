@@ -1,6 +1,6 @@
 """Lemma 6: the risk is smooth, gradient descent with η ≤ 1/L_p decreases it, and its gradients are summable.
 
-Main results: all three with explicit constants, also with a sharper one than the paper's.
+Main results: all three with explicit constants, those of the paper and a sharper one.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 6.
 """
@@ -253,7 +253,7 @@ def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Impl
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
     """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run.
 
-    It is claimed for an η just below 1/L̂, rounding included, and for a small one.
+    It is claimed for an η just below 1/L̂, rounding included, and for a small η.
 
     A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less, which the error bound of ‖∇L‖²
     includes.
@@ -272,8 +272,7 @@ def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_tes
     """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both sides times η = 1/L̂.
 
     p(0) is point ``first``. A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is
-    (η/2)‖∇L‖² less ‖Δ + η∇L‖²/(2η), is no more than the decrease of L: so the squares of Δ + η∇L are added to the
-    bound.
+    (η/2)‖∇L‖² less ‖Δ + η∇L‖²/(2η), is at most the decrease of L. So the squares of Δ + η∇L are added to the bound.
     """
     log_unit, problem = _log_unit(log_sharp), at.problem
     run = at.points[first:]

@@ -31,8 +31,8 @@ def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np
     """Claim L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i) and, with L_α = (1/n) Σ_i ℓ(γ_iα_i), sign·e^{log-excess} = L(p) − L_α.
 
     The second is claimed for α and for random tokens, so that L(p) − L_α has either sign. It is compared with the
-    difference of risks, where digits of it are left, and with the losses' excesses ℓ(u − δ) − ℓ(u), all orders of δ:
-    in logarithms where the softmax saturates and to the last digits anywhere.
+    difference of risks, where the difference has correct digits, and with the mean of ℓ(u − δ) − ℓ(u) to all orders of
+    δ: in logarithms where the softmax saturates, and to the last digits everywhere.
     """
     problem, n = case.problem, case.problem.n
     yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)
