@@ -80,7 +80,7 @@ def rates(
     c = (1 - first) / math.sqrt((1 - second) * (1 - first**2 / second)) if first != second else 1.0
     tau = sigma = mean = growth = 0.0
     for t in range(steps):
-        # The step before contributes growth, D times its length.
+        # The previous step contributes ``growth``, D times its length.
         if t and growth + further < LARGEST and math.isfinite(tau + sigma + mean):
             m, y = math.expm1(growth), math.expm1(growth + further)
             old = sum_of_powers(second, t - 1)

@@ -94,7 +94,7 @@ def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     - with rows normalised as −η‖z‖_2 sign Γ: sign descent on p;
     - with columns normalised as −η‖z‖_1 Γ/‖Γ‖_2: normalised gradient descent on p;
-    - with the orthogonal factor (Muon without momentum) as −η‖z‖_2 Γ/‖Γ‖_2: likewise;
+    - with the orthogonal factor (Muon without momentum) as −η‖z‖_2 Γ/‖Γ‖_2: normalized gradient descent on p, too;
     - of Adam without ε as −η‖z‖_1 A(Γ), A Adam's step on p with the same β1, β2 and correction.
 
     So the theorems on prompts hold for W with these step lengths.

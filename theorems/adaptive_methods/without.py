@@ -99,7 +99,7 @@ def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
     c, total = (1 - second, second), arb(0)
     for x, y in rows.T.tolist():
         if x == 0 or y == 0:
-            # A sample that alone moves a coordinate moves it at full speed, whatever its weight.
+            # If only one sample moves a coordinate, it does so at full speed, whatever its weight.
             total += abs(y) - abs(x)
         else:
             total += (y - x) * (c[0] * x + c[1] * y) / ((c[0] * x) ** 2 + (c[1] * y) ** 2).sqrt()

@@ -81,7 +81,7 @@ def _label_flipped(scores: Array, size: float) -> Array:
 
 
 def _with_tokens(case: Case, alpha: Any) -> Case:
-    """Return the case with ``alpha`` for its optimal tokens, and for its chosen ones if it has any."""
+    """Return the case with ``alpha`` as its optimal tokens, and also as its chosen tokens if it has any."""
     problem = copy(case.problem)
     vars(problem)["optimal"] = alpha
     return case.replace(problem=problem, alpha=None if case.alpha is None else alpha)

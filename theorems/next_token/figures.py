@@ -41,7 +41,7 @@ def limits_of() -> Limits:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and the latter's first-order value, by rule, at recorded steps from 0."""
+    """Return 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and its first-order value at recorded steps from 0, by rule."""
     limits = limits_of()
     minimum, split = limits.minimum, limits.split
     r, beta = split.dimension, smoothness(limits.problem)

@@ -77,9 +77,10 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     a_jz : v, z ∈ Ŝ_j}; g_jv = P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j; θ_mm = argmin ‖θ‖ over θ ∈ F^⊥ with g_jv·θ
     ≥ 1 off Ŝ; L_fin(θ) = Σπ_j[lse_{Ŝ_j} ℓ − Σpℓ], θ_⋆ its minimiser on F. Then
 
-    1. one linear program decides Ŝ: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; and so does each alternative alone;
-    2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability); and some θ has the
-       log-odds of what followed (NTP-compatibility) if and only if the loss among S_j alone has the minimum H;
+    1. one linear program decides Ŝ: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; and so does one linear program for each
+    alternative; 2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability); and
+    some θ has the
+       log-odds of what followed (NTP-compatibility) if and only if the loss restricted to the S_j has the minimum H;
     3. L(θ) = L_fin(P_F θ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, and log w_jv = ℓ_jv − lse_{Ŝ_j} at
        P_F θ;
     4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_j w_jv(θ_⋆);

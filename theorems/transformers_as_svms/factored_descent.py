@@ -215,7 +215,8 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
         joint = points.joint(gradient)[0]
         variances: Any = signed_variances(points.at)[0]
         lengths = norm(joint[K.size :]), norm(joint[: K.size])
-        # v = K u, where u is the first axis divided by the scale of the first column of K; q = Q u likewise.
+        # v = K u, where u is the first axis divided by the scale of the first column of K; q = Q u with the scale of
+        # the first column of Q.
         scale = _scale(K[:, 0], data.v), _scale(Q[:, 0], q)
         heads.append((lengths[0] / scale[0], norm(np.einsum("n,ne->e", variances, exact(signed))) / problem.n))
         if isinstance(separator, LabelSvm):

@@ -121,8 +121,8 @@ def _many_inputs(draw: DrawFn) -> Case:
 def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If d ≥ max(T − 1, n), almost all data make ATT-SVM(α) feasible for every choice α of tokens.
 
-    This holds for cross- and for self-attention. Each hypothesis is decided on the data at hand, and each W below over
-    the rationals.
+    This holds for cross- and for self-attention. Each hypothesis is decided on the data of the case, and the margins of
+    each W below over the rationals.
 
     **Independent tokens and queries.** Let D_i, the rows x_iα − x_it, have rank T − 1, and Z, the columns z_i, rank n
     (which needs d ≥ max(T − 1, n), and almost all data have it). With w_i = D_i⁺1, W = [w_1 … w_n] Z⁺ has W z_i = w_i,

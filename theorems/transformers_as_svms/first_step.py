@@ -93,7 +93,7 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) all follows from ``descent-from-a-margin``, whose claims are
     made. (1) R = log((T−1)A)/μ suffices: the union of C_{μ,R} over μ is where m(W) ≥ log((T−1)A), and from there on
     −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0, and > 0 at the edge as well: 1 − s_opt = s_opt Σ e^{−h} is below q =
-    (T−1)e^{−m(W)}, of which alone the bound is made. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
+    (T−1)e^{−m(W)}, and the bound uses only q. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
 
         R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
 

@@ -91,7 +91,7 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **n = 1.** W^mm = p_mm zᵀ/‖z‖², p_mm the solution of ATT-SVM(α) on the tokens.
 
     **Orthogonal queries decouple.** If z_i·z_j = 0 for i ≠ j, then W^mm = Σ_i p_i z_iᵀ/‖z_i‖², p_i the solution of
-    ATT-SVM(α_i) on the tokens of input i alone. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
+    ATT-SVM(α_i) on only the tokens of input i. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
     ‖p_i‖; Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at that sum, which is feasible; and the solution is unique.
 
     **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆ P_Z has the same margins, and

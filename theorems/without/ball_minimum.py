@@ -70,8 +70,8 @@ def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
 def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> Iterator[Claim]:
     """Claim that the lowest point of the ball lies in the region ``allowed``.
 
-    The claim is violated if at each radius some point has lower risk than all allowed points. Nothing is claimed for d
-    > 2.
+    The claim is violated if at each radius some point has lower risk than all allowed points. For more than two
+    dimensions nothing is claimed.
     """
     if d > 2:
         return

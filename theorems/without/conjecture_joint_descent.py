@@ -82,7 +82,7 @@ def _selects_elsewhere(case: Case) -> float:
 
 
 def _limit_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm, up to one logit or a deviation that halves."""
+    """Yield the claims p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm, up to one logit or a deviation that halves."""
     result = _run(case, STEPS)
     if result is None:
         raise not_followed("v_mm or p_mm does not exist")

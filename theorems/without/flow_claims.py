@@ -128,7 +128,7 @@ def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[
 def direction_claims(
     problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation, alpha: Int64[np.ndarray, "n"]
 ) -> Iterator[Claim]:
-    """Yield ‖p(t)‖ → ∞, that p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
+    """Yield the claims ‖p(t)‖ → ∞, p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
     svm = under_test[max_margin](problem.keys, alpha)
     unit = 1 / problem.key_scale if isinstance(svm, Infeasible) else svm.norm
     flow = follow_flow(problem, start, unit)

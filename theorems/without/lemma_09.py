@@ -25,12 +25,12 @@ def _directions(*losses: str) -> SearchStrategy[Case]:
 
 
 def gains(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield L(R q) < L_α, α the tokens that q selects."""
+    """Yield the claim L(R q) < L_α, where q selects the tokens α."""
     yield below_selection("gain", case.problem, case.arrays["q"], under_test)
 
 
 def _lower(case: Case) -> Finding:
-    """Check that neighbours score higher; undecided where selection is tied, which leaves open what L_α is."""
+    """Check that neighbours score higher; undecided where the selection is tied, so that L_α is not defined."""
     finding = higher_neighbours(case)
     if finding.holds is False and not direction(case.problem.keys, case.arrays["q"]).unique:
         return Finding(None, finding.evidence)

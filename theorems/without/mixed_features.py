@@ -104,7 +104,7 @@ def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
 
 
 def head_is_max_margin(case: Case, under_test: Implementation, *, quadrant: bool = False) -> Iterator[Claim]:
-    """Yield v_r/r → v̄_mm, refuted by the bound above at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
+    """Yield the claim v_r/r → v̄_mm; the bound above refutes it at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
     joint = joint_of(case)
     mixed = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
     name, rounding = "head-is-max-margin", NORM**-0.5

@@ -55,7 +55,7 @@ def shorter_elsewhere(case: Case) -> float:
 
 
 def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
-    """Yield p_relax for every α that differs at one non-support, where label margin is left."""
+    """Yield p_relax for every choice that differs from α at one non-support and leaves it label margin to spare."""
     for i, t in np.argwhere(joint.others & ~joint.svm.support[:, None]):
         if joint.tokens[i, t] @ joint.svm.v > 1:
             alpha = joint.alpha.copy()

@@ -59,7 +59,7 @@ ANGLES = 16
 
 
 def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield ‖p(t)‖ → ∞ along the gradient flow from the case's start."""
+    """Yield the claim ‖p(t)‖ → ∞ along the gradient flow from the case's start."""
     yield norm_of_flow(case.problem, start_of(case))
 
 

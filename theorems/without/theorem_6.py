@@ -60,7 +60,7 @@ def _path(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]]:
 
 
 def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
-    """Yield p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
+    """Yield the claims p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select α."""
     if not selects_best(pairs[-1].joint):
         raise not_followed("another selection has a label margin as large")
     if not pairs[-1].lowest_margin > 0:
@@ -70,7 +70,7 @@ def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterat
 
 
 def weak_support_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the limit of Theorem 6 along r = e^{RΘ/2}."""
+    """Yield the claims on the limits in Theorem 6 along r = e^{RΘ/2}."""
     yield from target_claims(*_path(case))
 
 
@@ -148,7 +148,7 @@ def relaxes_too_early(case: Case) -> float:
 
 
 def schedule_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the limit of Theorem 6 along the case's own radii."""
+    """Yield the claims on the limits in Theorem 6 along the case's own radii."""
     joint, schedule_and_radii = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None or schedule_and_radii is None:
@@ -170,7 +170,7 @@ head_too_slow = Weakening("theorem-6", schedule_claims, "p_R/R → p_relax/‖p_
 
 
 def unselected_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the limits of Theorem 6, whatever p_R selects."""
+    """Yield the claims on the limits in Theorem 6, whatever p_R selects."""
     pairs, target = _path(case)
     yield prompt_claim("prompt-is-relaxed", pairs, target)
     yield head_claim(pairs)

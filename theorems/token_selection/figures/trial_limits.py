@@ -40,7 +40,7 @@ CONFIDENCE = 0.95
 
 @cache
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the number of trials of each kind after the steps, and the fates of those continued."""
+    """Return, per d, the number of trials of each kind after the steps, and the fates of the continued trials."""
     return combine_blocks(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
 
 

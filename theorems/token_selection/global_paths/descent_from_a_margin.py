@@ -181,7 +181,8 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
 
     **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. It keeps m ≥ m(p(0)) − κ, also from every later point on. Since
     d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between
-    recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ) from the data alone.
+    recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ), with constants computed
+    only from the data.
 
     **Sharp.** −∇L = Σ_j c_j e^{ε_j} e^{−g_j·p} g_j with c_j = |ℓ'(γ_i,opt)|δγ_j/n and |ε_j| ≤ E = max_i [q − log(1 −
     qΓ_i,max/Γ_i,min) + the change of log|ℓ'| over qΓ_i,max]. In the terms of :mod:`.flow_offset`, with e^{−ĝ_j·q} =

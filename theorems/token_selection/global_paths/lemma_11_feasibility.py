@@ -59,7 +59,7 @@ def _cases() -> SearchStrategy[Case]:
 def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let all labels be +1, γ_it < γ_i,opt for t ≠ opt_i, and v ∈ range(Wᵀ).
 
-    W of full column rank suffices for the latter. Then
+    v ∈ range(Wᵀ) holds if W has full column rank. Then
 
         p = (Wᵀ)⁺ v / min_{i, t≠opt} (γ_i,opt − γ_it)
 

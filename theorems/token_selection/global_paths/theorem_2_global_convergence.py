@@ -142,7 +142,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     under test, and pieces between them, integrated again by another method, end at the next recorded point
     (:mod:`theorems.curves.flow_chords`). The norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w
     rises by at least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B
-    computed from the data and p(0) alone (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive
+    computed only from the data and p(0) (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive
     dual.
 
     **Sharp**, n = 1. The offset from the ray tends to q: G_S q = −log(λ/Σλ) on the support of the duals, that of the

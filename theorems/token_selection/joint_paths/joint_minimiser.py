@@ -111,7 +111,7 @@ class JointMinimiser:
             raise Undecided(self.claim, why, Form.LIMIT)
 
     def _lies_in_the_balls(self) -> Claim:
-        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r, the latter as ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0 for v = r v̄_mm + w.
+        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r, where ‖v‖ ≤ r is ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0 for v = r v̄_mm + w.
 
         The claim allows for the rounding of a point on a sphere.
         """

@@ -63,7 +63,7 @@ class Regime:
 
 
 def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regime]:
-    """Yield where each schedule ends.
+    """Yield the end of the path for each schedule.
 
     Raises:
         ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or it has no

@@ -93,7 +93,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
         L3. for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies
             ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p_mm/‖p_mm‖⟩.
 
-    Effective form. :mod:`.local_constants` derives, from the data alone, μ (the paper's (ε/A)²/8 or more),
+    Effective form. :mod:`.local_constants` derives, using only the data, μ (the paper's (ε/A)²/8 or more),
     the base radius R, C⁻, C⁺, the explicit lower bound −⟨∇L(p), q̄⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²} behind L1, and the bound
     max_i(1 − s_iα_i) ≤ max_i Σ_t e^{−ρ(m_it − w_it)}, ρ = ‖p‖/‖p_mm‖; and κ with
 
@@ -101,7 +101,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     from which R_π = ‖p_mm‖ κ/π. Each inequality is tried at the base radius and beyond, at and near the boundary of the
     cone, on its axis, at lateral distances of a few 1/‖k‖, where L3 is almost an equality, and then by local search.
-    The property by which the cone is defined, margins within ε of those of p_mm, is checked too, and p_mm exactly.
+    The property that defines the cone, margins within ε of those of p_mm, is checked too, and p_mm is checked exactly.
     """
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)

@@ -346,7 +346,7 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
 
 
 def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return :data:`FLOW_SOLVER`, in units of ‖p_mm‖, (r,).
+    """Return the bound :data:`FLOW_SOLVER` of the solver's error at each recorded point, in units of ‖p_mm‖, (r,).
 
     The solver works in a frame along p_mm, and its tolerances are on the part of p across it.
     """

@@ -167,7 +167,7 @@ class Sandwich:
         excess = log_excess(self.headed, self.problem, at.points)
         if np.isnan(excess).any():
             raise NotANumber(RISK_BELOW, "the excess risk under test is negative or NaN")
-        # A log excess of −∞ means a risk of exactly L_*, which rounding alone cannot cause.
+        # A log excess of −∞ means a risk of exactly L_*, which no rounding can cause.
         return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
