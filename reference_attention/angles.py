@@ -1,6 +1,6 @@
 """1 − cos of the angle between a point and a direction, without cancellation where it is tiny.
 
-It is computed from the difference of the two unit vectors.
+The formula uses the difference between the unit vectors of the point and of the direction.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from reference_attention.loss import Array
 
 _NUMPY = array_namespace(np.empty(0))
 LARGEST_EXPONENT = 700.0
-"""Exponents above this are replaced by it in plain floats, so that exponentials stay finite."""
+"""Largest exponent in plain floats: larger exponents are replaced by this one, so that exponentials stay finite."""
 
 
 def carries_rounding(x: Array) -> bool:

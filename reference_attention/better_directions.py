@@ -1,7 +1,7 @@
-"""Directions of lower risk than one that is not locally optimal, as constructed in the proof of Theorem 4; exact.
+"""Directions of lower risk than a direction that is not locally optimal: the exact constructions of Theorem 4's proof.
 
-All computations are over the rationals, so the properties that the proof promises of a construction (its tokens, its
-margin, its neighbours, its place in the cone) can be checked without a tolerance.
+All computations are over the rationals. So the properties that the proof claims for a constructed direction (its
+selected tokens, margin and neighbours, and that it lies in the cone) can be checked without a tolerance.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, cases (A1), (A2) and (B).
 """
@@ -25,10 +25,11 @@ Row = list[fmpq]
 def tilted_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, p_mm: list[fmpq], mu: float
 ) -> Direction | None:
-    """Return case (A1): the mixture of q and p_mm nearest to p_mm, up to halving, in the cone of width mu around q.
+    """Return the direction of case (A1): a mixture of q and p_mm that lies in the cone of width mu around q.
 
-    Margins are concave along the segment, and normalising a proper mixture of two unit vectors only raises them: with
-    θ(q) < Θ the margin exceeds θ(q). The result is None if even the smallest tilt leaves the cone.
+    The share of p_mm is halved until the mixture lies in the cone; the result is None if the smallest share still
+    leaves the cone. Margins are concave along the segment from q to p_mm, and normalising a proper mixture of two unit
+    vectors raises them. So if θ(q) < Θ, the margin of the mixture exceeds θ(q).
     """
     # Powers of two that bring q and p_mm to comparable length; the mixture is then (nearly) one of unit vectors.
     length = (inner(p_mm, p_mm) / direction.norm_squared) if any(x != 0 for x in p_mm) else fmpq(1)
@@ -51,12 +52,12 @@ def higher_neighbours_direction(
     alpha: Int64[np.ndarray, "n"],
     mu: float,
 ) -> Direction | None:
-    """Return case (A2): q + τ w with w = −M⁺ 1_{N⁺}, M the rows of all neighbours, N⁺ the neighbours of higher score.
+    """Return the direction q + τ w of case (A2), where w = −M⁺ 1_{N⁺} points away from the neighbours of higher score.
 
-    The neighbours are the directional neighbours of q. M w = −1 on N⁺ and 0 on the other neighbours (M has full row
-    rank), so for small τ exactly N⁺ attains the smallest margin, θ‖q‖ − τ. τ starts at half of the value up to which
-    every other token stays further away and the margin stays positive; then it is halved until the direction lies in
-    the cone. If N⁺ contains all neighbours, the result is q itself.
+    M has the rows of all directional neighbours of q, and N⁺ contains those of higher score. M w is −1 on N⁺ and 0 on
+    the other neighbours (M has full row rank), so for small τ exactly the tokens of N⁺ attain the smallest margin, θ‖q‖
+    − τ. τ starts at half of the value up to which every other token stays further away and the margin stays positive;
+    then it is halved until the direction lies in the cone. If N⁺ contains all neighbours, the result is q itself.
     """
     chosen_scores = np.take_along_axis(scores, alpha[:, None], axis=1)
     near, above = direction.neighbours, scores > chosen_scores
@@ -78,10 +79,11 @@ def higher_neighbours_direction(
 def best_token_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, alpha: Int64[np.ndarray, "n"], mu: float
 ) -> Direction | None:
-    """Return case (B): q + τ w, w = M⁺ 1 for the rows M = k_iα_i − k_it of the tokens that tie with the best token α_i.
+    """Return the direction q + τ w of case (B), where w = M⁺ 1 favours the best token α_i over tokens tied with it.
 
-    M q = 0 and M w = 1: the ties get margin τ, and all other tokens keep most of their margins. τ starts at half of the
-    value at which some other token comes as near; then it is halved until the direction lies in the cone.
+    M has the rows k_iα_i − k_it of the tied tokens. M q = 0 and M w = 1, so tied tokens get margin τ, and all other
+    tokens keep most of their margins. τ starts at half of the value at which the margin of some other token falls to τ;
+    then τ is halved until the direction lies in the cone.
     """
     others = direction.selected & (np.arange(keys.shape[1]) != alpha[:, None])
     w = _least_norm_preimage(_rows(keys, alpha, others), [fmpq(1)] * int(others.sum()))

@@ -29,7 +29,7 @@ class Direction:
     """The tokens that p = R q/‖q‖ selects as R → ∞, and their margins.
 
     Attributes:
-        q: the direction, of any length, shape (d,); rounded once per entry where ``vector`` is no float vector.
+        q: the direction, of any length, shape (d,); the entries of ``vector`` rounded to floats.
         vector: q exactly, d rationals.
         selected: S_i(q) = argmax_t k_it·q, ties included, shape (n, T).
         exact: max_u k_iu·q − k_it·q, n lists of T rationals, zero at selected tokens.
@@ -121,7 +121,7 @@ def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) 
 
 @lru_cache(maxsize=2)
 def _whole_keys(entries: bytes, shape: tuple[int, int]) -> tuple[fmpz_mat, int]:
-    """Return the keys of these bytes as integers, (n T, d), and the exponent of the power of two that is their unit."""
+    """Return keys, given as bytes, as integers (n T, d), and the exponent of their unit, a power of two."""
     dyadic = Dyadic.of(np.frombuffer(entries).reshape(shape))
     return from_limbs(dyadic.limbs()), dyadic.exponent
 
@@ -177,7 +177,7 @@ def margin_difference(first: Direction, second: Direction) -> float:
 
 
 def unit_difference(a: fmpq | None, first: Direction, b: fmpq | None, second: Direction) -> float:
-    """Return a/‖first‖ − b/‖second‖ for a, b ≥ 0 (None is +∞), without cancellation: from a² − b², exactly."""
+    """Return a/‖first‖ − b/‖second‖ for a, b ≥ 0 (None means +∞), without cancellation, from exact squares."""
     if a is None or b is None:
         return 0.0 if a is None and b is None else math.inf if a is None else -math.inf
     squares = a**2 / first.norm_squared - b**2 / second.norm_squared

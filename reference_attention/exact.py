@@ -60,7 +60,7 @@ def combination(rows: Sequence[Sequence[fmpq]], weights: Sequence[fmpq], d: int)
 def rank_of(rows: Sequence[Sequence[fmpq]]) -> int:
     """Return the rank of rational rows.
 
-    The rank modulo a prime is computed first: where it is full, the rank over the rationals is full, too.
+    The rank modulo a prime is computed first: if that rank is full, so is the rank over the rationals.
     """
     if not rows:
         return 0
@@ -109,7 +109,7 @@ LIMB = 50
 """Number of bits of a limb."""
 
 MANY_TERMS = 65
-"""Number of terms of a sum from which on a product of matrices is faster than a loop."""
+"""Number of terms above which a matrix product is faster than a loop."""
 
 
 def from_limbs(limbs: Int64[np.ndarray, "l m k"]) -> fmpz_mat:
@@ -174,8 +174,8 @@ class Dyadic:
 def rounded_product(a: Float64[np.ndarray, "m k"], b: Float64[np.ndarray, "k l"]) -> Float64[np.ndarray, "m l"]:
     """Return the matrix product a b, each entry the exact sum rounded once to float64, shape (m, l).
 
-    Unlike ``a @ b`` it does not depend on the order of summation, hence not on BLAS, cores or machine, and equal exact
-    values give equal floats.
+    Unlike ``a @ b``, the result does not depend on the order of summation, and hence not on BLAS, the number of cores
+    or the machine. Equal exact values give equal floats.
 
     Raises:
         InvalidInput: NaN or infinite entries; a non-zero entry of the product is outside the normal range of float64.

@@ -69,7 +69,7 @@ def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Ite
             or within the block; memory is too small for it.
     """
     try:
-        # A pipe that nobody writes to would be waited for.
+        # Without this flag, opening a pipe that has no writer would block.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):

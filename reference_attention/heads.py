@@ -1,9 +1,9 @@
 """Nonlinear heads ψ: networks with one hidden layer, and the loss they incur when attention mixes in other tokens.
 
 ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is Σ_t
-s_t z_itj with z_itj = w_j·x_it + c_j: a head enters through these *features* z, shape (n, T, m), only. A linear head
-has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax weights of
-e^{−10⁶} the value of ψ carries no information.
+s_t z_itj with z_itj = w_j·x_it + c_j. So ψ depends on the tokens only through these *features* z, shape (n, T, m). A
+linear head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax
+weights of e^{−10⁶} the value of ψ carries no information.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83), Lemma 14.
 """
@@ -40,18 +40,18 @@ class Activation(ABC):
 
     @abstractmethod
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return φ'(z), at a kink the one-sided derivative towards ``sign``."""
+        """Return φ'(z); at a kink, return the one-sided derivative in the direction ``sign``."""
 
     @abstractmethod
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
         """Return log |φ(z + sign·e^{log_size}) − φ(z)|, −inf where φ is constant.
 
-        It is exact to rounding, however small the step is.
+        The result is exact up to rounding, however small the step is.
         """
 
     @abstractmethod
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return the logarithm of a B with |change − slope·δ| ≤ slope·B δ² for steps δ towards ``sign``.
+        """Return log B for a B such that |change of φ − slope·δ| ≤ slope·B δ² for steps δ in the direction ``sign``.
 
         Where the slope is 0, the change itself is zero for δ ≤ 1/B.
         """
@@ -122,7 +122,7 @@ class Tanh(Activation):
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
         """Return log(0.385 cosh² z), from |φ''| ≤ 0.77."""
-        # |φ''| ≤ 0.77, half of it over the slope.
+        # |change − slope·δ| ≤ max|φ''| δ²/2 with |φ''| ≤ 0.77, so B = 0.385/slope.
         return math.log(0.385) + 2 * _log_cosh(z) + 0.0 * sign
 
 
@@ -205,7 +205,7 @@ class Relu(Activation):
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
         """Return −log |z| where the kink lies ahead, otherwise −inf."""
-        # Straight until the kink, if it lies ahead: beyond it |change − slope·δ| ≤ δ ≤ δ²/|z|.
+        # φ is linear up to the kink. If the step passes the kink, then δ ≥ |z|, so |change − slope·δ| ≤ δ ≤ δ²/|z|.
         with np.errstate(divide="ignore"):
             return np.where(z * sign < 0, -np.log(np.abs(z)), -math.inf)
 
@@ -215,7 +215,7 @@ def _log_cosh(z: Floats) -> Floats:
 
 
 ACTIVATIONS: tuple[Activation, ...] = (Linear(), Tanh(), Arctan(), Softplus(), Relu())
-"""The activations; a case stores them by their position in this tuple."""
+"""The activations; data store an activation as its position in this tuple."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
-"""Losses that violate Assumption A and show why it is needed: no statement is made for them.
+"""Losses that violate Assumption A and show why it is needed; no theorem covers them.
 
-Each loss names the place where the assumption fails, by an exact witness. The losses can be looked up by name like the
-others but are no members of :data:`reference_attention.losses.LOSSES`, so a strategy draws them only if it names them.
+Each loss reports a point where the assumption fails. These losses can be looked up by name, but
+:data:`reference_attention.losses.LOSSES` does not contain them, so a strategy draws them only if it names them.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A; FINDINGS.md on ℓ' = 0 at a point.
 """
@@ -161,7 +161,8 @@ class Kinked(IllBehavedLoss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
-        # ℓ has slope −1 below the kink and −1/4 above it: the two parts of the way from u to u − δ count 1 and 1/4.
+        # ℓ has slope −1 below the kink and −1/4 above it, so the parts of [u − δ, u] below and above it have weights 1
+        # and 1/4.
         xp = namespace(u, sign, log_size)
         this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # share of the way before the kink
         up = pieces(xp, -u, 0.0, 1 - 0.75 * this_side, xp.ones_like(this_side))

@@ -38,7 +38,8 @@ MANY = 64
 def _log_expm1(xp: Any, log_x: Array) -> Array:
     """Return log(e^x − 1) for x = e^{log_x} > 0.
 
-    It is log x + x/2 up to x²/24 where x is small, and x up to 1.01 e^{−x} where x is large.
+    For small x the result log x + x/2 has an error below x²/24; for large x the result x has an error below 1.01
+    e^{−x}.
     """
     x = exp(xp, log_x)
     safe = xp.where((x < 1e-8) | (x > 37.0), xp.ones_like(x), x)
@@ -99,7 +100,8 @@ class Logistic(Loss):
         middle = -xp.log1p(-xp.exp(at_least(xp, at_most(xp, z, -0.5), -20.0)))
         far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - exp(xp, log_size))
         near = off_by(z + xp.exp(at_most(xp, z, 0.0)) / 2, 1e-18)
-        # Arguments are clamped where a branch is not used, so that neither branch is infinite.
+        # Both branches are evaluated for every entry; arguments are clamped in the unused branch, so that it stays
+        # finite.
         large = xp.log(pieces(xp, z, -0.5, middle, at_least(xp, far, SMALLEST)))
         return sign, by_sign(xp, sign, up, pieces(xp, z, -20.0, near, large))
 

@@ -1,6 +1,6 @@
-"""The norms of descent: ‖·‖_q of entries, of singular values (q = 1, nuclear; ∞, spectral), and of blocks of entries.
+"""The norms of steepest descent: ‖·‖_q of entries, of singular values (nuclear, spectral), and of blocks of entries.
 
-As everywhere, the argument is vec(W) in row-major order; the Frobenius norm is ‖·‖_2 of entries.
+The argument is vec(W) in row-major order. The Frobenius norm is ‖·‖_2 of entries.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Schatten:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The largest ‖·‖_2 of blocks of the entries of matrices of a given shape, or the sum of these.
+    """The largest ‖·‖_2 among blocks of a matrix's entries, or the sum of the blocks' ‖·‖_2.
 
     Attributes:
         power: ∞ for the largest, 1 for the sum.

@@ -79,7 +79,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 
 def _end(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """Return the offset at which a member's data end, after its header of 30 bytes, its name and its extra field."""
+    """Return the offset at which a member ends: its header of 30 bytes, its name, its extra field and its data."""
     assert archive.fp is not None
     archive.fp.seek(member.header_offset + 26)
     lengths = archive.fp.read(4)

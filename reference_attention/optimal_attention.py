@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int64
 from reference_attention.errors import InvalidInput
 
 Rationals = tuple[tuple[fmpq, ...], ...]
-"""One rational number for each token of each input."""
+"""Rational numbers, one for each token of each input."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ class OuterKeys:
 
     @cached_property
     def short(self) -> bool:
-        """Return whether all factors have so few bits that no product was rounded."""
+        """Return whether all factors have so few bits that all their products are floats."""
         return _bits(self.tokens) + _bits(self.queries) <= SHORT
 
     def scale_by(self, factor: float) -> OuterKeys:

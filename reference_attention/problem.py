@@ -1,4 +1,4 @@
-"""Problems and datasets: the data that the theorems talk about, validated once, in this module.
+"""Problems and datasets: the data that the theorems are about, validated once, in this module.
 
 With the head v fixed, everything depends only on the keys k_it = W x_it, the scores γ_it = Y_i vᵀ x_it and the loss. A
 :class:`Problem` holds those; a :class:`Dataset` holds tokens, labels, key-query weights and head, from which a Problem
@@ -156,7 +156,7 @@ class Problem:
     Args:
         keys: K, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy; or the factors
             of keys vec(x zᵀ).
-        scores: γ, shape (n, T); likewise.
+        scores: γ, shape (n, T); converted in the same way.
         loss: a :class:`Loss` or its name.
 
     Raises:
@@ -264,7 +264,7 @@ class Dataset:
 
     Args:
         X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        Y: labels ±1, shape (n,); likewise, as the others.
+        Y: labels ±1, shape (n,); all arrays are converted in the same way.
         v: head, shape (d,).
         W: key-query weights, shape (d', d); the identity when omitted.
         loss: a :class:`Loss` or its name.

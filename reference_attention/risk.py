@@ -23,7 +23,7 @@ from reference_attention.span import is_thin
 
 
 class _NumPy:
-    """NumPy's functions without their wrappers, whose overhead dominates on small arrays; the results are equal."""
+    """NumPy's functions without their wrappers, whose overhead dominates on small arrays; with the same results."""
 
     abs, exp, log, sign, sqrt, matmul, any = np.abs, np.exp, np.log, np.sign, np.sqrt, np.matmul, np.any
     where, mean, broadcast_to, take_along_axis = np.where, np.mean, np.broadcast_to, np.take_along_axis
@@ -51,8 +51,8 @@ def _namespace(*arrays: Array) -> Any:
 
 
 MISSED = 1.0
-"""Difference, in logits, above which a token that exceeds the selected one is selected instead: large common offsets
-make raw logits inexact."""
+"""Difference of logits by which another token must exceed the selected token to replace it; raw logits with a large
+common offset are inexact, so the selection by raw logits may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Selection:
 
     Attributes:
         token: (*b, n) integer, the selected token.
-        rows: k_t − k_selected, which may be stored once for all points.
+        rows: k_t − k_selected, which may be stored once and shared by all points.
         log_weights: log s_t, (*b, n, T).
     """
 
@@ -102,7 +102,7 @@ def select(keys: Array, p: Array) -> Selection:
     relative = rows.dot(token, p)
     top = xp.max(relative, axis=-1, keepdims=True)
     if bool(xp.any(top > MISSED)):
-        # Raw logits cancelled: select by the differences instead.
+        # The selection by raw logits was wrong because of cancellation: select by the differences instead.
         token = xp.argmax(relative, axis=-1)
         relative = rows.dot(token, p)
         top = xp.max(relative, axis=-1, keepdims=True)
@@ -152,9 +152,9 @@ class _Rows:
 
 
 class _Pairs:
-    """Differences of all pairs of keys of each input, for many points in a large space: no row is copied per point.
+    """Differences of all pairs of keys of each input, shared by all points, to save memory in a large space.
 
-    Place (i, u, t) has the row k_it − k_iu.
+    Entry (i, u, t) is the row k_it − k_iu.
     """
 
     def __init__(self, keys: Array) -> None:
@@ -184,7 +184,7 @@ class _Pairs:
 
 
 def _pays(xp: Any, keys: Array, p: Array) -> bool:
-    """Return whether :class:`_Pairs` pays off: fewer pairs of keys than points times tokens, in a large space."""
+    """Return whether :class:`_Pairs` saves memory: fewer pairs of keys than points times tokens, in a large space."""
     if xp is not _NumPy or keys.ndim != 3:
         return False
     n, tokens, d = keys.shape
@@ -225,7 +225,7 @@ def _dot(xp: Any, a: Array, b: Array) -> Array:
 
 
 def _logits(xp: Any, keys: Array, p: Array) -> Array:
-    """Return K p, (*b, n, T), only accurate enough to select by."""
+    """Return K p, (*b, n, T), accurate enough only for choosing a token."""
     if keys.ndim > 3:
         return _dot(xp, keys, p[..., None, None, :])
     flat = xp.reshape(keys, (-1, keys.shape[-1]))

@@ -120,7 +120,7 @@ class SequenceDataset:
 
     @property
     def trains_prompt(self) -> bool:
-        """Return whether all queries are the number 1, so that W is a prompt and the tokens are its keys."""
+        """Return whether all queries equal the number 1, so that W is a prompt p and tokens are keys."""
         return bool(self.queries.shape[2] == 1 and (self.queries == 1).all())
 
     @property

@@ -49,10 +49,10 @@ class Span:
 def span_of(keys: Float64[np.ndarray, "n T d"], *further: Float64[np.ndarray, "d"]) -> Span | None:
     """Return the span of the key differences and of further vectors; None if it is no smaller than the space.
 
-    No rank is decided: a row that depends on others leaves a residual made of rounding errors, and the column for this
-    residual corrects the rounding errors of the other columns. The rows are the edges of a shortest spanning tree of
-    each input's keys, so that a difference of two near ties is a sum of differences no longer than itself and keeps its
-    relative precision.
+    The rank is not decided: a row that depends on other rows leaves a residual of rounding errors, and the column for
+    this residual corrects the rounding errors of the other columns. The rows are the edges of a shortest spanning tree
+    of each input's keys, so that a difference of two near ties is a sum of differences no longer than itself and keeps
+    its relative precision.
 
     Args:
         keys: (n, T, d).
@@ -94,8 +94,8 @@ def thin_tangents(
     if not is_thin(len(rows) + 2, d):
         return None
     basis = np.linalg.qr(np.concatenate([axis[None], _scaled_rows(rows)]).T)[0]
-    # The squared norms of the projections of the d unit vectors onto the span add up to at most d/2, so one is at most
-    # 1/2.
+    # The squared norms of the projections of the d coordinate vectors onto the span add up to at most d/2, so the least
+    # of them is at most 1/2.
     outside = np.eye(1, d, int(np.argmin(np.vecdot(basis, basis))))[0]
     return np.asarray(np.linalg.qr(np.column_stack([basis, outside]))[0][:, 1:])
 

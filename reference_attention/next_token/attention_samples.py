@@ -1,4 +1,4 @@
-"""Attention that predicts a token by its mass: the master problem of its samples, and the priority graph.
+"""Attention that predicts a token by its total weight: the master problem of the samples, and the priority graph.
 
 A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k), and the mass on tokens v is the
 prediction of v. The alternatives are its distinct tokens, with a_iv = vec(e_v e_kᵀ) and the number of occurrences as

@@ -1,8 +1,8 @@
 """NTP-compatibility, decided over integers: some θ reproduces the frequencies of the tokens after each context exactly.
 
-(a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' on S_j is solvable if and only if every rational combination y of the
-rows a_jz − a_jz' that vanishes has Π (c_jz m_jz'/(c_jz' m_jz))^y = 1, c the counts: an equality of integers, decided by
-the exponents of primes.
+The equations (a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' for z, z' ∈ S_j have a solution if and only if Π (c_jz
+m_jz'/(c_jz' m_jz))^y = 1 for every rational y with Σ y (a_jz − a_jz') = 0, where c are the counts. This is an equality
+of integers, decided by comparing the exponents of primes.
 
 Reference: arXiv 2402.18551, Definition 1 and (4).
 """

@@ -1,10 +1,11 @@
-"""Alternatives that training does not tell apart from those that followed: the extended supports Ŝ_j ⊇ S_j, proven.
+"""Extended supports Ŝ_j ⊇ S_j with proof: the tokens that training cannot separate from those that followed context j.
 
-C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss, on which the alternatives of S_j
-tie. Ŝ_j is S_j with every v that all U ∈ C tie to it. A single linear program determines it: max Σt, (a_jz − a_jv)·U ≥
-t_jv ∈ [0, 1]. As C is a cone, t is 0 or 1 in a solution, and 1 exactly outside Ŝ. The solver's answer is then proven: a
-rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz −
-a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of Ŝ∖S.
+C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C gives the alternatives
+of S_j equal logits. Ŝ_j adds to S_j each v whose logit equals theirs for all U ∈ C. A single linear program determines
+Ŝ: maximise Σ t_jv subject to (a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv ≤ 1. As C is a cone, t is 0 or 1 in a solution, and 1
+exactly outside Ŝ. The solver's answer is then proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥
+0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of
+Ŝ∖S.
 
 References: derived here; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
@@ -52,7 +53,7 @@ class ExtendedSupports:
         return int(self.sets.sum(axis=1).max())
 
     def separable(self, problem: MasterProblem) -> bool:
-        """Return whether Ŝ = S (NTP-separability): some U ties what followed and separates it from what did not."""
+        """Return whether Ŝ = S (NTP-separability): some U ties observed tokens and separates them from the others."""
         return bool((self.sets == problem.supports).all())
 
     def error(self, problem: MasterProblem) -> str:
@@ -131,7 +132,7 @@ def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
 
 
 def _unit(row: Vector) -> list[float]:
-    """Return a row in floats, divided by its largest absolute entry."""
+    """Return the row as floats, divided by its largest absolute entry."""
     floats = to_floats(row)
     return list((floats / max(float(np.abs(floats).max()), 1e-300)).tolist())
 
@@ -154,10 +155,9 @@ def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
 
 
 def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
-    """Return Ŝ by deciding for each alternative alone whether some U ∈ C separates it, by an exact SVM.
+    """Return Ŝ by deciding for each alternative, by an exact SVM, whether some U ∈ C separates it.
 
-    An infeasible SVM gives Farkas multipliers as the proof. Apart from the rows nothing is shared with the linear
-    program.
+    An infeasible SVM gives Farkas multipliers as the proof. This function shares only the rows with the linear program.
     """
     rows = problem.differences
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -181,8 +181,8 @@ def separate_pairs(
 ) -> MaxMargin | Infeasible:
     """Return the least U that ties ``level`` (default S), with (a_jz − a_jv)·U ≥ 1 for ``separated`` pairs, else ≥ 0.
 
-    It is an ATT-SVM of inputs with two tokens: an alternative is an input of required margin 1 or 0, an equality is two
-    inputs of required margin 0.
+    The problem is solved as an ATT-SVM of inputs with two tokens: each inequality is an input of required margin 1 or
+    0, and each equality is two inputs of required margin 0.
     """
     rows = signed_rows(problem, problem.supports if level is None else level)
     keys = problem.pair_keys([pair for pair, _ in rows], [sign for _, sign in rows])

@@ -1,4 +1,4 @@
-"""θ_⋆, the limit of P_Fθ: the only minimiser on F of the loss among alternatives of extended supports; enclosed.
+"""The limit θ_⋆ of P_Fθ, enclosed: the unique minimiser, on F, of the loss restricted to the extended supports.
 
 L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method computes a rational point θ̂ of F. Along a step
 h each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R
@@ -34,12 +34,12 @@ STEPS = 100
 POLISHED = 40
 """Largest number of further steps in balls; each doubles the number of digits, once floats have some."""
 UNDAMPED = 1e-3
-"""A step that changes no logit by more than this is not damped."""
+"""Largest change of a logit by a Newton step up to which the step is not damped."""
 CLOSE = 2.0**-200
-"""θ_⋆ is enclosed to this radius, relative to 1 + its norm; everything derived from it is then limited by rounding to
-floats only."""
+"""Radius of the enclosure of θ_⋆, relative to 1 + ‖θ_⋆‖; so small that only rounding to floats limits what is derived
+from θ_⋆."""
 DOUBLED = 30
-"""The largest number of times that a share of a step is doubled."""
+"""Largest number of times that the damping factor of a step is doubled."""
 ENOUGH = -250
 """Exponent of 2: the distance ‖θ̂ − θ_⋆‖ below which θ̂ is accepted."""
 
@@ -51,7 +51,7 @@ class FiniteMinimum:
     Attributes:
         split: F.
         point: θ̂ ∈ F, D rationals.
-        lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty where it reached θ_⋆.
+        lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty if it reached θ_⋆.
     """
 
     split: Split
@@ -78,7 +78,7 @@ class FiniteMinimum:
     def curvature_below(self) -> float:
         """Return a float below λ_H = 1/λ_max(H⁻¹), 0 if nothing is proven; infinite where F = 0.
 
-        H is a sum of squares. The largest eigenvalue of its inverse is known to all digits, whatever its condition is.
+        H is a sum of squares, so the largest eigenvalue of its inverse is accurate however ill-conditioned H is.
         """
         if self.split.dimension == 0:
             return float("inf")
@@ -105,12 +105,12 @@ class FiniteMinimum:
 
     @cached_property
     def log_shares(self) -> Float64[np.ndarray, "m K"]:
-        """Return log q⋆_jv for v ∈ Ŝ_j, log w⋆_jv for others: ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ; −∞ for no alternative."""
+        """Return ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ, named log q⋆_jv for v ∈ Ŝ_j and log w⋆_jv otherwise; −∞ if v ∉ V_j."""
         return self._round(lambda x: float(x.mid()), -np.inf)
 
     @cached_property
     def shares(self) -> Float64[np.ndarray, "m K"]:
-        """Return q⋆ and w⋆."""
+        """Return the exponentials of :attr:`log_shares`: q⋆_jv for v ∈ Ŝ_j, and w⋆_jv for other alternatives."""
         return self._round(lambda x: float(x.exp().mid()), 0.0)
 
     @cached_property
@@ -182,7 +182,7 @@ class LossInBalls:
 
 
 def finite_minimum(split: Split) -> FiniteMinimum:
-    """Return θ_⋆; its radius says how accurately it is known.
+    """Return θ_⋆ with a bound of its error, :attr:`FiniteMinimum.radius`.
 
     >>> from reference_attention.next_token.master_problem import MasterProblem
     >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
@@ -244,12 +244,12 @@ def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
 
 
 def damping(moved: float, slope: Callable[[float], float] | None = None) -> float:
-    """Return the share log(1 + R)/R of a step along which the logits of a context move apart by at most R.
+    """Return the damping factor of a Newton step: log(1 + R)/R, where R bounds how far logits of a context move apart.
 
     Args:
         moved: R.
-        slope: the derivative along the step, by the share taken: the share is doubled as long as the loss decreases
-            there.
+        slope: maps a factor to the derivative of the loss along the step there; the factor is doubled while this is
+            negative.
     """
     if not moved > UNDAMPED:
         return 1.0
@@ -314,7 +314,7 @@ def _combine(basis: list[Vector], weights: Vector) -> Vector:
 
 
 def norm_of(vector: list[arb]) -> arb:
-    """Return ‖x‖_2, from above: the square of a ball around 0 may be negative."""
+    """Return ‖x‖_2 as an upper bound, since the square of a ball around 0 may contain negative numbers."""
     sizes = [x.abs_upper() for x in vector]
     return sum((x * x for x in sizes), arb(0)).sqrt()
 

@@ -29,7 +29,7 @@ def label_loss(problem: MasterProblem, theta: Batch) -> Float64[np.ndarray, "b"]
 
 
 def label_gradient(problem: MasterProblem, theta: Batch) -> ScaledGradient:
-    """Return ∇L = −Σ_i π_i Σ_v s_iv g_iv at each point, s_iv = e^{−g_iv·θ}/(1 + x_i).
+    """Return ∇L = −Σ_i π_i Σ_v s_iv g_iv at each point, where s_iv = e^{−g_iv·θ}/(1 + Σ_u e^{−g_iu·θ}).
 
     The largest π_i s_iv is factored out. All terms have positive weights, so nothing cancels where the s_iv are tiny.
     """

@@ -1,8 +1,8 @@
 """The common problem behind next-token prediction, one-hot classification and attention that predicts a token by mass.
 
-Context j is followed by one of its alternatives v. Each alternative has a vector a_jv, a multiplicity m_jv and a count:
-how often it did follow. With π_j the share of context j, p_jv the share of v after it and ℓ_jv(θ) = a_jv·θ + log m_jv,
-training minimises
+Context j is followed by one of its alternatives v. Each alternative has a vector a_jv, a multiplicity m_jv and a count,
+the number of times that v followed context j. With π_j the share of context j, p_jv the share of v after it and ℓ_jv(θ)
+= a_jv·θ + log m_jv, training minimises
 
     L(θ) = Σ_j π_j [log Σ_v e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)],
 
@@ -32,9 +32,10 @@ from reference_attention.problem import as_array, checked_array, refuse_truth_va
 
 Vector = list[fmpq]
 LEAST_EXPONENT = -1022
-"""The least exponent for which integers of 53 bits times 2 to this power are floats."""
+"""Least exponent e for which every 53-bit integer times 2^e is a float."""
 MOST_COUNTED = 2**40
-"""Upper bound of the sum of all counts: below it sums and products of two are exact in machine integers and floats."""
+"""Upper bound of the sum of all counts; below it, sums of counts and products of two counts are exact in int64 and
+float64."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -44,9 +45,10 @@ class MasterProblem:
     Args:
         vectors: a_jv, shape (m, K, D), or their factors x_jv and z_j if they are vec(x_jv z_jᵀ), which floats round;
             zero where there is no such alternative.
-        counts: how often v followed context j, whole numbers, shape (m, K); each context has a positive count.
+        counts: how often v followed context j, whole numbers, shape (m, K); at least one count of each context is
+            positive.
         multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
-        embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ): :meth:`of_tokens` gives them.
+        embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ), as in :meth:`of_tokens`.
 
     Raises:
         InvalidInput: NaN, infinite or unsuitable shapes; a context without counts; a positive count of an alternative
@@ -150,28 +152,28 @@ class MasterProblem:
 
     @cached_property
     def alternatives(self) -> Bool[np.ndarray, "m K"]:
-        """Return V_j, as a mask."""
+        """Return V_j, the set of alternatives of each context, as a mask of shape (m, K)."""
         return np.asarray(self.multiplicities > 0)
 
     @cached_property
     def supports(self) -> Bool[np.ndarray, "m K"]:
-        """Return S_j, the alternatives that did follow, as a mask."""
+        """Return S_j, the alternatives that followed context j at least once, as a mask of shape (m, K)."""
         return np.asarray(self.counts > 0)
 
     @cached_property
     def first(self) -> Int64[np.ndarray, "m"]:
-        """Return z_j, the first alternative of S_j, to which differences refer."""
+        """Return z_j, the first alternative of S_j, from which the differences a_jz − a_jv are taken, shape (m,)."""
         return np.argmax(self.supports, axis=1).astype(np.int64)
 
     @cached_property
     def weights(self) -> list[fmpq]:
-        """Return π_j."""
+        """Return π_j, the share of context j in all counts, shape (m,)."""
         total = int(self.counts.sum())
         return [fmpq(int(count), total) for count in self.counts.sum(axis=1).tolist()]
 
     @cached_property
     def targets(self) -> list[Vector]:
-        """Return p_jv, (m, K)."""
+        """Return p_jv, the share of v among the tokens that followed context j, (m, K)."""
         return [[fmpq(x, sum(row)) for x in row] for row in self.counts.tolist()]
 
     @property
@@ -208,7 +210,7 @@ class MasterProblem:
 
 
 def unconnected_contexts(embeddings: Float64[np.ndarray, "m d"]) -> list[list[int]]:
-    """Return the contexts in groups that share no coordinate; then the loss, Ŝ, θ_mm and θ_⋆ are those of each group.
+    """Return the contexts in groups that share no coordinate, so that each group is a problem of its own.
 
     Two contexts belong to one group if a chain of contexts connects them in which neighbours share a non-zero
     coordinate.

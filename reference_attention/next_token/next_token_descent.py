@@ -1,4 +1,4 @@
-"""Gradient descent on the loss of next-token prediction, with P_Fθ and θ_⊥ kept apart; constant or normalized steps.
+"""Gradient descent on the next-token loss, with P_Fθ and θ_⊥ stored separately; steps are constant or normalized.
 
 Reference: arXiv 2402.18551, Theorem 2 and Figure 5.
 """
@@ -27,7 +27,7 @@ class SplitRun:
     Attributes:
         x: the coordinates of u_k, (k + 1, b, r).
         y: the coordinates of θ_⊥,k, (k + 1, b, s).
-        lost: the reason why a search failed, by the index of its point.
+        lost: for points whose search failed, the reason, by the index of the point.
     """
 
     x: Float64[np.ndarray, "t b r"]
@@ -76,9 +76,9 @@ def next_token_descent(
 def smoothness(problem: MasterProblem) -> float:
     """Return a float above the smoothness β of the loss, by two bounds.
 
-    They are Σ π_j diam(a_j)²/4 and λ_max(Σ π_j h_j h_jᵀ)/2; the smaller one is taken. ∇²L is the mean of the
-    covariances of a_j under the softmax: none has an eigenvalue above diam(a_j)²/4, and with a_jv = vec(e_v h_jᵀ) it is
-    (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first factor has no eigenvalue above 1/2.
+    The two bounds are Σ π_j diam(a_j)²/4 and λ_max(Σ π_j h_j h_jᵀ)/2; the smaller bound is returned. ∇²L is the mean of
+    the covariances of a_j under the softmax: none has an eigenvalue above diam(a_j)²/4, and with a_jv = vec(e_v h_jᵀ)
+    it is (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first factor has no eigenvalue above 1/2.
     """
     total = fmpq(0)
     for j, pi in enumerate(problem.weights):

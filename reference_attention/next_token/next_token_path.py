@@ -21,7 +21,7 @@ from reference_attention.next_token.split_loss import SplitLoss
 
 STEPS = 60
 SETTLED = 1e-12
-"""Largest change of a logit in the last step: a further step would square it."""
+"""Largest change of a logit in the last Newton step; a further step would change logits by about the square of this."""
 RESIDUAL = 8e-7
 """Largest length of ∇L + μθ at a point, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
 

@@ -1,4 +1,4 @@
-"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥, u ∈ F, from u and θ_⊥ separately, so that parts below eps‖θ‖ count.
+"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥ with u ∈ F, from u and θ_⊥, so that parts below eps‖θ‖ are not lost.
 
 With d_jv = a_jv·u minus its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
 
@@ -36,7 +36,7 @@ class SplitLoss:
 
     @cached_property
     def weights(self) -> Float64[np.ndarray, "m"]:
-        """Return π_j."""
+        """Return π_j, the share of context j in all counts."""
         counts = self.minimum.split.problem.counts
         return np.asarray(counts.sum(axis=1) / counts.sum())
 
@@ -47,7 +47,7 @@ class SplitLoss:
 
     @cached_property
     def outer(self) -> Float64[np.ndarray, "m K"]:
-        """Return log w⋆_jv, −∞ on Ŝ_j and where there is no alternative."""
+        """Return log w⋆_jv; −∞ for v ∈ Ŝ_j and where there is no alternative."""
         return np.where(self.minimum.split.others, self.minimum.log_shares, -np.inf)
 
     @cached_property
@@ -80,7 +80,7 @@ class SplitLoss:
         return along, -np.einsum("j,...jv,jvs->...s", pi, shares_outside, self.minimum.split.outside)
 
     def changes(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array]:
-        """Return s_jv − q⋆_jv of all alternatives (q⋆ = 0 outside Ŝ), and s_jv outside Ŝ alone, s the softmax at θ."""
+        """Return s_jv − q⋆_jv for all alternatives (q⋆ = 0 outside Ŝ), and s_jv outside Ŝ; s is the softmax at θ."""
         _, share_changes, logs = self.parts(x, y)
         log_normaliser = np.logaddexp(0.0, log_sum(logs))[..., None]
         shares_outside, share_inside = np.exp(logs - log_normaliser), np.exp(-log_normaliser)

@@ -21,7 +21,8 @@ from reference_attention.next_token.extended_supports import Pair
 from reference_attention.next_token.master_problem import MasterProblem, Vector
 
 BITS = 512
-"""Precision in bits of the balls: coordinates, θ_⋆ and quantities derived from them, before rounding to floats."""
+"""Precision in bits of the balls that hold coordinates, θ_⋆ and derived quantities before they are rounded to
+floats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,8 @@ class Split:
     def orthogonal(self) -> list[Vector]:
         """Return a rational orthogonal basis of Q^D, not normalized, that begins with the basis of F.
 
-        The basis of F^⊥ costs more than that of F and is not needed for the minimum on F.
+        It is separate from :attr:`spanning` because the basis of F^⊥ takes longer, and the minimum on F does not need
+        it.
         """
         problem = self.problem
         others = [row for pair, row in problem.differences.items() if not self.sets[pair]]
@@ -81,7 +83,7 @@ class Split:
     def coordinates(self) -> Float64[np.ndarray, "m K D"]:
         """Return the coordinates of a_jv − a_jz, z = z_j, in :attr:`basis`, each rounded once.
 
-        They are 0 at z_j and where there is no alternative.
+        The coordinates are 0 at z_j and where there is no alternative.
         """
         return self.spread({pair: [float(x.mid()) for x in row] for pair, row in self.in_balls.items()})
 
@@ -114,7 +116,8 @@ class Split:
     def spread(self, values: dict[Pair, list[float]], width: int = 0) -> Float64[np.ndarray, "m K s"]:
         """Return vectors that are given by pair (j, v) as an array, 0 at all other pairs.
 
-        Its last axis has length ``width``, by default the length of the vectors, or D if there are none.
+        The last axis of the array has length ``width``; the default is the length of the vectors, or D if there are no
+        vectors.
         """
         width = width or (len(next(iter(values.values()))) if values else self.problem.dimension)
         out = np.zeros((*self.problem.counts.shape, width))

@@ -46,12 +46,12 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 
 GONE = 1e-6
-"""Total weight of the tokens outside Ŝ_i below which the two parts are followed separately; x still moves by about as
-much."""
+"""Total weight of the tokens outside Ŝ_i below which x and y are followed separately; later changes of x are of about
+this size."""
 AT_REST = 2.0**-6
 """Largest distance of x from its rest point, in logits, at which the two parts may be separated."""
 STEPS = 60
-"""Largest number of Newton steps from there to the rest point."""
+"""Largest number of Newton steps from the point of separation to the rest point."""
 SETTLED = 1e-12
 """Largest change of a logit in the last step; coordinates that move no logit by as much are set to 0."""
 
@@ -84,7 +84,7 @@ class ScoreSplit:
 
     @cached_property
     def tied_inputs(self) -> list[int]:
-        """Return the inputs whose α_i does not win."""
+        """Return the inputs in which some token ties with α_i on all of C."""
         return np.flatnonzero(self.sets.sum(axis=1) > 1).tolist()
 
     @cached_property
@@ -121,7 +121,7 @@ class ScoreSplit:
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "n T r"]:
-        """Return the coordinates of P_F(k_iα − k_it); each the exact one, rounded."""
+        """Return the coordinates of P_F(k_iα − k_it); each is the exact coordinate rounded once."""
         return self._coordinates(self._bases[0])
 
     @cached_property
@@ -143,7 +143,7 @@ class ScoreSplit:
         return out
 
     def weights_within(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "n T"]:
-        """Return the softmax over Ŝ_i alone at x, 0 elsewhere."""
+        """Return the softmax over Ŝ_i at x, with weight 0 on tokens outside Ŝ_i."""
         logits = np.where(self.sets, -(self.inside @ x), -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -321,7 +321,7 @@ def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[n
 
 
 def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
-    """Return ∇L along F^⊥ with x at rest as a function, from the tokens outside Ŝ_i alone.
+    """Return ∇L along F^⊥, with x at rest, as a function; only tokens outside Ŝ_i contribute.
 
     Nothing cancels as their weights vanish.
     """

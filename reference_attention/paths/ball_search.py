@@ -26,21 +26,22 @@ WORTHWHILE = 0.01
 """Largest relative distance above the lowest log excess from which Newton's method continues after L-BFGS."""
 
 SAME = 1e-3
-"""Distance, relative to R, below which two points count as one: L-BFGS leaves an error of the root of its tolerance."""
+"""Distance, relative to R, below which two points count as equal; the error of L-BFGS is the square root of its
+tolerance."""
 
 ROUNDING = 1e-13
 """Newton steps below this, relative to ‖offset‖ + 1/κ (κ the size of the keys), no longer change the offset."""
 
 STALLED = 1e-8
-"""Newton steps below this, in the same units, that no longer shrink are rounding, too; if a larger step stalls, the
-method has not converged."""
+"""Newton steps that no longer shrink count as rounding if they are below this, in the same units; if a larger step
+stalls, the method has not converged."""
 
 SHORTEST = 1e-14
 """Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others, the curvature
 is that of the sphere, and the valley, at the next kink of the maximum of logits, lies at a share as small as |y|/R."""
 
 UNSEEN = 1e-13
-"""Slope of log(L − L_opt), per 1/κ, below which it consists of rounding: the risk is flat there."""
+"""Slope of log(L − L_opt), per 1/κ, below which it counts as rounding error, so that the risk counts as flat."""
 
 FLAT_RISK = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
 
@@ -57,7 +58,7 @@ class Minimum:
 
 
 class BallSearch:
-    """Minimisation over a sphere or ball; points are coordinates in ``span`` if there is one."""
+    """Minimisation over a sphere or ball; points are given by coordinates in ``span`` if a span is given."""
 
     def __init__(
         self,
@@ -234,7 +235,7 @@ class BallSearch:
             # A token of lower score is selected, so L − L_opt does not vanish, and neighbouring points have the same
             # digits.
             reason = FLAT_RISK
-        # From the ray itself the offset is known to full relative precision.
+        # A search that starts on the ray itself knows the offset to full relative precision.
         return Minimum(p, across if unit is self._ray else self._across(p), state[0] + logits[1], False, reason)
 
     def _across(self, p: Point) -> Point:

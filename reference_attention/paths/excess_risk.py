@@ -1,4 +1,4 @@
-"""The function log(L − L_opt) of a problem with gradient and Hessian, of p or of its offset from a ray.
+"""The function log(L − L_opt) with gradient and Hessian, as a function of p or of the offset of p from a ray.
 
 Far from the origin the rounding of p is too coarse; its offset from the ray keeps all digits.
 
@@ -17,7 +17,8 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, Selected, differences_to, hessian, terms
 
 NEGLIGIBLE = -40.0
-"""Logarithm of the unselected weight below which the excess risk equals slope times this weight, to rounding."""
+"""Logarithm of the weight on unselected tokens below which, up to rounding, the excess risk is linear in this
+weight."""
 
 LARGEST_EXPONENT = 600.0
 """Largest exponent in use: products of two exponentials beyond e^600 overflow."""
@@ -27,7 +28,7 @@ Logits = tuple[Float64[np.ndarray, "n others"], float]
 
 
 class Excess:
-    """The excess of the risk over that of selecting tokens of highest score exactly.
+    """The excess of the risk over the risk of putting all weight on the tokens of highest score.
 
     Args:
         problem: the problem.

@@ -1,13 +1,14 @@
 """Second derivatives of the joint risk and of the excess risk, for Newton's method.
 
-With G_i = ∇(−E_i) and Λ = log L + rΓ, u_i = rΓ + E_i: ∇²Λ = Σ π_i σ(u_i) G_i G_iᵀ − ∇Λ ∇Λᵀ + Σ π_i ∇²(−E_i), where
+With E_i and π_i of :mod:`.joint_risk`, G_i = ∇(−E_i), Λ = log L + rΓ and u_i = rΓ + E_i: ∇²Λ = Σ π_i σ(u_i) G_i G_iᵀ −
+∇Λ ∇Λᵀ + Σ π_i ∇²(−E_i), where
 
     ∂²(−E_i)/∂w∂p = Σ_t s_it (z_iα − z_it) (k_it − k̄_i)ᵀ,
     ∂²(−E_i)/∂p² = Σ_t s_it c_it ((k_it − k̄_i)(k_it − k̄_i)ᵀ − Cov_i),
 
-and Cov_i is the covariance of the keys under the softmax; all in differences to α, like the gradient. The logarithm of
-the excess risk has the same derivatives in p, with the excess in place of L: π_i = |ℓ'(u_i)| over the sum of the
-excesses.
+and Cov_i is the covariance of the keys under the softmax. As for the gradient, everything is computed from differences
+to α. The logarithm of the excess risk has the same derivatives in p, with the excess in place of L: π_i = |ℓ'(u_i)|
+over the sum of the excesses.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def excess_curvature(
 ) -> Derivatives:
     """Return log(L(v, p) − L_α(v)) + rΓ with its first two derivatives in p, m = k.
 
-    It extends :func:`.joint_risk.excess_gradient` by one order. The result is +inf and zeros where the excess is not
-    positive. The drops are those of w.
+    It extends :func:`.joint_risk.excess_gradient` by one order. Where the excess is not positive, the value is +inf and
+    the derivatives are zero. ``drops`` is :func:`.joint_risk.head_drops` of w.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -95,8 +96,8 @@ def _prompt_part(
 ]:
     """Return the terms that both second derivatives share.
 
-    They are log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, weights off α, Σ π_i ∇_p(−E_i), √(π_i σ(u_i)) ∇_p(−E_i) and Σ π_i
-    ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
+    The terms are log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, the weights of tokens other than α, Σ π_i ∇_p(−E_i), √(π_i
+    σ(u_i)) ∇_p(−E_i) and Σ π_i ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
     """
     log_pi = log_slopes(joint, log_r, E) - total
     half = (log_pi - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E))) / 2

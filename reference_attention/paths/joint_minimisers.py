@@ -1,7 +1,7 @@
 """Pairs of head and prompt on the joint path at given radii, each followed from several starts.
 
-The path is computed by local search, so the risk has to decide which start reached the minimiser: the caller compares,
-at each radius or at the last one, by :attr:`Pair.rank`.
+The path is computed by local search from each start. The caller takes the pair of least :attr:`Pair.rank`, at each
+radius or at the last radius.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`.joint_path`.
 """
@@ -22,12 +22,12 @@ from reference_attention.paths.joint_risk import Joint, relative_log_risk
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The pair (r v̄_mm + w, p) at one radius.
+    """The pair of head r v̄_mm + w and prompt p at one radius.
 
     Attributes:
         joint: tokens, keys, α, (SVM).
         log_r, R: the radii.
-        w: head less r v̄_mm, (d,).
+        w: the head minus r v̄_mm, (d,).
         p: the prompt, (k,).
         units: R in units of 1/Θ, or of 1/(size of the rows).
     """
@@ -41,7 +41,7 @@ class Pair:
 
     @cached_property
     def risk(self) -> float:
-        """Return log L + rΓ."""
+        """Return log L + rΓ, where Γ is the label margin of v̄_mm."""
         return float(relative_log_risk(self.joint, self.log_r, self.w, self.joint.log_weights(self.p)))
 
     @property
@@ -65,7 +65,7 @@ def follow_from(
     first: Float64[np.ndarray, "k"],
     seed: int,
 ) -> list[list[Pair]]:
-    """Return for each start the pair at each of the radii: from the direction ``first`` and from two random ones.
+    """Return, for each start, the pair at each radius; starts are the direction ``first`` and two random directions.
 
     Args:
         joint: tokens, keys, α, (SVM).

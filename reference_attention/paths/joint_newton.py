@@ -29,11 +29,11 @@ from reference_attention.paths.joint_risk import (
 )
 
 TRIES, ON_THE_WAY = 100, 24
-"""Largest number of points that a descent evaluates, shorter steps included: to the end, and if it may end early
-(``enough``)."""
+"""Largest number of points that a descent evaluates, shorter steps included: for a full descent, and for a descent that
+may end early (``enough``)."""
 SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
-"""Shares of a step that are tried where the full step does not lower the value; the share of the lowest value is
-taken."""
+"""Shares of a step that are tried where the full step does not lower the value; the share with the lowest value is
+used."""
 SUFFICIENT = 1e-4
 """Share of the decrease predicted by the slope that a step must achieve."""
 NEAR = 512.0
@@ -41,7 +41,7 @@ NEAR = 512.0
 OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
 """Distances from a tie, in logits, that are tried."""
 TIES = 4
-"""Largest number of times that descent beside ties is repeated with new ties."""
+"""Largest number of times that :func:`beside_ties` is repeated with newly tied tokens."""
 LARGEST = 1e150
 """Size of derivatives beyond which descent ends: derivatives overflow where an input is misclassified by a long
 head."""
@@ -70,7 +70,7 @@ class Spheres:
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
 
     def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
-        """Return an orthonormal basis, as columns, of the moves orthogonal to a prompt on which the risk depends."""
+        """Return an orthonormal basis, as columns, of the directions orthogonal to a prompt that change the risk."""
         basis = self.joint.span_basis
         if basis is None:
             return complement(p / self.R)
@@ -92,10 +92,10 @@ class Spheres:
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """A function on the spheres at one pair: its value, and its derivatives along the free moves.
+    """The value and derivatives of a function on the spheres at one pair (y, p).
 
     Attributes:
-        y, p: the pair.
+        y, p: the head's part orthogonal to v̄_mm, and the prompt.
         value, slope, second: the function, its gradient and second derivative.
         across: an orthonormal basis Q of the moves orthogonal to p on which the risk depends, (k, t); p moves along
             R(p + Qτ)/‖p + Qτ‖.
@@ -111,11 +111,12 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class JointObjective:
-    """The function log L + rΓ of (y, τ).
+    """The function log L + rΓ of the head coordinates y and the prompt coordinates τ (see :class:`Local`).
 
     Attributes:
         spheres: the spheres.
-        scale: unit of the head: at r q ≫ 1 heads of size r q compete, and the gradient in p is divided by it.
+        scale: unit of the head, by which the gradient in p is divided: at r q ≫ 1 (q the weight off α), heads differ by
+            about r q.
         moves: whether the prompt moves, too.
     """
 
@@ -124,7 +125,7 @@ class JointObjective:
     moves: bool = True
 
     def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """Return the function at those pairs."""
+        """Return the values of the function at pairs (y, p)."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         return relative_log_risk(joint, log_r, self.spheres.offset(y), joint.log_weights(p))
 
@@ -149,7 +150,7 @@ class JointObjective:
 
 @dataclass(frozen=True, eq=False)
 class PromptObjective:
-    """The function log(L − L_α) + rΓ of τ, for a fixed head; if rows are given, only along moves orthogonal to them."""
+    """The function log(L − L_α) + rΓ of τ for a fixed head; only in directions orthogonal to given rows, if any."""
 
     spheres: Spheres
     w: Float64[np.ndarray, "d"]
@@ -162,7 +163,7 @@ class PromptObjective:
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
     def values(self, y: Float64[np.ndarray, "*a e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """Return the function at those prompts, y empty; +inf where a prompt does no worse than α."""
+        """Return the values at the prompts p, with an empty y; +inf where the risk is not above L_α."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         logs = joint.log_weights(p)
         sign, total = log_excess(joint, log_r, self.w, logs, exponents(joint, log_r, self.w, logs), self.drops)
@@ -189,14 +190,14 @@ def descend(
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
     """Return the local minimiser that descent reaches from (y, p), and the norm of the gradient there.
 
-    The norm is infinite where the function is.
+    The norm is infinite where the function is infinite.
 
     Args:
         function: the function to minimise.
         y: the head, (e,).
         p: the prompt, (k,).
         gradient: the norm of the gradient at which the descent ends.
-        enough: a descent that would gain no more than this ends, too.
+        enough: the descent also ends when a step would lower the function by no more than this.
     """
     s, scale, e = function.spheres, function.scale, y.size
     now = function.local(y, p)
@@ -228,7 +229,7 @@ def descend(
             lower = values[best] < now.value + SUFFICIENT * lengths[best] * promised and (
                 values[best] < now.value - digits
             )
-            # A gain below the digits of the value is judged by the gradient.
+            # If a gain is smaller than the rounding of the value, the gradients are compared instead.
             if lower or values[best] <= now.value + digits:
                 new = function.local(heads[best], prompts[best])
                 if lower or _norm(new.slope * measured) < gradient_norm:
@@ -245,11 +246,12 @@ def descend(
 def beside_ties(
     spheres: Spheres, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], gradient: float
 ) -> Float64[np.ndarray, "k"]:
-    """Return the prompt that descent on the log-excess reaches with logits of nearly tied tokens fixed, if it is lower.
+    """Descend on the log-excess with the logits of nearly tied tokens fixed; return the prompt of lower value.
 
-    Where an input keeps q_i between 0 and 1 at r ≫ 1, its exponent r (slack_i − q_i d_i) carries the rounding of logits
-    of size R, times r: derivatives across the tie are meaningless. Derivatives along it are not; and several distances
-    from the tie are tried.
+    Where tokens of an input nearly tie at r ≫ 1, so that their weight q_i is neither 0 nor 1, the exponent r (slack_i −
+    q_i d_i) multiplies the rounding error of logits of size R by r. Then derivatives that change the tie are
+    meaningless, but derivatives that keep it are accurate. So the descent keeps the tied logits fixed, at the best of
+    several distances from the tie.
     """
     s, empty = spheres, np.zeros(0)
     prompt_objective = PromptObjective(s, w)
@@ -279,7 +281,7 @@ def _norm(x: Float64[np.ndarray, "m"]) -> float:
 def _newton(
     slope: Float64[np.ndarray, "m"], scaled: Float64[np.ndarray, "m m"], units: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """Return −|H|⁻¹∇ in those units; eigenvalues below the rounding of the largest are replaced by this rounding."""
+    """Return −|H|⁻¹∇ in scaled units; eigenvalues of |H| are at least the rounding error of the largest."""
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     sizes = np.maximum(sizes, max(float(sizes.max(initial=0.0)) * 2.0**-46, 1e-300))
@@ -289,7 +291,7 @@ def _newton(
 def complement(u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d e"]:
     """Return an orthonormal basis of the complement of a unit vector, shape (d, d − 1).
 
-    It consists of all but one column of a reflection.
+    The basis consists of all but one column of a reflection.
     """
     k = int(np.argmax(np.abs(u)))
     normal = u.copy()

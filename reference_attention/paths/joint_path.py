@@ -1,9 +1,9 @@
 """The joint regularization path: argmin L(v, p) over ‖v‖ ≤ r, ‖p‖ ≤ R, along a schedule R ↦ r(R).
 
 The objective is :func:`reference_attention.paths.joint_risk.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine.
-Where r e^{−RΘ} is not tiny, (v, p) are minimised together. Where it is tiny, p has no influence on the digits of L, and
-head and prompt are minimised in turn, p on the log-excess risk (each turn then gains as many digits as r e^{−RΘ} has
-zeros). Both constraints bind, so the search is on the two spheres.
+Where r e^{−RΘ} is not tiny, (v, p) are minimised together. Where it is tiny, p does not change the digits of L, so head
+and prompt are minimised in turn, the prompt on the log-excess risk; each turn gains as many digits as r e^{−RΘ} has
+zeros. Both constraints are active, so the search is on the two spheres.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
 """
@@ -35,24 +35,25 @@ Schedule = Callable[[float], float]
 LOST = 1e-3
 """Norm of the gradient of the log-excess above which descent was stopped by rounding, far from its goal."""
 COUPLED = -9.0
-"""log(r max q) above which head and prompt are minimised together."""
+"""log(r max_i q_i), with q_i = 1 − s_iα, above which head and prompt are minimised together."""
 TURNS = 6
-"""Number of turns of head and prompt; each contracts the error by about r max q ≤ e^{COUPLED}."""
+"""Number of alternations between head and prompt; each multiplies the error by about r max q ≤ e^{COUPLED}."""
 GRADIENT = 1e-10
 """Norm of the gradient of log L at which descent ends at the requested radii."""
 ON_THE_WAY = 1e-4, 1e-3
-"""Norm of the gradient at which descent ends at radii between the requested ones, and the gain below which it ends,
-too."""
+"""Criteria for ending a descent at radii between the requested ones: the norm of the gradient, and the decrease per
+step."""
 GROWTH = 4.0
 """Ratio of successive radii in the continuation between the requested radii, while logits are small."""
 LATE, LATE_GROWTH = 256.0, 16.0
-"""Value of max‖k_iα − k_it‖ R beyond which p moves along a straight line up to o(1), and the ratio of radii from there
-on."""
+"""Value of max‖k_iα − k_it‖ R beyond which p(R) is nearly a straight line, and the ratio of successive radii beyond
+it."""
 MOST_STEPS = 24
-"""Largest number of radii on the way to a requested one; after that it is tried directly, and the residual decides."""
+"""Largest number of radii on the way to a requested radius; then the search jumps there, and the residual tells whether
+it succeeded."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
-"""Largest log L + rΓ of a starting point at which all inputs still select their tokens (the minimiser has at most about
-log 2), and the ratio of radii below which the step is no longer shortened."""
+"""Largest log L + rΓ of a starting point for which all inputs count as selecting their tokens (at the minimiser it is
+at most about log 2), and the ratio of radii below which a step is no longer shortened."""
 
 
 def linear_schedule(ratio: float) -> Schedule:
@@ -166,7 +167,7 @@ def advance_branch(
         schedule: R ↦ log r.
         branch: the branch so far.
         goal: the radius to reach.
-        final: whether to descend to the last digit there.
+        final: whether to descend as far as rounding allows at that radius.
         most_steps: largest number of radii on the way.
     """
     steps = 0
@@ -183,7 +184,7 @@ def advance_branch(
 
 
 def polish_branch(branch: Branch) -> Branch:
-    """Return the branch at the same radius, minimised to the last digit."""
+    """Return the branch at the same radius, after descending as far as rounding allows."""
     return Branch(branch.spheres, *_minimise(branch.spheres, branch.y, branch.p, GRADIENT), branch.before)
 
 
@@ -236,11 +237,12 @@ def _next(
     branch: Branch,
     goal: float,
 ) -> tuple[float, Float64[np.ndarray, "dk"]]:
-    """Return the next radius and a prompt to start from there.
+    """Return the next radius and a prompt from which the descent at that radius starts.
 
-    p = R p̄ + o(1) continues along its secant; scaling enlarges the offset, but keeps a selected token selected. Where
-    an input that is no support is only just selected, either may lose it, and the risk jumps by many orders of
-    magnitude: the step is shortened until that does not happen.
+    The prompt is p scaled to the next radius or, if its risk is lower, the continuation of the line through the last
+    two prompts, which p = R p̄ + o(1) follows. Scaling enlarges the offset, but keeps a selected token selected. Both
+    may stop selecting α in a non-support that selects it only narrowly, and then the risk jumps by many orders of
+    magnitude. So far out the step is shortened until no selection is lost.
     """
     R, y, p, before = branch.spheres.R, branch.y, branch.p, branch.before
     late = R * branch.spheres.joint.longest_row > LATE
@@ -262,7 +264,7 @@ def _next(
 
 
 def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"]) -> float:
-    """Return log(r max q) over the inputs whose selection matters for the digits of L: those with E_i below 40."""
+    """Return log(r max q) over the inputs that influence the digits of L, which have E_i below 40."""
     joint, log_r = spheres.joint, spheres.log_r
     logs = joint.log_weights(p)
     matters = joint.svm.support | (exponents(joint, log_r, spheres.offset(y), logs) < 40.0)

@@ -1,4 +1,4 @@
-"""The joint risk in (v, p), relative to e^{−rΓ} and in logarithms, so that it keeps all its digits at r = e^{RΘ}.
+"""The joint risk of (v, p), relative to e^{−rΓ} and in logarithms, so that no digits are lost at r = e^{RΘ}.
 
 With the logistic loss the joint risk is of size e^{−rΓ}: at rΓ > 745 it underflows, and at r = e^{1000} not even log L
 has digits left. So a head of radius r is written v = r v̄_mm + w, and all formulas are in terms of
@@ -77,17 +77,17 @@ class Joint:
     def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
         """Return a bound of how much the rounding of v̄_mm and of sums changes an output w·z_it.
 
-        If the part w of a head orthogonal to v̄_mm is long enough, its outputs, and so its risk, consist of rounding
-        only. The rounding of v̄_mm makes a spurious slope at supports, which a solver would follow without bound at r =
-        e^{10⁸}.
+        If the part w of a head orthogonal to v̄_mm is long enough, the computed outputs, and so the risk, are only
+        rounding error. The rounding of v̄_mm makes a spurious slope at supports, which a solver would follow without
+        bound at r = e^{10⁸}.
         """
         return float(np.linalg.norm(w) * np.max(np.linalg.norm(self.tokens, axis=-1))) * (w.size + 8) * EPS
 
     @cached_property
     def span_basis(self) -> Float64[np.ndarray, "k m"] | None:
-        """Return an orthonormal basis of the span of the k_iα − k_it, as columns; None if it is everything or nothing.
+        """Return an orthonormal basis, as columns, of the span of the k_iα − k_it; None if the span is R^k or {0}.
 
-        The risk depends on the part of p in this span alone, so its minimisers of a given norm lie there. A direction
+        The risk depends only on the part of p in this span, so minimisers of a given norm lie in the span. A direction
         is left out if its singular value is below :data:`NOISE` times the largest: it belongs to the null space, and
         only the rounding of keys keeps it from zero.
         """
@@ -97,7 +97,7 @@ class Joint:
         return None if len(significant) in (0, rows.shape[1]) else np.asarray(significant.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        """Return the direction of the part of q in that span; any direction of the span where q has no such part."""
+        """Return the direction of q's projection onto that span; any direction of the span if it is zero."""
         if self.span_basis is not None:
             part = self.span_basis.T @ q
             q = self.span_basis @ part if part.any() else self.span_basis[:, 0]
@@ -201,7 +201,8 @@ def joint_gradient(
     """Return log L + rΓ and its derivatives with respect to w and p.
 
     With Λ = log L + rΓ: dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), with c_it = (r v̄_mm +
-    w)·(z_iα − z_it), k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): all in differences to α, so nothing cancels.
+    w)·(z_iα − z_it), k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): everything is computed from differences to α,
+    so nothing cancels.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -219,8 +220,8 @@ def excess_gradient(
 ) -> tuple[float, Float64[np.ndarray, "k"]]:
     """Return log(L(v, p) − L_α(v)) + rΓ and its derivative in p, L_α(v) the risk of v when α is selected exactly.
 
-    Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) only beyond the last digit of a float; this
-    logarithm keeps the difference. It is +inf where the excess is not positive (there p does better than α).
+    Where r e^{−RΘ} is tiny, L(v, p) differs from L_α(v) only beyond the last digit of a float; this logarithm keeps the
+    difference. It is +inf where the excess is not positive, that is, where p has no higher risk than selecting α.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -262,7 +263,7 @@ def log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Fl
 
 
 def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n"]:
-    """Return E_i when α is selected exactly."""
+    """Return E_i for softmax weights that select α exactly."""
     return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen_tokens @ w)
 
 

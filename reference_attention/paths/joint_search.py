@@ -1,4 +1,4 @@
-"""The joint minimiser at a radius, searched for from several starts and chosen by the risk alone.
+"""The joint minimiser at a radius, searched for from several starts and chosen only by its risk.
 
 The joint risk has local minima, and the path from a single start may end in one that selects other tokens. So at a few
 radii on the way random directions are tried, descent starts from the best of them and from the end points of the
@@ -32,7 +32,8 @@ from reference_attention.paths.scheduled_direction import least_norm
 LEVELS = (1.0, 16.0, 256.0, 4096.0, 2.0**18)
 """Sizes of the largest logits at which directions are tried."""
 NEW, KEPT, LAST = 2, 4, 3
-"""Number of new directions for descent at each level, of branches kept, and of branches followed to the end."""
+"""At each level: number of new directions from which to descend, and of branches kept; then number followed to the
+end."""
 SAME = 1e-9
 """Logarithms of risks that differ by less than this count as equal."""
 INWARD = 8
@@ -41,7 +42,7 @@ DEPTH = 2.0**-4
 """The least margins of the directions that are moved until they select α, in units of their norm times the row's
 norm."""
 APART = 1e-2
-"""Branches whose logits differ by less than this count as one."""
+"""Branches whose logits differ by less than this count as the same branch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +102,8 @@ def _best(
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
     """Return the direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does.
 
-    In a cone too narrow for that margin it is the direction of the largest margins, whatever u is. That biases only the
-    start, not the result, which is chosen by its risk.
+    If the cone of directions that select α is too narrow for that margin, the result is the max-margin direction,
+    whatever u is. That biases only the start of the search, not its result, which is chosen by the risk.
     """
     rows = joint.rows[joint.others]
     offset = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)

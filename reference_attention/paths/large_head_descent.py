@@ -1,7 +1,8 @@
-"""Head and prompt where heads of size r q ≫ 1 compete: in that unit the joint risk is piecewise linear to all digits.
+"""Descent of head and prompt at r q ≫ 1: in units of r q the joint risk is piecewise linear up to rounding.
 
-Second derivatives are 0 away from the creases and beyond float64 on them, so quasi-Newton descent makes progress where
-Newton's method cannot; the remaining gradient shows whether it arrived.
+Here q is the softmax weight of tokens other than α. Second derivatives are 0 between the kinks of the risk and overflow
+at them, so quasi-Newton descent makes progress where Newton's method cannot. The remaining gradient shows whether the
+descent reached a minimiser.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorem 5 with r ≫ e^{RΘ}.
 """
@@ -18,7 +19,7 @@ from reference_attention.paths.joint_newton import Spheres
 from reference_attention.paths.joint_risk import joint_gradient
 
 LARGE_HEAD = 150.0
-"""log(r max q) beyond which BFGS replaces Newton's method: squares of such heads are too large for float64."""
+"""log(r max q) beyond which BFGS replaces Newton's method, because squares of such heads overflow."""
 RESTARTS, ITERATIONS = 3, 200
 """Restarts, and iterations of each. BFGS is restarted where rounding stopped it well before its goal, which happens
 when its memory holds the curvature of far-away points."""

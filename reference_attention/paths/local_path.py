@@ -129,7 +129,8 @@ def local_path(
         norms: radii R > R0.
         mu: width of the cone, 0 < μ < 1.
         radius: R0 > 0.
-        starts: further points to try, where they lie in the cone, and their directions at all norms, shape (s, d).
+        starts: further points, shape (s, d); each is tried if it lies in the cone, and so is its direction at every
+            norm.
         seed: seed of the scanned directions.
         excess: sign and logarithm of L(p) − L_α as a function of p; that of the problem by default.
         gradient: ∇L as a function of p; that of the problem by default.
@@ -210,8 +211,8 @@ def _polish(
         if s == 0 or not math.isfinite(l):
             return 0.0, np.zeros_like(z)
         if s != sign_of_excess:
-            # The sign has changed: from negative to positive the point is rejected; from positive to negative it is
-            # accepted as it is.
+            # The sign of the excess has changed: a change from negative to positive rejects the point, a change from
+            # positive to negative accepts it.
             return (1e3 if sign_of_excess < 0 else -1e3), np.zeros_like(z)
         g = gradient(p)
         slope = math.exp(min(float(g.log_scale) - l, 600.0)) * np.asarray(g.direction)

@@ -1,8 +1,8 @@
 """The regularization path of W where mixtures are best: argmin of L over ‖W‖_F ≤ R, to hundreds of digits.
 
-n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] is of size e^{−ρ} on the path, and so are the weights of masked
-tokens, while those inside O_i have to agree with s⋆ to that many digits: float64 fails at ρ ≈ 35, numbers of 3ρ bits do
-not.
+On the path at ‖W‖ = ρ‖W^mm‖, n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] is of size e^{−ρ}, and so are the
+weights of masked tokens. The weights inside O_i have to agree with s⋆ to as many digits. So float64 fails at ρ ≈ 35,
+but numbers of 3ρ bits suffice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -20,7 +20,7 @@ from reference_attention.svm.finite_part import Balls, mixing_offset, offset_cor
 from reference_attention.svm.general_svm import GeneralSvm
 
 STEPS = 60
-"""Largest number of Newton steps, far more than are taken."""
+"""Largest number of Newton steps, far more than are needed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ antisymmetric Ω, which is 0 at a solution,
     log(λ_j/C_⋆ + εδ_j) + ⟨G_j, o⟩ + t = log c_j (j ∈ S),   log ω_j = log c_j − ρ(m_j − 1) − ⟨G_j, o⟩ − t (j ∉ S),
     Σ_S δ_j + ρ Σ_∖S ω_j = 0,   tr(K_⋆ᵀk + Q_⋆ᵀq) + ε(‖k‖² + ‖q‖²)/2 = 0,   K_⋆ᵀk = kᵀK_⋆.
 
-At ε = 0 it is linear and square, singular only where the solution is not the only one: its o is the offset in the
-limit.
+At ε = 0 the system is linear and square, and singular only if the solution is not unique; the o of its solution is the
+limit of the offset.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -156,7 +156,7 @@ class NuclearOffsets:
         J[n_k:n_kq, n_k:n_kq] = -(nu * eps + 1 / C) * np.eye(e * r)
         J[:n_k, n_k:n_kq] = np.kron(eps * change + self.M / C, eye)
         J[n_k:n_kq, :n_k] = J[:n_k, n_k:n_kq].T
-        # Weights off S fall with h and t.
+        # Weights outside S decrease as h and t increase.
         falling = weights[self.rest][:, None] * slopes[self.rest]
         J[kq, kq] -= slopes[self.rest].T @ falling
         lost = -(weights[self.rest] @ slopes[self.rest])

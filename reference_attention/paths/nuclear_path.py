@@ -25,10 +25,10 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 STEPS = 40
 """Largest number of Newton steps per radius, of which five are usually enough."""
 HALVINGS, FIRST_STEP = 6, 1e-4
-"""The most times that the logarithm of a step in 1/ρ is halved; and the first step from 0, as a share of a step that
-was too long."""
+"""Largest number of times that the logarithm of a step in 1/ρ is halved; and, at 1/ρ = 0, the share of a step that
+failed at which the next try is made."""
 STALLED = 1e-9
-"""Steps below this, for unknowns of about size one, that no longer shrink are rounding."""
+"""Newton steps below this that no longer shrink count as rounding; the unknowns are of about size one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +166,8 @@ def gap_rounding(
 ) -> float:
     """Return the rounding error in float64 of a gap that is 0: 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖).
 
-    The first part is the error of the sums. For the second, o is known up to its own rounding, and h_j up to ‖G_j‖
-    times that: this is the relative error of the weights ω_j, and R‖M‖_op has R Σ_j ω_j‖G_j‖ times it.
+    The first part is the error of the sums. For the second part, o has its own rounding error, and h_j has ‖G_j‖ times
+    that error. This is the relative error of the weights ω_j, and R‖M‖_op has R Σ_j ω_j‖G_j‖ times it.
 
     Args:
         weights: ω_j.

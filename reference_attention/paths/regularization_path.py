@@ -29,10 +29,12 @@ RANDOM_STARTS = 16
 """Number of random unit starts per radius, besides the given ones; the objective is not convex."""
 
 FEW_STARTS = 4
-"""Number of random starts at logits beyond :data:`LARGE_LOGITS` if p_mm exists, as the ray and the path lead there."""
+"""Number of random starts at logits beyond :data:`LARGE_LOGITS` if p_mm exists; few, since the ray and the previous
+point lead to the minimiser."""
 
 LARGE_LOGITS = 30.0
-"""Rκ (κ the size of the keys) from which on weights of e^{−30} leave the margins alone to shape the risk."""
+"""Value of Rκ (κ the size of the keys) above which other weights are below e^{−30}, so that only margins determine the
+risk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ class Path:
         log_excess: log(L(p̄(R)) − L_opt), (r,), L_opt the risk of selecting the optimal tokens exactly.
         offsets: the part of p̄(R) orthogonal to p̄_mm, (r, d), to full relative precision; NaN without p_mm.
         one_minus_cosine: 1 − cos∠(p̄(R), p̄_mm), (r,), computed from the offset; NaN without p_mm and at 0.
-        interior: (r,), whether the computed minimiser lies inside the ball.
+        interior: whether the computed minimiser lies inside the ball, (r,).
         converged: (r,), whether it is a local minimum to rounding (global ones cannot be certified in general).
         reasons: why it did not converge, for every radius; empty where converged.
     """

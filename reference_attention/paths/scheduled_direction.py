@@ -1,4 +1,4 @@
-"""The direction of the joint path along r = cR: between p_mm (c = 0) and p_relax (c ≥ c*).
+"""The limit direction of the joint path along r = cR, which goes from p_mm (c = 0) to p_relax (c ≥ c*).
 
 Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}. So
 p_R/R tends to

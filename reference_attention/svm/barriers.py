@@ -1,4 +1,4 @@
-"""Barriers of norms in numbers of many digits: nearly the largest margin in ‖·‖_q, 1 < q < ∞, and in norms of matrices.
+"""Barrier methods, in high precision, for nearly the largest margin in ‖·‖_q, 1 < q < ∞, and in norms of matrices.
 
 Newton's method minimises τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; its minimum is within
 ν/τ of the least c·x. Rows of very different sizes and rows that nearly coincide do not change this bound, but they cost
@@ -26,7 +26,7 @@ Point = list[arb]
 BITS = 384
 """Working precision in bits; condition numbers of 1e30 leave more than half of them."""
 FACTOR, LAST = 16, 2.0**48
-"""The factor by which τ grows, and its last value: ν/τ is then about 1e-13."""
+"""The factor by which τ grows, and the last value of τ, at which ν/τ is about 1e-13."""
 STEPS = 400
 """Largest number of Newton steps per τ, of which about ten are taken unless the start is far off."""
 APPROXIMATE: Literal["approx"] = "approx"
@@ -35,7 +35,8 @@ MOST = 256
 """Largest number of entries of W; for more, second derivatives take minutes."""
 CENTRED, EXACT = 0.2, 1e-12
 """Newton decrement below which full steps are taken and τ grows, because Newton's method converges quadratically there;
-and the decrement to which the last minimum is computed: rows that nearly cancel magnify the error of the duals."""
+and the smaller decrement to which the last minimum is computed, because rows that nearly cancel magnify the error of
+the duals."""
 
 
 class Barrier(ABC):
@@ -104,7 +105,7 @@ class PowerBarrier(Barrier):
         a = 2 / self.norm
         by_p, by_t, pp, pt, tt = [], [], [], [], []
         for x, y in zip(p, t, strict=True):
-            # With r = t^{2/q}, room r − p²: derivatives of −log(r − p²) − (1 − 1/q) log t + τ t.
+            # Derivatives of −log(r − p²) − (1 − 1/q) log t + τ t with r = t^{2/q}; ``room`` is r − p².
             r = (y**a).mid()
             room = (r - x * x).mid()
             first, second = a * r / y, a * (a - 1) * r / (y * y)
@@ -182,7 +183,7 @@ class NuclearBarrier(Barrier):
 
 
 def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[Rational, Rational] | None:
-    """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and λ ≥ 0; None where Newton's method ends before it.
+    """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and λ ≥ 0; None where Newton's method fails.
 
     λ_j = 1/(τ(g_j·p − 1)), and Σ t_k is within (N + 3d)/τ of its least value.
 
@@ -194,7 +195,7 @@ def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[
     with ctx.workprec(BITS):
         unit = _power_of_two_near(max(map(abs, feasible)))
         barrier = PowerBarrier(_numbers(rows, unit), arb(norm))
-        # Twice a point of margins of at least 1 has margins above 1.
+        # The start is twice the feasible point, so that all its margins exceed 1.
         start = [arb(2 * x / unit) for x in feasible]
         point = barrier.minimise([*start, *(2 * barrier.raised(x) + 1 for x in start)])
         if point is None:

@@ -24,7 +24,8 @@ MOST_LIMBS = 8
 class KeyRows:
     """The rows k_iα_i − k_it, t ≠ α_i, of keys normalised by a power of two.
 
-    They are the :class:`reference_attention.svm.least_norm.Rows` of ATT-SVM(α); integers are made only on demand.
+    The class implements :class:`reference_attention.svm.least_norm.Rows` for ATT-SVM(α); integers are computed on
+    demand.
 
     Args:
         keys: shape (n, T, d), or their factors.
@@ -33,7 +34,7 @@ class KeyRows:
     Attributes:
         inputs, tokens: the i and t of each row, shape (m,) with m = n (T − 1).
         floats: the rows, shape (m, d); a difference of floats is within one rounding of the exact one.
-        scale: ``floats = 2^−scale (k_iα_i − k_it)`` before that rounding, of the keys as given.
+        scale: the exponent for which ``floats = 2^−scale (k_iα_i − k_it)`` before rounding, with the keys as given.
     """
 
     def __init__(self, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> None:
@@ -68,12 +69,12 @@ class KeyRows:
 
     @property
     def unit(self) -> int:
-        """Return the exponent with ``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given."""
+        """Return the exponent ``unit`` for which ``integers(…) = 2^−unit (k_iα_i − k_it)``, with the keys as given."""
         return self._exact.exponent
 
     @property
     def shift(self) -> int:
-        """Return the exponent with ``integers(…) = 2^shift · floats`` before rounding."""
+        """Return the exponent ``shift`` for which ``integers(…) = 2^shift · floats`` before ``floats`` is rounded."""
         return self.scale - self.unit
 
     def difference(self, i: int, t: int) -> list[int]:

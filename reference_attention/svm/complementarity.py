@@ -33,7 +33,7 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
     while undecided:
         change, idle = _change(rows, list(duals), undecided)
         if change:
-            # Half the way to the boundary keeps the duals on P positive.
+            # Going half the way to the boundary keeps the duals on P positive.
             step = min((duals[j] / -c for j, c in change.items() if c < 0), default=fmpq(2)) / 2
             return {j: duals.get(j, fmpq(0)) + step * c for j, c in sorted(change.items())}
         undecided = [j for j in undecided if j not in idle]

@@ -31,7 +31,7 @@ def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
     """Return the least p with row·p = value for each of the rows: Gᵀ(GGᵀ)⁻¹b.
 
     Args:
-        rows: G; a maximal independent part is used, and the values of the other rows have to follow from it.
+        rows: G; a maximal independent subset is used, and the values of the other rows must follow from its values.
         values: b, one for each row.
         d: the length of a row.
     """
@@ -71,7 +71,8 @@ def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
     """Return the o₂ of W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²).
 
-    With o = Σ o_j G_j + Eᵀ…, it is determined by ⟨G_j, o₂⟩ = −o_j/λ_j + t and E o₂ = 0.
+    Write o = Σ_j o_j G_j plus a combination of the rows of E. Then o₂ is determined by ⟨G_j, o₂⟩ = −o_j/λ_j + t, with a
+    common t, and E o₂ = 0.
     """
     with ctx.workprec(BITS):
         rows, values = _offset_system(svm, attention)

@@ -1,4 +1,4 @@
-"""Gen-SVM, exact: the least W that keeps logits inside sets O_i equal and separates these tokens from all others.
+"""Gen-SVM, exact: the least W that gives the tokens of each set O_i equal logits and separates them from the rest.
 
 min ‖W‖_F subject to (x_it − x_iτ)ᵀ W z_i = 0 for t, τ ∈ O_i, and ≥ 1 for t ∈ O_i, τ ∉ O_i. It is an ATT-SVM in which
 each constraint is an input of two tokens; an equality becomes two opposite constraints of required margin 0.

@@ -76,7 +76,7 @@ class Unit:
     Attributes:
         inverse: R, (s, s).
         contraction: a bound of ‖1 − R G Gᵀ‖, the largest sum of a row; infinite where there is no R.
-        columns, rows: Σ_j |g_jk| and Σ_k |g_jk|, (d,) and (s,).
+        columns, rows: the sums Σ_j |g_jk| over rows and Σ_k |g_jk| over columns, (d,) and (s,).
     """
 
     def __init__(self, high: Float64[np.ndarray, "s d"], low: Float64[np.ndarray, "s d"]) -> None:
@@ -138,6 +138,6 @@ class Unit:
     def distance_bound(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
         """Return a bound of the distance of p from the exact point; zero in columns of zeros.
 
-        It follows from the error ``off`` of λ and the error of the product.
+        The bound follows from ``off``, a bound of the error of λ, and from ``error``, the error of the product.
         """
         return np.where(self.columns > 0, (off * self.columns + error) * ROOM, 0.0)

@@ -9,9 +9,9 @@ Lawson and Hanson's reduction: with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the
 Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from *any* start
 without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in use stay linearly
 independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution only determines the
-start, so in general one linear system is solved and the result checked. That is done by refinement first
-(:mod:`.iterative_refinement`), then in balls (:mod:`.enclosure`), which give the same proof wherever no further
-constraint is tight.
+start, so in general one linear system is solved and the result checked. Before the rationals, refinement
+(:mod:`.iterative_refinement`) and then ball arithmetic (:mod:`.enclosure`) are tried; they give the same proof if no
+further constraint is tight.
 
 Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """

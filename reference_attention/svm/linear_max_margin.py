@@ -18,7 +18,7 @@ from reference_attention.exact import PRIME, products, to_float, to_floats
 
 Rational = list[fmpq]
 EXCHANGES = 200
-"""Largest number of exchanges of constraints in a basis; none of a thousand problems of the suite needed ten."""
+"""Largest number of exchanges of constraints in a basis; a thousand problems of the suite all needed fewer than ten."""
 NONE = -1
 """Index returned where no constraint can enter or leave the basis: the program is then unbounded or infeasible."""
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -31,8 +31,9 @@ def linear_max_margin(rows: list[Rational], norm: float) -> tuple[Rational, Rati
     For ‖·‖_∞ the variables are (p, s) with −1 ≤ p ≤ 1; for ‖·‖_1 they are (u, v, s) with p = u − v, u, v ≥ 0 and
     Σ(u+v) ≤ 1.
 
-    HiGHS ends at a vertex. Its basis, the constraints of positive duals and then the tightest others, is solved over
-    the rationals; a constraint that is tight in floats only is exchanged until the basis is optimal.
+    HiGHS ends at a vertex. The basis, which consists of the constraints of positive duals and then of the tightest
+    other constraints, is solved over the rationals. Constraints that are tight only in floats are exchanged until the
+    basis is optimal.
     """
     sizes = [_power_of_two(max(map(abs, row))) for row in rows]
     table, bounds = _constraints(rows, norm, sizes, min(sizes))

@@ -12,7 +12,7 @@ from reference_attention.exact import to_float
 from reference_attention.svm.max_margin import MaxMargin
 
 NEAR_ONE = 2.0**-10
-"""Margins that exceed 1 by less than this are taken from the exact solution."""
+"""Excess over 1 below which a margin is computed from the exact solution."""
 
 
 def margins_beyond_one(solution: MaxMargin) -> Float64[np.ndarray, "n T"]:

@@ -3,7 +3,7 @@
 min ‖p‖ subject to max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p ≥ 1 for every i. For one choice α_i ∈ O_i per input the
 problem is convex: an ATT-SVM in which the other tokens of O_i impose no constraint. The feasible set over all choices
 is the union of these, which is not convex, and the solutions G_mm can be several points. Every choice is solved over
-the rationals, so it is decided without a tolerance which of them are equally good.
+the rationals, so no tolerance is needed to decide which choices are equally good.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (ATT-SVM').
 """
@@ -42,7 +42,7 @@ class ChoiceSolution:
         duals: λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
         neighbours: margin exactly 1, False at optimal tokens, shape (n, T).
         svm: the ATT-SVM that was solved: the inputs that have a non-optimal token, each with α first and then its
-            non-optimal tokens; inputs with fewer of these repeat one.
+            non-optimal tokens; inputs with fewer non-optimal tokens repeat one of them.
     """
 
     alpha: Int64[np.ndarray, "n"]
@@ -100,7 +100,7 @@ class MaxMarginSets:
 
     @property
     def runner_up(self) -> ChoiceSolution | None:
-        """Return the best choice that is not optimal, if any is feasible."""
+        """Return the best feasible choice whose norm is not the least; None if there is none."""
         least = self.choices[0].norm_squared
         return next((c for c in self.choices if c.norm_squared != least), None)
 

@@ -141,7 +141,7 @@ def nearest_stationary(
 ) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Float64[np.ndarray, "N"]]:
     """Return K, Q and λ ≥ 0 that satisfy the system in floats, the nearest such point if there are several.
 
-    The point is reached by Newton steps of least norm.
+    Newton steps of least norm lead to the point.
     """
     with precision():
         system, x = _system(rows, K, Q, duals, support)
@@ -256,7 +256,7 @@ def _proven(
     M = dual_matrix(rows.a_balls, rows.z_balls, duals)
     d, e, r = M.nrows(), M.ncols(), K.ncols()
     within = M.transpose() * M - V1 * V1.transpose() if e <= d else M * M.transpose() - U1 * U1.transpose()
-    # Its eigenvalues are 1 on the face and 1 − σ² beside it.
+    # The eigenvalues are 1 on the range of V1 and 1 − σ² on its complement.
     least = least_eigenvalue(identity(min(d, e)) - within)
     # A lower bound of g up to a factor of 2 suffices, as g enters only bounds.
     if not 2 * least.lower() > least.upper():

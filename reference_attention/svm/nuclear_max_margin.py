@@ -103,7 +103,7 @@ class NuclearMaxMargin:
 
     @cached_property
     def support(self) -> Bool[np.ndarray, "n T"] | None:
-        """Return the mask of the constraints with λ_it > 0, which are then all tight ones; None where not decided."""
+        """Return the mask of the constraints with λ_it > 0: exactly the tight constraints; None if not decided."""
         if self.exact is None:
             return None
         mask = np.zeros(len(self.exact.duals), dtype=bool)

@@ -21,8 +21,8 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 LARGEST_DENOMINATOR = 64
 """Largest denominator of the fractions that are tried; a float solution differs from such a fraction by a rounding."""
 HALVINGS = 12
-"""Number of values t = 1, ½, … that are tried; one is small enough unless the solution is nearly on the boundary of its
-face."""
+"""Number of values t = 1, ½, … that are tried; some t is small enough unless the solution is nearly on the boundary of
+its face."""
 
 
 def two_nuclear_solutions(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] | None:

@@ -1,4 +1,4 @@
-"""Products of matrices to a hundred bits by the Ozaki scheme: BLAS multiplies slices of numbers and sums exactly.
+"""Products of matrices to a hundred bits by the Ozaki scheme: BLAS sums products of slices of numbers exactly.
 
 A slice has so few bits that a sum of d products of two of them fits into the 53 bits of a float, whatever the order of
 summation. The parts that the slices omit are bounded.
@@ -26,7 +26,7 @@ class Twice:
 
     Attributes:
         high, low: the two floats.
-        error: largest distance of their sum from the number that they represent, in absolute terms; one for all.
+        error: largest absolute distance of a sum from the number that it represents, the same bound for all entries.
     """
 
     high: Float64[np.ndarray, "*shape"]
@@ -34,7 +34,7 @@ class Twice:
     error: float = 0.0
 
     def round_within(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
-        """Return the floats to which all numbers within ``error`` of these round; None where they are not unique."""
+        """Return each number rounded to a float; None if numbers within ``error`` of an entry round differently."""
         radius = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
         low, high = self.high + (self.low - radius), self.high + (self.low + radius)
         return low if np.array_equal(low, high) else None
@@ -86,7 +86,7 @@ class Grid:
     ) -> Float64[np.ndarray, "k *shape"]:
         """Return integers q_0, q_1, … of at most 2^bits with high + low = Σ q_a 2^(−bits (a + 1)) up to 2^(−bits k).
 
-        The numbers must be at most one, and low at most a rounding.
+        The absolute values of ``high`` must be at most one, and those of ``low`` at most a rounding of ``high``.
         """
         slices = np.empty((self.slices, *high.shape))
         base = 2.0**self.bits

@@ -75,7 +75,7 @@ class _Barrier:
     def duals(self, point: Float64[np.ndarray, "l"], mu: float) -> Duals:
         """Return λ after one more step, to first order.
 
-        Computed from the slacks at the point alone, which have few correct digits, Σ λ_j g_j would be inaccurate.
+        The slacks at the point have few correct digits; λ computed from them would make Σ λ_j g_j inaccurate.
         """
         step, _ = self._newton(point, mu)
         slacks = self.slacks(point)

@@ -1,8 +1,8 @@
-"""A single integration of the gradient flow in arc length, step by step, with its events.
+"""One integration of the gradient flow in arc length, step by step, with detection of events such as rest points.
 
-The ODE is dp/ds = −∇L/‖∇L‖ in u = log(1 + κ s): s = 0 is u = 0, and each decade of norm costs about as many steps as
-the last. Near a stationary point the direction is discontinuous, so the solver chatters; Newton's method then finds the
-point.
+The ODE dp/ds = −∇L/‖∇L‖ is solved in the variable u = log(1 + κ s), where κ is the size of the keys. s = 0 is u = 0,
+and each decade of the norm takes about as many steps as the previous decade. Near a stationary point the direction is
+discontinuous, so the solver chatters; Newton's method then finds the point.
 
 References: scipy.integrate (LSODA, BDF, Radau); Richardson's extrapolation.
 """
@@ -30,23 +30,26 @@ At = tuple[float, float]
 Step = tuple[Dense, At, At]
 """A step of a solver: its interpolant, and the points where it begins and ends."""
 Mark = tuple[int, At | None]
-"""Number of solver steps before a record (−1 at a stationary point), and the record's point within the next step."""
+"""The place of a recorded point: the number of whole solver steps before it (−1 at a stationary point), and the
+position within the next step."""
 
 ABSOLUTE = 1e-10
-"""Absolute tolerance in units of 1/κ: it changes a logit by 10⁻¹⁰, hence a softmax weight by as much, relatively."""
+"""Absolute tolerance in units of 1/κ: an error of this size changes a logit by 10⁻¹⁰ and a softmax weight by as much,
+relatively."""
 
 ROUNDINGS = 64
 """The absolute tolerance is at least this many roundings of the largest norm: at norm ‖p‖ logits carry an error of ε κ
 ‖p‖, so the offset from the ray has an error of ε‖p‖, and a solver with a smaller tolerance would never be satisfied."""
 
 SHORT = 1e-7
-"""Solver steps this short, relative to 1/κ and the smaller of ‖p‖ and the path so far, indicate a turn or a stationary
-point, which Newton's method then looks for. The beginning of a path has steps that are short compared with any norm."""
+"""Solver steps this short, relative to 1/κ and to the smaller of ‖p‖ and the arc length so far, indicate a sharp turn
+or a stationary point. Newton's method then looks for a stationary point. The beginning of a path has steps that are
+short compared with any norm."""
 
 FORGOTTEN = 0.2
-"""Decrease per step of the count of flipped directions, so that flips in two of ten consecutive steps count as
-chattering: consecutive directions of a resolved flow are close, and only at a stationary point do all directions
-occur."""
+"""Decay per step of the count of reversed directions; with it, reversals in two of ten consecutive steps count as
+chattering. Consecutive directions of a resolved flow are close, and only near a stationary point do directions
+reverse."""
 
 PLACED = 1e-3
 """Largest error of a stationary point from rounding, in units of 1/κ, where the gradient is zero in floats."""
@@ -239,7 +242,7 @@ class Tracer:
         )
         if not math.isfinite(fine):
             return fine
-        # The two estimates are close unless the step is too long to resolve; then the fine one is used alone.
+        # The two estimates are close unless the step is too long to resolve; then only the fine estimate is used.
         richer = (4 - math.exp(min(coarse - fine, 1.0))) / 3
         return float(np.logaddexp(log_start, fine + math.log(richer)))
 
@@ -279,7 +282,8 @@ class Tracer:
             if np.linalg.norm(step) <= 1e-12 * unit:
                 values = np.linalg.eigvalsh(curvature)
                 largest = np.abs(values).max()
-                # Newton's method cannot see a slope along a direction in which logits change and the curvature is zero.
+                # Newton's method does not reduce a slope along a direction in which logits change but the curvature is
+                # zero.
                 if (np.abs(values) > UNSEEN * largest).sum() < self._slope.rank(point):
                     return None
                 return point if saddles or values[0] >= -1e-9 * largest else None
@@ -288,13 +292,13 @@ class Tracer:
     def _resolves(self, curvature: Square, rank: int) -> bool:
         """Return whether a gradient that is zero in floats is that of a stationary point nearby.
 
-        Its terms, of size about 1, may have cancelled in rounding. Divided by a curvature, this rounding is the
-        distance from the zero.
+        Terms of the gradient, of size about 1, may cancel up to rounding. This rounding error, divided by a curvature,
+        bounds the distance from the stationary point.
 
         Args:
             curvature: the Hessian there.
-            rank: how many of its eigenvalues are to resolve it, the largest ones. At a start one is enough: a symmetric
-                start is stationary whatever the others are.
+            rank: how many of the largest eigenvalues must resolve the point. At a start one is enough: a symmetric
+                start is stationary whatever the other eigenvalues are.
         """
         values = np.sort(np.abs(np.linalg.eigvalsh(curvature)))[::-1]
         return rank == 0 or bool(values[rank - 1] / self._scale * PLACED >= np.finfo(float).eps)

@@ -1,4 +1,4 @@
-"""The gradient flows of many problems of one shape at once, each with steps of its own.
+"""Gradient flows of many problems of the same shape, followed at once with separate step lengths.
 
 As in :mod:`.arc_length`, dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s). A step is extrapolated from linearly implicit
 Euler steps, whose matrices I − hJ are factorised for all problems of the batch in one LAPACK call; order and cost are
@@ -29,12 +29,13 @@ from reference_attention.training.flow import RELATIVE, gradient_flow
 Batch = Float64[np.ndarray, "b d"]
 
 SUBSTEPS = (1, 2, 3, 4, 5, 6, 7)
-"""Numbers of Euler steps into which a step is divided; as many columns are extrapolated, so the order is seven."""
+"""Numbers of Euler steps into which a step is divided, one column of the extrapolation for each number, so the order is
+seven."""
 FIRST = 1e-2
 """The first step in u."""
 SAFETY, LARGEST, SMALLEST = 0.8, 4.0, 0.2
-"""For the next step: the share of the step that would just meet the tolerance, and the largest and smallest ratio to
-the last step."""
+"""For the choice of the next step: a factor applied to the step that would just meet the tolerance, and the largest and
+smallest ratio of consecutive steps."""
 SHORT = 1e-6
 """A step in arc length this short, relative to ‖p‖ + 1/κ, counts as no progress: the flow is near a stationary point or
 turns sharply."""

@@ -56,8 +56,8 @@ class BatchedGradient:
 
     The problems have one shape.
 
-    The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent the
-    differences are hardly ever computed again.
+    The selection of the last call is kept wherever its token still has the largest logit, so that along a descent the
+    differences are rarely recomputed.
 
     Args:
         keys: (b, n, T, d).

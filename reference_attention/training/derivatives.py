@@ -1,8 +1,8 @@
 """Gradient and Hessian on NumPy, in differences to a reference token of each input, as fast functions of p.
 
 The generic :func:`reference_attention.risk.scaled_gradient` handles any batch and torch. An ODE solver, Newton's method
-and a descent call their derivatives thousands of times on the same data: there the fixed cost of a call counts, and the
-differences to the selected tokens can be kept from call to call.
+or a descent evaluates derivatives thousands of times on the same data. So the fixed cost of a call matters, and the
+differences to the selected tokens are kept from call to call.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM), Lemma 3.
 """
@@ -35,7 +35,7 @@ CANCELS = 1e-150
 """Length of a gradient, in units of the largest row and gap, below which it may depend on the terms that were
 dropped."""
 NORMAL = 1e-290
-"""Squares below this are near the end of float64's normal range, where they lose digits."""
+"""Squares below this lose digits, because they are near the lower end of float64's normal range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +250,7 @@ class Selected:
     ) -> None:
         """Take keys and scores, and flatten the keys, or their coordinates if there is a span."""
         self._keys, self._scores, self._span = np.ascontiguousarray(keys), scores, span
-        # Shifting all keys of an input does not change which of its logits is the largest.
+        # A common shift of all keys of an input does not change which token has the largest logit.
         coordinates = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
         self._flat = coordinates.reshape(-1, coordinates.shape[-1])
         self._selection = b""
@@ -262,7 +262,7 @@ class Selected:
         self._take((self._flat @ p).reshape(self._scores.shape).argmax(axis=1))
         relative = (self._differences.rows @ p).reshape(self._differences.gaps.shape)
         if relative.max() > MISSED:
-            # Raw logits cancelled: select by the differences instead.
+            # The selection by raw logits was wrong because of cancellation: select by the differences instead.
             full = np.zeros(self._scores.shape)
             full[np.arange(self._scores.shape[1]) != self.token[:, None]] = relative.ravel()
             self._take(full.argmax(axis=1))

@@ -1,7 +1,7 @@
 """Gradient descent and normalized gradient descent, in logarithms, for one start or for batches of them.
 
 A step is e^{log_step + log_scale}·direction, so it neither underflows nor overflows unless the point does; steps below
-the rounding of p leave p unchanged, which is also the result of rounding exact arithmetic.
+the rounding of p leave p unchanged, as they would if the exact sum were rounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3; Appendix E.1 (normalized GD).
 """
@@ -105,9 +105,9 @@ def gradient_descent(
         problem: the problem.
         start: p(0), one start or a batch of them.
         steps: number of steps.
-        log_step: log η, one for all or one per start.
+        log_step: log η, a single number or one per start.
         gradient: the gradient that is used; the reference, a kernel or a planted fault.
-        record_every: every that many iterates (and the first and the last) are recorded.
+        record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:
         InvalidInput: shapes that do not fit, a start that is not finite, steps or record_every below their minimum.
@@ -174,14 +174,14 @@ def descend(
 
     Args:
         keys: K of one problem, or of stacked problems whose batch axes broadcast against those of ``start``.
-        scores: γ, likewise.
+        scores: γ, with batch axes like those of the keys.
         loss: ℓ.
         start: p(0), one start or a batch of them.
         steps: number of steps.
         log_step: log of the step size, or of the step length when ``normalized``.
         normalized: whether each gradient is divided by its norm.
         gradient: the gradient that is used, as for :func:`gradient_descent`.
-        record_every: every that many iterates (and the first and the last) are recorded.
+        record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:
         InvalidInput: see :func:`gradient_descent`.

@@ -77,7 +77,7 @@ def factored_gradient_descent(
     rule: FactorRule = factor_gradients,
     record_every: int = 1,
 ) -> FactoredTrajectory:
-    """Run gradient descent on (K, Q); by default each step is the longest that is known to be safe where it is taken.
+    """Run gradient descent on (K, Q); by default each step has a length that provably lowers the risk.
 
     Args:
         data: the data.
@@ -87,8 +87,8 @@ def factored_gradient_descent(
         log_step: log η of a constant step; by default :func:`.factorization.log_safe_step` of each iterate.
         length: the length of normalized steps, used instead, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½.
         gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
-        rule: the function that turns it into gradients in K and Q.
-        record_every: every that many iterates (and the first and the last) are recorded.
+        rule: the function that turns ∇L(W) into gradients in K and Q.
+        record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:
         InvalidInput: a start that does not fit the data, steps or record_every below their minimum, a step that is no

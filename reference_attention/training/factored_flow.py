@@ -113,7 +113,7 @@ def factored_flow(
         norm: the norm at which to stop, larger than the norm of the start.
         record: norms at which to record the first passage; by default eight per decade.
         gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
-        rule: the function that turns it into gradients in K and Q.
+        rule: the function that turns ∇L(W) into gradients in K and Q.
         relative: relative tolerance of the solver.
 
     Raises:

@@ -1,7 +1,7 @@
 """Factors (K, Q) of the key-query weights W = K Qᵀ as one point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
 
-∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction: nothing cancels or
-underflows that does not for W. Along a straight line in (K, Q) logits are quadratic.
+∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction, so the factors add
+no cancellation or underflow to those of ∇L(W). Along a straight line in (K, Q) logits are quadratic.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -62,12 +62,12 @@ class Layout:
     m: int
 
     def join(self, K: Keys, Q: Queries) -> Float64[np.ndarray, "*b k"]:
-        """Return (K, Q) as points."""
+        """Return the point, or points, of length (d + e) m that hold K and Q."""
         batch = K.shape[:-2]
         return np.concatenate([K.reshape(*batch, -1), Q.reshape(*batch, -1)], axis=-1)
 
     def split(self, points: Float64[np.ndarray, "*b k"]) -> tuple[Keys, Queries]:
-        """Return points as (K, Q)."""
+        """Return K and Q of a point or of points."""
         batch, at = points.shape[:-1], self.d * self.m
         return points[..., :at].reshape(*batch, self.d, self.m), points[..., at:].reshape(*batch, self.e, self.m)
 
@@ -99,7 +99,7 @@ def factored_slope(
     def newton(point: Point) -> tuple[float, Point, Square]:
         log_scale, direction, curvature = hessian(layout.weights(point))
         by_point, G = layout.derivative(point), direction.reshape(layout.d, layout.e)
-        # ⟨∇L, dK dQᵀ⟩ twice, and the curvature of L along dW.
+        # The Hessian has two parts: 2 ⟨∇L, dK dQᵀ⟩, and the curvature of L along dW.
         at, cross = layout.d * layout.m, np.kron(G, np.eye(layout.m))
         second = by_point.T @ curvature @ by_point
         second[:at, at:] += cross

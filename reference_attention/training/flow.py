@@ -53,7 +53,8 @@ class Flow:
         stop: ``NORM``, ``STATIONARY`` (the flow converges to the finite last point) or ``FAILED``.
         reason: why it failed, empty otherwise.
         method: the solver that succeeded.
-        relative, absolute: its tolerances on the coordinates of p, in the frame of ``axis`` where one was given.
+        relative, absolute: the solver's tolerances on the coordinates of p; in the frame of ``axis`` if an axis is
+            given.
         evaluations: gradients computed, over all methods tried.
     """
 
@@ -168,7 +169,7 @@ def gradient_flow(
 def follow(tracer: Tracer) -> tuple[str, Stop, str]:
     """Return the name of the first of :data:`METHODS` that succeeds, or of the last one, why it stopped, and a reason.
 
-    The reason is that of the failure if all methods fail, and empty otherwise.
+    The reason says why the last method failed if all methods fail, and is empty otherwise.
     """
     reasons, name, stop = [], "", Stop.FAILED
     for name in METHODS:

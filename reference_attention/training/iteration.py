@@ -164,11 +164,11 @@ def signed_excess(
     """Return sign and logarithm of L(p) − L_α at every recorded point, in blocks of at most ``budget`` entries.
 
     Args:
-        keys: K, of one problem, or of several whose batch axes are those of the points.
-        scores: γ, likewise.
+        keys: K of one problem, or of several problems with the batch axes of the points.
+        scores: γ, with the same batch axes as the keys.
         loss: ℓ.
         points: the recorded points.
-        budget: largest number of entries of the differences of keys to the selected ones.
+        budget: largest number of entries of the differences between keys and selected keys.
         alpha: the tokens to compare with, by default the optimal ones.
     """
     optimal = scores.argmax(axis=-1) if alpha is None else alpha

@@ -1,4 +1,4 @@
-"""Gradient descent on head and prompt together, as in Figure 3; exact where the softmax is saturated.
+"""Gradient descent on head and prompt together, as in Figure 3; accurate where the softmax is saturated.
 
 The gradient in v is weighted by |ℓ'| in logarithms, and the gradient in p comes from
 :func:`reference_attention.risk.scaled_gradient` with the current head's scores, so neither cancels nor underflows.

@@ -1,4 +1,4 @@
-"""Normalized gradient descent on W under a ReLU head, which is piecewise a linear head.
+"""Normalized gradient descent on W with a ReLU head, which is piecewise linear.
 
 relu(u) = 1[u > 0] u, so that at every W Y_i h(X_iᵀs_i) = γ_iᵀs_i with γ_it = Y_i Σ_j b_j 1[u_ij > 0] z_itj, u_ij the
 input of unit j at the attended token. The gradient is the gradient for the scores γ, which change where a unit turns on
@@ -59,7 +59,7 @@ class ReluRun:
         return cls(problem, head, points, step)
 
     def at(self, k: int) -> Problem:
-        """Return the problem of the linear head that the ReLU head equals at the iterate k."""
+        """Return the problem with the linear head that agrees with the ReLU head at the iterate k."""
         scores = active_scores(self.problem, self.head, self.points[k])
         return Problem(self.problem.keys, scores, self.problem.loss)
 
@@ -75,13 +75,13 @@ class ReluRun:
     def mean(self, k: int, width: int) -> Float64[np.ndarray, "d"]:
         """Return the mean of W over the last ``width`` + 1 iterates up to k.
 
-        Steps go back and forth across the kinks of the head, which the mean smooths.
+        Steps go back and forth across the kinks of the head; the mean removes this oscillation.
         """
         return np.asarray(self.points[k - width : k + 1].mean(axis=0))
 
 
 def active_scores(problem: Problem, head: Head, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T"]:
-    """Return the scores γ of the linear head that the ReLU head equals at vec(W) = p, shape (n, T)."""
+    """Return the scores γ of the linear head that agrees with the ReLU head at vec(W) = p, shape (n, T)."""
     weights = softmax_weights(problem.keys, p)
     on = np.einsum("nt,ntm->nm", weights, head.features) > 0
     return np.asarray(head.labels[:, None] * np.einsum("m,nm,ntm->nt", head.weights, on, head.features))

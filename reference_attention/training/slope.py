@@ -24,11 +24,11 @@ class Slope:
 
     Attributes:
         field: p ↦ ∇L as a log scale and a direction.
-        newton: the same with the Hessian; ``None`` where there is no formula for the Hessian.
+        newton: p ↦ ∇L in that form and the Hessian; ``None`` where there is no formula for the Hessian.
         arc: (p, unit velocity) ↦ how far the straight piece goes before another term of ∇L takes over.
         scale: a number such that a step of 1/scale from the origin changes a logit by about one.
-        unit: the power of two in whose inverse arcs are measured.
-        rank: p ↦ the number of directions of the curvature that the logits depend on there.
+        unit: a power of two; arc lengths are measured in units of its inverse.
+        rank: p ↦ the number of independent directions in which logits change at p.
     """
 
     field: GradientField

@@ -30,9 +30,9 @@ Direction = Callable[[Float64[np.ndarray, "*b d"], Norm], Float64[np.ndarray, "*
 def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np.ndarray, "*b d"]:
     """Return argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is 0.
 
-    For a matrix U S Vᵀ it is the orthogonal factor U Vᵀ in the spectral norm, and the first singular pair u vᵀ in the
-    nuclear norm. For the largest row (or column) each is divided by its length; for the sum of rows only the longest
-    moves.
+    For a matrix U S Vᵀ the direction is the orthogonal factor U Vᵀ in the spectral norm, and u vᵀ of the first singular
+    pair in the nuclear norm. If the norm is the largest row (or column), each row is divided by its length; if it is
+    the sum of rows, only the longest row is nonzero.
     """
     if isinstance(norm, Schatten):
         return np.asarray(orthogonal_factor(norm.matrices(x), first=norm.power == 1).reshape(x.shape))
@@ -177,7 +177,7 @@ def mirror_descent(
     for t in range(steps):
         log_scale, direction = field(primal_point(z, norm))
         if normalized:
-            # In units of the largest entry: a high power of a small one is 0.
+            # Computed in units of the largest entry, since a high power of a small entry underflows.
             largest = np.abs(direction).max(axis=-1, keepdims=True)
             direction = direction / np.where(largest > 0, largest, 1.0)
             size = (np.abs(direction) ** conjugate_power(norm)).sum(axis=-1) ** (1 / conjugate_power(norm))

@@ -1,8 +1,8 @@
 """The distance along a flow's direction to the next wall, where another token begins to determine the gradient.
 
-Where one term of the gradient is e^{1000} times another, the smaller one changes no digit of it up to the *wall* at
-which it takes over, and a solver that steps over the wall sees no error. Logits are linear in p, so the distance to the
-wall is known.
+Where one term of the gradient is e^{1000} times another, the smaller term changes no digit of the gradient until the
+*wall* at which it becomes the larger one. A solver that steps over the wall sees no error. Logits are linear in p, so
+the distance to the wall is known.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WallDistance:
     def _log_factors(self, differences: Differences) -> Float64[np.ndarray, "n others"]:
         """Return the part of the log terms of ∇L without their logits: log(|ℓ'| |γ_t − γ_ref| ‖row‖).
 
-        It stays the same as long as the same tokens are selected.
+        The result is constant as long as the same tokens are selected.
         """
         with np.errstate(divide="ignore"):
             logs = np.log(np.abs(differences.gaps)) + differences.log_sizes + differences.silent
