@@ -21,14 +21,15 @@ MOST = (6, 5)
 """The largest n and d."""
 CYCLIC, SHUFFLED, REPLACED, FULL = "cyclic", "shuffled", "with replacement", "full"
 KINDS = (CYCLIC, SHUFFLED, REPLACED, FULL)
-"""Epochs in one fixed order; in a new order each; batches drawn with replacement; every batch all samples."""
+"""Kinds of schedules: all epochs in the same order; a new order for each epoch; batches drawn with replacement; full
+batches."""
 EPOCHS = (CYCLIC, SHUFFLED)
 """The kinds whose epochs are partitions of the samples into batches."""
 
 
 @st.composite
 def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples x_i = y_ih_i with entries ±α_i, whose signs agree with a common vector in most coordinates."""
+    """Draw samples x_i = y_i h_i with entries ±α_i; most signs agree with those of a vector common to all samples."""
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     common = np.array(draw(st.lists(st.sampled_from((-1.0, 1.0)), min_size=d, max_size=d)))
     labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
@@ -43,7 +44,7 @@ def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 def equal_moduli(case: LabelledFeatures) -> Finding:
-    """Check that there are two classes, and that |h_ij| is one positive number for every i."""
+    """Check that there are two classes, and that for every i all |h_ij| equal the same positive number."""
     sizes = np.abs(case.features)
     alike = bool((sizes == sizes[:, :1]).all() and (sizes > 0).all())
     if case.classes != 2:

@@ -69,7 +69,8 @@ class Case(Subject):
     def unfit_for(self, assumptions: Collection[str]) -> str:
         """Return why a statement with these assumptions is not about the case; empty if it is.
 
-        Only inputs with different numbers of tokens are refused, unless the statement assumes ``sequence-given``.
+        A case is unfit only if its inputs have different numbers of tokens and the statement does not assume
+        ``sequence-given``.
         """
         data = self.sequence
         if data is None or self.problem.n == data.total or "sequence-given" in assumptions:
@@ -80,11 +81,11 @@ class Case(Subject):
     def normalise(self) -> Case:
         """Return the case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
 
-        Nothing is rounded. ``start`` is a prompt. Named arrays scale by the words of their names, which are separated
-        by underscores: with ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or ``radii`` like a prompt, unless
-        another word is ``head``; with ``eta(s)`` or ``step_size(s)``, step sizes of gradient descent, with s². Other
-        arrays (directions, heads, W-space) keep their values. The dataset's W, or its queries, are divided by s, so
-        that the dataset still gives this problem.
+        Nothing is rounded. ``start`` scales like a prompt. How a named array scales follows from the words of its name,
+        which underscores separate. An array with the word ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or
+        ``radii`` scales like a prompt, unless another word is ``head``; an array with ``eta(s)`` or ``step_size(s)``, a
+        step size of gradient descent, scales with s². Other arrays (directions, heads, W-space) keep their values. The
+        dataset's W, or its queries, are divided by s, so that the dataset still gives this problem.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -105,7 +106,8 @@ class Case(Subject):
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
 _WHOLE = {"W_trained", "K_trained"}
-"""Names of arrays that scale like a prompt without such a word; of two factors only the first scales."""
+"""Names of arrays that scale like a prompt although they contain no such word; of the factors K_trained and Q_trained
+only K_trained scales."""
 
 
 def _degree(name: str) -> int:

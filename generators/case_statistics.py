@@ -29,7 +29,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 LARGE = 7
 """The least T or d that counts as large; small strategies end at 5."""
 FAR = 2.0**30
-"""Keys of a norm above this, or below its reciprocal, count as in far units."""
+"""Keys whose norm is above this, or below its reciprocal, count as having extreme units."""
 NEARLY = 1e-6
 """A margin other than 1 that differs from 1 by less than this is a near tie."""
 
@@ -79,7 +79,7 @@ def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
         for name, sizes_of_axis in lengths.items()
         if sizes_of_axis
     }
-    # Case by case, because all properties of a case use its cached certificates.
+    # The loop is over cases, because all properties of a case share its cached certificates.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
     properties = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {

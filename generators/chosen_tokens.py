@@ -20,7 +20,8 @@ from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_
 from reference_attention.training.batched_flow import gradient_flows
 
 MOST_CHOICES = 4096
-"""The largest number of choices α all of which are tried; if there are more, only those that gradient flows select."""
+"""The largest number of choices α that are enumerated; if there are more, only the choices that gradient flows select
+are tried."""
 
 FLOWS = 8
 """The number of gradient flows that search for α when there are too many choices."""

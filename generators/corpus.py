@@ -2,7 +2,8 @@
 
 Tokens are the characters of a text, or ids. The context of a token is the ``window`` tokens before it. Its embedding is
 the one-hot encoding of these tokens by position, h = (e_{t−k}, …, e_{t−1}), ``window`` times V entries of 0 or 1.
-Embeddings of windows of one token are independent, hence separable and compatible; those of longer windows need not be.
+Embeddings of windows of one token are linearly independent, hence the data are separable and compatible; longer windows
+may not be.
 
 Reference: arXiv 2402.18551, Section 2 and Appendix C.
 """

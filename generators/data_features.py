@@ -31,7 +31,7 @@ Pairs = Bool[np.ndarray, "n T T"]
 
 
 def features_of(case: Case) -> Features:
-    """Return the features of a case: tokens without the coordinate that is their score if W is trained, else keys."""
+    """Return the features of a case: its keys, or its tokens without their score coordinate if W is trained."""
     data = case.queried or case.sequence
     if data is None:
         return np.asarray(case.problem.keys)
@@ -57,7 +57,7 @@ def _in_digits(x: Features, digits: int) -> Features:
 
 
 def of_float16(x: Features) -> bool:
-    """Return whether numbers are exact in float16, and neither all short nor all exact in bfloat16."""
+    """Return whether all numbers are exact in float16, but neither all short nor all exact in bfloat16."""
     with np.errstate(over="ignore"):
         representable = bool((x.astype(np.float16) == x).all())
     return representable and not _short(x) and not bool((in_bfloat16(x) == x).all())
@@ -75,7 +75,7 @@ def pixels(x: Features) -> bool:
 
 
 def weighted_counts(x: Features) -> bool:
-    """Return whether numbers are non-negative, mostly zero, and of none of the formats above, as in tf-idf."""
+    """Return whether numbers are non-negative, mostly zero, and not decimals, pixels, short or 16-bit, as in tf-idf."""
     others = (decimals, of_float16, of_bfloat16, pixels)
     return bool((x >= 0).all() and (x == 0).mean() > 0.5) and not _short(x) and not any(is_it(x) for is_it in others)
 
@@ -87,7 +87,7 @@ def mostly_zero(x: Features) -> bool:
 
 
 def as_users_have_them(x: Features) -> bool:
-    """Return whether numbers have one of these formats."""
+    """Return whether numbers have one of the formats of users' data that this module defines."""
     looks = (flags, decimals, of_float16, of_bfloat16, pixels, weighted_counts)
     return any(is_it(x) for is_it in looks)
 
@@ -159,7 +159,7 @@ OF_FEATURES: Mapping[str, Callable[[Features], bool | None]] = MappingProxyType(
         "constant coordinate": constant_coordinate,
     }
 )
-"""Properties of features alone, by their names in tables."""
+"""Properties that depend only on features, by their names in tables."""
 OF_CASES: Mapping[str, Callable[[Case], bool | None]] = MappingProxyType(
     {"repeated input": repeated_inputs, "scores of three levels": few_levels}
 )

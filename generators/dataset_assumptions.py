@@ -25,7 +25,8 @@ WITH_QUERIES = "the case has queries and trains W; the assumption is about a pro
 MOST_VERTICES = 4096
 """The largest number of selections of one token per input at which Assumption C is checked."""
 MOST_SWAPS = 64
-"""The largest number of selections that differ from α at one input in the search for a refutation."""
+"""The largest number of selections, each differing from α at one input, that are tried in the search for a
+refutation."""
 FAR = 40
 """The margin with which a refuting prompt selects its tokens: the weight of other tokens is e^{−40}."""
 Floats = Float64[np.ndarray, "k"]
@@ -87,11 +88,12 @@ def optimal_tokens(case: Case) -> Finding:
     every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). The family x_iα = Y_i u*, other tokens shorter, is an
     instance.
 
-    *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed) while α can be selected
-    everywhere, and also α except at i. Between the two directions there is one that ties α_i at input i and
-    selects α elsewhere; along it, with a finite offset, 1 − s_iα_i stays at any small positive value that
-    keeps i from binding, and the label margin tends to Γ. Likewise if another token can be selected at input i
-    (α elsewhere) without loss of label margin: there 1 − s_iα_i → 1. Either way the finding names a prompt p.
+    *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed), one prompt direction selects α at every
+    input, and another selects α at every input except i. Between the two lies a direction that ties α_i with another
+    token at input i and selects α elsewhere. Along this direction, with a finite offset, 1 − s_iα_i keeps a small
+    positive value at which input i does not limit the label margin, so the label margin tends to Γ. C also fails if
+    another token can be selected at input i, with α elsewhere, without loss of label margin: then 1 − s_iα_i → 1. In
+    both cases the finding names a prompt p.
     """
     return _establish(case, supports_only=False)
 
@@ -104,7 +106,7 @@ def optimal_support_tokens(case: Case) -> Finding:
 def _establish(case: Case, *, supports_only: bool) -> Finding:
     """Decide C by selections, or else by the cone certificate or a refuting prompt.
 
-    The cone certificate and the refuting prompt are those of :mod:`generators.optimal_tokens`.
+    :mod:`generators.optimal_tokens` computes the cone certificate and the refuting prompt.
     """
     finding = _by_selections(case, supports_only=supports_only)
     if finding.holds is not None or case.dataset is None:
@@ -147,10 +149,12 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
 
 
 def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
-    """Return (i, t, p): α, and α with another token at input i ∈ slack, are separable, and p ties t with α_i at i.
+    """Return (i, t, p) such that p ties t with α_i at an input i ∈ slack and selects α at all other inputs.
 
-    On the way from p_mm(α) to the other direction some token t is the first to tie; every other input selects α there.
-    p goes far along that direction and then by c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c} keeps input i from binding.
+    Both α, and α with another token at input i, must be separable. On the way from p_mm(α) to a direction that selects
+    the other token, some token t is the first to tie with α_i; every other input selects α there. p is a large multiple
+    of that tying direction plus c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c}, and input i does not limit the label
+    margin.
     """
     keys, alpha = case.problem.keys, case.chosen_tokens
     separator = checked_margins(keys, alpha).p

@@ -74,10 +74,9 @@ def figure_1b() -> Case:
 def figure_1c(name: str = "figure-1c") -> Case:
     """Figures 1(c), 4(a), 4(b): three inputs of seven tokens in Gaussian clusters.
 
-    Source: Section 5; n = 3, T = 7, the optimal token near (1, 0) with score 1, three each near (−1, 1) and
-    (−0.5, −0.5) with score 0.5, standard deviation 0.2. The paper gives no seed: this one is
-    :data:`CLUSTER_SEED`, rounded to multiples of 2^−10, for which the optimal tokens are separable. It
-    starts at 0.
+    Source: Section 5; n = 3, T = 7, the optimal token near (1, 0) with score 1, three each near (−1, 1) and (−0.5,
+    −0.5) with score 0.5, standard deviation 0.2. The paper gives no seed: this one is :data:`CLUSTER_SEED`, rounded to
+    multiples of 2^−10, for which the optimal tokens are separable. Training starts at p = 0.
     """
     centres = np.array([(1.0, 0.0)] + 3 * [(-1.0, 1.0)] + 3 * [(-0.5, -0.5)])
     noise = 0.2 * np.random.default_rng(CLUSTER_SEED).standard_normal((3, 7, 2))

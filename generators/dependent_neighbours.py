@@ -1,7 +1,7 @@
 """SVM-neighbours with dependent rows that can all have a positive dual: the midpoint of two supports.
 
 k_α − k_t is linear in k_t: the midpoint of two tokens of margin 1 has margin 1, its row is the mean of their rows, and
-a part of their duals can be moved to it. The midpoint of a support and itself is a copy.
+a part of their duals can be moved to it. The two supports may be the same token; then the midpoint is a copy of it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """

@@ -35,8 +35,8 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
-"""Kinds of cases: directional neighbours score lower, higher, or one of them higher ("mixed"); q has ties in selection;
-q is near an LMM direction."""
+"""Kinds of cases: all directional neighbours score lower; all score higher; one of them scores higher ("mixed"); q
+selects tied tokens ("tied"); q is near an LMM direction."""
 
 LARGEST = (3, 4, 4)
 """The largest (n, T, d)."""
@@ -45,7 +45,7 @@ MOST_MATRICES_DRAWN = 1_200
 LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
 """Distances between scores."""
 IDLE = ("higher", "mixed", "near")
-"""The kinds that do not change if a token is replaced by a copy of another one."""
+"""The kinds for which replacing a token by a copy of another token does not change the kind of the case."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
 """Relative distances of q from a locally optimal direction, in the order in which they shrink."""
 DISCERNIBLE = 2.0**-42
@@ -160,7 +160,7 @@ def _with_idle_neighbour(
 
 @st.composite
 def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
-    """Change the unit of keys in one case in four, and that of directions in one in two, to between 1e-120 and 1e120.
+    """Change the unit of keys in one case in four, and the unit of directions in one in two, to 1e-120 … 1e120.
 
     Units are powers of two: nothing is rounded, so ties and neighbours do not change.
     """
@@ -212,7 +212,7 @@ def _constraints(
     neighbours: Bool[np.ndarray, "n T"],
     selected: Bool[np.ndarray, "n T"],
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Return the masks of the tokens that must score below α's and of those that must score above."""
+    """Return two masks: the tokens that must score below the chosen token, and the tokens that must score above it."""
     nothing = np.zeros_like(neighbours)
     if kind == "higher":
         return nothing, neighbours
@@ -252,7 +252,7 @@ def pair_cases(
         share *= 4
         wider = (1 - share) * first.unit + share * solution.direction if share < 1 else solution.direction
     if margin_sign(first, direction(keys, wider)) >= 0:
-        wider = solution.direction  # rounding has removed the difference between q1 and q2
+        wider = solution.direction  # rounding has made q1 and q2 equal
     second = direction(keys, wider)
     nothing = np.zeros_like(first.neighbours)
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing

@@ -15,7 +15,7 @@ from generators.subject import Subject
 
 
 def seed_from(text: str) -> int:
-    """Return a seed that depends on the text alone."""
+    """Return a seed that depends only on the text."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
@@ -73,7 +73,7 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
         providers._get_local_constants = constants_ast.Constants
         providers.CONSTANTS_CACHE.cache.clear()
     except (ImportError, AttributeError):
-        # Another version of Hypothesis; without this, draws may depend on the modules that are imported.
+        # This version of Hypothesis lacks these internals, so draws may depend on the modules that are imported.
         yield
         return
     try:

@@ -68,7 +68,7 @@ def with_idle_neighbour(
         slot = next((k for k in others if svm.duals[i, k] == 0), others[0])
         spare = svm.duals[i, slot] == 0
         flat[i, slot] = flat[i, t]
-        # Only one of two equal tokens counts as a support, so that each input provides a token to replace only once.
+        # Of two equal tokens only one counts as a support, so that in each input a token is replaced at most once.
         if not spare:
             continue
         if loose:

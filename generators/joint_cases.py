@@ -67,7 +67,8 @@ def joint_cases(
         draw: given by Hypothesis.
         non_supports: whether one or two inputs with a label margin above Γ are added (Theorem 6); otherwise all inputs
             are supports.
-        loose: whether tokens of the non-supports may have a label margin of Γ and more, even above that of α.
+        loose: whether tokens of the non-supports may have a label margin of Γ or more, even above the label margin of
+            α.
         gaps: the distances of the other tokens of a non-support below its chosen token along e_1, in units of Γ.
         max_n: the largest number of inputs, before non-supports are added.
         max_T: the largest number of tokens.
@@ -160,8 +161,8 @@ def _non_support(
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
     """Draw an input with label margin Γ + s, and other tokens with label margin below Γ and smaller e_1-component.
 
-    With ``loose`` the other tokens may have any label margin. Their e_1-component is mostly so little smaller that p_mm
-    depends on them, while p_relax does not.
+    With ``loose`` the other tokens may have any label margin. Their e_1-component is usually so little smaller than
+    that of the chosen token that p_mm depends on them, while p_relax does not.
     """
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
@@ -202,13 +203,13 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
         injective_part[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
         return np.asarray(draw(injective(int(injective_part.sum()))) @ np.eye(d)[injective_part])
 
-    # With two coordinates only e_1 would be left, and keys on a line have a single direction.
+    # With two coordinates only e_1 would remain, and all keys would lie on a line.
     often = 1 if d == 2 else 10
     return st.sampled_from((st.none(), injective(), *[of_lower_rank()] * often)).flatmap(lambda chosen: chosen)
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
-    """Return (log r, R), r from ``log_head_radii`` or ``head_radii``, R from ``prompt_radii``; None without these."""
+    """Return (log r, R) from the arrays ``log_head_radii`` or ``head_radii`` and ``prompt_radii``; None if missing."""
     arrays = case.arrays
     if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
         return None

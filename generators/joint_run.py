@@ -30,7 +30,8 @@ RATIOS = (1.0, 0.5, 2.0)
 SHARES = (0.5, 0.75, 0.25, 2.0)
 """The ratios c = η_v/η_p in units of c*, used where the non-supports bind.
 
-For c < c* p(c) selects α in the non-supports, too; for c ≥ c* it may only tie it with other tokens there.
+For c < c* the direction p(c) selects α in the non-supports, too; for c ≥ c* it may tie α with other tokens of
+non-supports.
 """
 LEADS = (0.0, 8.0, 32.0)
 """The leads of α at the start, in logits, added to a small random prompt; they influence what descent selects."""
@@ -79,14 +80,14 @@ def descent_settings(
 ) -> DescentSettings:
     """Return settings with η_p = 0.1/Θ that start at v_mm and a small prompt, or a prompt that already selects α.
 
-    They are drawn with the seed of the case.
+    The settings are drawn with the seed of the case.
 
     Args:
         case: the case.
         joint: tokens, keys, α and (SVM).
         separator: p_mm.
         steps: the number of steps.
-        leads: whether α may be ahead at the start, and η_v/η_p is in units of c*; otherwise the prompt is small and
+        leads: whether the start may already favour α, with η_v/η_p in units of c*; otherwise the prompt is small and
             random.
     """
     rng = case.rng()

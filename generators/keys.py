@@ -59,7 +59,7 @@ def separable_keys(
     along = u if draw(st.booleans()) else u[pivot] * np.eye(d)[pivot]
     multiples = draw(frame.choices("nT", WIDE_MARGINS if wide else MODERATE_MARGINS))
     if draw(one_in(4)):
-        # Mostly an input without neighbours.
+        # With this draw an input usually has no neighbours.
         multiples[draw(st.integers(0, n - 1))] *= 4
     sideways = draw(frame.entries("nTd", style))
     free = np.arange(tokens) != alpha[:, None]

@@ -1,4 +1,4 @@
-"""Trained weights in a user's file: a prompt p, or for data with queries W or its factors K and Q.
+"""Trained weights in a user's file: a prompt p or, for data with queries, W or its factors K and Q.
 
 The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
 W = KQᵀ; logits are k_it·p or x_itᵀ W z_i. With a first axis of checkpoints they are weights in the course of training,

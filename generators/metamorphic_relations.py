@@ -77,12 +77,12 @@ class Relation:
         try:
             return self.change(subject, rng)
         except (Inexact, InvalidInput):
-            # The magnitudes of the changed data are out of range, or no token is left to select.
+            # The changed data are refused: magnitudes are out of range, or no token is left to select.
             return None
 
 
 def relations_on(subject: Subject, varies: Collection[str] = ()) -> list[tuple[Relation, Subject]]:
-    """Return every relation that applies to the data, with the changed data.
+    """Return the relations that apply to the data, each with the data that it has changed.
 
     Args:
         subject: the data.
@@ -314,7 +314,7 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
     """Add one vector to all keys of an input, which changes neither softmax nor L."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if "eta" in case.arrays:
-        # Its bound 1/L_p of Lemma 6 depends on the keys, not only on their differences.
+        # The bound 1/L_p on a step size (Lemma 6) depends on the keys, not only on their differences.
         return None
     if data is None:
         by = rng.integers(-3, 4, (problem.n, 1, problem.d)) * problem.key_scale

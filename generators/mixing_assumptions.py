@@ -74,7 +74,7 @@ def orthonormal_tokens(case: Case) -> Finding:
 
 
 def decided_attention(case: Case) -> Finding:
-    """Check that every token without weight would raise the risk to first order: 2λ is no token's threshold."""
+    """Check that 2λ is no token's threshold, so that weight on an unselected token raises the risk to first order."""
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:
         return Finding(None, finding.evidence)
@@ -91,8 +91,9 @@ def decided_attention(case: Case) -> Finding:
 def attainable_attention(case: Case) -> Finding:
     """Check that some W has exactly the log-ratios of optimal attention inside each O_i, and Gen-SVM is feasible.
 
-    If rows of E are dependent, every dependency c needs Π (s⋆_iα/s⋆_it)^c = 1, which is decided over the rationals. The
-    solver's answer is checked against the rows.
+    E are the rows (x_iα − x_it) z_iᵀ for t ∈ O_i. The log-ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c = 1
+    for all coefficients c with Σ c E = 0, which is decided over the rationals. The solver's answer is checked against
+    the rows.
     """
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:

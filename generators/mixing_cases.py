@@ -145,7 +145,7 @@ def _penalty(draw: DrawFn, scores: Vector, where: PenaltyPlace) -> float:
 
 
 def _off_thresholds(lam: float, data: QueryDataset) -> float:
-    """Return λ reduced by so little that 2λ leaves a threshold without reaching another one."""
+    """Return λ, reduced if 2λ is on a threshold, by so little that 2λ does not reach another threshold."""
     forbidden = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
     step = BESIDE
     while fmpq(*lam.as_integer_ratio()) in forbidden:

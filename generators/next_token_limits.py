@@ -160,9 +160,9 @@ class NextTokenLimits:
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(extra)]
 
     def why_tied(self, j: int) -> list[str]:
-        """Return contexts that together prove that the tied tokens after context j cannot be ruled out.
+        """Return contexts that together prove that no W rules out the tied tokens after context j.
 
-        They come from one proof; there may be others.
+        The contexts are those of a single proof; other proofs may exist.
         """
         part, k = self._at[j]
         problem = part.problem

@@ -27,7 +27,7 @@ class Style(StrEnum):
     INTEGERS = "integers"
     HALVES = "halves"
     DECIMALS = "decimals"
-    """Multiples of 0.001: generic floats, whose sums are rounded and whose ties are ties no more."""
+    """Multiples of 0.001: generic floats, whose sums are rounded, so that exact ties may be lost."""
 
 
 STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
@@ -62,7 +62,7 @@ def entries(
 ) -> SearchStrategy[Float64[np.ndarray, "..."]]:
     """Return a strategy for an array of numbers of a style with modulus at most three.
 
-    For ``most`` see :func:`integers`.
+    See :func:`integers` for ``most``.
     """
     largest, denominator = RANGES[style]
     return integers(shape, -largest, largest, most=most).map(lambda values: values / denominator)
@@ -70,7 +70,7 @@ def entries(
 
 @dataclass(frozen=True)
 class Large:
-    """Large sizes, which one case in five has.
+    """Ranges of large sizes, from which the sizes of one case in five are drawn.
 
     Attributes:
         n: the smallest and the largest number of inputs.

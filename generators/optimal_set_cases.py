@@ -46,7 +46,7 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
 
 @st.composite
 def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Case:
-    """Draw one optimal token per input, and a second one in up to two inputs: few, as all choices are enumerated."""
+    """Draw one optimal token per input, and a second one in at most two inputs, since all choices are enumerated."""
     n, tokens, d = draw(large.shapes())
     case = draw(cases(assumptions=(*assumptions, "strict-optimum"), n=n, tokens=tokens, d=d))
     problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
@@ -60,9 +60,9 @@ def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Cas
 def symmetric_cases(draw: DrawFn) -> Case:
     """Draw inputs with two or more optimal tokens that a symmetry of the input's block of coordinates exchanges.
 
-    Optimal tokens are c e_1, …, c e_r of the block, non-optimal ones −g (1, …, 1), g ≥ 0.
-    Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions; r = 2, g = 0,
-    n = 1 is the example of the paper. Further tokens: duplicates, and optimal ones that are shorter, hence worse.
+    In the coordinates of the block, optimal tokens are c e_1, …, c e_r, and non-optimal tokens −g (1, …, 1), g ≥ 0.
+    Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions; r = 2, g = 0, n
+    = 1 is the example of the paper. Further tokens: duplicates, and optimal ones that are shorter, hence worse.
     """
     n = draw(st.integers(1, 2))
     r = draw(st.integers(2, 3)) if n == 1 else 2

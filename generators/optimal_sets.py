@@ -126,8 +126,8 @@ def _refutation(
 ) -> Finding | None:
     """Refute Assumption D if, for a single input, a non-optimal token can be selected and has Yψ above ν.
 
-    Along the ray that selects it q_max → 1, so that the premise of D holds for every p with log q_max(p) ≤ 2ρ and the
-    point of the ray with R large; such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) there, above the loss on the
+    Along the ray that selects this token q_max → 1, so the premise of D holds for every p with log q_max(p) ≤ 2ρ and a
+    far point of the ray. Such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) for them, which is above the loss on the
     ray.
     """
     keys = case.problem.keys

@@ -17,14 +17,15 @@ If all g_i > 0, take the weights (λ_i/g_i)/Σ_j (λ_j/g_j) for any dual solutio
 
     m(s) ≤ (‖Σ λ_i z_iα‖ + Σ (λ_i/g_i) ‖e_i‖)/(1 + X) ≤ (Γ + (Γ − ρ) X)/(1 + X) = Γ − ρ X/(1 + X).
 
-X/(1 + X) ≥ λ_i(1 − g_i)/(g_i + λ_i (1 − g_i)) ≥ λ_i (1 − g_i) for each i, as the denominator is at most 1; and
-1 − g_i ≥ q_i min_t (1 − c_it). Choose i with the largest q_i and λ with the largest λ_i. If some g_i = 0, use e_i
-alone: m(s) ≤ Γ − ρ, the same bound's limit. ∎
+X/(1 + X) ≥ λ_i(1 − g_i)/(g_i + λ_i (1 − g_i)) ≥ λ_i (1 − g_i) for each i, as the denominator is at most 1; and 1 − g_i
+≥ q_i min_t (1 − c_it). Choose i with the largest q_i and λ with the largest λ_i. If some g_i = 0, put all weight on
+input i: m(s) ≤ ‖e_i‖ ≤ Γ − ρ, the limit of the same bound. ∎
 
 Families it covers: the paper's (all z_iα = u*, ‖x_it‖ < ‖u*‖: c = 0, λ_i^max = 1, ν = ‖u*‖ − max ‖x_it‖); Figure 3(a)
 (second tokens 0); tokens that are shrunk copies c x_iα, 0 ≤ c < 1; mixtures; any number of supports, dependent or not;
-rotations; every W. Condition (i) cannot be dropped: if no λ has λ_i > 0, mixing input i alone costs no margin to first
-order. c < 0 cannot be allowed: z = (1, ±10) with copies at c = −0.9 has margin 9.1 after one swap, against Γ = 1.
+rotations; every W. Condition (i) cannot be dropped: if no λ has λ_i > 0, mixing tokens only at input i costs no margin
+to first order. c must not be negative: tokens z = (1, ±10) with copies c z at c = −0.9 have Γ = 1, but margin 9.1 once
+one token is replaced by its copy.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C and the example after it, Theorem 6.
 """
@@ -51,7 +52,8 @@ from reference_attention.svm.max_margin import Infeasible
 SAFETY = 1 - 2.0**-40
 """A factor by which ν is reduced because λ^max and products of it are computed with a few dozen roundings.
 
-A smaller ν is valid, too. The error of a difference of nearly equal lengths is subtracted separately.
+Reducing ν is allowed, because every smaller ν is valid, too. The rounding error of ρ, a difference of nearly equal
+lengths, is subtracted separately.
 """
 WITNESS_POINTS = 48
 """The number of prompts that are tried in the search for a refutation."""
@@ -146,7 +148,7 @@ def _cone_certificate(
         shares[i] = min(float(shares[i]), 1 - float(c))
     nu = rho * float(np.min(largest * np.array(shares))) * SAFETY
     if not nu > svm.margin * 2.0**-30:
-        # The strict inequality holds, but the rounding error of distances exceeds the difference.
+        # The strict inequality holds, but its two sides differ by less than the rounding error of the distances.
         return TokenOptimality(
             None, 0.0, f"ν = {nu:.3g} is too small against Γ = {svm.margin:.6g} to be sure of its digits"
         )

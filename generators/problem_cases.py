@@ -32,7 +32,7 @@ PLAIN = "plain"
 """A marker that is added to the required assumptions to restrict keys to small readable numbers."""
 
 JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
-"""Assumptions on joint training: the dataset is drawn first, and its problem follows from it."""
+"""Assumptions on joint training, for which the dataset is drawn first and the problem is computed from it."""
 
 
 @st.composite
@@ -122,7 +122,7 @@ def _scores_first(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_a
     around: Int64[np.ndarray, "n"] = np.argmax(scores, axis=1) if alpha is None else alpha
     apart: Bool[np.ndarray, "n T"] = np.ones_like(best)
     if "separable" not in required and by_sets:
-        # α is any choice of optimal tokens, which is separated from the non-optimal tokens only.
+        # α is any choice of optimal tokens; it has to be separated only from the non-optimal tokens.
         nth = draw(frame.integers("n", 0, frame.tokens - 1)) % best.sum(axis=1)
         around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)[repeats]
         apart = ~best

@@ -84,7 +84,7 @@ def cases(
         alpha: ``"any"`` draws chosen tokens into ``Case.alpha``, to which ``separable`` then refers.
             ``locally-optimal`` implies it.
         start: ``"anywhere"``, or a function from the problem to a strategy for p(0); by default there is no start.
-        dataset: whether tokens, labels and head that give the problem are drawn, too. Implied by assumptions on them.
+        dataset: whether tokens, labels and head that give the problem are drawn, too. Assumptions on these imply it.
         plain: whether keys are small readable numbers without a change of units, for the search for counterexamples.
         large: sizes of one case in five, with at least the smallest n; ``tokens`` and ``d`` must then be left out.
 

@@ -6,8 +6,8 @@ exact. Three constructions make ATT-SVM feasible:
 
 - label-separating: Y_i qᵀz_i ≥ 1 for some q. Then W = v qᵀ, scaled, separates opt, for any number of tokens.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
-  every α. It takes T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data are so. The queries may be opposed,
-  Σ c_i Y_i z_i = 0 with c > 0, so that no q separates the labels.
+  every α. This requires T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data have independent rows. The queries may
+  be opposed, Σ c_i Y_i z_i = 0 with c > 0, so that no q separates the labels.
 - orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates opt.
 
@@ -99,13 +99,13 @@ def query_cases(
             tokens there are then two tokens.
         distinct: whether no two tokens of an input have the same score.
         alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` chosen tokens whose SVM-neighbours all score
-            less. Both apply to independent rows only, which are drawn three times in five for the latter; the other
-            families have the optimal tokens.
+            less. Both apply only to the construction *independent*, which is drawn three times in five for
+            "locally-optimal"; in the other constructions the chosen tokens are the optimal ones.
         start: whether a W(0) is drawn, as the ``start`` of the case.
         single: whether n = 1.
         plain: whether queries have few bits, the dimension of tokens and no change of units.
-        opposed: whether no q has Y_i qᵀz_i > 0 for all i, with independent rows; otherwise this holds for one case in
-            four with independent rows.
+        opposed: whether no q has Y_i qᵀz_i > 0 for all i, with independent rows; by default, one case in four with
+            independent rows has this property.
     """
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
@@ -125,7 +125,8 @@ def query_cases(
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, query_frame, Y))
     else:
-        # A neighbour without a dual, or decimals, beside gaps of 2⁻²⁰ are beyond the digits of a path.
+        # A path could not be resolved in float64 for neighbours without a dual, or for decimals, together with gaps of
+        # 2⁻²⁰.
         few = draw(st.booleans()) if users else idle or rough
         scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
         if idle and not (users and draw(one_in(3))):
@@ -195,13 +196,13 @@ def _frames(
     """
     inputs, tokens, dims = MOST_MANY if many else MOST
     n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
-    # A token that scores above α and one below it take three.
+    # A token that scores above α and a token that scores below it require T ≥ 3.
     least = 3 if roomy or (family is Family.INDEPENDENT and local) else 2
     most = 2 if family is Family.ORTHOGONAL and equal else min(tokens, 4) if opposed else tokens
     T = draw(st.sampled_from(MANY) if many else st.integers(least, most))
     rows = n * (T - 1)
     lowest = {
-        # Tokens that differ in their score alone are as near as scores are.
+        # Tokens that differ only in their score are as near to each other as their scores.
         Family.LABEL_SEPARATING: 1 + other,
         # Opposed queries span n − 1 dimensions.
         Family.INDEPENDENT: max(T - 1, int(np.ceil(rows / (n - 1) if opposed else np.sqrt(rows)))),
@@ -316,7 +317,7 @@ def _orthogonal(
 
 
 def _turn(d: int) -> Float64[np.ndarray, "d d"]:
-    """Return √2 times a rotation of pairs of axes."""
+    """Return √2 times an orthogonal matrix that mixes pairs of axes."""
     return np.kron(np.eye(d // 2), np.array([[1.0, 1.0], [1.0, -1.0]]))
 
 

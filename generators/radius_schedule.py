@@ -20,10 +20,10 @@ from reference_attention.svm.max_margin import Infeasible
 def radius_schedule(case: Case) -> Finding:
     """Check that r ≥ c* R throughout, c* = max over the non-supports of (Θ_relax − ρ_i)^+/slack_i.
 
-    slack_i = v̄_mm·Y_i x_iα − Γ is the slack of the non-support, ρ_i its margin along p_relax. The radii are the
-    arrays ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,),
-    increasing. Without them the statement uses its default schedule. c* is a float; this does no harm, as a schedule at
-    the threshold has the limit, too.
+    slack_i = v̄_mm·Y_i x_iα − Γ is the slack of the non-support, ρ_i its margin along p_relax. The radii are the arrays
+    ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,), increasing.
+    Without them the statement uses its default schedule. c* is rounded, which is harmless, because a schedule at the
+    threshold has the same limit.
     """
     schedule = schedule_of(case)
     if schedule is None:

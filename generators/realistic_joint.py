@@ -1,11 +1,11 @@
 """Tokens of joint training as users have them, as far as Assumption C allows.
 
-The chosen tokens, small dyadic multiples of Γ, are not changed, as their weighted sum has to vanish exactly. The others
-may lie anywhere in the open convex hull of the ball of radius Γ and the chosen token of their input, and those of
-:mod:`generators.joint_cases` keep a distance of Γ (1 − c)/8 ≥ Γ/16 from its boundary. This suffices for rounding to
-three digits or to float16, for a token that differs from another one by a thousandth, and for a copy of a support that
-is moved by 0.014 Γ in a coordinate that is 0 in all other tokens, an SVM-neighbour without a dual. With four
-coordinates W removes e_0. Tokens are not rotated.
+The chosen tokens, small dyadic multiples of Γ, are not changed, as their weighted sum has to vanish exactly. Other
+tokens may lie anywhere in the open convex hull of the ball of radius Γ and the chosen token of their input, and the
+tokens of :mod:`generators.joint_cases` keep a distance of Γ (1 − c)/8 ≥ Γ/16 from the boundary of this hull. This
+suffices for rounding to three digits or to float16, for a token that differs from another one by a thousandth, and for
+a copy of a support that is moved by 0.014 Γ in a coordinate that is 0 in all other tokens, an SVM-neighbour without a
+dual. With four coordinates W removes e_0. Tokens are not rotated.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C.
 """
@@ -51,14 +51,14 @@ def realistic_joint_tokens(
         i, axis = draw(st.integers(0, n - 1)), draw(st.integers(0, d - 1))
         first, second = np.flatnonzero(free[i])[:2]
         tokens[i, second] = tokens[i, first]
-        # Upwards along e_1 it might no longer lie below the chosen token.
+        # A move upwards along e_1 might lift the token above the chosen token.
         tokens[i, second, axis] -= STEP
     if d < 3:
         return tokens, None
     axis = draw(st.integers(2, d - 1))
     in_keys = np.ones(d, dtype=bool)
     if d > 3:
-        # A coordinate is left beside e_1 and the axis: of these two alone p_mm would be a multiple of e_1.
+        # A third coordinate remains besides e_1 and the axis; with only these two, p_mm would be a multiple of e_1.
         in_keys[0] = False
     W = None if in_keys.all() else np.eye(d)[in_keys]
     if can_have_idle_neighbour(tokens.shape) and draw(st.integers(0, 3)):
@@ -72,9 +72,9 @@ def realistic_joint_tokens(
 
 @st.composite
 def repeated_joint_inputs(draw: DrawFn, n: int, most: int) -> Int64[np.ndarray, "m"]:
-    """Draw the indices of the inputs; one time in three an input occurs twice, if there are at most ``most`` then.
+    """Draw the indices of the inputs; one time in three an input occurs twice, unless that makes more than ``most``.
 
-    The two share the dual of the input, so that the max-margin head does not change.
+    Both copies share the dual of the input, so that the max-margin head does not change.
     """
     every = np.arange(n)
     if n < most and draw(one_in(3)):

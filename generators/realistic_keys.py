@@ -61,7 +61,7 @@ def realistic_keys(
     grid = draw(grids(d, kinds))
     token_levels = draw(levels(frame, grid))
     pivot = draw(st.integers(0, d - 1))
-    # Nothing lies below the flags and counts of 0 that the other tokens then have.
+    # Other tokens have flags or counts of 0, and no level is below 0.
     upwards = grid.kind is Kind.ONE_HOT or grid.unit_norm or draw(st.booleans())
     free = constrained & (np.arange(tokens) != alpha[:, None])
     gain = _gains(draw, frame, grid)
@@ -96,7 +96,7 @@ def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
     sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
     gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))
     if draw(one_in(3)):
-        # Mostly an input without neighbours.
+        # With this draw an input usually has no neighbours.
         gains[draw(st.integers(0, frame.n - 1))] = grid.high - grid.low
     return gains
 
@@ -116,7 +116,7 @@ def _set_apart(
     top = grid.high if up else -grid.low
     signed = sign * column
     if grid.unit_norm:
-        # What is 0 is still 0 when tokens are scaled one by one.
+        # Zeros stay zero when tokens are scaled one by one.
         signed[free] = 0
     signed = np.where(free, np.minimum(signed, (top - gain)[:, None]), signed)
     highest = np.where(free, signed, np.iinfo(np.int64).min // 2).max(axis=1)

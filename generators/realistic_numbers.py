@@ -46,7 +46,7 @@ SHORT = (Kind.SPARSE, Kind.ONE_HOT, Kind.FLOAT16, Kind.BFLOAT16)
 SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
 """The kinds that are also drawn in units a thousand times smaller or larger."""
 LARGEST = 3
-"""The size of the largest number before it is scaled."""
+"""The size of the largest number before numbers are scaled."""
 SCALES = (-3, 3)
 """The powers of ten by which numbers are scaled."""
 DOCUMENTS = 20

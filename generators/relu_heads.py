@@ -1,9 +1,9 @@
 """ReLU heads for which mixtures are optimal, with capped scores, and the limit of descent with such a head.
 
-h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j): vᵀx + c > 0 at all tokens, w_j is the j-th best token, and b_j is a
-little more than its lead over the next. So a token is worth its score only up to the weight θ_j, and the next token
-gets the remaining weight. Other tokens have much lower scores: while descent oscillates about the kinks of the caps,
-their weights fall like 1/k.
+h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j), where vᵀx + c > 0 at all tokens, w_j is the j-th best token, and b_j
+is slightly more than the lead of w_j's score over the next. So weight on w_j beyond θ_j lowers the value, and the next
+token gets the remaining weight. Other tokens have much lower scores: while descent oscillates about the kinks of the
+caps, their weights fall like 1/k.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -40,7 +40,7 @@ WIDTH = 100
 
 @st.composite
 def capped_head_cases(draw: DrawFn) -> Case:
-    """Draw cases with orthonormal tokens and such a head.
+    """Draw cases with orthonormal tokens and a head of the form in the module's docstring.
 
     Labels are +1, with the logistic loss. A second input has the same tokens in another order, and another query.
     """

@@ -56,7 +56,7 @@ def optimal_scores(
         below = _ladder(draw, frame, below)
     if ties:
         shared = draw(frame.choices("nT", (False, True)))
-        # Input 0 keeps a non-optimal token, the one after its best.
+        # Input 0 keeps a non-optimal token, the token after its best token.
         shared[0, (best[0] + 1) % tokens] = False
         below[shared] = 0
     below[np.arange(n), best] = 0

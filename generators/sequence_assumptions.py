@@ -30,7 +30,7 @@ def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
 def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen) -> dict[Place, Vector]:
     """Return vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, input of the part and token; exactly, from tokens and queries.
 
-    Of the parts it uses only the pairs (i, k) and the tokens that these see.
+    From ``parts`` the function uses only the pairs (i, k) and the tokens that these see.
     """
     rows: dict[Place, Vector] = {}
     for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):

@@ -8,8 +8,8 @@ A paper whose data are not keys and scores defines a frozen dataclass for them:
         seed: int = 0
         name: str = "generated"
 
-The paper's strategies return its instances, its predicates and conclusions take them. Writing to a file, printing and
-simplifying work from the fields; each of these is a method that can be overridden.
+The paper's strategies return instances of this class; predicates and conclusions take such an instance. Writing to a
+file, printing and simplifying work from the fields; each of these is a method that can be overridden.
 """
 
 from __future__ import annotations

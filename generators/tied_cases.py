@@ -27,9 +27,10 @@ def tied_cases(draw: DrawFn) -> Case:
     """Draw a case whose optimal tokens are unique but cannot all be selected; other inputs may be separable.
 
     In two to four inputs one row k_iα − k_it each satisfies Σλg = 0, λ > 0, exactly. For decimals these are two
-    opposite rows, otherwise arbitrary rows, possibly zero, whose weighted sum the last one cancels. Everything else is
-    arbitrary. In most cases the last coordinate is 0 in these rows and positive in most others, so that the others are
-    separable; in a third of the cases the rows are g and −g and all others are separable. Sometimes inputs occur twice.
+    opposite rows. Otherwise they are arbitrary rows, possibly zero, and the last row cancels the weighted sum of the
+    others. Everything else is arbitrary. In most cases the last coordinate is 0 in these rows and positive in most
+    others, so that the others are separable; in a third of the cases the rows are g and −g and all others are
+    separable. Sometimes inputs occur twice.
     """
     style = draw(STYLES)
     n, tokens, d = draw(st.integers(2, MOST[0])), draw(st.integers(2, MOST[1])), draw(st.integers(1, MOST[2]))

@@ -165,6 +165,6 @@ def _shorter(draw: DrawFn, frame: Frame, u: Float64[np.ndarray, "d"]) -> Float64
     use_small = draw(frame.choices("nT", (False, True)))
     tokens = np.where(use_small[:, :, None], small, multiples[:, :, None] * u)
     down = draw(frame.choices("nT", (1.0, 0.25, 2.0**-10, 2.0)))
-    # A multiple may be 2 down only where u is long enough.
+    # Multiples of u get at least −1 on axis 0, so that they stay at most 3/4 as long as u.
     tokens[:, :, 0] = -np.where(use_small, down, np.minimum(down, 1.0))
     return np.asarray(tokens)

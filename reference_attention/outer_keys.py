@@ -1,4 +1,4 @@
-"""Keys vec(x_it z_iᵀ) as factors: the keys that attention uses when the key-query weights W are trained.
+"""Keys vec(x_it z_iᵀ), stored as factors: the keys for which the prompt is vec(W), when W is trained.
 
 x_itᵀ W z_i = ⟨vec(x_it z_iᵀ), vec W⟩, so training W is training a prompt of dimension d·e on these keys. The product of
 two floats is in general not a float; every exact decision is therefore made on the factors.

@@ -4,8 +4,8 @@ The kinds of data are
 
 - *planted*: S_j = argmax_v (W_d h_j)_v and p_jz ∝ 2^{(W_p h_j)_z} of small integer matrices W_d and W_p; separable and
   compatible by construction, with ties, in any dimension;
-- *incompatible*: such supports S_j, with any counts;
-- *over*: as many dimensions as contexts, whose embeddings are independent;
+- *incompatible*: supports S_j as in *planted*, with any counts;
+- *over*: at least as many dimensions as contexts, with linearly independent embeddings;
 - *orthogonal*: embeddings that are orthogonal to each other;
 - *random*: any embeddings and counts;
 - *repeated*: contexts of the same embedding, followed by different tokens;
@@ -100,7 +100,7 @@ def with_something_apart(case: NextTokens) -> NextTokens:
         return case.replace(embeddings=h, counts=never, start=None)
     assert case.samples is not None
     assert case.labels is not None
-    # The new token ends one more sequence, which predicts its other token.
+    # One more sequence ends in the new token, and its label is its other token.
     K, d = case.embeddings.shape
     e = np.zeros((K + 1, d + 1))
     e[:K, :d], e[K, d] = case.embeddings, 1.0

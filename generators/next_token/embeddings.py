@@ -19,8 +19,9 @@ MOST_CONTEXTS, MOST_TOKENS = 12, 12
 MOST_ENTRIES = 36
 """The largest number of entries of W: exact decisions grow fast with it."""
 LOOKS = ("decimals", "gaussian", "scaled", "columns", "unit", "unit beside", "near", "float32")
-"""Kinds of rows: decimals; Gaussian; rows or columns in units that differ up to 10⁶-fold; of norm one; the last row a
-normalised copy of another; the last row within 1e-13 of a multiple of the first; rounded to float32."""
+"""Kinds of rows: decimals; Gaussian entries; rows or columns whose units differ up to 10⁶-fold; rows of norm one; the
+last row a normalised copy of another row; the last row within 1e-13 of a multiple of the first; entries rounded to
+float32."""
 TEXTS = (
     "to be or not to be that is the question",
     "the cat sat on the mat",

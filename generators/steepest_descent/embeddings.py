@@ -33,7 +33,7 @@ MOST = (3, 5, 5)
 """The largest n, T and d of tokens; the largest n, k and d of classification data are :data:`MOST_LABELLED`."""
 MOST_LABELLED = (6, 4, 4)
 TIES = (1e-9, 1e-13, 1e-11, 1e-6, 0.0)
-"""The relative differences of two embeddings that nearly coincide; 0 gives a copy."""
+"""The relative differences between nearly equal embeddings; 0 gives a copy."""
 SCALES = (-3.0, 3.0)
 """The smallest and the largest power of ten among the scales of the embeddings of one data set."""
 COUNTS = 10_000
@@ -41,7 +41,7 @@ COUNTS = 10_000
 
 
 def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> SearchStrategy[C]:
-    """Return a strategy that draws half of the cases that are as users have them from ``embedded``."""
+    """Return a strategy for cases of ``ordinary``, except half of the realistic cases, which are of ``embedded``."""
 
     @st.composite
     def either(draw: DrawFn) -> C:
@@ -153,7 +153,7 @@ def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
 
 
 def _best_at(scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n T"]:
-    """Return scores in which the best score of each input is exchanged with that of α."""
+    """Return scores in which each input's best score is exchanged with the score of its token α."""
     exchanged, every, best = scores.copy(), np.arange(len(alpha)), scores.argmax(axis=1)
     exchanged[every, alpha], exchanged[every, best] = scores[every, best], scores[every, alpha]
     return exchanged

@@ -88,7 +88,7 @@ class BatchedGradient:
         self._take(everywhere[0].ravel(), everywhere[1].ravel())
 
     def _take(self, b: Int64[np.ndarray, "k"], i: Int64[np.ndarray, "k"]) -> None:
-        """Compute differences to the selected tokens of inputs i of problems b; the others follow in cyclic order."""
+        """Compute the differences to the selected token for inputs i of problems b; tokens follow in cyclic order."""
         token = self._token[b, i]
         others = (token[:, None] + np.arange(1, self._scores.shape[2])) % self._scores.shape[2]
         rows = self._keys[b[:, None], i[:, None], others] - self._keys[b, i, token][:, None]

@@ -1,4 +1,4 @@
-"""The function that a flow descends: its gradient, its derivative, and how far a solver can see from a point."""
+"""The function that a flow descends: gradient, Hessian, and the arc over which one term dominates the gradient."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Slope:
 
 
 def slope_of(problem: Problem, gradient: Gradient = risk.scaled_gradient, span: Span | None = None) -> Slope:
-    """Return the slope of the risk of a problem, by a gradient of the same form; in coordinates of ``span``, if any."""
+    """Return the slope of a problem's risk, computed with ``gradient``, in coordinates of ``span`` if one is given."""
     rank = int(np.linalg.matrix_rank((problem.keys - problem.keys[:, :1]).reshape(-1, problem.d), rtol=UNSEEN))
     is_risk_gradient = gradient is risk.scaled_gradient
     return Slope(

@@ -53,7 +53,7 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np
 
 
 def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.ndarray, "*b d"]:
-    """Return every block divided by its ‖·‖_2, or, for the sum of blocks, the longest one alone; 0 where it is 0."""
+    """Return every block divided by its ‖·‖_2, or, for the sum of blocks, only the longest block; 0 for zero blocks."""
     size = norm.sizes(x)
     if norm.power == 1:
         size = np.where(np.arange(size.shape[-1]) == size.argmax(axis=-1)[..., None], size, 0.0)
