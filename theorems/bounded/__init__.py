@@ -5,7 +5,7 @@
 computes the same values as on floats, and a bound on their distance from the exact result; inside
 ``with spacing(2**-23)`` the bound also covers the same formula in float32. A NumPy function without a rule here raises.
 
-To beware of:
+Pitfalls:
 
 - Floats are exact unless said otherwise: ``math.log(T)`` is not log T, ``np.log(exact(T))`` is; see also
   :func:`with_rounding`.

@@ -1,9 +1,9 @@
 """Models of arithmetic: the rounding errors of operations in float64 and in the compared kernel.
 
-A bounded array's value is always computed in float64. Its error covers the exact number; inside a block
-``with spacing(eps)`` it also covers whatever a kernel gets that evaluates the same formula in numbers of that spacing
-at one, with its sums in any order. Then each operation costs both: the unit roundoff of the value and that of the
-kernel.
+A bounded array's value is always computed in float64. Its error covers the exact number. Inside a block ``with
+spacing(eps)`` the error also covers the result of a kernel that evaluates the same formula in numbers whose spacing at
+1 is ``eps``, with sums in any order. Then the error of each operation includes the unit roundoff of float64 and that of
+the kernel.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ vectorised ones (``numpy/_core/tests/test_umath_accuracy.py`` asks 2 to 4); the 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The cost of operations, of the float64 value and of the kernel's number together.
+    """Rounding errors of single operations, for the float64 value and the kernel's number together.
 
     Attributes:
         rounding: relative error of one correctly rounded operation.
-        theirs: the kernel's part of ``rounding``; 0 without a kernel.
+        theirs: the part of ``rounding`` that is due to the kernel; 0 without a kernel.
         function: relative error of one exp, expm1, log or log1p.
         underflow: absolute error of one product, quotient or logarithm near zero.
         vanishing: absolute error of one exponential near zero: results below the normal range count as lost.
@@ -44,8 +44,8 @@ class Arithmetic:
     rounding: float = UNIT
     theirs: float = 0.0
     function: float = LIBRARY * EPS
-    # A few units of 2^−1074 would do, for the value and the error's own products; arithmetic with those is a hundred
-    # times slower.
+    # A few units of 2^−1074 would suffice for the value and for the products within the error, but arithmetic with such
+    # subnormal numbers is a hundred times slower.
     underflow: float = NORMAL
     vanishing: float = 2 * NORMAL
     flushed: float = 0.0
@@ -67,8 +67,8 @@ def current() -> Arithmetic:
 def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmetic:
     """Return the arithmetic of a kernel with numbers of spacing ``eps`` at one, which flushes subnormals to zero.
 
-    Spacings of float32 and coarser have the exponents of float32, as bfloat16 and TF32 do, finer ones those of float64,
-    unless ``lost`` says how much is lost near zero.
+    Formats of float32's spacing or coarser are taken to have the exponent range of float32, as bfloat16 and TF32 do,
+    and finer formats that of float64, unless ``lost`` states the error near zero.
     """
     if not EPS <= eps < 0.5:
         raise ValueError(f"spacing {eps} is out of range; give one from {EPS}, that of float64, to below 1/2.")
@@ -88,13 +88,13 @@ def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmet
 
 @contextmanager
 def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) -> Iterator[None]:
-    """Make errors inside the block cover an evaluation in numbers of spacing ``eps`` at one, too.
+    """Make errors inside the block also cover an evaluation in numbers whose spacing at 1 is ``eps``.
 
     Cached values (a ``cached_property``, say) keep the arithmetic in which they were first computed.
 
     Args:
-        eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² somebody else's float64 evaluation is
-            covered.
+        eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² errors cover any other float64 evaluation
+            of the formula.
         library: units in the last place by which the exponential and logarithm of that arithmetic may be off.
         lost: see :class:`.formats.Format`; by default that of float32 or float64.
     """
@@ -104,7 +104,7 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
 
 @contextmanager
 def without_kernel() -> Iterator[None]:
-    """Make errors inside the block cover the exact function alone, for a rule that counts a kernel's roundings itself.
+    """Make errors inside the block cover only the exact function, for a rule that counts a kernel's roundings itself.
 
     The errors of the operands still count.
     """

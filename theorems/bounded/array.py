@@ -4,10 +4,11 @@ Invariants, entry by entry:
 
 - the value is never NaN, the error never negative: |exact − value| ≤ error;
 - an infinite value has the error 0: it is exactly that infinity (a masked logit, log 0);
-- an infinite error says that nothing is known: neither the size nor the sign nor whether the number is defined at all.
+- an infinite error means that nothing is known, not even the sign of the number or whether it is defined.
 
-Every operation is a *rule* in one of two tables, by NumPy function; an operation without a rule raises, it never falls
-back to floats. Errors are upper bounds including the rounding of their own arithmetic (:func:`upward`).
+Every operation is a *rule*; two tables hold the rules, for ufuncs and for other NumPy functions. An operation without a
+rule raises an error and never falls back to floats. Errors are upper bounds including the rounding of their own
+arithmetic (:func:`upward`).
 
 Reference: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 3.3 (running error analysis).
 """
@@ -211,10 +212,10 @@ _plain: ContextVar[bool] = ContextVar("plain", default=False)
 
 @contextmanager
 def in_floats() -> Iterator[None]:
-    """Make :func:`exact` and :func:`with_rounding` give plain floats inside the block: for a search.
+    """Make :func:`exact` and :func:`with_rounding` return plain floats inside the block, for use in a search.
 
-    The search uses the same formulas. Nothing is proven there, and NumPy does not warn: a search may go where floats
-    end.
+    So a search can use the same formulas. Nothing is proven inside the block, and NumPy does not warn, because a search
+    may reach points where floats overflow.
     """
     token = _plain.set(True)
     try:
@@ -243,7 +244,7 @@ def with_rounding(x: Any) -> Any:
 
 
 def from_trusted(value: Any, error: Any) -> Bounded:
-    """Wrap a value and an error that satisfy the invariants already, and to which nobody else writes."""
+    """Wrap a value and an error that already satisfy the invariants and that no other code modifies."""
     new = object.__new__(Bounded)
     new.value, new.error = np.asarray(value), np.asarray(error)
     new.value.flags.writeable = new.error.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Comparisons that are true only where they are certain: x ± e ≥ y ± f only if x − y ≥ e + f, and so on.
+"""Comparisons that are true only where they are certain: x ± e ≥ y ± f is true only if x − y ≥ e + f, for example.
 
 So ``~(a >= b)`` does not mean a < b, it means that a ≥ b is not certain; and ``np.where(a >= b, …, …)`` takes its other
 branch where nothing is certain. Use :func:`either` for formulas in pieces, and ``np.select`` in code that does not know
@@ -18,10 +18,10 @@ from theorems.bounded.array import Bounded, Values, for_function, for_ufunc, par
 
 
 def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
-    """Return x − y, rounded; the room that it must exceed to be certain, rounded up; whether both sides are exact."""
+    """Return x − y, rounded; the total error e + f of both sides, rounded up; and whether both sides are exact."""
     (x, e), (y, f) = parts(a), parts(b)
     room = (e + f) * (1 + 8 * EPS)
-    # An infinite error says nothing, and equal infinities have no difference: NaN compares false.
+    # With an infinite error nothing is certain, and equal infinities have no difference; the result NaN compares false.
     gap = np.where(np.isinf(room), np.nan, x - y)
     return gap, room, room == 0
 

@@ -1,8 +1,8 @@
 """Sums, products, quotients and signs, entry by entry.
 
-With operands x ± e and y ± f, in the arithmetic of :func:`.arithmetic.current`, u its cost of one rounding:
-if the errors of the operands change the exact result by at most m, a result of value v has the error
-m + u (|v| + m) + the loss by underflow. The docstrings of the rules give m.
+Let the operands be x ± e and y ± f, and let u be the error of one rounding in the arithmetic of
+:func:`.arithmetic.current`. If the errors of the operands change the exact result by at most m, a result of value v has
+the error m + u (|v| + m) plus the loss by underflow. The docstrings of the rules give m.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def divide(a: Any, b: Any) -> Bounded:
     """Divide entrywise: m = (e + |x/y| f)/(|y| − f); the result is unknown where y ± f contains 0."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x / y, current()
-    # A float difference is good to one rounding, however much cancels.
+    # A difference of floats has the error of one rounding, however much cancels.
     room = (np.abs(y) - f) * (1 - 2 * UNIT)
     scale = np.abs(value) + now.underflow * (f > 0)
-    # f/room first: |x/y| f may underflow where its quotient by a small room matters.
+    # f/room is computed first, because |x/y| f may underflow although its quotient by a small ``room`` matters.
     moved = e / room + scale * (f / room)
     if (room > 0).all() and np.isfinite(scale).all() and np.isfinite(y).all():
         lost = (np.abs(x) + e > 0) * now.underflow

@@ -15,13 +15,14 @@ from theorems.bounded.arithmetic import UNIT, current
 from theorems.bounded.array import Bounded, Values, for_ufunc, parts, restore_invariants, upward
 
 SLACK = 1 + 2.0**-36
-"""A factor that covers exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units
-of them."""
+"""A factor for exponentials inside a bound: it covers their own error, and the error from rounding an exponent, which
+is at most 745 in absolute value."""
 
 
 def rise(x: Values, e: Values, power: Values) -> Values:
     """Bound e^{x + e} − e^x ≥ e^x − e^{x − e} from above, also where ``power``, the computed e^x, underflows."""
-    # Beyond one the two exponentials are bounded together: e^x alone may underflow where their product does not.
+    # For e > 1 the product e^x e^e is computed as one exponential, because e^x may underflow where the product does
+    # not.
     near = (power + current().vanishing) * np.expm1(np.minimum(e, 1.0)) * SLACK
     if (e <= 1).all():
         return near
@@ -40,7 +41,7 @@ def exp(a: Any) -> Bounded:
 
 @for_ufunc(np.expm1)
 def expm1(a: Any) -> Bounded:
-    """Compute e^x − 1, which moves like exp, but is good relative to itself."""
+    """Compute e^x − 1: m is that of exp, and the error of the function itself is relative to e^x − 1."""
     x, e = parts(a)
     value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
     lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
@@ -71,7 +72,7 @@ def log(a: Any) -> Bounded:
 
 @for_ufunc(np.log1p)
 def log1p(a: Any) -> Bounded:
-    """Compute log(1 + x): m = −log(1 − e/(1 + x)); a float 1 + x is good to one rounding, however much cancels."""
+    """Compute log(1 + x): m = −log(1 − e/(1 + x)); the float 1 + x is accurate to one rounding."""
     x, e = parts(a)
     value, moved, now = np.log1p(x), fall(e, 1 + x), current()
     lost = ((x != 0) | (e > 0)) * now.underflow
@@ -93,11 +94,11 @@ def sqrt(a: Any) -> Bounded:
 
 @for_ufunc(np.logaddexp)
 def logaddexp(a: Any, b: Any) -> Bounded:
-    """Compute log(e^x + e^y) as max + log1p(e^{−|x − y|}); a kernel is taken to compute it in this way, too.
+    """Compute log(e^x + e^y) as max + log1p(e^{−|x − y|}); a kernel is assumed to use the same formula.
 
-    With weights w, 1 − w = σ(±(x − y)), it rises by log(w e^e + (1 − w) e^f) and, by Jensen's inequality, falls by
-    less; that is at most max(e, f). Own roundings: exponent and function relative to the second term ≤ log 2, one of
-    the sum.
+    With weights w, 1 − w = σ(±(x − y)), errors of the operands raise the result by at most log(w e^e + (1 − w) e^f) ≤
+    max(e, f) and, by Jensen's inequality, lower it by less. The formula's own roundings are those of the exponent and
+    of log1p, relative to the second term ≤ log 2, and one rounding of the sum.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()

@@ -1,7 +1,7 @@
-"""Maxima and minima, without rounding; which operand is the largest need not be certain.
+"""Maxima and minima, which are not rounded; it need not be certain which operand is the largest.
 
-With v = max x, the exact maximum is at most max (x + e) and at least v − e of the one that is largest. So it is off by
-at most max (e − (v − x)): an operand far below v does not contribute its error.
+With v = max x, the exact maximum is at most max (x + e), and at least v − e with the error e of the largest operand. So
+it is off by at most max (e − (v − x)): an operand far below v does not contribute its error.
 """
 
 from __future__ import annotations

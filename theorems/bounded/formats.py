@@ -12,10 +12,10 @@ class Format:
     """A floating-point format.
 
     Attributes:
-        name: of its dtype.
+        name: the name of the dtype.
         eps: the spacing of its numbers at one.
-        lost: the absolute error of a result near zero: the smallest normal number where hardware flushes subnormals to
-            zero, half the smallest subnormal of float16, where none does.
+        lost: the absolute error of a result near zero: the smallest normal number for formats whose subnormals hardware
+            may flush to zero; half the smallest subnormal for float16, whose subnormals are always kept.
         largest: its largest finite number.
     """
 
@@ -38,4 +38,5 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 )
 """The formats by name, finest first."""
 HALF = ("bfloat16", "float16")
-"""The formats of at most eleven significant bits: logits of a few hundred have no digits after the point."""
+"""The formats of at most eleven significant bits, in which logits of a few hundred have hardly any digits after the
+point."""

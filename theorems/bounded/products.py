@@ -36,7 +36,7 @@ def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) 
         take: the bilinear function on plain arrays.
         a: its first operand.
         b: its second operand.
-        otherwise: called with a and b in place of the rule where something is not finite.
+        otherwise: called with a and b instead of this rule if a value or an error is not finite.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
@@ -95,7 +95,7 @@ def einsum(subscripts: str, *operands: Any) -> Bounded:
 
 
 def _length(x: Values, axis: Any) -> Values:
-    """Compute √Σ x², with x scaled by a power of two where a square would overflow, or one that matters underflow."""
+    """Compute √Σ x², with x scaled by a power of two where squares would overflow or underflow noticeably."""
     plain = np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
     if ((plain > 1e-140) & (plain < 1e150)).all():
         return plain
@@ -108,8 +108,9 @@ def _length(x: Values, axis: Any) -> Values:
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Bounded:
     """Compute √Σ x² over the axes.
 
-    m = ‖e‖, and relatively (1 + t)^{1/2} − 1 for the sum, t = m u, at most t/2 + t²/2 either way. A kernel does not
-    scale: squares below its range are lost, √(m · smallest normal) of the length.
+    Errors e of the entries change the length by at most ‖e‖. The rounding of a sum of m squares changes it relatively
+    by at most (1 + t)^{1/2} − 1 with t = m u, or t/2 + t²/2 in either direction. A kernel does not scale, so it loses
+    squares below its range, which are up to √(m · smallest normal) of the length.
     """
     if ord is not None:
         raise TypeError(

@@ -43,7 +43,7 @@ def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     value, moved, total = np.sum(x, **along), np.sum(e, **along), np.sum(sizes, **along)
     additions = n - 1 if sizes.all() else np.maximum(np.count_nonzero(sizes, **along) - 1, 0)
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
-    # Partial sums are at most the total: where that overflows, so may they.
+    # Partial sums of absolute values are at most the total, so they can overflow only if the total does.
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
     return restore_invariants(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **along))
 
@@ -90,14 +90,16 @@ def add_accumulate(a: Any, axis: int = 0) -> Bounded:
 def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     """Compute log Σ e^x as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
 
-    Errors e of the x raise it by log(Σ w e^e), w the weights, and by Jensen's inequality lower it by less; that is at
-    most max e, and at most max (x + e) − M + log m, so that a term far below M does not contribute its error. Own
-    roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the logarithm, all of them
-    relative to Σ'; and adding M, which costs nothing where M is 0. For one term nothing is computed.
+    Errors e of the x raise the result by at most log(Σ w e^e), with w the softmax weights, and by Jensen's inequality
+    lower it by less. This is at most max e, and at most max (x + e) − M + log m, so a term far below M does not
+    contribute its error. The formula's own roundings are those of the exponents x − M and of the exponentials, in
+    proportion to their weights, of the sum and of the logarithm, all relative to Σ', and of adding M, which is exact if
+    M is 0. A single term is returned as it is.
 
-    A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + the
-    cost of exponents and exponentials, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded
-    ones; then log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
+    A kernel that subtracts its maximum and sums all m terms in any order computes a sum S ≥ 1 with the relative error m
+    u plus the errors of exponents and exponentials. The errors of exponents add up to at most u/(1 − u) log m, as Σ w
+    (M − x) ≤ log m for any x (Gibbs). Then it rounds log S ≤ log m and the sum with M. A kernel that adds up pairwise
+    by logaddexp is not covered.
     """
     x, e = parts(a)
     along: dict[str, Any] = {"axis": axis, "keepdims": True}
@@ -114,7 +116,7 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     value = top + beyond
 
     most = np.max(e, **along)
-    # Rounded towards 0, so that an exponent that a large error brings back is not too small.
+    # Rounded towards 0, so that the exponent is not too small after a large error has been added.
     near = shifted * (1 - 2 * EPS)
     raised = np.sum(rise(near, e, terms), **along) / (1 + rest)
     furthest = np.max(near + e, **along) + np.log(m)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def smallest(holds: Callable[[float], bool], start: float, upper: float = math.inf) -> float:
-    """Find the smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
+    """Find, to 1% from above, the smallest ρ ≥ start at which a condition holds; it must hold for all larger ρ, too.
 
     Args:
         holds: the condition.
@@ -15,7 +15,7 @@ def smallest(holds: Callable[[float], bool], start: float, upper: float = math.i
         upper: a ρ at which the condition is known to hold.
 
     Returns:
-        ∞ if it does not hold up to 1e250.
+        That ρ, or ∞ if the condition does not hold for any ρ up to 1e250.
     """
     if not start < math.inf or holds(start):
         return start

@@ -1,7 +1,8 @@
 """Points of a cone around p_mm, the limits of float64 there, and the gradient under test seen from its tip.
 
-A point is p = ‖p‖(cos·axis + sin·side). Sides are chosen to violate the statement: towards and away from single tokens,
-uniform ones, and lateral lengths of a few 1/‖k‖, at which the constants of L3 are attained.
+A point is p = ‖p‖(cos·axis + sin·side). Sides and lengths are chosen to violate the statement: sides towards and away
+from single tokens, uniformly distributed sides, and lateral lengths of a few 1/‖k‖, at which the constants of
+inequality L3 in the proof are attained.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 INSIDE = 1e-4
-"""The share of μ that points keep from the boundary: more than rounding of p could change 1 − cos by."""
+"""The distance of points from the boundary as a share of μ; it exceeds the change of 1 − cos by rounding of p."""
 
 LEAST_BITS = 2.0**-6
 """Largest relative error of a softmax weight at which claims are tried at a point."""
 
 NO_STATIONARY_POINT = stated_claim("no-stationary-point")
-"""A claim of Lemma 7 and Theorem 3, which also fails where the gradient under test is no number."""
+"""The name of a claim of Lemma 7 and Theorem 3, which also fails where the gradient under test is not a number."""
 
 TOGETHER = 500_000
 """Approximate number of floats in the key differences of points that are evaluated together."""
@@ -92,8 +93,9 @@ def is_resolvable(cone: Cone, rho: float) -> bool:
 def is_followable(cone: Cone, rho: float) -> bool:
     """Return whether float64 can follow a flow through ‖p‖ = ρP.
 
-    Along the path the lateral forces, each up to P‖g‖ times the axial one, cancel. Their relative rounding, that of a
-    weight, must leave nine bits of the axial one: (d+3) eps · 2ρ max(P‖g‖)² ≤ 2^−9.
+    Along the path the lateral components of the gradient, each up to P‖g‖ times the axial component, cancel. Their
+    relative rounding error, which is that of a softmax weight, must leave nine bits of the axial component: (d+3) eps ·
+    2ρ max(P‖g‖)² ≤ 2^−9.
     """
     return is_resolvable(cone, rho) and 8 * max(1.0, 2 * cone.A) * rho <= resolvable_rho(cone)
 
@@ -114,7 +116,7 @@ def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "
 def cone_points(
     rng: np.random.Generator, cone: Cone, norms: Float64[np.ndarray, "m"], mu: float
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw a point of cone_μ per norm: on the axis, at the boundary, between, or about 1/‖k‖ from the axis."""
+    """Draw a point of cone_μ for each norm: on the axis, at the boundary, in between, or about 1/‖k‖ off the axis."""
     m = len(norms)
     side = sides(rng, cone, m)
     kinds = rng.integers(4, size=m)

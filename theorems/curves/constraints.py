@@ -41,12 +41,13 @@ class Constraints:
         margins: (k_i,opt − k_it)·p_mm ≥ 1, shape (m,).
         neighbours: whether the margin is exactly 1, shape (m,).
         log_costs: log c_j, c_j = |ℓ'(γ_i,opt)| (γ_i,opt − γ_it) / unit > 0, shape (m,).
-        log_unit: log of the unit of the costs, the largest: without it a slope of e^{−200} costs digits in every sum.
+        log_unit: log of the unit of the costs, which is the largest cost, so that slopes of e^{−200} do not cost digits
+            in sums.
         weights: w_j = λ_j / Σλ from the duals λ of the SVM, shape (m,).
         rank: rank of the rows of the SVM-neighbours, exact.
         others: a mask of the tokens to which the rows belong, shape (n, T).
-        row_errors: how far the rows of keys that are rounded products may lie from these, shape (m, d); 0 for other
-            keys.
+        row_errors: bounds of the distance of ``rows`` from the rows of keys that are rounded products, shape (m, d); 0
+            for other keys.
     """
 
     rows: Float64[np.ndarray, "m d"]
@@ -97,9 +98,9 @@ class Constraints:
     def exponent_rounding(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
         """Bound the error of a computed (k_i,opt − k_it)·p, p in units of ‖p_mm‖.
 
-        A difference of keys carries one rounding per coordinate, a product one more, the sum d − 1, the
-        normaliser and the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. An implementation that is
-        given rounded products has the rows of these.
+        A difference of keys carries one rounding per coordinate, a product one more, the sum d − 1, the normaliser and
+        the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. An implementation that is given rounded
+        products as keys computes with the rows of those keys.
         """
         size = np.max(np.abs(p) @ np.abs(self.rows).T, axis=-1)
         row_rounding = np.max(np.abs(p) @ np.broadcast_to(self.row_errors, self.rows.shape).T, axis=-1)

@@ -1,7 +1,7 @@
 """Gradient descent and normalized gradient descent by the implementation under test, with the premises of such runs.
 
-The points carry the difference between the computed run and an exact one, step by step: inequalities that are summed
-over iterates are compared with that error.
+The points carry a bound of the difference between the computed run and an exact run, step by step. Inequalities that
+are summed over iterates allow for this error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RUN_SIZE, FEWEST_STEPS = 4_000_000, 50
 KERNEL_STEPS = 200
 """Iterations for a kernel, whose automatic differentiation costs ten times as much."""
 EVALUATIONS = 3_000_000
-"""Approximate number of floats in the evaluation of iterates at a time."""
+"""Approximate number of floats in one batch when iterates are evaluated."""
 NORMALIZED_STEPS = 50
 """Iterations of normalized gradient descent."""
 LENGTH = 0.5
@@ -68,7 +68,8 @@ def starts_around(
     """Choose starts p(0), with log ηL_p for each: the origin, near it, far, opposite to p_mm, and the case's own."""
     d = case.problem.d
     scale = 1 / case.problem.key_scale
-    # Margins of −3, but none below −300: where p_mm is long, the weights there would be e^{−10⁹}.
+    # The start opposite to p_mm has margins of −3, but none below −300: large margins of p_mm would make weights of
+    # e^{−10⁹}.
     opposite = 3 * min(1.0, 100 / float(svm.margins[np.isfinite(svm.margins)].max()))
     starts = [
         np.zeros(d),
@@ -171,7 +172,7 @@ class Descent:
     def p(self) -> Bounded:
         """The checked iterates, (r, b, d), widened by their distance from those of an exact run.
 
-        That distance is of p(t) from p(0) − Σ η∇L at the computed iterates.
+        The distance is that between p(t) and p(0) − Σ η∇L, with the gradients at the computed iterates.
         """
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
         return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])
@@ -269,8 +270,8 @@ class NormalizedDescent:
     @property
     def displacements(self) -> Bounded:
         """The displacements p(t) − p(0), widened by their distance from the sum of exact steps, (t, b, d)."""
-        # An iterate is rounded once, and its step is off by the error of the gradient's direction: |g/|g| −
-        # h/|h|| ≤ 2|g − h|/|g|, and 2 where nothing is known of it. The errors of all steps before add up.
+        # An iterate is rounded once, and its step is off by the error of the gradient's direction: |g/|g| − h/|h|| ≤
+        # 2|g − h|/|g|, or 2 if the direction is unknown. The errors of all previous steps add up.
         off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
         drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]
         moved = exact(self.run.points) - self.run.points[0]

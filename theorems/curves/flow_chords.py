@@ -2,8 +2,8 @@
 
 A curve may be tangent to the gradient at its recorded points without being a flow between them. So pieces are
 integrated again from their first points with a solver of another family, together with a bound on the distance of two
-curves that begin there. Gradient and Hessian are those of
-:class:`theorems.rounding.attention_at.AttentionAt`: a flow of wrong derivatives is no flow, also where it is our own.
+curves that begin there. Gradient and Hessian come from :class:`theorems.rounding.attention_at.AttentionAt`, not from
+the implementation, so that a flow computed with wrong derivatives is detected, also in the reference.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
 """
@@ -44,8 +44,8 @@ FLOW_IS_ASKED_FOR = premise("flow-is-the-one-asked-for")
 FLOW_CHORDS = premise("flow-chords")
 
 LOOSER, RELATIVE = 10.0, 1e-9
-"""The relative tolerance of a piece, as a multiple of the flow's, and the least one used: the flow's own error of N
-times its tolerance is no smaller.
+"""The relative tolerance of a piece, as a multiple of the flow's tolerance, and the least tolerance used. The error of
+the flow, N times its tolerance after N steps, is no smaller.
 """
 PIECES = 3
 """The number of pieces that are checked after the first one: one in each third of the recorded points."""
@@ -58,7 +58,7 @@ MOST_STEPS = 200
 """Largest number of solver steps for one piece; a few suffice unless the curve turns sharply."""
 
 FIRST = 4.0
-"""The length of a piece over the first step that is tried."""
+"""The ratio of a piece's length to the first step that is tried."""
 
 Point = Float64[np.ndarray, "d"]
 
@@ -203,7 +203,7 @@ def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
 
 
 def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generator) -> Claim:
-    """Return the claim of :func:`chords` with pieces integrated by ``again``."""
+    """Return the claim of :func:`chords`, with pieces integrated by the :class:`ArcFlow` ``again``."""
     points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
     d = points.shape[1]
     looser = max(LOOSER * flow.relative, again.relative)

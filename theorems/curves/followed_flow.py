@@ -28,17 +28,17 @@ FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
 """The premises of a flow."""
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""Norms to which the flow is followed, in the unit of its caller: the first of them that float64 still resolves.
-If lengths of rows differ a thousandfold or more, the logits of the longest rows lose their digits.
+"""Norms to which the flow is followed, in units that the caller gives; the first norm that float64 resolves is used. At
+a large norm, logits of the longest rows lose their digits if lengths of rows differ a thousandfold or more.
 """
 FAR, OPPOSITE = 1e3, 10.0
 """Norms of a far start, in units of 1/(scale of the keys), and of an opposite one, in units of ‖p_mm‖."""
 BEYOND = 100.0
-"""The multiple of the norm of its start to which the flow is followed at least."""
+"""The least norm to which the flow is followed, as a multiple of the norm of its start."""
 
 
 def flow_start(case: Case, svm: MaxMargin, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
-    """Return the case's own start, or draw one near the origin, far from it, or opposite to p_mm."""
+    """Return the start of the case, or draw a start: near the origin, far from it, or opposite to p_mm."""
     if case.start is not None:
         return case.start
     near = rng.normal(size=svm.p.size) / case.problem.key_scale
@@ -133,8 +133,9 @@ class FollowedFlow:
     def _is_tangent(self) -> Claim:
         """Return the claim that the gradient under test is tangent to the curve at every recorded point.
 
-        The curve is then a flow of that gradient, too. The curve itself is integrated with the suite's gradient and its
-        Jacobian: without a Jacobian, or with a gradient that is rounding noise, a stiff solver takes minutes.
+        Then the curve is also a flow of the gradient under test. The curve itself is integrated with the suite's
+        gradient and its Jacobian: without a Jacobian, or with a gradient that is rounding noise, a stiff solver takes
+        minutes.
         """
         at = AttentionAt(self.problem, self.flow.points)
         mine = at.gradient

@@ -37,7 +37,7 @@ PATH_IS_LOWEST = premise("path-is-lowest", when=FOLLOWED)
 PATH_PREMISES = (PATH_IS_STATIONARY, PATH_IS_LOWEST)
 """The premises of a path."""
 LOWER_TRIES = 12
-"""Number of points per radius and kind at which a risk below the path's is sought."""
+"""Number of points per radius and kind at which the search tries to find a risk below that of the path."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class Followed:
         solved: whether Newton's method converged to ``predicted``.
         followed: the tangential part of the implementation's minimiser, shape (e,).
         converged: whether the search for ``followed`` converged.
-        rounding: a bound on the distance of the two that rounding may cause.
-        exponent_rounding: the largest error of an exponent there.
+        rounding: a bound of the distance between ``predicted`` and ``followed`` that rounding may cause.
+        exponent_rounding: the largest rounding error of an exponent at these points.
     """
 
     sphere: Sphere
@@ -123,7 +123,7 @@ class FollowedPath:
             yield undecided_claim(PATH_IS_STATIONARY, self.at[0].why_undecided, Form.SHARP)
             raise Ended(PATH_IS_STATIONARY)
         stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
-        # None where the risk under test does not fall outwards, so that there is no minimiser nearby.
+        # The result is None where the risk under test does not fall outwards, so that there is no minimiser nearby.
         stationary = np.where(np.isnan(stationary), np.inf, stationary)
         error = np.array([f.rounding for f in predicted])
 
@@ -162,7 +162,7 @@ class FollowedPath:
 
     @cached_property
     def limit(self) -> Float64[np.ndarray, "e"]:
-        """The minimiser argmin F_∞, or if Newton's method did not converge its last point."""
+        """The minimiser argmin F_∞, or the last point of Newton's method if it did not converge."""
         return np.asarray(self.basis.T @ (tangent_span(self.constraints, self.basis) @ self.far[1]))
 
     @cached_property
@@ -193,7 +193,8 @@ class FollowedPath:
             points = np.concatenate([rho * sphere.svm.direction + near @ sphere.basis.T, ray])
             points = np.concatenate([points, rng.normal(size=(LOWER_TRIES, points.shape[1]))])
             path_point = exact(sphere.point(f.followed)[None])
-            # All on the sphere through the path's point: a rounding of the radius would tell at large ones.
+            # All points lie on the sphere through the path's point, because at large radii even a rounding of the
+            # radius changes the risk.
             on_sphere = points * (norm(path_point) / norm(exact(points), axis=1))[:, None]
             others.append(sphere.log_excess_of(on_sphere, PATH_IS_LOWEST))
             path.append(np.broadcast_to(sphere.log_excess_of(path_point, PATH_IS_LOWEST), len(points)))

@@ -66,9 +66,9 @@ class Margins(Protocol):
 def with_least_margin(
     constants: Margins, beside: Float64[np.ndarray, "m d"], margins: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Return p = r p_mm + v for the given v (``beside``), with the margin m(p) asked for, or a little more by rounding.
+    """Return p = r p_mm + v, v = ``beside``, with r such that m(p) is the given margin, or slightly more by rounding.
 
-    min_j (r a_j + g_j·v) is the margin asked for at r = max_j (margin − g_j·v)/a_j, a_j = g_j·p_mm ≥ 1.
+    min_j (r a_j + g_j·v), with a_j = g_j·p_mm ≥ 1, equals the given margin at r = max_j (margin − g_j·v)/a_j.
     """
     rows, p_mm = value_of(constants.rows), constants.svm.p
     a, targets, points = np.maximum(rows @ p_mm, 1.0), margins, beside
@@ -97,11 +97,11 @@ def beside_the_ray(
 
 
 def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """Return starts on the ray and beside it with just the needed margin, and the case's start if it has it."""
+    """Return starts on and beside the ray with just the needed margin, and the case's start if its margin suffices."""
     least_margin = constants.needed
     least = np.full(len(ASKEW), float(value_of(least_margin) + least_margin.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
-    # Far out beside the ray a long row's margin is lost to the rounding of p; the first start is on the ray.
+    # Far out beside the ray, rounding of p exceeds the margin of a long row; the first start is on the ray.
     near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
     starts = starts[near | (np.arange(len(starts)) == 0)]
     if case.start is not None and bool(constants.margins(exact(case.start)) >= least_margin):
@@ -110,13 +110,14 @@ def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator)
 
 
 def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
-    """Draw points beside the ray, with margins beyond log((T − 1)A) by little and by much."""
+    """Draw points beside the ray whose margins exceed log((T − 1)A) by little or by much."""
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
     targets = edge + log_uniform(rng, LEAST, MOST, m)
     beside = beside_the_ray(rng, constants, sizes)
-    # One in four has all margins equal to that, where rows allow: one token may have the weight, another the gap.
+    # One point in four has equal margins for all tokens, where rows allow: then the token of large weight and the token
+    # of large score gap can be different tokens.
     alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
     beside = np.where(rng.random((m, 1)) < 0.25, targets[:, None] * alike, beside)
     return with_least_margin(constants, beside, targets)

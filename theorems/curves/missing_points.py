@@ -1,4 +1,4 @@
-"""The claim that a path under test has a point at every radius: undecided at radii where the reference has none either.
+"""The claim that a path under test has a point at every radius; undecided where the reference path has none.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; *Transformers as Support Vector Machines*,
 Theorem 2.

@@ -29,17 +29,18 @@ from reference_attention.span import thin_tangents
 from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
-"""Change of exponents below which Newton steps shrink quadratically; smaller steps that do not are rounding."""
+"""Change of exponents below which Newton steps shrink quadratically; smaller steps that do not shrink count as
+rounding."""
 
 FAR = 1e13
-"""A radius that stands for infinity: the curvature 1/ρ it leaves is below rounding."""
+"""A radius that represents infinity: its curvature 1/ρ is below rounding."""
 
 
 def tangent_basis(direction: Float64[np.ndarray, "d"], rows: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "d e"]:
     """Return an orthonormal basis of the complement of a unit vector, shape (d, e), e = d − 1.
 
-    Where few rows lie in a large space, the complement is that in their span and one direction outside of it, see
-    :func:`reference_attention.span.thin_tangents`.
+    If few rows lie in a large space, the basis spans only the complement within the span of the rows, plus one
+    direction outside it; see :func:`reference_attention.span.thin_tangents`.
     """
     if (thin := thin_tangents(direction, rows)) is not None:
         return thin
@@ -146,8 +147,9 @@ class Reduced:
         """Find the minimiser by Newton's method with backtracking, and whether it converged to rounding.
 
         Near the minimum the value stops resolving progress; full steps are then taken while they shrink, or while they
-        change an exponent: where a term of weight 10⁻¹⁴ on a long row balances the curvature of the sphere, the value
-        shows nothing of the units of its exponent that Newton's method climbs one a step.
+        change an exponent. This matters where a term of weight 10⁻¹⁴ on a long row balances the curvature of the
+        sphere: Newton's method changes the exponent of this term by about one per step, and the value does not show the
+        progress.
         """
         y = np.array(start)
         if y.size == 0:
@@ -180,7 +182,7 @@ class Reduced:
         return np.asarray(vectors @ (vectors.T @ right / values))
 
     def longest(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """Return the share of a Newton step to try: no term may come to outweigh the present sum by more than e^10.
+        """Return the share of a Newton step to try, so that no term grows beyond e^10 times the present sum.
 
         Where one term dominates, the Hessian is nearly zero and Newton's step thousands of times too long.
         """
@@ -192,9 +194,9 @@ class Reduced:
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """Compute the largest change of an exponent against their mean along a step, over resolved terms.
+        """Compute the largest change along a step of an exponent relative to the mean exponent, over resolved terms.
 
-        These are the terms that the gradient resolves.
+        Resolved terms are those whose weights are above the rounding error of the gradient.
         """
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
@@ -231,7 +233,7 @@ class Reduced:
         return value, float(np.linalg.norm(weights @ self.rows)) + sums
 
     def correction(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], float]:
-        """Compute Newton's step s from y and a bound on |minimiser − (y + s)|, inf where y is too far off for one.
+        """Compute Newton's step s from y, and a bound of |minimiser − (y + s)|; inf if y is too far from the minimiser.
 
         Let v = minimiser − y and s = −H⁻¹∇F(y). A log-sum-exp is quasi-self-concordant: between y and y + v the
         Hessian stays within factors e^{±δ} of H, δ = 2 max_j |(e_j − ē)·v| ≤ 2 M |v|_H, M = max_j |e_j − ē|_{H⁻¹}
@@ -248,7 +250,7 @@ class Reduced:
         step = -self.solve(y, gradient)
         size = float(np.sqrt(max(-gradient @ step, 0.0)))
         reaches = np.linalg.norm((slopes - gradient) @ vectors / np.sqrt(values), axis=1)
-        # A term that stays below rounding of the Hessian wherever the minimiser may be has no weight.
+        # A term counts as having no weight if it is below the rounding of the Hessian wherever the minimiser may be.
         grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
         reach = float(reaches[grown > math.log(EPS)].max())
         x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho

@@ -59,7 +59,7 @@ class Sphere:
     def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """Compute the gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.
 
-        NaN where the implementation's risk does not fall outwards, as it must where all margins are positive.
+        The result is NaN if the risk under test does not fall outwards, as it must where all margins are positive.
         """
         gradient = self.under_test[scaled_gradient](
             self.problem.keys, self.problem.scores, self.problem.loss, self.point(y)
@@ -79,10 +79,10 @@ class Sphere:
     ) -> tuple[Float64[np.ndarray, "e"], bool]:
         """Find the minimiser from ``start``, downhill in the risk, and whether Newton's steps shrank to ``resolution``.
 
-        The risk does not resolve gains below the rounding of its exponents; steps that lose no more are taken.
-        A step within ``resolution`` is still taken while it changes an exponent by more than ``precision`` and shrinks:
-        rounding moves the minimiser along weak curvature much further than along strong curvature, and a term of
-        small weight is met at one unit of its exponent a step.
+        The risk does not resolve changes below the rounding of its exponents, so steps that raise it by no more than
+        that are accepted. A step within ``resolution`` is still taken while it changes an exponent by more than
+        ``precision`` and shrinks: rounding moves the minimiser along weak curvature much further than along strong
+        curvature, and Newton's method changes the exponent of a term of small weight by only about one unit per step.
         """
         y = np.array(start)
         if y.size == 0:

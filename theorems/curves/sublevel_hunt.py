@@ -1,8 +1,8 @@
 """Points of the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} that try to violate Theorem 1.
 
-Everything is batched over radii and directions; only points whose log-excess risk is below that of R p̄_mm by more
-than its rounding error count as inside. They are found by bisection along rays, so they lie on the set's boundary,
-where cos and margin are worst; the rays are then turned towards the worst points.
+Everything is batched over radii and directions; only points whose log-excess risk is below that of R p̄_mm by more than
+its rounding error count as inside. Points are found by bisection along rays, so they lie on the boundary of the set,
+where cos and margin are worst. Then the rays are turned towards the worst points.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def boundary(
     low: Float64[np.ndarray, "r b"],
     high: Float64[np.ndarray, "r b"],
 ) -> tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"], Float64[np.ndarray, "r b"]]:
-    """Bisect log s between ``low`` and ``high`` for the last point ``along(s)`` found inside.
+    """Bisect log s between ``low`` and ``high`` for the last point ``along(s)`` that lies inside the set.
 
     Returns:
         The point, whether any was inside, and its s.
@@ -172,7 +172,8 @@ def sublevel_points(
     """
     direction, tangents, rows, frame = svm.direction, basis, constraints.rows, None
     if basis.shape[1] < problem.d - 1:
-        # Few inputs in a large space: coordinates along p_mm and across it, where all else is alike.
+        # For few inputs in a large space, use coordinates along p_mm and across it within the span of rows; other
+        # directions are equivalent.
         frame = np.column_stack([svm.direction, basis])
         direction, tangents, rows = np.eye(len(frame.T))[0], np.eye(len(frame.T))[:, 1:], rows @ frame
         keys = (problem.keys - problem.keys[:, :1]) @ frame

@@ -19,7 +19,7 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 
 COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
 DASHES = ("-", "--", ":", "-.")
-"""Dash patterns of lines; each pass through the colours uses the next pattern."""
+"""Dash patterns of lines; when all colours have been used, they are used again with the next pattern."""
 PANEL = 4.2, 3.4
 """Width and height of a panel in inches."""
 ACROSS = 3

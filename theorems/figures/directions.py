@@ -26,7 +26,7 @@ DRAWN = 200
 
 
 def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxMargin]]:
-    """Return every max-margin direction that Theorem 4 leaves as a limit: GMM for the optimal tokens, else LMM."""
+    """Return the limits that Theorem 4 allows: the max-margin directions, named GMM for optimal tokens, else LMM."""
     directions = []
     for alpha in separable_choices(problem):
         svm = under_test[max_margin](problem.keys, alpha)

@@ -77,7 +77,7 @@ def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], 
 def caption(figure: Figure) -> str:
     """Return number and title, broken into lines that fit the figure when typeset.
 
-    Formulas have no space, so that words of the typeset and of the plain title correspond one to one.
+    Formulas contain no spaces, so the words of the typeset title correspond one to one to those of the plain title.
     """
     words = iter([rf"$\bf{{Figure\ {figure.label}.}}$", *(figure.title[:1].upper() + figure.title[1:]).split()])
     lines = textwrap.wrap(
@@ -87,5 +87,5 @@ def caption(figure: Figure) -> str:
 
 
 def path_of(directory: Path, figure: Figure, ending: str) -> Path:
-    """Return the path of a figure's file; with ending ``json`` that of its numbers."""
+    """Return the path of a figure's file with this ending; its numbers are in the file with ending ``json``."""
     return directory / f"{figure.stem}.{ending}"

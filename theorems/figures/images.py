@@ -76,7 +76,7 @@ def digits() -> Images:
 
 
 def cifar_10(folder: Path) -> Images:
-    """Read CIFAR-10 from the files of its binary version, 32×32 in colour; with those of the five batches that exist.
+    """Read CIFAR-10 (32×32, colour) from its binary version, from as many of its five training batches as exist.
 
     Raises:
         InvalidInput: there is no such folder, it has the Python version, or a file is missing or damaged.

@@ -20,7 +20,7 @@ class Limit:
     """A curve of prompts and its limit direction.
 
     Attributes:
-        curve, limit: names of the curve and of the direction.
+        curve, limit: names of the curve and of the limit direction.
         data: the named data set.
         points: p, (k, d), norms increasing.
         direction: the direction of the limit, a unit vector, (d,).

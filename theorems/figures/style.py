@@ -46,7 +46,7 @@ def ray(axes: Any, direction: list[float], length: float, color: str, *, style: 
 
 
 def name(axes: Any, x: float, y: float, text: str, color: str = BLACK, **options: Any) -> None:
-    """Put a label beside what it names, legible on lines."""
+    """Put a label beside the object that it names, on a white box that keeps it legible on lines."""
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
     axes.text(x, y, text, **{"color": color, "bbox": box, "zorder": 6, "fontsize": 8.5, **options})
 

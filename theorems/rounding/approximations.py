@@ -12,7 +12,7 @@ from theorems.rounding.attention_at import Numbers
 
 
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:
-    """Return floats with an error that was derived by hand, such as that of a scalar formula or an iterate."""
+    """Return floats with an error bound that was derived by hand, for a scalar formula or an iterate, for example."""
     number = exact(x)
     return number.widen(error) if isinstance(number, Bounded) else number
 
@@ -20,7 +20,7 @@ def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) 
 def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:
     """Compute b = max_i κ_i Γ_i/2, κ_i = ``loss.steepening`` on the interval [top_i − Γ_i, top_i]; 0 for convex ℓ.
 
-    Where input i loses δ_i ≤ xΓ_i, x ≤ 1, its risk rises by at least |ℓ'| δ_i e^{−bx}.
+    If the output of input i falls by δ_i ≤ xΓ_i with x ≤ 1, its loss rises by at least |ℓ'| δ_i e^{−bx}.
 
     Args:
         loss: the loss ℓ.

@@ -34,7 +34,7 @@ BLOCK = 16
 processes tokens one by one has exponentials accurate to one unit, which twice the error covers."""
 
 LARGEST_EXPONENT = 709.0
-"""The largest exponent used; e to a larger one is replaced by e to this one, which float64 can still represent."""
+"""The largest exponent used; larger exponents are replaced by this one, whose exponential float64 can represent."""
 
 Numbers = Any
 """A bounded array; within :func:`theorems.bounded.in_floats` an array of floats."""
@@ -47,7 +47,8 @@ class AttentionAt:
     Attributes:
         problem: keys, scores, loss.
         points: p, (b, d); bounded if they are not exactly floats, such as R q̄.
-        textbook_eps: spacing at one of the numbers of the compared kernel; 0 if it computes with differences.
+        textbook_eps: spacing, at 1, of the numbers in which the compared kernel computes; 0 if the kernel computes with
+            differences.
     """
 
     problem: Problem
@@ -56,7 +57,7 @@ class AttentionAt:
 
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
-        """The token of about the largest logit in each input, relative to which differences are taken."""
+        """The token of about the largest logit in each input; differences are taken relative to this token."""
         points = value_of(self.points)
         n, tokens, d = self.problem.keys.shape
         if len(points) > 1 and is_thin(n * (tokens - 1), d):
@@ -84,7 +85,7 @@ class AttentionAt:
         return np.moveaxis(pairs, 0, 1)
 
     def products(self, vectors: Numbers) -> Numbers:
-        """Compute (k_t − k_token)·x for a vector x for each point, (b, n, T)."""
+        """Compute (k_t − k_token)·x, (b, n, T), with one vector x per point, (b, d)."""
         finite = np.isfinite(value_of(vectors)).all() and not (
             isinstance(vectors, Bounded) and np.isinf(vectors.error).any()
         )
@@ -147,8 +148,8 @@ class AttentionAt:
         """The factors of γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u): m and the sum; (b, n, T).
 
         m is the largest log s_u of a token with another score, a float taken as exact, so the sum is of the size of
-        score gaps however small the weights are. The largest is that of :attr:`token`, but for the tokens that share
-        its score: so two sums over all tokens are enough, without a table of pairs for each point.
+        score gaps however small the weights are. For tokens whose score differs from the score of :attr:`token`, m is
+        the log weight of :attr:`token`. So two sums over all tokens suffice, without a table of pairs for each point.
         """
         scores: Any = exact(self.problem.scores)
         gaps: Any = scores[:, :, None] - scores[:, None, :]
@@ -173,10 +174,10 @@ class AttentionAt:
 
     @cached_property
     def _log_factors(self) -> Any:
-        """The logarithms log(|ℓ'_i| s_t e^m), −∞ at :attr:`token` and at its duplicates; (b, n, T).
+        """The logarithms log(|ℓ'_i| s_t e^m), m of :attr:`_spreads`; −∞ at :attr:`token` and duplicates; (b, n, T).
 
-        Also −∞ where all scores of an input are equal: its terms are 0 exactly, and in the unit of others that are far
-        smaller this factor would overflow.
+        They are also −∞ where all scores of an input are equal: the terms of such an input are exactly 0, and in the
+        unit of far smaller terms of other inputs this factor would overflow.
         """
         slopes: Any = self.log_slopes
         one_score = np.ptp(self.problem.scores, axis=-1)[:, None] == 0
@@ -188,8 +189,8 @@ class AttentionAt:
     def log_scale(self) -> Float64[np.ndarray, "b"]:
         """The logarithm of the unit of the gradient, a float taken as exact: about that of its largest term.
 
-        0 where ∇L vanishes term by term. For a textbook kernel the unit is at least about its error: where ∇L is far
-        below its rounding it reports noise, which would overflow in units of ∇L.
+        It is 0 where every term of ∇L vanishes. For a textbook kernel the unit is at least about the kernel's error:
+        where ∇L is far below its rounding, the kernel returns noise, which would overflow in units of ∇L.
         """
         with np.errstate(divide="ignore"):
             sizes = value_of(self._log_factors) + np.log(np.abs(value_of(self._spreads[1])))
@@ -217,9 +218,10 @@ class AttentionAt:
 
     @cached_property
     def _textbook_error(self) -> Float64[np.ndarray, "b d"] | None:
-        """The error that the compared kernel's ∇L may have: twice its own formula's, as it may use another one.
+        """The error that ∇L of the compared kernel may have: twice that of the textbook formula in its numbers.
 
-        None for a search, and for an implementation that loses nothing where the softmax saturates.
+        It is None in a search (see :func:`theorems.bounded.in_floats`), and for an implementation that loses no digits
+        where the softmax saturates.
         """
         if not self.textbook_eps or not isinstance(self.log_weights, Bounded):
             return None
@@ -229,16 +231,16 @@ class AttentionAt:
     def weights_room(self) -> Float64[np.ndarray, "b n T"]:
         """Return the error that the weights of a correct implementation may have.
 
-        It is twice the error of this evaluation, and for a textbook kernel also twice that of its own formula in its
-        numbers: the implementation may use another formula.
+        It is twice the error of this evaluation, because the implementation may use another formula; for a textbook
+        kernel it also covers twice the error of the textbook formula in the kernel's number format.
         """
         room = 2 * self.weights.error
         return room + 2 * self._textbook_weights.error if self.textbook_eps else room
 
     def risk_room(self) -> Float64[np.ndarray, "b"]:
-        """Return the error that the risk of a correct implementation may have: twice that of this evaluation.
+        """Return the error that the risk of a correct implementation may have: twice the error of this evaluation.
 
-        A kernel has outputs in its own numbers, of which ℓ is taken in float64.
+        The outputs of a kernel are in its own number format; ℓ of them is computed in float64.
         """
         room = 2 * self.risk.error
         if not self.textbook_eps:
@@ -248,7 +250,7 @@ class AttentionAt:
         return np.asarray(room + 2 * np.mean(self.problem.loss.value(outputs), axis=-1).error)
 
     def _any_order(self) -> Float64[np.ndarray, "b d"]:
-        """Bound the further error of ∇L e^{−log_scale} if log |ℓ'_i| is not added in the order of :attr:`gradient`.
+        """Bound the additional error of ∇L e^{−log_scale} if log |ℓ'_i| is added in a different order.
 
         Partial sums of the exponent are then larger by |log |ℓ'_i|| at most, and each of four additions loses half a
         spacing of that. Here log s_t comes first, which may cancel it where scores are large and the loss is not
@@ -280,7 +282,7 @@ class AttentionAt:
         if not isinstance(self.gradient, Bounded):
             return direction * unit
         finite = np.isfinite(direction * unit)
-        # Where nothing is known of ∇L, for example where exponents exceed float64, every result is accepted.
+        # Where nothing is known about ∇L, for example because exponents exceed float64, every result is accepted.
         if not finite[np.isfinite(self.gradient.error)].all():
             raise NotANumber(claim, "the gradient under test is not finite", form)
         direction, shift = np.where(finite, direction, 0.0), np.where(finite.all(axis=-1), shift, 0.0)
@@ -305,15 +307,15 @@ def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]])
 def textbook_weights(
     problem: Problem, points: Float64[np.ndarray, "b d"], eps: float, *, again: bool = False
 ) -> Bounded:
-    """Compute softmax weights, (b, n, T), as a kernel does from raw logits, in numbers of spacing ``eps``.
+    """Compute softmax weights, (b, n, T), from raw logits in numbers of spacing ``eps``, as a kernel does.
 
-    It may go block by block, :data:`BLOCK` tokens or more at a time.
+    The kernel may process blocks of :data:`BLOCK` tokens or more.
 
     Args:
         problem: its keys are used.
         points: p, (b, d).
         eps: the spacing of the kernel's numbers at one.
-        again: return the weights that its backward pass recomputes.
+        again: whether to return the weights that the kernel's backward pass recomputes.
     """
     unit = problem.key_scale
     with spacing(eps, EXPONENTIAL):
@@ -323,11 +325,11 @@ def textbook_weights(
 
 
 def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
-    """Compute ∇L, (b, d), from a kernel's weights s, (b, n, T), by its formula without differences and logarithms.
+    """Compute ∇L, (b, d), from a kernel's weights s, (b, n, T), by the textbook formula, without logarithms.
 
-    It computes in numbers of spacing ``eps``. Its maximum, subtracted within the differentiated graph, has the gradient
-    −Σ c, zero but for rounding, at whichever token was the largest. Powers of two are taken out of keys, scores and
-    slopes, as a caller of kernels with the range of float32 does.
+    The kernel computes in numbers of spacing ``eps``. If it subtracts its maximum within the differentiated graph, the
+    maximum contributes the gradient −Σ c, which is zero except for rounding, at the token of the largest logit. Powers
+    of two are taken out of keys, scores and slopes, as a caller of kernels with the range of float32 does.
     """
     key_unit, unit = problem.key_scale, power_of_two(problem.scores)
     with spacing(eps, EXPONENTIAL):

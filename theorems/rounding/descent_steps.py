@@ -1,6 +1,7 @@
-"""Claims that an iterate is a step: runs of (normalized) gradient descent, held to the gradient at their own points.
+"""Claims that each iterate of a run is a (normalized) gradient step from the one before, up to rounding.
 
-Bounds on iterates do not show how the iterates were computed; these claims state that each follows from the one before.
+Bounds on iterates do not show how they were computed. These claims compare each step with the gradient at the iterate
+from which it was taken.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ STEP_ROUNDING = tolerance(
 )
 
 LARGEST_EXPONENT = 700.0
-"""The largest logarithm of a step: longer ones are not representable, and no run takes them."""
+"""The largest logarithm of a step: a longer step is not representable, and no run takes it."""
 
 
 def starts_claim(
@@ -59,18 +60,19 @@ def steps_claim(
     """Return the claim that p(t+1) = p(t) − η∇L(p(t)), or p(t) − η∇L(p(t))/‖∇L(p(t))‖, to rounding.
 
     Args:
-        name: of the claim.
+        name: the name of the claim.
         before: p(t), of one run or of many, (*b, d).
         after: p(t+1), (*b, d).
         gradient: ∇L(p(t)) e^{−log_scale} with the error that a right one may have, (*b, d); see
             :meth:`theorems.rounding.attention_at.AttentionAt.gradient_of`.
-        log_scale: (*b,).
+        log_scale: the log scale of ``gradient``, (*b,).
         log_step: log η, which broadcasts against ``log_scale``.
         normalized: whether the step is along the gradient divided by its norm.
     """
     size = norm(gradient, axis=-1)
     if normalized:
-        # A zero gradient gives no step; a gradient that may be zero has no known direction, so any step is accepted.
+        # A zero gradient must give no step. A gradient that may be zero has no known direction, so any step is
+        # accepted.
         zero = np.all(value_of(gradient) == 0, axis=-1) & np.all(gradient.error == 0, axis=-1)
         log_factor = np.where(zero, -np.inf, exact(log_step) - np.log(np.where(zero, 1.0, size)))
     else:

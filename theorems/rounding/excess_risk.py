@@ -1,6 +1,6 @@
 """The excess risk L(p) − L_α to rounding at any norm of the prompt, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α.
 
-Independent of :func:`reference_attention.risk.log_excess_risk`, which is under test, but for ℓ itself.
+The formula is independent of :func:`reference_attention.risk.log_excess_risk`, which is under test, except for ℓ.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def excess_of(
     alpha: Int64[np.ndarray, "n"],
     claim: str,
 ) -> Sized:
-    """Return L(p) − L_α under test, widened by the error of a right one: twice :func:`excess_at`'s from logarithms.
+    """Return L(p) − L_α under test, widened by a right implementation's error: twice that of :func:`excess_at`.
 
     Args:
         under_test: the implementation whose ``log_excess_risk`` is called.
@@ -95,7 +95,7 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     allowed = 2 * (np.where(finite, error, 0.0) * np.exp(exact(scale) - unit))
     lost = _report_rounding(log_size)
     with np.errstate(over="ignore"):
-        # Beyond 1 the loss may bring back a size that has underflowed to 0.
+        # Where the logarithm is off by ``lost`` > 1, the true size may be far above x, which may have underflowed to 0.
         widest = np.exp(log_size - unit + 2 * lost)
         reported = np.where(lost < 1, np.abs(x.value) * np.expm1(np.minimum(lost, 1.0)), widest)
     return Sized.of(x.widen(np.where(finite, allowed.value + allowed.error + reported, np.inf)), unit)
@@ -116,7 +116,7 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
 
 
 def _report_rounding(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """Bound the rounding of a logarithm to which log ℓ' and log n are added: half a spacing of it each."""
+    """Bound the rounding error of adding log ℓ' and log n to a logarithm: half a spacing for each of the two sums."""
     return EPS * np.where(np.isfinite(log_size), np.abs(log_size), 0.0)
 
 

@@ -17,7 +17,8 @@ def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form 
     Args:
         at: attention at the points.
         under_test: the implementation.
-        claim: the name of the claim that is falsified or undecided if an error below is raised.
+        claim: the name of the claim that is falsified or undecided if :class:`NotANumber` or :class:`Undecided` is
+            raised.
         form: the form of that claim.
 
     Raises:

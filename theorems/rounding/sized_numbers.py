@@ -1,7 +1,7 @@
 """Numbers of any magnitude with bounds of their rounding error: a bounded array and the logarithm of its unit.
 
-Differences of risks far out are e^{−1000} and less, and of either sign. They are added, subtracted and compared in the
-larger unit: a number that underflows there is far below the other's rounding.
+At large norms differences of risks are e^{−1000} and less, and of either sign. Two such numbers are added, subtracted
+and compared in the larger of their units: a number that underflows in it is far below the rounding of the other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sized:
 
     @classmethod
     def stack(cls, parts: Sequence[Sized]) -> Sized:
-        """Stack several along a new first axis."""
+        """Stack several arrays of numbers along a new first axis."""
         x: Any = np.stack([part.x for part in parts])
         return cls(x, np.stack([part.log_unit for part in parts]))
 
@@ -93,8 +93,8 @@ def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
 def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
     """Return the claim left ≥ right of sized numbers, each point in its own unit.
 
-    Points at which rounding is as large as both sides, so that the claim could not fail, are left out; a claim without
-    other points is undecided.
+    Points at which the rounding error is as large as both sides, so that the claim could not fail, are left out; if no
+    point remains, the claim is undecided.
     """
     unit = larger_unit(left, right)
     sides: Any = np.broadcast_arrays(left.to(unit), right.to(unit))

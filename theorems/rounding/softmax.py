@@ -1,24 +1,25 @@
 """Softmax weights as a textbook kernel computes them, on bounded arrays.
 
 Such a kernel subtracts a maximum, exponentiates, adds up and divides; flash attention does so block by block, rescales
-whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All of it is covered,
-each with the arithmetic of :func:`theorems.bounded.spacing`.
+whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All these steps are
+covered, each with the arithmetic of :func:`theorems.bounded.spacing`.
 
-Another formula for the same weights, and for what follows from them, is allowed twice this error. That is enough for
-every formula that rounds each number at most twice as often as this one does, since the bound takes each rounding at
-its worst and all of one sign, so that it is linear in their number:
+Another formula for the same weights, and for what follows from them, is allowed twice this error. That suffices for
+every formula that rounds each number at most twice as often as this one does: the bound assumes that all roundings are
+as large as possible and of the same sign, so it is linear in their number:
 
 - a logit costs d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|: room for three more, a query scaled up and down, a product
   with log2 e to exponentiate to the base 2;
-- exponents, exponentials, sum and division are operations that each formula has, in another order or once more: an
-  update of a running maximum multiplies numerator and sum by one more exponential, which is counted by ``updates``, and
-  where it is not, exponentials good to one unit leave room for T = 50 of them;
+- every formula has exponents, exponentials, a sum and a division, in another order or once more. An update of a running
+  maximum multiplies numerator and sum by one more exponential, which ``updates`` counts; where it does not count them,
+  exponentials accurate to one unit leave room for 50 updates;
 - keys, scores, upstream gradient and weights enter a gradient by products and sums, in any order.
 
-``python -m tests.theorems.bounded.measure_bounded`` prints the share of it that kernels use, from (n, T, d) = (1, 2, 1)
-up to (4, 64, 32), logits from 0.01 to 1e4 and more. At most, in float64, float32 and bfloat16: for weights 0.03, 0.09,
-0.06, for outputs 0.02 and for gradients 0.01, with PyTorch's math and flash paths, softmax(q kᵀ) v under autograd, and
-tiles of 16 tokens and of one. Where float32 underflows, PyTorch's flash kernel uses 0.4: its exponential ends at 1e-38.
+``python -m tests.theorems.bounded.measure_bounded`` prints the share of this allowance that kernels use: PyTorch's math
+and flash paths, softmax(q kᵀ) v under autograd, and tiles of 16 tokens and of one, for (n, T, d) from (1, 2, 1) to (4,
+64, 32) and logits from 0.01 to 1e4 and more. The largest shares are 0.03, 0.09 and 0.06 for weights in float64, float32
+and bfloat16, 0.02 for outputs and 0.01 for gradients. Where float32 underflows, PyTorch's flash kernel uses 0.4,
+because its exponential underflows at 1e-38.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from theorems.bounded.exponentials import rise
 
 
 def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
-    """Widen weights to those of a backward pass, e^{l'_t − log Σ e^l} with logits l' formed anew, in another order.
+    """Widen weights so that they cover those of a backward pass, e^{l'_t − log Σ e^l} with recomputed logits l'.
 
-    The log-sum-exp is the stored one of the forward pass. Each weight is off by l' − l, at most twice the error of a
-    logit, and no sum holds them to 1 any more. Where logits are off by more than a half a kernel's weights have no
-    digits, and none recomputes them.
+    The log-sum-exp is stored by the forward pass; the logits l' are summed in another order than l. So each weight has
+    the relative error l' − l, at most twice the error of a logit, and the weights need not sum to 1. The relative error
+    is capped at e − 1: where logits are off by more than 1/2, weights have no correct digits anyway.
     """
     with np.errstate(invalid="ignore"):
         apart = np.where(np.isfinite(logits.error), np.expm1(np.minimum(2 * logits.error, 1.0)), np.inf)
@@ -48,8 +49,9 @@ def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
 def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     """Compute s_t = e^{l_t} / Σ e^{l_u} over the last axis, with the errors of a textbook kernel.
 
-    The exact softmax of a kernel's logits differs by the error that l_t − log Σ e^l inherits. Its own roundings, u its
-    unit roundoff, f its exponential's, a_t = max l − l_t ≤ |log s_t| and Σ s a ≤ log T (Gibbs), relative to s_t:
+    The exact softmax of a kernel's logits differs by the error that l_t − log Σ e^l inherits from them. The kernel's
+    own roundings are, relative to s_t, with u its unit roundoff, f the error of its exponential, a_t = max l − l_t ≤
+    |log s_t| and Σ s a ≤ log T (Gibbs):
 
     - exponents, formed once or by telescoping differences of growing maxima: 2 u (a_t + log T);
     - exponentials in numerator and sum 2 f, the logarithm of the sum f log T, where it is taken;
@@ -57,8 +59,8 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     - a stored log Σ e^l: its rounding, at most u |log Σ e^l|, and at most log Σ e^l − max l, since max l is a number
       of its own.
 
-    Weights lie between 0 and 1 and add up to 1 whatever the logits, a kernel's up to the sum of these roundings: so
-    none is further off than the others together, which keeps the error small where the softmax saturates.
+    Weights lie between 0 and 1 and add up to 1 whatever the logits are, in a kernel up to the sum of these roundings.
+    So the error of a weight is at most the sum of the other errors, which keeps it small where the softmax saturates.
 
     Args:
         logits: (…, T).

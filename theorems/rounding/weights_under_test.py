@@ -34,9 +34,10 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
 def total_of(at: AttentionAt, weights: Any) -> Any:
     """Sum the weights under test over t, with the error by which right ones may miss 1; (b, n).
 
-    This is less than the sum of their single errors: errors of the logits do not matter, since exponentials are divided
-    by their sum. So it is twice what the sum loses of given logits, and for a kernel twice what sum and division lose
-    of given exponentials; that covers a running sum that is rescaled with every token.
+    This error is less than the sum of the errors of single weights: errors of the logits do not matter, since
+    exponentials are divided by their sum. It is twice the rounding error of the sum for given logits, and for a kernel
+    twice the rounding error of sum and division for given exponentials, which covers a running sum that is rescaled
+    with every token.
     """
     logits = exact(value_of(at.log_weights))
     allowed = 2 * np.sum(np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)), axis=-1).error
