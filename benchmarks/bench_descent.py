@@ -1,7 +1,8 @@
-"""Benchmarks of the rules of ``theorems bench``: seconds of the runs whose iterations it counts.
+"""Benchmarks of the rules of ``theorems bench``: the durations of the runs whose iterations that command counts.
 
-They use the paper's data of Figures 1 and 4, with that command's rules, starts, limits and levels; levels that a rule
-does not reach within the cap are reported, not left out. Run with ``pytest benchmarks --benchmark-only``.
+The benchmarks use the paper's data of Figures 1 and 4, with the rules, starts, limits and levels of ``theorems bench``.
+Levels that a rule does not reach within the largest number of iterations are reported, too. Run with ``pytest
+benchmarks --benchmark-only``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.command.benchmark import DATA
 
 CAP = 20_000
-"""The number of steps of a run; the norm of longer runs grows by log 2 per doubling."""
+"""The number of steps of a run; doubling it would raise the final norm only by log 2."""
 
 
 def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
-    """Return the data of a figure, the start on the side that has to turn, and the limit of the flow from there."""
+    """Return the data of a figure, the start from which p has to turn, and the limit of the flow from that start."""
     case = dataset_named(name)
     start = start_of(name, case)
     limit = limit_of(case.problem, start)
@@ -60,7 +61,7 @@ def test_batched_normalized_descent(benchmark: BenchmarkFixture, starts: int) ->
 
 @pytest.mark.parametrize("name", DATA)
 def test_flow(benchmark: BenchmarkFixture, name: str) -> None:
-    """Time a flow to ‖p‖ = 10⁶/Θ, where time is e^{10⁶}."""
+    """Time the computation of a flow up to ‖p‖ = 10⁶/Θ, which the flow reaches at time e^{10⁶}."""
     problem, start, limit = figure(name)
     flow = benchmark(gradient_flow, problem, start, norm=1e6 / limit.svm.margin)
     svm = limit.svm

@@ -1,6 +1,6 @@
-"""Benchmark of ``theorems verify`` on two local Dask workers against two local processes: seconds of the whole command.
+"""Benchmark of ``theorems verify`` on two local Dask workers and on two local processes: seconds of the whole command.
 
-The cluster is new each time, as processes are: both have to import the statements. Run side by side, in turns.
+Each run starts a new cluster or new processes, which have to import the statements. The two engines run alternately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def seconds_of(folder: Path, *options: str) -> float:
 
 
 def test_dask_against_local(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """Time both; the ratio of the medians is printed at the end."""
+    """Time both engines; the ratio of the medians is printed at the end."""
     pytest.importorskip("distributed", reason='pip install "max-margin-theorems[dask]"')
     local: list[float] = []
     dask: list[float] = []

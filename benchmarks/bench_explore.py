@@ -42,7 +42,7 @@ def random_state(n: int, T: int, d: int) -> State:
 
 @pytest.mark.parametrize("state", [random_state(2, 4, 2), state_of(dataset_named("digits"))], ids=["2x4x2", "digits"])
 def test_solution_and_paths(benchmark: BenchmarkFixture, state: State) -> None:
-    """Time all that is drawn: ATT-SVM of all choices over the rationals, five rules from every start, contours."""
+    """Time what the picture needs: ATT-SVM of all choices over the rationals, five rules from each start, contours."""
     benchmark(lambda: list(parts_of(state)))
 
 
@@ -55,7 +55,7 @@ def browser() -> Iterator[Any]:
 
 @needs_browser
 def test_from_a_drag_to_the_picture_in_a_browser(benchmark: BenchmarkFixture, browser: Any) -> None:
-    """Time from the change of a token in the browser to the change of the last path there."""
+    """Time from the move of a token in the browser until the browser shows the last path."""
     with served("--data", "figure-8") as (address, _):
         page = Seen(browser.new_page()).open(address)
         page.until("all 31 statements tried")

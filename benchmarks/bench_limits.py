@@ -1,4 +1,4 @@
-"""Benchmarks of hot loops as ratios to the fastest known program for the same work, run in turns.
+"""Benchmarks of hot loops: their time relative to the fastest known program for the same work, run alternately.
 
 Run with ``make bench``, which installs numba and cvxopt.
 """
@@ -29,7 +29,7 @@ TRIALS = 1000
 
 
 def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
-    """Run the works in turns, and return the least seconds of each."""
+    """Run the programs alternately, and return the least seconds of each."""
     least = [float("inf")] * len(works)
 
     def once() -> None:
@@ -68,7 +68,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
 
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
-    """Compare 1000 steps, per trial, with one trial as in notebooks: a PyTorch module, autograd, SGD, its path kept."""
+    """Compare the time per trial of 1000 steps with one trial as in notebooks: PyTorch autograd, SGD, stored path."""
     notebook = pytest.importorskip("benchmarks.notebook_trial", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -88,7 +88,7 @@ def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> N
 
 
 def test_two_processes_descend_twice_as_much(benchmark: BenchmarkFixture) -> None:
-    """Compare two batches of trials, one after the other, with the same in a process each."""
+    """Compare running two batches of trials one after the other with running them in two processes."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         in_turn, at_once = compare_seconds(
             benchmark, 3, lambda: [_batch(0), _batch(1)], lambda: list(pool.map(_batch, range(2)))
@@ -111,7 +111,7 @@ def _batch(_: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Compare the exact solver with the raw calls of float solvers, given the rows."""
+    """Compare the exact solver with direct calls of float solvers, to which the rows are given."""
     cvxopt = pytest.importorskip("cvxopt", reason="cvxopt, which `make bench` installs")
     daqp = pytest.importorskip("daqp")
     cvxopt.solvers.options["show_progress"] = False
@@ -137,7 +137,7 @@ def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape:
 
 
 def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
-    """Compare random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and at once, with a plain loop to 10⁴."""
+    """Compare flows of random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and batched, with a plain loop to 10⁴."""
     plain = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
     starts = np.random.default_rng(0).normal(size=(TRIALS, 10))
@@ -195,7 +195,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
 
 
 def test_scaling_of_descents(benchmark: BenchmarkFixture) -> None:
-    """Measure a normalized step against n, T, d and the batch, each alone, from (4, 6, 10) and 100 trials."""
+    """Measure the time of a normalized step as n, T, d or the batch grows, from (4, 6, 10) and 100 trials."""
     rng = np.random.default_rng(0)
     loss = random_trial(0, 10, 0).problem.loss
     usual = {"batch": 100, "n": 4, "T": 6, "d": 10}
@@ -220,7 +220,7 @@ def _steps(work: tuple[np.ndarray, np.ndarray, np.ndarray], loss: object) -> flo
 
 
 def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
-    """Measure 100 flows at once against the norm that they are followed to."""
+    """Measure the time of 100 flows at once against the norm to which they are followed."""
     problems = [random_trial(0, 10, k).problem for k in range(100)]
     starts = np.random.default_rng(0).normal(size=(100, 10))
     norms = (1e2, 1e4, 1e6)

@@ -1,8 +1,8 @@
 """Benchmarks of few inputs in a large space: d = 11,000, as in papers on benign overfitting, compared with d = 200.
 
 Searches and integrations happen in the span of the key differences, whatever d; exact products of rows and claims at
-points of the whole space remain, which take time in proportion to d. A command, its start included, is to take at most
-three times as long.
+points of the whole space remain, which take time in proportion to d. A command, including its start, may take at most
+three times as long as at d = 200.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WORK: dict[str, Callable[[Problem], object]] = {
 
 @pytest.mark.parametrize("name", WORK)
 def test_thin(benchmark: BenchmarkFixture, name: str) -> None:
-    """Compare a piece of work at d = 11,000 with the same at d = 200."""
+    """Compare the time of a computation at d = 11,000 with the same computation at d = 200."""
     work, small, large = WORK[name], problem_in(SMALL), problem_in(LARGE)
     work(small)
     seconds = []

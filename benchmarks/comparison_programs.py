@@ -1,4 +1,4 @@
-"""Straightforward programs for comparison of timings: loops in numba, and around SciPy's LSODA."""
+"""Simple programs with which timings are compared: a loop in numba, and a loop around SciPy's LSODA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.integrate import LSODA
 
 @njit
 def normalized_descents(keys, scores, points, steps, length):  # type: ignore[no-untyped-def]
-    """Run normalized descent on the logistic risk in the log domain, trial by trial; ``points`` (b, d) is moved."""
+    """Run normalized descent on the logistic risk in the log domain, trial by trial, updating ``points`` (b, d)."""
     b, n, tokens, d = keys.shape
     logs, signs = np.empty((n, tokens)), np.empty((n, tokens))
     logits, direction = np.empty(tokens), np.empty(d)

@@ -12,7 +12,7 @@ from benchmarks.bench_descent import CAP
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """Print the iterations to each level of 1 − cos, and ratios of programs that were run side by side.
 
-    Iterations have a row per figure and rule.
+    The table of iterations has a row per figure and rule.
     """
     session = getattr(config, "_benchmarksession", None)
     ratios = [bench.extra_info["ratio"] for bench in getattr(session, "benchmarks", ()) if "ratio" in bench.extra_info]

@@ -1,7 +1,7 @@
 """Costs of large runs on 1, 10 and 1,000 cores, as tables for docs/planning.md.
 
 ``python benchmarks/planning.py`` prints them. Unit costs are the seconds of build/records/verify.json, which ``make
-records`` measures. The coordinator assigns parts to cores in its order, each to the first free core.
+records`` measures. The coordinator assigns the parts of a run in order, each to the first free core.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How near W comes to W^mm: flows on tokens of the unit sphere from starts of sufficient margin, to ‖W‖ = 1e6.
+"""Angles between W and W^mm: flows on tokens of the unit sphere, from starts of sufficient margin to ‖W‖ = 1e6.
 
 ``python benchmarks/query_limits.py`` prints the figures of docs/second_paper.md.
 """
@@ -29,7 +29,7 @@ def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
 
 
 def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
-    """Return 1 − cos of W and W^mm where the flow from a start of margin κ + log(2(T − 1)A) has a norm."""
+    """Return 1 − cos between W and W^mm where the flow from a start of margin κ + log(2(T − 1)A) reaches ``norm``."""
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     constants = MarginConstants(problem, svm)

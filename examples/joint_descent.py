@@ -1,7 +1,8 @@
 """Conjecture on joint training: how fast the prompt grows under joint gradient descent, which the paper leaves open.
 
-In Figure 3 (and `conjecture-joint-descent`) each gradient is divided by its norm, so that both norms grow alike. Here
-gradients are not normalized: gradient descent with small steps, v' = −∇_v L, p' = −∇_p L, from v = v_mm and p = 0.
+In Figure 3 (and `conjecture-joint-descent`) each gradient is divided by its norm, so that the norms of head and prompt
+grow at the same rate. Here gradients are not normalized: this is gradient descent with small steps, v' = −∇_v L and p'
+= −∇_p L, from v = v_mm and p = 0.
 
     theorems verify examples/joint_descent.py:logarithmic_prompt
 """
@@ -71,7 +72,7 @@ def all_support(case: Case) -> Finding:
 def selects(case: Case) -> Finding:
     """Check that gradient descent selects α.
 
-    Which tokens it selects depends on its start; Assumption C only makes α the best of them.
+    The start determines which tokens gradient descent selects; Assumption C only makes α the best selection.
     """
     assert case.dataset is not None
     svm = label_svm(signed_tokens(case)[1])
@@ -145,7 +146,8 @@ def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Ite
 
     The descent is integrated in the logarithm of arc length, in which it is short.
     """
-    # The head as r v̄_mm + w: its part w across stays small beside r, and is integrated to its own accuracy.
+    # The head is written as r v̄_mm + w. Its part w orthogonal to v̄_mm stays small beside r, and is integrated to its
+    # own relative accuracy.
     d, along = len(svm.v), svm.direction
 
     def velocity(log_length: float, at: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Attention kernels in the form that the theorems are run on.
 
 The form is (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m). Copy the kernel that is nearest to yours
-and put your own call in it. Each computes softmax(q kᵀ) v: logits are plain inner products, so a kernel that divides
-them by √d gets its query multiplied by √d first.
+and put your own call in it. Each kernel computes softmax(q kᵀ) v: logits are plain inner products, so the query for a
+kernel that divides them by √d is multiplied by √d first.
 
     theorems verify --attention examples.kernels:handwritten
 """
@@ -34,8 +34,8 @@ def pytorch_sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def pytorch_multihead(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Call ``nn.MultiheadAttention`` with one head and identity projections.
 
-    It takes tensors of rank 3 and one width for queries, keys and values, a power of four here so that its scale 1/√d
-    is undone without rounding; narrower tensors are padded with zeros.
+    The module takes tensors of rank 3 with the same width for queries, keys and values. The width used here is a power
+    of four, so that the scale 1/√d is undone without rounding; narrower tensors are padded with zeros.
     """
     m = values.shape[-1]
     width = 4 ** math.ceil(math.log(max(query.shape[-1], m), 4))

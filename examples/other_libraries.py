@@ -1,4 +1,4 @@
-"""Attention of other libraries, where its own signature is none that ``--attention`` recognises.
+"""Wrappers for attention in other libraries whose signature ``--attention`` does not recognise.
 
     theorems verify --attention numpy:examples.other_libraries:in_numpy
     theorems verify --attention jax:examples.other_libraries:in_jax

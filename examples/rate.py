@@ -46,7 +46,7 @@ OFFSET = reason(
 def every_token_supports(case: Case) -> Finding:
     """Check that every other token is an SVM-neighbour with independent rows and a positive dual; exact.
 
-    The duals have to be positive on all tokens in one dual solution.
+    A single dual solution must be positive on all tokens.
     """
     svm = max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(svm, MaxMargin):

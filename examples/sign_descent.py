@@ -6,8 +6,8 @@ p(t+1) = p(t) − sign ∇L(p(t))/√(t+1) is steepest descent in ‖·‖_∞: 
 the same ‖p‖_∞. For one input with equal non-optimal scores, as in figure-1a, it is sign descent on Σ e^{−g_t·p}, which
 Gunasekar et al. (ICML 2018) treat as separable linear data; `steepest-one-input` bounds the gap at every step from any
 start, `steepest-from-a-margin` for any inputs from a start of enough margin. As `theory` says that it is steepest, the
-table of guarantees has that bound beside the gap measured. Several p may have the largest margin, so that there is
-no limit of the direction to name: it is compared with p_mm.
+table of guarantees has that bound beside the gap measured. Several p may have the largest margin, so theory names no
+limit direction; the direction of p is compared with p_mm.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Twenty small attention layers trained in torch, and what `theorems explain` must say of each.
 
-Three data sets: handwritten digits, irises, and sentences of different lengths, with a mask. Trained are a prompt p,
-key-query weights W, their factors K and Q, or a module of PyTorch, by five rules; sometimes with the head.
+Three data sets: handwritten digits, irises, and sentences of different lengths, with a mask. A layer trains a prompt p,
+key-query weights W, their factors K and Q, or a PyTorch module, by one of five rules; sometimes the head is trained,
+too.
 
     python -m examples.trained_layers                # a line for each
     python -m examples.trained_layers p-iris-adam    # one, explained in full
 
-Each stands in `LAYERS` with what is said of it; `tests/examples/test_trained_layers.py` compares.
+`LAYERS` lists the layers with the expected reports, which `tests/examples/test_trained_layers.py` compares.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from theorems import explain
 from theorems.explanations.selection import chosen_tokens
 
 LATER = 40
-"""Training that is continued takes so many times as many steps."""
+"""Factor by which continued training has more steps."""
 SETTLED = 0.9
-"""Least weight of the tokens of a run that has settled; they have also been the same since half of its steps."""
+"""Least weight of the selected tokens of a run that counts as settled; they must also be unchanged since half of its
+steps."""
 SHORTER = 10
-"""Training that ends elsewhere than the flow is repeated from the trained weights with steps shorter by this factor."""
+"""If continued training ends at other tokens than the flow, it is repeated from the trained weights, with steps shorter
+by this factor."""
 WORDS = "the film was not good bad great dull but story acting fine"
 SENTENCES = (
     ("the film was great", 1),
@@ -42,10 +45,10 @@ SENTENCES = (
     ("the acting was dull", -1),
 )
 TONE = {"good": 1.0, "great": 1.5, "fine": 0.75, "bad": -1.0, "dull": -1.5, "not": -1.25}
-"""Last coordinate of a word, which the head reads."""
+"""The last coordinate of each word's embedding, which is the word's score for the head."""
 
 Rule = Callable[[Tensor, Tensor, dict[str, Any]], Tensor]
-"""(weights, gradient, state of its own) → a step of length about one."""
+"""A rule: (weights, gradient, state of the rule) → a step of length about one."""
 
 
 def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
@@ -70,12 +73,12 @@ RULES: dict[str, tuple[float, Rule]] = {
     "adam": (0.02, adam),
     "muon": (0.02, muon),
 }
-"""Rules, with the length of their steps."""
+"""The rules by name, each with its step length."""
 
 
 @cache
 def iris() -> dict[str, np.ndarray]:
-    """Return six groups of five irises; the label is that of one flower, setosa or virginica."""
+    """Return six groups of five irises; the label of a group is the class of one flower, setosa or virginica."""
     features, kinds = load_iris(return_X_y=True)
     features = np.round((features - features.mean(axis=0)) / features.std(axis=0), 2)
     order = np.random.default_rng(0).permutation(150)[:30]
@@ -85,7 +88,7 @@ def iris() -> dict[str, np.ndarray]:
 
 @cache
 def sentences() -> dict[str, np.ndarray]:
-    """Return the words of each sentence, as embeddings of five coordinates, and a mask of those that count."""
+    """Return the words of each sentence, as embeddings of five coordinates, and a mask without the padding."""
     rng = np.random.default_rng(2)
     of_word = {word: np.append(np.round(rng.normal(size=4), 2), TONE.get(word, 0.0)) for word in WORDS.split()}
     length = max(len(text.split()) for text, _ in SENTENCES)
@@ -118,7 +121,7 @@ class Layer:
         data: a name of :data:`DATA`.
         rule: a name of :data:`RULES`.
         steps: the number of steps.
-        seed: that of the start.
+        seed: the seed of the start.
     """
 
     trained: str
@@ -143,7 +146,7 @@ class Layer:
 
         Args:
             steps: the number of steps; by default :attr:`steps`.
-            shorter: factor by which steps beyond :attr:`steps` are shorter; there are as many times more of them.
+            shorter: factor by which steps beyond :attr:`steps` are shorter, and their number larger.
         """
         data = self.given
         if self.trained == "module":
@@ -208,10 +211,11 @@ class Said:
     Attributes:
         optimal: the number of inputs whose optimal token has the largest weight.
         local: whether the tokens of largest weight are locally optimal.
-        flow: ``keeps`` or ``leaves`` these tokens, or ``undecided``; of K and Q their own flow, not that on W.
-        training: whether 40 times as many steps end ``there``, at the tokens of the flow, or ``elsewhere``, or there
-            ``with shorter steps`` alone, or are ``not settled``; empty if the flow is undecided, or if the head is
-            trained, too, which changes the flow.
+        flow: whether the gradient flow ``keeps`` or ``leaves`` these tokens, or is ``undecided``; for K and Q, it is
+            the flow on (K, Q), not on W.
+        training: where training with 40 times as many steps ends: ``there`` (at the tokens of the flow), ``elsewhere``,
+            ``with shorter steps`` (at the tokens of the flow, but only with these), or ``not settled``; empty if the
+            flow is undecided, or if the head is also trained, which changes the flow.
     """
 
     optimal: int
@@ -221,7 +225,7 @@ class Said:
 
 
 def said_of(layer: Layer) -> Said:
-    """Explain a layer, train it on, and return what is said of it."""
+    """Explain a layer, continue its training, and return the report."""
     it = explained(layer)
     state, scores = it.layer, it.case.problem.scores
     optimal = int((scores[np.arange(len(scores)), state.tokens] == scores.max(axis=1)).sum())
@@ -248,7 +252,7 @@ def settled_tokens(layer: Layer, shorter: int = 1) -> np.ndarray | None:
     """Return the tokens at which training ends when it is continued; None if it has not settled.
 
     A run on tokens that are not locally optimal has not settled, however much weight they have: it moves on to a
-    neighbour that scores more, of K and Q perhaps after 10⁹ times as many steps.
+    neighbour that scores more; for K and Q this may take 10⁹ times as many steps.
     """
     half, end = (weights_of(layer.train(LATER * layer.steps // part, shorter)["data"]) for part in (2, 1))
     tokens = end.argmax(axis=1)
@@ -261,7 +265,7 @@ def settled_tokens(layer: Layer, shorter: int = 1) -> np.ndarray | None:
 
 @cache
 def explained(layer: Layer) -> Any:
-    """Return what explain says of the layer."""
+    """Return the explanation of the layer."""
     arguments = layer.train()
     return explain(arguments.pop("data"), **arguments)
 
@@ -297,7 +301,7 @@ LAYERS = {
     Layer("pv", "iris", "sgd"): Said(4, False, "leaves"),
     Layer("module", "iris", "adam"): Said(4, False, "leaves"),
 }
-"""The layers, with what is said of each."""
+"""The layers, each with the expected report."""
 
 
 def main(names: Sequence[str]) -> None:

@@ -117,8 +117,8 @@ def direction_given(case: Case) -> Finding:
 def not_locally_optimal_direction(case: Case) -> Finding:
     """Check that q is not an LMM direction: not parallel to p_mm(α) for a locally optimal α.
 
-    p_mm(α) selects α alone, so only the selected tokens of q can be such an α; and if q is parallel to p_mm(α), the
-    directional neighbours of q are the SVM-neighbours of α.
+    p_mm(α) selects only α, so α can only be the tokens that q selects; and if q is parallel to p_mm(α), the directional
+    neighbours of q are the SVM-neighbours of α.
     """
     directions = _directions(case, "q")
     if isinstance(directions, Finding):

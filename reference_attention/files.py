@@ -286,7 +286,7 @@ def write_in(directory: Path, name: str, text: str) -> Path:
 
 
 def _accepts_files(directory: Path) -> bool:
-    # Permissions alone do not decide (read-only file systems, /proc), so create a file.
+    # Permissions do not show whether a file can be created (read-only file systems, /proc), so create one.
     try:
         with tempfile.TemporaryFile(dir=directory):
             return True

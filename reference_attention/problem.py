@@ -290,7 +290,7 @@ class Dataset:
     def __init__(
         self, X: ArrayLike, Y: ArrayLike, v: ArrayLike, W: ArrayLike | None = None, loss: Loss | str = "logistic"
     ) -> None:
-        """Check that arrays are finite and fit together, and that labels are ±1; keep them with the loss."""
+        """Check that arrays are finite and fit together, and that labels are ±1; store the arrays and the loss."""
         tokens = checked_array("X", X, ("n", "T", "d"))
         n, T, d = tokens.shape
         if T < 2:

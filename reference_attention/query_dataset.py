@@ -24,8 +24,8 @@ class QueryDataset:
 
     Args:
         X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        queries: z, shape (n, e), kept likewise: any vectors for cross-attention, for self-attention one of the tokens,
-            e.g. ``X[:, 0]``.
+        queries: z, shape (n, e), converted like X: any vectors for cross-attention; for self-attention one of the
+            tokens, e.g. ``X[:, 0]``.
         Y: labels ±1, shape (n,).
         v: head, shape (d,).
         loss: a :class:`Loss` or its name.

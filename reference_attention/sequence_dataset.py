@@ -59,7 +59,7 @@ class SequenceDataset:
 
     Args:
         X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        queries: z, shape (n, L, e), kept likewise; for self-attention the tokens, ``queries=X``.
+        queries: z, shape (n, L, e), converted like X; for self-attention the tokens, ``queries=X``.
         Y: labels ±1, shape (n, L).
         v: head, shape (d,).
         loss: a :class:`Loss` or its name.

@@ -1,8 +1,9 @@
-"""A correct attention kernel in the manner of flash attention, whose steps the faults of this folder replace.
+"""A correct attention kernel in the style of flash attention; each fault of this folder replaces one of its steps.
 
-It goes through the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has
-flash-attn's interface, ``tiled_sdpa`` PyTorch's, ``tiled_plain`` three tensors and no option. A fault is a function
-that replaces one step of :class:`Tiled` by the wrong step of a real kernel; :func:`wrong_step` makes a kernel of it.
+It goes through the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has the
+interface of flash-attn, ``tiled_sdpa`` that of PyTorch, and ``tiled_plain`` takes three tensors and no option. A fault
+is a function that replaces one step of :class:`Tiled` by the wrong step of a real kernel; :func:`wrong_step` makes a
+kernel of it.
 
     theorems verify --attention examples.real_faults.attention:tiled
 """
@@ -22,24 +23,25 @@ BLOCK = 32
 """Keys in a block."""
 Kernel = Callable[..., Any]
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""With respect to q, k and v."""
+"""Gradients with respect to q, k and v."""
 
 
 @dataclass(frozen=True)
 class Tiled:
     """The steps of the kernel.
 
-    Row i is aligned with key i + ``first_key`` and sees the keys from ``window[0]`` before it to ``window[1]`` after
-    it, −1 for all; a causal row sees none after it. A row that sees no key has output 0, log-sum-exp −∞ and no
-    gradient.
+    Row i is aligned with key i + ``first_key`` and sees the keys from ``window[0]`` before this key to ``window[1]``
+    after it (−1: all keys); a causal row sees no key after it. A row that sees no key has output 0, log-sum-exp −∞ and
+    no gradient.
 
     Attributes:
-        scale: what the inner products are multiplied by.
-        causal: whether no row sees what comes after it.
-        first_key: the key with which the first row is aligned: 0, or T − L if the last row meets the last key.
+        scale: the factor by which inner products are multiplied.
+        causal: whether no row sees keys after the key with which it is aligned.
+        first_key: the key with which the first row is aligned: 0, or T − L if the last row is aligned with the last
+            key.
         window: keys before and after a row that it sees.
         softcap: c > 0 for logits c·tanh(logit / c).
-        mask: Booleans, True where a row sees a key, or what is added to the logits; broadcasts to (…, H, L, T).
+        mask: Booleans, True where a row sees a key, or numbers to add to the logits; broadcasts to (…, H, L, T).
     """
 
     scale: float
@@ -52,10 +54,10 @@ class Tiled:
     by_autograd: ClassVar[bool] = False
     """Differentiate the forward pass instead of running the backward pass."""
     in_halves: ClassVar[bool] = False
-    """Split more than a block of keys in two halves, and merge them by their log-sum-exps."""
+    """Split keys of more than one block into two halves, and merge the results by their log-sum-exps."""
 
     def right(self, **changes: Any) -> Tiled:
-        """Give the kernel without fault other options."""
+        """Return the steps of the kernel without fault, with some options changed."""
         return Tiled(**(vars(self) | changes))
 
     # ---- steps of both passes ----
@@ -103,7 +105,7 @@ class Tiled:
         return -math.inf
 
     def maximum(self, top: Tensor, logits: Tensor) -> Tensor:
-        """Update the running maximum (…, L) with one block more."""
+        """Update the running maximum (…, L) with the logits of the next block."""
         return torch.maximum(top, logits.detach().amax(dim=-1))
 
     def correction(self, decay: Tensor) -> Tensor:
@@ -216,7 +218,7 @@ def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
 
 
 def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
-    """Let a function that makes kernels of steps name them, so that they are found again in the module of the steps."""
+    """Let a function that makes kernels from steps set their names and module, so that they can be imported."""
 
     @wraps(build)
     def kernel_of(steps: type[Any], name: str = "attention") -> Kernel:
@@ -263,8 +265,8 @@ def with_plain(steps: type[Tiled]) -> Kernel:
 def with_sdpa(steps: type[Tiled]) -> Kernel:
     """Make a kernel with PyTorch's interface: (B, H, L, E), (B, H', T, E), (B, H', T, m) → (B, H, L, m).
 
-    Causal starts in the first row and the first key, as PyTorch has it, also where L ≠ T. A mask gets no gradient. The
-    kernel raises a ValueError for dropout, and for heads that do not match without ``enable_gqa``.
+    The causal diagonal starts at the first row and the first key, as in PyTorch, also where L ≠ T. A mask gets no
+    gradient. The kernel raises a ValueError for dropout, and for heads that do not match without ``enable_gqa``.
     """
 
     def attention(
@@ -290,8 +292,8 @@ def with_sdpa(steps: type[Tiled]) -> Kernel:
 def with_flash(steps: type[Tiled]) -> Kernel:
     """Make a kernel with flash-attn's interface.
 
-    It takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m), and log-sum-exps (B, H, L) if asked.
-    Causal rows and windows are aligned to the last row and the last key, as flash-attn has it, also where L ≠ T. The
+    It takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m), and, on request, log-sum-exps (B, H,
+    L). Causal rows and windows are aligned to the last row and the last key, as in flash-attn, also where L ≠ T. The
     log-sum-exp is natural, of the scaled logits, at least in float32, and not differentiable.
     """
 

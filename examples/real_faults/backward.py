@@ -38,8 +38,8 @@ def backward_other_corner(self: Tiled, *saved: Tensor) -> Gradients:
 def backward_without_mask(self: Tiled, *saved: Tensor) -> Gradients:
     """Compute the backward pass without the mask.
 
-    ``flash_attn_func`` of flash-attention 4 does not pass it to the backward pass. The gradients are those of rows that
-    see every key, without a warning.
+    ``flash_attn_func`` of flash-attention 4 does not pass the mask to the backward pass. The gradients are those of
+    rows that see every key, without a warning.
 
     Source: Dao-AILab/flash-attention #2424
     """
@@ -52,8 +52,8 @@ def dq_of_a_batch(
 ) -> Gradients:
     """Return a dQ about five times too large, for width 256 and batch ≥ 2.
 
-    Batch 1 is right, and so are Gaussian tensors: it takes a model's activations. The cause is not known to us; here dQ
-    is wrong in rows whose log-sum-exp exceeds 12, which those of Gaussian tensors do not.
+    Batch 1 is right, and so are Gaussian tensors; activations of a model show the fault. The cause is not known to us.
+    Here dQ is wrong in rows whose log-sum-exp exceeds 12, which does not occur for Gaussian tensors.
 
     Source: NVIDIA/TransformerEngine #3216
     """
@@ -67,8 +67,8 @@ def dq_of_a_batch(
 def heads_by_remainder(self: Tiled, gradient: Tensor, like: Tensor) -> Tensor:
     """Add dK and dV of grouped heads to the wrong head of the keys.
 
-    The backward pass splits the number of a query's head by the wrong count; here by % where // is meant. Right with as
-    many heads of keys as of queries, or with one; dQ is right.
+    The backward pass computes the key head from the number of the query head in the wrong way; here with % instead of
+    //. Correct with as many key heads as query heads, or with one key head; dQ is always correct.
 
     Source: XunhaoLai/native-sparse-attention-triton #27
     """

@@ -20,7 +20,7 @@ BLOCK = 16
 PAGE = (64, 1, 576)
 """The shape of FlashMLA's pages: 64 keys, one head, 576 columns."""
 VALUES = 512
-"""The number of these columns that are values."""
+"""The number of columns of a page that are values."""
 
 
 class Cache:
@@ -30,7 +30,7 @@ class Cache:
         """Take the keys or values of an entry, (T, H, E).
 
         Args:
-            cache: those of the entry, (T, H, E), or all pages (N, P, H, E).
+            cache: the keys or values of the entry, (T, H, E), or all pages (N, P, H, E).
             table: the pages of the entry, in order.
             length: the number of keys of the entry.
         """
@@ -115,8 +115,8 @@ def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice
 def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> list[Any]:
     """Count entries of a batch with a stride of 0 in the merge of splits.
 
-    All results are written to the place of the first entry, and the last one is returned for all: correct at batch 1,
-    silently wrong above it. Correct without splits.
+    All results are written to the place of the first entry, so the last result is returned for all entries. Correct at
+    batch 1, and without splits.
 
     Source: vllm-project/flash-attention PR #176
     """
@@ -139,7 +139,8 @@ def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: in
 def pages_in_a_row(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
     """Read two pages at once, from where the first of them lies.
 
-    A table need not name pages that lie side by side. Right where it does, for one page, and for a cache in one piece.
+    A table may name pages that are not adjacent in memory. Correct where they are adjacent, for one page, and for a
+    cache in one piece.
 
     Source: hw-native-sys/pypto PR #470
     """
@@ -156,7 +157,7 @@ class Latent:
     """The steps of one entry of a batch with its backward pass, on keys (T, H', E)."""
 
     def of_logits(self, keys: Tensor, width: int) -> Tensor:
-        """Choose what queries are multiplied with, where the first ``width`` columns are the values."""
+        """Choose the keys for the logits, where the first ``width`` columns of the keys are the values."""
         return keys
 
     def values(self, keys: Tensor, width: int) -> Tensor:
@@ -193,7 +194,7 @@ def with_latent(steps: type[Latent]) -> Kernel:
 
 @interface
 def with_flash_mla(steps: type[Latent]) -> Kernel:
-    """Make a kernel that takes what FlashMLA takes, and nothing else.
+    """Make a kernel that takes only the shapes that FlashMLA takes.
 
     (B, L, H, 576) and pages (N, 64, 1, 576) → (B, L, H, 512) and log-sum-exp (B, H, L); a ValueError for other sizes.
     """
@@ -225,9 +226,10 @@ right_latent, right_flash_mla = with_latent(Latent, "right_latent"), with_flash_
 
 @wrong_step(with_latent, Latent, "values")
 def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Look for values in steps of their own width, though their rows are as wide as keys.
+    """Read values with the stride of their own width, although rows in memory are as wide as keys.
 
-    As reported, it happens from the second block of keys on. Correct where values are as wide as keys, and for one key.
+    As reported, the fault occurs from the second block of keys on. Correct where values are as wide as keys, and for
+    one key.
 
     Source: ikawrakow/ik_llama.cpp PR #2031
     """
@@ -237,10 +239,10 @@ def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Ten
 
 @wrong_step(with_latent, Latent, "values")
 def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Read another place than the latent columns, with more than one key to a page.
+    """Read values from columns other than the latent ones if a page has more than one key.
 
-    As reported, all paths silently return something else. Here values are the last columns, where the rotated part of
-    a key is. Correct where values are as wide as keys.
+    As reported, all code paths silently return wrong values. Here values are read from the last columns, which hold the
+    rotated part of a key. Correct where values are as wide as keys.
 
     Source: ROCm/aiter #3095
     """
@@ -249,11 +251,10 @@ def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_latent, Latent, "of_logits")
 def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Put the gradient of a latent key together of that of the key's own columns and dV.
+    """Return dV as the gradient of the first columns of a latent key, without the part from the logits.
 
-    As reported, the columns of keys and values are made apart, and that is right. Here the values are columns of the
-    key, and what logits have to do with these is left out. Correct forward, for the query, and for columns that are no
-    values.
+    In the report, columns of keys and values are separate, and this gradient is right. Here the values are columns of
+    the key, so the logits also depend on them. Correct for the output, dQ, and the columns that are not values.
 
     Source: tenstorrent/tt-metal PR #45621
     """
@@ -262,10 +263,10 @@ def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_latent, Latent, "values")
 def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Leave that of the values out of the one gradient of what is key and value.
+    """Omit the gradient through the values from the gradient of a tensor that serves as both keys and values.
 
-    The report has the contract, dkv is the sum of both; the fault is our own: two gradients, of which one is handed
-    over. Correct forward, and for the query.
+    The report states the rule that dkv is the sum of the gradients through keys and values. The fault is our own: only
+    one of the two is returned. Correct for the output and dQ.
 
     Source: ROCm/aiter PR #4766
     """
@@ -274,10 +275,10 @@ def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_flash_mla, Latent, "values")
 def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Compute the first columns of the output of wide heads, and no others.
+    """Compute only the first columns of the output of wide heads.
 
-    As reported, 128 of 256 columns are computed, here 256 of 512; the others are zero. Correct
-    where values have 256 columns at most.
+    As reported, 128 of 256 columns are computed; here 256 of 512, and the other columns are zero. Correct where values
+    have at most 256 columns.
 
     Source: gittensor-ai-lab/sparkinfer #425
     """
@@ -288,7 +289,7 @@ def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_flash_mla, Latent, "of_logits")
 def whole_steps_of_columns(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Add logits up in steps of 128 columns, of which 576 are four and a half: the rotated ones are left out.
+    """Add logits up in whole steps of 128 columns, so that of 576 columns the last 64, the rotated part, are left out.
 
     Correct where keys have a multiple of 128 columns. Reported nowhere.
     """

@@ -43,7 +43,7 @@ CALLS: Mapping[str, Mapping[str, tuple[Call, Call]]] = {
         "log-sum-exp": ({"return_lse": True}, {}),
     },
 }
-"""By interface and option: the arguments of the kernel, and the same facts for the textbook formula."""
+"""By interface and option: the arguments of the kernel, and the corresponding arguments of the textbook formula."""
 
 
 def interface_of(kernel: Kernel) -> str:
@@ -56,14 +56,14 @@ def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
     """Check whether output and gradients are right to 1e-2 on Gaussian tensors, without a mask and with a causal one.
 
     Args:
-        kernel: of one of the interfaces; ``plain`` gets queries that are divided by √E.
+        kernel: a kernel with one of the interfaces; a ``plain`` kernel gets queries that are divided by √E.
         dtype: the dtype of the tensors.
     """
     return not failures(kernel, dtype, ("", "causal"))
 
 
 def failures(kernel: Kernel, dtype: torch.dtype = torch.float32, options: Container[str] | None = None) -> list[str]:
-    """Return the options, ``""`` for none, with which an error exceeds 1e-2, among ``options`` or by default all."""
+    """Return those of ``options`` (default: all; ``""`` means no option) with which an error exceeds 1e-2."""
     parameters = inspect.signature(kernel).parameters
     return [
         name

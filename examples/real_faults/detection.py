@@ -30,7 +30,7 @@ PRACTICE = ("float32", "bfloat16")
 
 
 def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> dict[Claimed, tuple[int, int]]:
-    """Count the calls on which each claim of each capability is falsified, and all its calls."""
+    """Count, for each claim of each capability, the calls on which it is falsified, and all calls of the capability."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     trials = trials_of(under_test, examples, seed)
     counts: dict[Claimed, tuple[int, int]] = {}
@@ -64,12 +64,12 @@ def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str,
 
 
 def _most_broken(counts: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
-    """Return the claim that fails on the largest share of its calls; of equals, the first."""
+    """Return the claim that fails on the largest share of its calls; if several do, the first."""
     return max(counts, key=lambda claim: counts[claim][0] / counts[claim][1], default=None)
 
 
 def _share(counts: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> str:
-    """Return the share of calls on which the claim ``best`` of the first dtype fails, or else the most broken one."""
+    """Return the share of calls on which ``best`` fails or, if it never does, the claim that fails most often."""
     claim = best if best in counts else _most_broken(counts)
     if claim is None:
         return "–"

@@ -1,4 +1,4 @@
-"""Faults of kernels that take functions of scores and of places, as PyTorch's ``flex_attention`` does.
+"""Faults of kernels that take functions of scores and positions, as PyTorch's ``flex_attention`` does.
 
 theorems verify --attention examples.real_faults.flex_attention:mods_of_key_heads
 """
@@ -23,7 +23,7 @@ class Flex:
     """The steps of one call, at least in float32; the backward pass is autograd's."""
 
     def heads(self, heads: Tensor, group: int) -> Tensor:
-        """Return the heads that a function of scores is given, where ``group`` query heads share one of keys."""
+        """Return the head numbers passed to a function of scores, where ``group`` query heads share a key head."""
         return heads
 
     def modified(self, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Flex:
         return mod(score, *places).expand(score.shape)
 
     def padded(self, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
-        """Give keys and values the length that is attended to."""
+        """Return keys and values, padded to the length that the kernel attends to."""
         return keys, values
 
     def rows(self, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,8 +80,8 @@ right_flex = with_flex(Flex, "right_flex")
 def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
     """Pass the wrong head to functions of scores with grouped heads.
 
-    As reported, scores of some functions were wrong with grouped heads alone. Here they are given the first head of
-    the group. Correct without groups, and for functions that are the same for all heads of one.
+    As reported, scores of some functions were wrong only with grouped heads. Here functions get the first head of the
+    group. Correct without groups, and for functions that do not distinguish the heads of a group.
 
     Source: intel/intel-xpu-backend-for-triton #3632
     """
@@ -120,8 +120,8 @@ def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mo
 def blocks_whole_in_backward(self: Flex, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Treat partly hidden blocks as fully visible in the backward pass.
 
-    As reported, gradients of block-sparse attention were wrong by factors while its output was exact. Here the
-    backward pass shows all keys of a block of 16 of which a row sees one. Correct for whole blocks.
+    As reported, gradients of block-sparse attention were wrong by factors while its output was exact. Here the backward
+    pass treats all keys of a block of 16 as visible if a row sees any of them. Correct for whole blocks.
 
     Source: Dao-AILab/flash-attention #2623
     """

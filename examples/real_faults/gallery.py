@@ -1,7 +1,7 @@
 """The faults of this folder as data: the kernel, the correct one that it is a variant of, and what it breaks.
 
-Each fault is a function in the file of its family, whose docstring says what is wrong, when it is right all the same,
-and where it was reported:
+Each fault is a function in the file of its family. The docstring says what is wrong, on which calls the result is right
+nevertheless, and where the fault was reported:
 
     theorems verify --attention examples.real_faults.FAMILY:FAULT
 """
@@ -84,9 +84,9 @@ class TiledFault(Fault):
     """A fault of the tiled kernel, with the smallest call on which it shows, in float64 and in each coarser format.
 
     Attributes:
-        wrong: which of out, dq, dk, dv and lse are wrong on that call.
-        smallest: its sizes; with one less of any the fault does not show.
-        options: of the call; a mask is cut to the keys that there are.
+        wrong: which of out, dq, dk, dv and lse are wrong on the smallest call.
+        smallest: the sizes of the smallest call; if any size is one less, the fault does not show.
+        options: the options of the call; a mask is cut to the number of keys.
         means: the means of the entries of q and of k, in standard deviations.
         rising: whether the logits rise from key to key.
         transposed: whether the values lie in memory as (B, T, H, m).
@@ -105,7 +105,7 @@ class FurtherFault(Fault):
     """A fault of another kernel.
 
     Attributes:
-        claim: that is falsified of it.
+        claim: the name of the claim that is falsified for the kernel.
     """
 
     claim: str = "output-is-attention"

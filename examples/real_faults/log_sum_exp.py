@@ -1,4 +1,4 @@
-"""Faults of the log-sum-exp, of its gradient, and of parts of the keys that are merged by it.
+"""Faults of the log-sum-exp, of its gradient, and of merging results for parts of the keys by their log-sum-exps.
 
 theorems verify --attention examples.real_faults.log_sum_exp:lse_in_base_two
 """
@@ -64,8 +64,8 @@ def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tens
 def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
     """Fold the gradient of the log-sum-exp with the wrong sign into what is subtracted from the scores.
 
-    As reported, the sign is right; this fault is an easy mistake where the term is folded in. Correct where the loss
-    does not depend on the log-sum-exp.
+    The report has the right sign; the wrong sign is an easy mistake where this term is combined with the other. Correct
+    where the loss does not depend on the log-sum-exp.
 
     Source: pytorch/pytorch PR #189784
     """
@@ -76,14 +76,14 @@ def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Ten
 
 
 class Merge:
-    """The steps of a merge of parts that lie along the first axis: (S, …, M) and (S, …), at least in float32."""
+    """The steps of a merge of S partial outputs (S, …, M) and log-sum-exps (S, …), computed at least in float32."""
 
     def shift(self, lse: Tensor) -> Tensor:
         """Choose what is subtracted from the log-sum-exps, (…); 0 where no part sees a key."""
         return finite(lse.detach().amax(dim=0))
 
     def weights(self, lse: Tensor, shift: Tensor) -> Tensor:
-        """Weigh the parts, before they are divided by the sum of the weights."""
+        """Compute the weights of the parts, before division by their sum."""
         return torch.exp(lse - shift)
 
     def whole(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,11 +127,10 @@ right_merge_state, right_combine = with_merge_state(Merge, "right_merge_state"),
 
 @wrong_step(with_merge_state, Merge, "weights")
 def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
-    """Merge log-sum-exps of one base by weights of the other.
+    """Merge log-sum-exps to the base e with weights that exponentiate to the base 2.
 
-    Kernels hand over logarithms to the base 2 where the merge exponentiates to the base e, or as here the other way
-    round. What is returned as log-sum-exp is natural: that of two equal parts is log 2 above theirs, which does not
-    tell the base. Correct where all log-sum-exps are the same.
+    As reported, kernels return logarithms to the base 2, and the merge exponentiates to the base e; here it is the
+    other way round. The returned log-sum-exp is natural. Correct where all log-sum-exps are equal.
 
     Source: sgl-project/sglang #40903
     """
@@ -142,7 +141,7 @@ def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
 def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
     """Merge two parts that see no key to NaN instead of (0, −∞).
 
-    The maximum −∞ is subtracted from −∞. Correct where one of the two sees a key.
+    The maximum −∞ is subtracted from −∞. Correct where at least one of the two parts sees a key.
 
     Source: flashinfer-ai/flashinfer #4051
     """
@@ -153,7 +152,7 @@ def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
 def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
     """Start the maximum of the log-sum-exps at 0 instead of −∞.
 
-    As reported, it is the attention itself whose maximum starts too high, at −5e4. Weights of less than e^−700 (in
+    As reported, the running maximum of the attention itself starts too high, at −5e4. Weights of less than e^−700 (in
     float32 e^−103) are lost; right where a log-sum-exp is positive or moderate.
 
     Source: flashinfer-ai/flashinfer #4267

@@ -1,4 +1,4 @@
-"""Faults of masks: what hides a key, causality, windows, and the diagonal where L ≠ T.
+"""Faults of masks: hidden keys, causality, windows, and the position of the causal diagonal where L ≠ T.
 
 theorems verify --attention examples.real_faults.masks:window_ignored
 """
@@ -16,8 +16,8 @@ from examples.real_faults.rows import Rows, with_mlx
 def mask_of_ten_thousand(self: Tiled) -> float:
     """Set the logit of a masked key to −10000 instead of −∞.
 
-    Where all visible logits of a row lie below that, the masked keys get the weight. A row that sees no key attends
-    to all.
+    Where all visible logits of a row lie below −10000, the masked keys get the weight. A row that sees no key attends
+    to all keys.
 
     Source: ohdearquant/lattice #361
     """
@@ -26,9 +26,9 @@ def mask_of_ten_thousand(self: Tiled) -> float:
 
 @wrong_step(with_sdpa, Tiled, "visible", by_autograd=True)
 def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
-    """Apply ``is_causal`` once to each group of four rows, of which three see the future.
+    """Apply ``is_causal`` only once to each group of four rows, so that three of the four see later keys.
 
-    On MPS in float16 and bfloat16, here in every precision. Without ``is_causal`` all is right.
+    As reported, on MPS in float16 and bfloat16; here in every format. Correct without ``is_causal``.
 
     Source: pytorch/pytorch #195910
     """
@@ -37,7 +37,7 @@ def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "visible", by_autograd=True)
 def window_sees_future(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
-    """Show the whole future through a window (L, 0) that is not causal.
+    """Show all later keys through a window (L, 0) in calls that are not causal.
 
     cuDNN was given the left end of the window but not the right one, forward and backward. Causal windows are right.
 
@@ -67,9 +67,9 @@ def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
     """Align the first query with the first key if there are more than 8 queries and still more keys.
 
-    As reported, two libraries differ, each consistent in itself. Here it is one kernel: its path for few queries has
-    the diagonal at the bottom right, the one for many at the top left. Correct for 8 queries at most, and for as many
-    keys as queries.
+    As reported, two libraries differ, each consistent in itself. Here a single kernel is inconsistent: its path for few
+    queries has the diagonal at the bottom right, its path for many queries at the top left. Correct for 8 queries at
+    most, and for as many keys as queries.
 
     Source: ml-explore/mlx #2835
     """
@@ -81,8 +81,8 @@ def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
 def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
     """Align the last query with the last key if there are more than 8 queries and fewer keys.
 
-    As reported, such a call is left to another path, as no two paths agree on it. Here first rows are without a key
-    if there are more than 8 queries, and see the first key if there are fewer. Correct with no more queries than keys.
+    As reported, such calls are passed to another code path, because paths disagree on them. Here the first rows see no
+    key if there are more than 8 queries, and see the first key otherwise. Correct with no more queries than keys.
 
     Source: pytorch/executorch PR #22443
     """

@@ -1,4 +1,4 @@
-"""Faults of numbers: tensors of 8 bits with factors, and entries of a batch that should have the same bits as alone.
+"""Faults of numbers: 8-bit tensors with factors, and batch entries whose bits should not depend on the batch.
 
 theorems verify --attention examples.real_faults.precision:descales_dropped
 """
@@ -16,7 +16,7 @@ from examples.real_faults.rows import hide_later_keys, softmax, top_and_total
 
 FP8 = torch.float8_e4m3fn
 SPLIT = 16
-"""Keys to a split, whatever the batch."""
+"""Number of keys in a split, independent of the batch."""
 
 
 class Factors:
@@ -28,7 +28,7 @@ class Factors:
         Args:
             name: q, k or v.
             descale: (B, H').
-            heads: of the queries.
+            heads: the number of query heads.
         """
         if descale is None:
             return 1.0
@@ -39,7 +39,7 @@ class Factors:
 def with_factors(steps: type[Factors]) -> Kernel:
     """Make a kernel with flash-attn's interface of its third generation.
 
-    Tensors of other types than 8 bits are attended to as they are.
+    Tensors of other formats than 8 bits are used without factors.
     """
 
     def attention(
@@ -76,9 +76,9 @@ right_factors = with_factors(Factors, "right_factors")
 
 @wrong_step(with_factors, Factors, "factor")
 def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-    """Use keys without their factor where the query is of 8 bits, too.
+    """Use keys without their factor if the query has 8 bits, too.
 
-    As reported, the factors of keys and values are dropped; here that of the keys. Correct for factors of 1.
+    As reported, the factors of keys and values are dropped; here only the factor of the keys. Correct for factors of 1.
 
     Source: vllm-project/vllm PR #42580
     """
@@ -87,7 +87,7 @@ def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: in
 
 @wrong_step(with_factors, Factors, "factor")
 def descales_of_the_first_entry(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-    """Use the factors of the first entry for all of the batch.
+    """Use the factors of the first entry of a batch for all entries.
 
     As reported, it happens in batches of sequences of different lengths. Correct for one entry, and where all have
     the same factors.
@@ -162,8 +162,8 @@ right_batch = with_batch(Invariant, "right_batch")
 def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
     """Cut the keys into fewer splits the more entries the batch has.
 
-    The same sequence is added up in another order with others beside it. Right, and the same bits, for any batch of one
-    size.
+    So sums over the same sequence have another order in another batch. Correct, and with the same bits, for batches of
+    the same size.
 
     Source: sgl-project/sgl-flash-attn PR #43
     """
@@ -172,10 +172,10 @@ def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
 
 @wrong_step(with_batch, Invariant, "logits")
 def tiles_by_batch(self: Invariant, q: Tensor, k: Tensor, entries: int) -> Tensor:
-    """Let the output of a row depend on which others share its batch, by one or two last bits.
+    """Let the last one or two bits of a row's output depend on which other rows share its batch.
 
-    Here the width of a tile, the columns of which are added up first, depends on how many rows there are: columns of
-    even and odd places apart, in a batch of more than one. Right, and the same bits, for any batch of one size.
+    Here the order of summation depends on the number of rows: in a batch of more than one entry, even and odd columns
+    are summed separately. Correct, and with the same bits, for batches of the same size.
 
     Source: deepseek-ai/FlashMLA #212
     """

@@ -25,7 +25,7 @@ class Packed:
     """The steps around the attention of one sequence of many."""
 
     def sequences(self, starts_q: Tensor, starts_k: Tensor, group: int) -> Iterator[tuple[slice, slice]]:
-        """List where queries and keys of each sequence lie; ``group`` query heads share one of keys."""
+        """List the places of the queries and of the keys of each sequence; ``group`` query heads share a key head."""
         for (q, q_end), (k, k_end) in zip(pairwise(starts_q.tolist()), pairwise(starts_k.tolist()), strict=True):
             yield slice(q, q_end), slice(k, k_end)
 
@@ -80,7 +80,8 @@ def with_varlen(steps: type[Packed]) -> Kernel:
 def with_nested(steps: type[Packed]) -> Kernel:
     """Make a kernel of nested tensors in jagged layout with PyTorch's interface: (B, H, L, E), (B, H', T, E).
 
-    No parameter tells that it takes them, so the interface has to be named: ``--interface nested``.
+    The parameters do not show that the kernel takes nested tensors, so the interface has to be named: ``--interface
+    nested``.
     """
 
     def attention(
@@ -132,8 +133,8 @@ def key_starts_of_query_heads(
 ) -> Iterator[tuple[slice, slice]]:
     """Compute the start of a packed sequence's keys with the number of query heads.
 
-    With fewer key heads this points beyond their start, to keys of another sequence; here it is limited to the existing
-    keys. Correct where there are as many, and for the first sequence.
+    With fewer key heads this start lies too far, at keys of another sequence; here it is limited to existing keys.
+    Correct with as many key heads as query heads, and for the first sequence.
 
     Source: jax-ml/jax PR #39521
     """
@@ -148,7 +149,8 @@ def key_starts_of_query_heads(
 def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
     """Use the causal diagonal of the longest sequences for all sequences.
 
-    T − L is taken of the longest sequences, not of each. Correct without ``causal``, and where all have one length.
+    T − L is computed from the longest sequences, not for each sequence. Correct without ``causal``, and where all
+    sequences have the same lengths.
 
     Source: ROCm/rocm-libraries PR #10999
     """
@@ -172,8 +174,8 @@ def backward_to_the_longest_query(
 ) -> tuple[Tensor, Tensor]:
     """Use the largest number of queries as the largest number of keys in the backward pass of nested tensors.
 
-    As reported, the length of the keys was worked out, and ignored. Here keys behind the number of the longest queries
-    have no gradient. Correct forward, and where no sequence has more keys than queries.
+    As reported, the length of the keys was computed and then ignored. Here keys beyond the largest number of queries
+    get no gradient. Correct forward, and where no sequence has more keys than queries.
 
     Source: pytorch/pytorch PR #115576
     """

@@ -22,12 +22,12 @@ from examples.real_faults.attention import Kernel, at_least_float32, finite, int
 class Rows:
     """The steps of the kernel on (…, H, L, E), (…, H, T, E), (…, H, T, M).
 
-    Row i is aligned with key i + ``first_key``; a causal row sees none after it. A row that sees no key has output 0,
-    log-sum-exp −∞ and no gradient.
+    Row i is aligned with key i + ``first_key``; a causal row sees no key after this key. A row that sees no key has
+    output 0, log-sum-exp −∞ and no gradient.
 
     Attributes:
-        scale: what the inner products are multiplied by.
-        causal: whether no row sees what comes after it.
+        scale: the factor by which inner products are multiplied.
+        causal: whether no row sees keys after the key with which it is aligned.
         slopes: (…, H), the number subtracted from a logit per key of distance.
         first_key: the key with which the first row is aligned; T − L if None.
     """
@@ -43,7 +43,7 @@ class Rows:
         return torch.arange(keys) - torch.arange(rows)[:, None] - first
 
     def linear_bias(self, slopes: Tensor, ahead: Tensor) -> Tensor:
-        """Compute what slopes add to the logits, (…, H, L, T)."""
+        """Compute the term that slopes add to the logits, (…, H, L, T)."""
         return -slopes[..., None, None] * ahead.abs()
 
     def added_bias(self, bias: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Rows:
         return logits.masked_fill(ahead > 0, -math.inf) if self.causal else logits
 
     def total(self, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Compute the maximum and the sum of e^{logit − maximum} of each row, (…, H, L), with the sink's."""
+        """Compute the maximum and the sum of e^{logit − maximum} of each row, (…, H, L), including the sink."""
         if sinks is not None:
             logits = torch.cat([logits, sinks[:, None, None].expand(*logits.shape[:-1], 1)], dim=-1)
         return top_and_total(logits)
@@ -130,7 +130,7 @@ def attend(
 
 
 def top_and_total(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the maximum and the sum of e^{logit − maximum} of each row; 0 and 0 of one that sees no key."""
+    """Compute the maximum and the sum of e^{logit − maximum} of each row; 0 and 0 for a row that sees no key."""
     none = logits.new_full((*logits.shape[:-1], 1), -math.inf)
     top = finite(torch.cat([logits.detach(), none], dim=-1).amax(dim=-1))
     return top, torch.exp(logits - top[..., None]).sum(dim=-1)
@@ -143,7 +143,7 @@ def divided(logits: Tensor, top: Tensor, total: Tensor) -> tuple[Tensor, Tensor]
 
 
 def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute weights and log-sum-exp; 0 and −∞ of a row that sees no key."""
+    """Compute weights and log-sum-exp; 0 and −∞ for a row that sees no key."""
     return divided(logits, *top_and_total(logits))
 
 

@@ -34,8 +34,8 @@ def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tup
 def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
     """Add the sink to the sum twice.
 
-    As reported, this happens where the first split of the keys is empty; here where there are two blocks of 16 keys
-    or more, once for each of the first two. Correct for up to 16 keys.
+    As reported, this happens where the first split of the keys is empty; here where there are at least two blocks of 16
+    keys, once for each of the first two blocks. Correct for up to 16 keys.
 
     Source: ROCm/rocm-libraries #12227
     """
@@ -83,7 +83,7 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
     """Return the gradient of a broadcast bias from a single row, head or batch entry in place of the sum.
 
-    The last row, head or entry to write determines it. Correct for a bias of the shape of the logits.
+    The last row, head or entry that is written determines the gradient. Correct for a bias of the shape of the logits.
 
     Source: HKUSTDial/flash-sparse-attention PR #194
     """
@@ -97,7 +97,7 @@ def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
 def bias_before_scale(self: Rows, bias: Tensor) -> Tensor:
     """Add the bias before the logits are scaled: (q·k + b) · scale.
 
-    Bias and its gradient have the factor of the scale. Correct with a scale of 1, and for masks of 0 and −∞.
+    The bias and its gradient are multiplied by the scale. Correct with a scale of 1, and for masks of 0 and −∞.
 
     Source: AI-Hypercomputer/accelerator-agents PR #101
     """

@@ -21,8 +21,8 @@ TILE = 4
 def finite_first_maximum(self: Tiled) -> float:
     """Start the running maximum at −5e4, over inner products that are not scaled yet.
 
-    A row whose inner products all lie far below that comes out as zeros, its log-sum-exp as that start, which is also
-    the log-sum-exp of a row that sees no key. Every other row is right.
+    A row whose inner products all lie far below −5e4 gets output zero and the start value as log-sum-exp, as does a row
+    that sees no key. Every other row is right.
 
     Source: flashinfer-ai/flashinfer #4267
     """
@@ -60,7 +60,7 @@ def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     """Read a last block with fewer than 32 keys as a whole block.
 
     On MPS, in decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask). Behind
-    the keys of a head memory has those of the next head; behind the last head, here, zeros.
+    the keys of a head memory holds the keys of the next head; here, zeros behind the last head.
 
     Source: pytorch/pytorch PR #169222
     """
@@ -83,10 +83,10 @@ def read_on(x: Tensor) -> Tensor:
 def output_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Write the output of decoding, which is merged of splits of the keys, at the stride of the query's axis.
 
-    A tile starts at its first row times the width and goes on by ``out.stride(-3)``, which is more where (B, L, H, E)
-    is contiguous and H > 1: rows land on others or behind the end, and some are never written. A transposed
-    (B, H, L, E), as PyTorch hands it on, is right. Here a tile has four rows, decoding is L ≤ 8, and what is not
-    written is zero.
+    A tile starts at its first row times the width, and its rows follow at ``out.stride(-3)``, which is larger than the
+    width where (B, L, H, E) is contiguous and H > 1. So rows overwrite other rows or lie behind the end, and some are
+    never written. Correct for a transposed (B, H, L, E), as PyTorch passes it. Here a tile has four rows, decoding
+    means L ≤ 8, and rows that are not written are zero.
 
     Source: flagos-ai/FlagGems #5235
     """

@@ -15,19 +15,19 @@ from examples.real_faults.attention import Kernel, at_least_float32, interface, 
 
 
 class Eager:
-    """The steps of one call, at least in float32; sinks are the module's, as gpt-oss has them."""
+    """The steps of one call, at least in float32; sinks are parameters of the module, as in gpt-oss."""
 
     def of_keys(self, mask: Tensor, queries: int, keys: int) -> Tensor:
         """Cut a mask, which may be longer than the keys and is added to the logits, to its first columns."""
         return mask[..., :keys]
 
     def weights(self, logits: Tensor, sinks: Tensor) -> Tensor:
-        """Compute the weights of the keys, (B, H, L, T): the softmax with the sink as a key more, but for that."""
+        """Compute the weights of the keys, (B, H, L, T): the softmax over keys and sink, without the sink's weight."""
         column = sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
         return torch.softmax(torch.cat([logits, column], dim=-1), dim=-1)[..., :-1]
 
     def drop(self, weights: Tensor, share: float, module: Any) -> Tensor:
-        """Set some of the weights to 0 in training, and make the others larger."""
+        """In training, set some of the weights to 0 and enlarge the others."""
         return torch.nn.functional.dropout(weights, p=share, training=module.training)
 
 
@@ -69,8 +69,8 @@ right_eager = with_eager(Eager, "right_eager")
 def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
     """Accept sinks as an option, and ignore them.
 
-    As reported, this is every attention function to which transformers passes sinks as ``s_aux``. Here sinks count
-    where there are no more than 8 keys. Correct for sinks far below all logits.
+    As reported, all attention functions to which transformers passes sinks as ``s_aux`` ignore them. Here sinks are
+    used only with up to 8 keys. Correct for sinks far below all logits.
 
     Source: vllm-project/vllm PR #52156
     """
@@ -79,7 +79,7 @@ def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 
 @wrong_step(with_eager, Eager, "weights")
 def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
-    """Apply the sink to each score by itself, before there is a softmax.
+    """Apply the sink to each score separately, before the softmax.
 
     As reported, it is applied by the score function of flex attention, which sees one score z at a time:
     z − log(e^z + e^σ). The softmax of these scores differs from that with a sink. Correct without sinks.
@@ -127,8 +127,8 @@ def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Ten
 def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Apply dropout to logits, before the softmax.
 
-    A logit of 0 is no weight of 0. The logarithms of the weights are logits, but for what is the same in a row. Right
-    without dropout.
+    A logit of 0 does not give a weight of 0. Logarithms of the weights serve as logits, since they differ only by a
+    constant per row. Correct without dropout.
 
     Source: PaddlePaddle/Parakeet PR #74
     """

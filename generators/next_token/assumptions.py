@@ -33,7 +33,7 @@ def _separable(case: NextTokens) -> Finding:
 
 
 def _compatible(case: NextTokens) -> Finding:
-    """Check that (4) has a solution."""
+    """Check that equation (4) of arXiv 2402.18551 has a solution."""
     holds = all(compatible(problem) for _, problem in case.parts)
     return Finding(holds, "log-odds of what followed are " + ("attained by one θ" if holds else "attained by no θ"))
 

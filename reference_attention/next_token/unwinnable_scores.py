@@ -5,9 +5,9 @@ Where ATT-SVM of α is infeasible, some tokens tie with α on all of C, and a si
 extended supports Ŝ_i of next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as the token that
 followed; exact, with weights that prove it.
 
-With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention to Ŝ_i alone. Weights
-within Ŝ_i relative to each other depend on x only, and the weights outside Ŝ_i vanish along U, which leaves x
-unchanged. So
+With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention restricted to the
+tokens of Ŝ_i. Weights within Ŝ_i relative to each other depend on x only, and the weights outside Ŝ_i vanish along U,
+which leaves x unchanged. So
 
     L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
 

@@ -325,7 +325,7 @@ def _frame(axis: Point) -> Square:
 
 
 def _central_differences(field: GradientField, scale: float) -> NewtonField:
-    """Return gradient and Hessian as a function, from a gradient alone, by central differences."""
+    """Return a function for gradient and Hessian, given only the gradient, by central differences."""
 
     def newton(p: Point) -> tuple[float, Point, Square]:
         log_scale, direction = field(p)

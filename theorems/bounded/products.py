@@ -57,7 +57,7 @@ def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) 
 
 
 def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
-    """Apply ``take`` to operands with infinite entries or errors: a sum with one of them, even times 0, is unknown."""
+    """Apply ``take`` to operands with infinite entries or errors; sums that involve such entries are unknown."""
     (x, e), (y, f) = parts(a), parts(b)
     wild_x = ~np.isfinite(x + e)
     wild_y = ~np.isfinite(y + f)

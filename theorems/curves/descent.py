@@ -184,7 +184,7 @@ class Descent:
 
     @cached_property
     def _rounding(self) -> Float64[np.ndarray, "t b d"]:
-        """The distance of each step from −η∇L, by coordinate; between checked iterates the largest of those before."""
+        """The distance of each step from −η∇L, by coordinate; at unchecked iterates, the largest distance before."""
         shape = (len(self.checked_iterates), len(self.log_step))
         logs = self.log_step + self.at.log_scale.reshape(shape)
         of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)

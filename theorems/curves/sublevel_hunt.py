@@ -62,7 +62,7 @@ def special_directions(
     size: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "b e"]:
-    """Draw unit tangents: random, in the null space of the neighbours' rows, along single rows and the centre."""
+    """Draw unit tangents: random, random but orthogonal to the neighbours' rows, ± single rows, and ± the centre."""
     e = rows.shape[1]
     tries = [rng.normal(size=(max(4, size // 3), e))]
     if near.any():

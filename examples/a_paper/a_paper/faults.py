@@ -14,7 +14,7 @@ def gradient_of_softmin(keys: Any, scores: Any, loss: Any, p: Any) -> Any:
 
 
 def softmin(size: float) -> Implementation:
-    """Return the faulty implementation; made of functions of a module, it can be sent to other processes."""
+    """Return the faulty implementation; it consists of functions of a module, so it can be sent to other processes."""
     return REFERENCE.replace("", {scaled_gradient: gradient_of_softmin})
 
 
