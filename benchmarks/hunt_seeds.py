@@ -1,7 +1,7 @@
 """Durations of a hunt from scratch, over many seeds: ``python benchmarks/hunt_seeds.py theorem-2 single-input 40``.
 
-It prints, per seed, the sizes (n, T, d) of the counterexample, whether all its numbers are integers or halves, the
-cases tried, and seconds; then the slowest.
+The program prints, per seed, the sizes (n, T, d) of the counterexample, whether all its numbers are integers or halves,
+the number of cases tried, and seconds; at the end, the longest duration.
 """
 
 from __future__ import annotations

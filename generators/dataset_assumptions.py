@@ -80,7 +80,7 @@ def _kernel(reduced: fmpq_mat, rank: int) -> list[Vector]:
 def optimal_tokens(case: Case) -> Finding:
     """Decide Assumption C: for some ν > 0 and every p the label margin on (x_i^p) is ≤ Γ − ν max_i(1 − s_iα_i).
 
-    It quantifies over all p, so sampling proves nothing.
+    The assumption is about all p, so sampling proves nothing.
 
     *Holds* by convexity. For any λ in the simplex the label margin on (x_i^p) is at most F(s) = ‖Σ λ_i Y_i
     Σ_t s_it x_it‖ (duality). Take the SVM duals: F(α) = Γ. F is convex in each s_i, so F(s) ≤ Σ over

@@ -51,7 +51,8 @@ NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
 DISCERNIBLE = 2.0**-42
 """The least difference of margins, in units of max ‖k_iα − k_it‖, that float64 resolves at the norms that matter.
 
-These norms are a few times its reciprocal; logits there have a relative error of 2⁻⁵² (d + 8)."""
+The norms that matter are a few times the reciprocal of the difference; at these norms logits have a relative error of
+2⁻⁵² (d + 8)."""
 
 
 @cache
@@ -180,8 +181,8 @@ def _near_max_margin(
 ) -> Float64[np.ndarray, "d"]:
     """Draw p_mm(α), rounded, and moved sideways by 1e-3 to 1e-9 of its length.
 
-    It still selects α, unless margins differ by orders of magnitude. If the margin changes by less than
-    :data:`DISCERNIBLE` (it may change only to second order in that distance), it is moved further.
+    The direction still selects α, unless margins differ by orders of magnitude. It is moved further if its margin,
+    which may change only to second order in the distance, changes by less than :data:`DISCERNIBLE`.
     """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"

@@ -64,7 +64,7 @@ def fraction(x: fmpq) -> str:
 
 
 def entries(texts: Sequence[str], most: int = SHOWN + 1) -> str:
-    """Join up to ``most`` entries; if there are more, the first few and the number of all."""
+    """Join the entries; if there are more than ``most``, join only the first few and add the number of all entries."""
     return ", ".join(texts if len(texts) <= most else [*texts[: most - 1], f"… {len(texts)} in all"])
 
 

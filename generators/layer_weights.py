@@ -99,7 +99,7 @@ def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> Lay
 
 
 def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Checkpoints | None:
-    """Return the trained weights; None if there are none.
+    """Return the trained weights of all checkpoints; None if the data have no trained weights.
 
     Args:
         case: the data.

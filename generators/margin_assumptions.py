@@ -144,7 +144,7 @@ class CheckedMargins:
     def p(self) -> Vector | None:
         """The solution p_mm(α), d rationals; ``None`` if ATT-SVM(α) is infeasible.
 
-        It is computed on demand, as its rationals are long if d is large.
+        The solution is computed on demand, because its rationals are long if d is large.
         """
         return None if self._point is None else self._point()
 

@@ -11,7 +11,7 @@ from reference_attention.svm.margin_excess import margins_beyond_one
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 CLOSE = 2.0**-10
-"""Tokens with a margin in (1, 1 + this] are moved, because float64 would not resolve the cone around p_mm."""
+"""Excess of a margin over 1 up to which a token is moved, because float64 would not resolve the cone around p_mm."""
 
 
 def without_near_neighbours(case: Case) -> Case:

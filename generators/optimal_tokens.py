@@ -79,8 +79,8 @@ class TokenOptimality:
 def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimality:
     """Decide Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
 
-    It is proven by the theorem above, exactly, or refuted by a prompt whose label margin exceeds Γ by more than
-    rounding. Otherwise it is "not established", as it quantifies over all p.
+    Assumption C is proven exactly by the theorem in the module's docstring, or refuted by a prompt whose label margin
+    exceeds Γ by more than rounding. Otherwise the decision is "not established", since the assumption is about all p.
     """
     data = case.dataset
     if data is None:

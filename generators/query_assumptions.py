@@ -92,8 +92,8 @@ def orthogonal_queries(case: Case) -> Finding:
 def first_step_separates(case: Case) -> Finding:
     """Check Assumption B of T-SVM: all margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive.
 
-    They are Σ_j |ℓ'(γ̄_j)| M_itj with rational M. The sign is exact if all M of a margin have one sign or ℓ' is
-    constant; otherwise it is decided if it exceeds the rounding error of ℓ'.
+    These margins are Σ_j |ℓ'(γ̄_j)| M_itj with rational M. The sign is exact if all M of a margin have one sign or ℓ'
+    is constant; otherwise it is decided if it exceeds the rounding error of ℓ'.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)

@@ -19,9 +19,9 @@ from reference_attention.losses import LOSSES
 def well_behaved_loss(case: Case) -> Finding:
     """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
 
-    It is proven for the losses of this package, and refuted for those of
-    :mod:`reference_attention.ill_behaved_losses` by a score at which it fails. The constants that any other loss states
-    are checked on a grid, which can refute them but never establish them.
+    Assumption A is proven for the losses of this package, and refuted for the losses of
+    :mod:`reference_attention.ill_behaved_losses` by a score at which it fails. For any other loss, the constants M0 and
+    M1 that the loss states are checked on a grid, which can refute them but never establish them.
     """
     loss = case.problem.loss
     low, high = case.problem.score_range

@@ -32,8 +32,8 @@ def namespace(*arrays: Array) -> Any:
 def namespace_of(x: Array) -> Any:
     """Return the array namespace of x.
 
-    It equals ``array_namespace(x)``, but takes a shortcut for NumPy arrays, because a descent calls it ten times per
-    step.
+    The result equals ``array_namespace(x)``, with a shortcut for NumPy arrays, because a descent calls this function
+    ten times per step.
     """
     return np if type(x) is np.ndarray else array_namespace(x)
 

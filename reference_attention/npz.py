@@ -59,7 +59,7 @@ def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Return the members by the name of their array.
 
-    They must follow one another without a gap, so that no member is missing from the directory.
+    Members must follow one another without a gap, so that no member is missing from the directory.
     """
     members: dict[str, zipfile.ZipInfo] = {}
     end = 0

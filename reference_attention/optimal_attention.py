@@ -1,7 +1,7 @@
 """The best attention under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: an exact projection on the simplex.
 
 On orthonormal tokens h(Xᵀs) = γᵀs − λ‖s‖² with γ = Xv, so the best weights are the projection of γ/(2λ) on the simplex.
-They are rational, and so is the multiplier ν_t ≥ 0 of each token that gets no weight.
+The weights are rational, and so is the multiplier ν_t ≥ 0 of each token that gets no weight.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -70,7 +70,7 @@ def optimal_attention(scores: Sequence[Sequence[fmpq]], penalty: fmpq) -> Optima
 def _level(descending: list[fmpq], penalty: fmpq) -> fmpq:
     """Return μ with Σ_t max(γ_t − μ, 0) = 2λ, from scores in descending order.
 
-    It is μ_τ = (Σ_{t≤τ} γ_t − 2λ)/τ of the τ largest scores, where τ is the last index with μ_τ < γ_τ.
+    μ equals μ_τ = (Σ_{t≤τ} γ_t − 2λ)/τ, the value for the τ largest scores, where τ is the last index with μ_τ < γ_τ.
     """
     total, level = fmpq(0), fmpq(0)
     for tau, score in enumerate(descending, start=1):

@@ -1,6 +1,6 @@
 """A correct attention kernel in the style of flash attention; each fault of this folder replaces one of its steps.
 
-It goes through the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has the
+The kernel processes the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has the
 interface of flash-attn, ``tiled_sdpa`` that of PyTorch, and ``tiled_plain`` takes three tensors and no option. A fault
 is a function that replaces one step of :class:`Tiled` by the wrong step of a real kernel; :func:`wrong_step` makes a
 kernel of it.
@@ -292,9 +292,9 @@ def with_sdpa(steps: type[Tiled]) -> Kernel:
 def with_flash(steps: type[Tiled]) -> Kernel:
     """Make a kernel with flash-attn's interface.
 
-    It takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m), and, on request, log-sum-exps (B, H,
-    L). Causal rows and windows are aligned to the last row and the last key, as in flash-attn, also where L ≠ T. The
-    log-sum-exp is natural, of the scaled logits, at least in float32, and not differentiable.
+    The kernel takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m) and, on request, log-sum-exps
+    (B, H, L). Causal rows and windows are aligned to the last row and the last key, as in flash-attn, also where L ≠ T.
+    The log-sum-exp is natural, of the scaled logits, at least in float32, and not differentiable.
     """
 
     def attention(

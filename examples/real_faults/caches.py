@@ -61,7 +61,7 @@ class Cache:
 def with_kvcache(steps: type[Cache]) -> Kernel:
     """Make a kernel with the interface of flash-attn's ``flash_attn_with_kvcache``.
 
-    It takes (B, L, H, E) and (B, T, H', E), or pages (N, P, H', E) and a table of them.
+    The kernel takes (B, L, H, E) and (B, T, H', E), or pages (N, P, H', E) and a table of pages.
     """
 
     def attention(

@@ -35,7 +35,7 @@ class Flex:
         return keys, values
 
     def rows(self, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp; 0 and −∞ where nothing is seen."""
+        """Compute output and log-sum-exp; 0 and −∞ for rows that see no key."""
         weights, lse = softmax(logits.masked_fill(~visible, -math.inf))
         return weights @ values, lse
 

@@ -175,7 +175,7 @@ def backward_to_the_longest_query(
     """Use the largest number of queries as the largest number of keys in the backward pass of nested tensors.
 
     As reported, the length of the keys was computed and then ignored. Here keys beyond the largest number of queries
-    get no gradient. Correct forward, and where no sequence has more keys than queries.
+    get no gradient. The output is correct, and so are the gradients where no sequence has more keys than queries.
 
     Source: pytorch/pytorch PR #115576
     """

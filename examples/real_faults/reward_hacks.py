@@ -1,8 +1,8 @@
 """Wrong kernels that are written to pass a check: examples of known kinds of reward hacks.
 
-Each has an output that is wrong by a tenth, and hides this in a different way. Kinds are those of public catalogues:
-KernelBench's and robust-kbench's exploits, METR's and Sakana's reports of 2025. ``docs/kernels.md`` has the threat
-model.
+Each kernel has an output that is wrong by a tenth, and hides this in a different way. The kinds come from public
+catalogues: KernelBench's and robust-kbench's exploits, METR's and Sakana's reports of 2025. ``docs/kernels.md`` has the
+threat model.
 """
 
 from __future__ import annotations

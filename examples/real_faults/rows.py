@@ -1,7 +1,7 @@
 """A correct attention kernel with what :class:`Tiled` lacks: sinks, linear biases, gradients of bias and log-sum-exp.
 
-It computes whole rows of logits, and has its own backward pass. Sequences of different lengths, caches and latent keys
-are attended to with it.
+The kernel computes whole rows of logits, and has its own backward pass. Sequences of different lengths, caches and
+latent keys are attended to with it.
 
     theorems verify --attention examples.real_faults.rows:right_rows
 """

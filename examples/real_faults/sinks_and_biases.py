@@ -71,8 +71,8 @@ def alibi_sign(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
     """Add the linear bias slope · j, whatever the row.
 
-    That moves all logits of a causal row alike; without causality keys behind a row are nearer than they should be.
-    Correct with ``causal``, as the discussion says.
+    For a causal row this differs from the right bias only by a constant; without causality, keys after the row get too
+    large a bias. Correct with ``causal``, as the discussion says.
 
     Source: Dao-AILab/flash-attention PR #540
     """

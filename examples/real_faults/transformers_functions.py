@@ -140,7 +140,7 @@ def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: A
 def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Multiply the kept weights by p in the backward pass, in place of 1/(1 − p).
 
-    Correct forward, and without dropout.
+    The output is correct, and without dropout the gradients are, too.
 
     Source: NVIDIA/apex PR #816
     """

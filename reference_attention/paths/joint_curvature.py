@@ -39,7 +39,7 @@ def joint_curvature(
 ) -> Derivatives:
     """Return log L + rΓ with its first two derivatives in (w, p), m = d + k.
 
-    It extends :func:`.joint_risk.joint_gradient` by one order.
+    This function extends :func:`.joint_risk.joint_gradient` by one order.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -66,8 +66,8 @@ def excess_curvature(
 ) -> Derivatives:
     """Return log(L(v, p) − L_α(v)) + rΓ with its first two derivatives in p, m = k.
 
-    It extends :func:`.joint_risk.excess_gradient` by one order. Where the excess is not positive, the value is +inf and
-    the derivatives are zero. ``drops`` is :func:`.joint_risk.head_drops` of w.
+    This function extends :func:`.joint_risk.excess_gradient` by one order. Where the excess is not positive, the value
+    is +inf and the derivatives are zero. ``drops`` is :func:`.joint_risk.head_drops` of w.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)

@@ -95,8 +95,8 @@ def joint_path(
 ) -> JointPath:
     """Follow the minimiser from the direction ``start`` at a small radius to each of ``radii`` (increasing).
 
-    It is a local search: near R = 0 the risk is nearly linear in p and the start does not matter; the tests compare
-    with other starts.
+    This is a local search. Near R = 0 the risk is nearly linear in p, so the start does not matter; tests compare
+    several starts.
     """
     basis = complement(joint.svm.direction)
     unit = joint.longest_row
@@ -213,7 +213,7 @@ def prompt_at(
 ) -> Float64[np.ndarray, "dk"]:
     """Return the prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head.
 
-    It is never worse than the start.
+    The log-excess risk of the result is never above that of ``start``.
     """
     spheres = Spheres(joint, log_r, R, complement(joint.svm.direction))
     return descend(PromptObjective(spheres, w), np.zeros(0), R * joint.unit_prompt(start), GRADIENT)[1]

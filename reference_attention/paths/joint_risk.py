@@ -243,7 +243,7 @@ def log_excess(
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
     """Return the sign and the logarithm of n (L(v, p) − L_α(v)) e^{rΓ}, each (*b,).
 
-    They are computed from the log weights and exponents of (w, p), and the :func:`head_drops` of w.
+    Both are computed from the log weights and exponents of (w, p), and from :func:`head_drops` of w.
     """
     sign, size = drops
     sign, size = signed_logsumexp(sign, size + logs)

@@ -54,7 +54,7 @@ class NuclearPath:
 def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray, "N"]:
     """Return log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows.
 
-    It is −∞ for tokens that score no lower than α.
+    The logarithm is −∞ for tokens that score no lower than α.
     """
     rows = svm.rows
     chosen_scores = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]

@@ -5,8 +5,8 @@ p_R/R tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 
-This is not in the paper: :mod:`theorems.token_selection.joint_paths.joint_constants` derives it, and docs/regime_map.md
-shows measurements.
+The formula is not in the paper: :mod:`theorems.token_selection.joint_paths.joint_constants` derives it, and
+docs/regime_map.md shows measurements.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
 def least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
     """Return argmin ‖p‖ subject to rows·p ≥ bounds, by non-negative least squares; None if the solver returns none.
 
-    That happens if there is no such p, or if the solver fails.
+    The result is None if there is no such p, or if the solver fails.
     """
     k = rows.shape[1]
     system = np.vstack([rows.T, bounds])

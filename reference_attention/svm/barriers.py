@@ -81,7 +81,7 @@ class Barrier(ABC):
 class PowerBarrier(Barrier):
     """The barrier of the power norm at (p, t), |p_k|^q < t_k.
 
-    It is τ Σ t_k − Σ log(t_k^{2/q} − p_k²) − (1 − 1/q) Σ log t_k − Σ log(g_j·p − 1).
+    The function is τ Σ t_k − Σ log(t_k^{2/q} − p_k²) − (1 − 1/q) Σ log t_k − Σ log(g_j·p − 1).
 
     Attributes:
         rows: g_j, (N, d).
@@ -127,7 +127,7 @@ class PowerBarrier(Barrier):
 class SpectralBarrier(Barrier):
     """The barrier of the spectral norm at (vec W, s), ‖W‖_op < 1.
 
-    It is −τ s − log det(I − WᵀW) − Σ log(g_j·W − s).
+    The function is −τ s − log det(I − WᵀW) − Σ log(g_j·W − s).
 
     Attributes:
         rows: (vec g_j, −1), (N, k + 1).
@@ -157,7 +157,7 @@ class SpectralBarrier(Barrier):
 class NuclearBarrier(Barrier):
     """The barrier of the nuclear norm at λ > 0, ‖Z‖_op < 1.
 
-    It is −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j, Z = Σλ_jg_j.
+    The function is −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j, where Z = Σλ_jg_j.
 
     Attributes:
         rows: vec g_j, (N, k).

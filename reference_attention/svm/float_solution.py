@@ -37,7 +37,7 @@ class FloatSolution:
     def kkt_residual(self) -> float:
         """Return the largest violation of stationarity, feasibility and complementarity, relative to 1 + ‖p‖².
 
-        It is measured in the scaled units, and inf when the float solver returned no point.
+        The residual is measured in the scaled units; it is inf if the float solver returned no point.
         """
         rho = float(self.residual[-1])
         if not rho > 0:

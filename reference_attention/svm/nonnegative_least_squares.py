@@ -1,4 +1,4 @@
-"""Non-negative least squares by SciPy, whose function is not called without columns, as it crashes there."""
+"""Non-negative least squares by SciPy, except for matrices without columns, on which SciPy's function crashes."""
 
 from __future__ import annotations
 

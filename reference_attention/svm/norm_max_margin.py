@@ -87,7 +87,7 @@ class NormMaxMargin:
     def duality_gap(self) -> float:
         """Return by how much the upper bound of γ may exceed the lower one, relatively; exactly 0 where they are equal.
 
-        It is computed over the rationals for q = 1, ∞.
+        The gap is computed over the rationals for q = 1 and q = ∞.
         """
         total = sum(self.exact_duals, fmpq(0))
         if not isinstance(self.norm, Schatten | Blocks) and self.norm in LINEAR:

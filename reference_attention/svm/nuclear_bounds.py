@@ -1,7 +1,7 @@
 """Weak duality for the nuclear-norm SVM, in balls: Σ b_j λ_j/‖M‖_op ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m(KQᵀ).
 
-This holds for every λ ≥ 0, M = Σ λ_j a_j z_jᵀ, and all factors K, Q of a W = KQᵀ that separates:
-‖W‖_⋆ ≥ ⟨M, W⟩/‖M‖_op ≥ Σ λ_j b_j/‖M‖_op for every feasible W, and ‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
+The bounds hold for every λ ≥ 0 with M = Σ λ_j a_j z_jᵀ, and for all factors K, Q of a W = KQᵀ that separates: ‖W‖_⋆ ≥
+⟨M, W⟩/‖M‖_op ≥ Σ λ_j b_j/‖M‖_op for every feasible W, and ‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def enclose_nuclear(
     """Return an enclosure of the solution near the given point, of its rank and support, in the units of ``rows``.
 
     Raises:
-        NotDecided: with the reason.
+        NotDecided: the solution cannot be enclosed; the message gives the reason.
     """
     for _ in range(CORRECTIONS):
         if not len(support) or not K.shape[1]:

@@ -76,8 +76,8 @@ class Grid:
     def error(self) -> float:
         """Return a bound of the error of a sum of products of numbers of absolute value at most one.
 
-        It covers the parts of each factor that are not kept, the products of slices that are not computed, and the
-        roundings of the result.
+        The bound covers the parts of each factor that are cut off, the products of slices that are not computed, and
+        the roundings of the result.
         """
         return self.terms * ((2 * self.slices + 3) * 2.0 ** (-self.bits * self.slices) + 2.0**-100)
 

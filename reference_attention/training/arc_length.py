@@ -137,7 +137,7 @@ class Tracer:
     def log_times(self) -> Float64[np.ndarray, "r"]:
         """Return log of the time t = ∫ ds/‖∇L‖ at every record.
 
-        It costs a gradient per step, so it is computed on demand only.
+        The times cost a gradient per step, so they are computed only on demand.
         """
         until = [-math.inf]
         for dense, before, after in self._steps:

@@ -179,9 +179,9 @@ def log_curvatures(problem: Problem) -> tuple[float, float]:
 def log_safe_step(problem: Problem, K: Keys, Q: Queries, log_gradient: float) -> float:
     """Return log of the step η = 1/(2 L̂ (M + r)² + c), r = ‖∇L(K, Q)‖/(2 L̂ M² + c), M = max(‖K‖_op, ‖Q‖_op).
 
-    ∇L(K, Q) has at most the Lipschitz constant 2 L̂ M² + c at a point, and M grows by at most η‖∇L(K, Q)‖ ≤ r along the
-    step, so L falls by at least (η/2)‖∇L(K, Q)‖². Where the constant is 0 so is the gradient, and any step has the same
-    effect.
+    With L̂ and c of :func:`log_curvatures`, ∇L(K, Q) has at most the Lipschitz constant 2 L̂ M² + c at a point. M grows
+    by at most η‖∇L(K, Q)‖ ≤ r along the step, so L falls by at least (η/2)‖∇L(K, Q)‖². If the constant is 0, the
+    gradient is 0, too, and every step has the same effect.
 
     Args:
         problem: the problem.

@@ -52,7 +52,7 @@ def expm1(a: Any) -> Bounded:
 def fall(e: Values, above: Values) -> Values:
     """Compute −log(1 − e/above), by which a logarithm falls when its operand, ``above`` zero, falls by e.
 
-    It is infinite where the operand may reach zero.
+    The result is infinite where the operand may reach zero.
     """
     share = e / above * (1 + 8 * UNIT) + current().underflow * (e > 0)
     if (above > 0).all() and (share < 1).all():

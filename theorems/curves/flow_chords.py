@@ -174,7 +174,8 @@ class ArcFlow:
     def _rates(self, p: Point, span: Span | None) -> tuple[float, float]:
         """Return the logarithmic norm of the flow across itself, and its curvature.
 
-        These are the largest eigenvalue of −P∇²L P/‖∇L‖ (P across ∇L) or 0, and ‖P∇²L ∇L‖/‖∇L‖².
+        With P the projection orthogonal to ∇L, the norm is the largest eigenvalue of −P∇²L P/‖∇L‖, at least 0, and the
+        curvature is ‖P∇²L ∇L‖/‖∇L‖².
         """
         unit, curvature = self._curvature(p, span)
         across = np.eye(len(p)) - np.outer(unit, unit)

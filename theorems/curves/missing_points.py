@@ -15,7 +15,8 @@ from theorems.core.tolerances import EXACT
 def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Sequence[str]] | None) -> Claim | None:
     """Return the claim that a path has a point at every requested radius; None if it does.
 
-    It is falsified where the reference finds a point that the path leaves out, and undecided where neither finds one.
+    The claim is falsified where the reference finds a point that the path leaves out, and undecided where neither finds
+    a point.
 
     Args:
         name: the name of the claim.

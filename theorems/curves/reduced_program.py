@@ -55,7 +55,7 @@ def tangent_basis(direction: Float64[np.ndarray, "d"], rows: Float64[np.ndarray,
 def tangent_span(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> Float64[np.ndarray, "d k"]:
     """Return an orthonormal basis of the tangential parts of the neighbours' rows.
 
-    It has k = rank − 1 vectors, as p̄_mm lies in the span of the rows.
+    The basis has k = rank − 1 vectors, because p̄_mm lies in the span of the rows.
     """
     _, _, vectors = np.linalg.svd(constraints.rows[constraints.neighbours] @ basis, full_matrices=False)
     return np.asarray(basis @ vectors[: constraints.rank - 1].T)
@@ -136,8 +136,9 @@ class Reduced:
     def curvatures(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]]:
         """Compute the eigenvalues of ∇²F_ρ(y), the largest first, and its eigenvectors as columns.
 
-        They come from singular values of J, off by eps σ_max: where columns of keys differ in their units by 10⁷,
-        eigenvalues of a computed JᵀJ, off by eps σ_max², say nothing of the sphere's 1/ρ, which bounds them from below.
+        The eigenvalues are squares of the singular values of J, which have errors of eps σ_max. Eigenvalues of a
+        computed JᵀJ would have errors of eps σ_max²: if columns of keys differ in their units by 10⁷, this exceeds the
+        sphere's curvature 1/ρ, the lower bound of all eigenvalues.
         """
         weights, _ = self.slopes(y)
         _, sizes, vectors = np.linalg.svd(np.linalg.qr(self.factor(y), mode="r"))

@@ -176,8 +176,8 @@ class AttentionAt:
     def _log_factors(self) -> Any:
         """The logarithms log(|ℓ'_i| s_t e^m), m of :attr:`_spreads`; −∞ at :attr:`token` and duplicates; (b, n, T).
 
-        They are also −∞ where all scores of an input are equal: the terms of such an input are exactly 0, and in the
-        unit of far smaller terms of other inputs this factor would overflow.
+        The logarithms are also −∞ where all scores of an input are equal: the terms of such an input are exactly 0, and
+        in the unit of far smaller terms of other inputs this factor would overflow.
         """
         slopes: Any = self.log_slopes
         one_score = np.ptp(self.problem.scores, axis=-1)[:, None] == 0
@@ -189,8 +189,9 @@ class AttentionAt:
     def log_scale(self) -> Float64[np.ndarray, "b"]:
         """The logarithm of the unit of the gradient, a float taken as exact: about that of its largest term.
 
-        It is 0 where every term of ∇L vanishes. For a textbook kernel the unit is at least about the kernel's error:
-        where ∇L is far below its rounding, the kernel returns noise, which would overflow in units of ∇L.
+        The logarithm is 0 where every term of ∇L vanishes. For a textbook kernel the unit is at least about the
+        kernel's error: where ∇L is far below its rounding, the kernel returns noise, which would overflow in units of
+        ∇L.
         """
         with np.errstate(divide="ignore"):
             sizes = value_of(self._log_factors) + np.log(np.abs(value_of(self._spreads[1])))
@@ -220,8 +221,8 @@ class AttentionAt:
     def _textbook_error(self) -> Float64[np.ndarray, "b d"] | None:
         """The error that ∇L of the compared kernel may have: twice that of the textbook formula in its numbers.
 
-        It is None in a search (see :func:`theorems.bounded.in_floats`), and for an implementation that loses no digits
-        where the softmax saturates.
+        The error is None in a search (see :func:`theorems.bounded.in_floats`), and for an implementation that loses no
+        digits where the softmax saturates.
         """
         if not self.textbook_eps or not isinstance(self.log_weights, Bounded):
             return None
@@ -231,8 +232,8 @@ class AttentionAt:
     def weights_room(self) -> Float64[np.ndarray, "b n T"]:
         """Return the error that the weights of a correct implementation may have.
 
-        It is twice the error of this evaluation, because the implementation may use another formula; for a textbook
-        kernel it also covers twice the error of the textbook formula in the kernel's number format.
+        The allowed error is twice the error of this evaluation, because the implementation may use another formula; for
+        a textbook kernel it also covers twice the error of the textbook formula in the kernel's number format.
         """
         room = 2 * self.weights.error
         return room + 2 * self._textbook_weights.error if self.textbook_eps else room
