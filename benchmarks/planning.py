@@ -49,7 +49,7 @@ def parts_of_verify(cost: Mapping[str, float], examples: int) -> list[float]:
 def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
     """Return the seconds of the rounds of a hunt of every pair, one pair after the other.
 
-    A case is taken to cost as much as a case of verify.
+    A case of a hunt is assumed to take as long as a case of ``theorems verify``.
     """
     huntable = [statement.id for statement, without in pairs() if without not in statement.needs]
     return [cost[id] * ROUND for id in huntable if id in cost for _ in range(rounds)]

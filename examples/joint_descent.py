@@ -144,7 +144,7 @@ def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray)
 def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (v, p) where ‖v‖ first exceeds EARLY and LATE times ‖v_mm‖.
 
-    The descent is integrated in the logarithm of arc length, in which it is short.
+    The descent is integrated over the logarithm of arc length, which takes few steps.
     """
     # The head is written as r v̄_mm + w. Its part w orthogonal to v̄_mm stays small beside r, and is integrated to its
     # own relative accuracy.

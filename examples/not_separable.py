@@ -1,6 +1,6 @@
 """Which tokens are selected when the optimal tokens cannot all be selected?
 
-The paper's theorems on optimal tokens assume that they can.
+The paper's theorems on optimal tokens assume that all optimal tokens can be selected at once.
 
 theorems verify examples/not_separable.py:largest_subset             a first guess
 theorems verify examples/not_separable.py:locally_optimal_limit      a second one

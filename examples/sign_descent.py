@@ -23,7 +23,7 @@ class SignDescent(Optimiser):
     theory = Theory(source="largest ℓ∞ margin: steepest-one-input, steepest-from-a-margin", steepest=np.inf)
 
     def begin(self, setting):
-        """Begin a run; `setting` has the problem, the start, and the shape of what is trained."""
+        """Begin a run; `setting` has the problem, the start, and the shape of the trained parameter."""
         self.t = 0
 
     def step(self, p, gradient):

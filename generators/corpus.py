@@ -124,6 +124,6 @@ def read_corpus(path: Path) -> str:
     """Read a text file; line ends become spaces, and several spaces in a row a single one.
 
     Raises:
-        InvalidInput: there is no such file, it is no UTF-8 text, or too long.
+        InvalidInput: there is no such file, or the file is too long or no UTF-8 text.
     """
     return " ".join(read_text(path, "a text file", LARGEST_FILE, "give a shorter text").split())

@@ -2,8 +2,8 @@
 
 In one coordinate all tokens are equal, so that p_mm is zero there. A copy of a support that is moved in this coordinate
 has margin 1 like the support, but no dual solution gives it weight, since no other row could cancel its entry in this
-coordinate. Tokens of margin above 1 may then have any entry there: p_mm is still feasible and the same combination of
-rows, so it is the solution. Sparse, one-hot and rounded features often have such neighbours.
+coordinate. Tokens of margin above 1 may then have any entry in this coordinate: p_mm is still feasible and still the
+same combination of rows, so it is still the solution. Sparse, one-hot and rounded features often have such neighbours.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """

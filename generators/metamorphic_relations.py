@@ -62,8 +62,8 @@ class Relation:
     """A change of the data that must not change the verdict on a statement, unless the statement excepts it.
 
     Attributes:
-        name: kebab-case; the report counts by it.
-        says: the change in words, as a clause.
+        name: the name in kebab-case, under which reports count uses of the relation.
+        says: a description of the change, as a clause.
         change: the function (data, generator) → changed data; None if the change does not apply.
     """
 

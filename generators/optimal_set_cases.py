@@ -28,8 +28,8 @@ RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> SearchStrategy[Case]:
     """Return a strategy for cases of Assumption D, with a linear or another head.
 
-    Some have symmetric solutions. D is proven by Lemma 14 where the optimal tokens of an input have identical features,
-    and only such heads are drawn.
+    Some cases have symmetric solutions. Lemma 14 proves Assumption D if the optimal tokens of an input have identical
+    features, and only such heads are drawn.
 
     Args:
         separable: whether ATT-SVM' is feasible.

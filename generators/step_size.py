@@ -1,4 +1,4 @@
-"""The step size of gradient descent, η ≤ 1/L_p, and lengths of normalized steps that tend to zero.
+"""Assumptions on steps: η ≤ 1/L_p for gradient descent, and normalized steps whose lengths tend to zero.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 6.
 """

@@ -43,7 +43,7 @@ def inner(a: Sequence[fmpq], b: Sequence[fmpq]) -> fmpq:
 def products(rows: Sequence[Sequence[fmpq]], p: Sequence[fmpq]) -> list[fmpq]:
     """Return row·p for every row.
 
-    All rows share a common denominator; a loop would reduce the fractions of p at every term.
+    The rows are brought to a common denominator; a loop over terms would reduce the fractions of p at every term.
     """
     if not rows:
         return []

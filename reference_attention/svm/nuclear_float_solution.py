@@ -1,9 +1,10 @@
 """The nuclear-norm SVM in floats, by its dual: max Σ b_j λ_j over λ ≥ 0 with ‖M‖_op ≤ 1, M = Σ λ_j a_j z_jᵀ.
 
 Newton's method minimises the barrier −Σ b_j λ_j/μ − log det(I − MᵀM) − Σ log λ_j, in N variables, for falling μ. At its
-minimum W = 2μ M (I − MᵀM)⁻¹ is feasible, with margins b_j + μ/λ_j and ‖W‖_⋆ − Σ b_j λ_j ≤ (N + 2 min(d, e)) μ. So the
-products of singular values of W with 1 − the singular values of M, and of λ_j with margins less b_j, are about μ: one
-factor of each product is small, which reveals rank and support wherever the solution is not degenerate.
+minimum W = 2μ M (I − MᵀM)⁻¹ is feasible, with margins b_j + μ/λ_j and ‖W‖_⋆ − Σ b_j λ_j ≤ (N + 2 min(d, e)) μ. So two
+kinds of products are about μ: a singular value of W times 1 minus the corresponding singular value of M, and λ_j times
+the margin minus b_j. One factor of each product is small, which reveals rank and support unless the solution is
+degenerate.
 
 References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
 """

@@ -22,7 +22,7 @@ from reference_attention.svm.ball_matrices import balls, precision
 
 @dataclass(frozen=True, eq=False)
 class OuterRows:
-    """The rows (x_iα − x_it) z_iᵀ, t ≠ α_i, in units of their own.
+    """The rows (x_iα − x_it) z_iᵀ, t ≠ α_i, in the units that the module's docstring describes.
 
     Attributes:
         keys: the factors.
@@ -31,7 +31,7 @@ class OuterRows:
         a: a'_j, each entry of x_iα − x_it rounded once, shape (N, d).
         z: z'_j, shape (N, e).
         p, q: the exponents of a_j and z_j, shape (N,).
-        unit: t.
+        unit: t, with W = 2^t W'.
     """
 
     keys: OuterKeys

@@ -229,7 +229,8 @@ class Tracer:
     ) -> float:
         """Return log(e^{log_start} + ∫ ds/‖∇L‖), integrated between two points (s, log ‖∇L‖) of a step.
 
-        log ‖∇L‖ is taken as linear in s, on the piece and on its halves, and Richardson's rule is applied to the two.
+        The integral is estimated twice, with log ‖∇L‖ linear in s on the whole piece and on each of its halves;
+        Richardson's extrapolation combines the two estimates.
         """
         (s, log_norm), (s_after, log_norm_after) = before, after
         if s_after <= s:

@@ -266,8 +266,8 @@ class AttentionAt:
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
         """Return the gradient under test times e^{−log_scale}, widened by the error that a right one may have; (b, d).
 
-        An implementation that works with differences is allowed twice the error of this evaluation: its formula may be
-        another one.
+        An implementation that computes with differences is allowed twice the error of this evaluation, because it may
+        use another formula.
 
         Args:
             under_test: the implementation.

@@ -14,9 +14,10 @@ def risk_change(at: AttentionAt, steps: Numbers) -> Bounded:
     """Compute (L(p + h) − L(p)) e^{−log_scale}, (b,), from the points p of ``at`` by ``steps`` h, (b, d).
 
     With r the selected token at p and Δ_t = (k_t − k_r)·h, the weights at p + h are s_t e^{Δ_t}/Z. Hence the output
-    loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk gains ℓ(f − δ) − ℓ(f): to rounding by the
-    excess of the loss where the sign of δ is certain; |ℓ'(ξ)| δ, ξ between the two, is less wide where δ is small.
-    The result is unknown for steps that move a logit difference so far that its exponential has no digits left.
+    loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk rises by ℓ(f − δ) − ℓ(f); this rise is
+    enclosed by the excess of the loss where the sign of δ is certain, and by |ℓ'(ξ)| δ with ξ between f − δ and f where
+    δ is small, which is narrower there. The result is unknown for steps that move a logit difference so far that its
+    exponential has no digits left.
     """
     loss = at.problem.loss
     grown: Any = np.expm1(at.products(steps))
