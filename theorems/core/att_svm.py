@@ -1,4 +1,4 @@
-"""The first claims of a statement about p_mm: the implementation under test solves ATT-SVM, and is certified."""
+"""First steps of a conclusion about p_mm: the implementation under test solves ATT-SVM; the solution is certified."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from theorems.core.svm_certificate import svm_claim
 def solve_att_svm(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, claim: str, form: Form = Form.EXACT
 ) -> MaxMargin:
-    """Solve ATT-SVM(α) with the implementation under test and return p_mm(α).
+    """Solve ATT-SVM(α) with the implementation under test and return its solution p_mm(α).
 
     Args:
         problem: keys and scores.
         alpha: the chosen tokens, (n,).
         under_test: the implementation whose solver is called.
-        claim: the name of the claim that is undecided without p_mm.
+        claim: the name of the claim to report as undecided if there is no p_mm.
         form: the form of that claim.
 
     Raises:
@@ -46,11 +46,11 @@ def end_as_infeasible(
     form: Form = Form.EXACT,
     svm: str = "ATT-SVM",
 ) -> NoReturn:
-    """End a statement whose SVM, in any norm, the implementation under test called infeasible.
+    """End a statement because the implementation under test called its SVM (in any norm) infeasible.
 
     Raises:
-        Refuted: the multipliers do not prove that it is infeasible.
-        Undecided: the multipliers prove it.
+        Refuted: the multipliers do not prove that the SVM is infeasible.
+        Undecided: the multipliers prove that the SVM is infeasible.
     """
     refusal = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
     if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), infeasible.exact):
@@ -61,14 +61,14 @@ def end_as_infeasible(
 def certify(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation
 ) -> Generator[Claim, None, MaxMargin]:
-    """Yield the claim that p_mm(α) of the implementation is optimal, and return p_mm(α).
+    """Yield the claim that the implementation's p_mm(α) solves ATT-SVM(α), and return p_mm(α).
 
-    A conclusion calls it as ``svm = yield from certify(…)``.
+    A conclusion calls this function as ``svm = yield from certify(…)``.
 
     Raises:
-        Refuted: ATT-SVM(α) was called infeasible, without a proof.
-        Undecided: ATT-SVM(α) was called infeasible, with a proof.
-        Ended: the claim fails, so that no other claim would mean what it says.
+        Refuted: the implementation called ATT-SVM(α) infeasible, without a proof.
+        Undecided: the implementation called ATT-SVM(α) infeasible, with a proof.
+        Ended: the claim fails, so that later claims about p_mm would be meaningless.
     """
     solution = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
     claim = svm_claim(problem, alpha, solution)

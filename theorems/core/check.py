@@ -24,16 +24,16 @@ class Outcome:
     """The outcome of one statement on one case.
 
     Attributes:
-        verdict: falsified if a claim is, else inconclusive if a claim is or an error was raised, else upheld; not
-            applicable if an assumption is not known to hold, or the kernel under test refuses the call or is not
-            called.
+        verdict: falsified if a claim is falsified; else inconclusive if a claim is inconclusive or an error was raised;
+            else upheld. Not applicable if an assumption is not known to hold, or if the kernel under test refuses the
+            call or is never called.
         claims: every claim that the conclusion yielded.
         reason: the falsified or undecided claim, the assumption with its evidence, or the error; empty if upheld.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
         touched: the functions of the attention kernel under test that were called; empty without a kernel.
-        not_found: whether the only reason for inconclusive is that a search of the suite found nothing, which it does
-            not with the reference, either.
-        parts: the verdicts on premises, stated conclusion and sharper forms, if the case is falsified.
+        not_found: whether the case is inconclusive only because a search of the suite found nothing, as it does with
+            the reference, too.
+        parts: if the case is falsified, the verdicts on its premises, stated conclusion and sharper forms.
     """
 
     verdict: Verdict
@@ -51,7 +51,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
     A statement that raises an error is inconclusive, never upheld.
     """
     with warnings.catch_warnings():
-        # A NaN or overflow reaches a claim, which it cannot pass; NumPy's warning would only disturb the report.
+        # A claim cannot pass with NaN or after an overflow; a warning by NumPy would only disturb the report.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
         all_claims: list[Claim] = []
@@ -101,26 +101,26 @@ def _require_declared(statement: Statement, claim: Claim) -> None:
 
 
 def _not_found(claims: Iterable[Claim]) -> bool:
-    """Return whether there are claims that are not upheld, each because a search found nothing."""
+    """Return whether some claims are not upheld, all of them only because a search found nothing."""
     open_ones = [claim for claim in claims if claim.verdict is not Verdict.UPHELD]
     return bool(open_ones) and all(claim.not_found for claim in open_ones)
 
 
 def _not_found_either(statement: Statement, case: Subject, under_test: Implementation) -> bool:
-    """Return whether the search finds nothing with the reference implementation, either."""
+    """Return whether the search that found nothing also finds nothing with the reference implementation."""
     return under_test is REFERENCE or _not_found(_of_reference(statement, case, under_test))
 
 
 def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims about the reference on the case, with the ``textbook_eps`` of the implementation under test."""
+    """Yield the statement's claims about the reference, with the ``textbook_eps`` of the implementation under test."""
     reference = REFERENCE.replace(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 
 
 def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, names: set[str]) -> str:
-    """Return a message about claims made about the reference but not the implementation; empty if there are none.
+    """Return a message that names claims made for the reference but not for the implementation under test; else empty.
 
-    A claim may be missing because the implementation under test reports, for example, a wrong flag.
+    A claim is missing, for example, if the implementation under test reports a wrong flag.
     """
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
@@ -145,13 +145,13 @@ def claims_of(conclusion: object) -> Iterator[Claim]:
 def error_outcome(
     statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = ""
 ) -> Outcome:
-    """Return the inconclusive outcome of a statement that raised an error; in a user's file, with the line.
+    """Return the inconclusive outcome of a statement that raised an error; for a user's file, with the line.
 
     Args:
         statement: the statement that raised.
         error: the exception.
         claims: the claims made before the error.
-        where: the code that raised it, if not the conclusion.
+        where: the code that raised the error, if not the conclusion.
     """
     kind = type(error).__name__
     line = line_in(statement.file, error)
@@ -176,7 +176,7 @@ def line_in(file: str, error: BaseException) -> int:
 
 
 def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims: list[Claim]) -> Outcome:
-    """Return the outcome for ``claims``; if it is falsified, compute its ``parts`` from ``all_claims``."""
+    """Return the outcome for ``claims``; if that is falsified, compute the outcome's ``parts`` from ``all_claims``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states
@@ -206,14 +206,14 @@ def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
 
 
 def sentence(claim: Claim, part: str = "") -> str:
-    """Return the claim with its numbers as text, with ``part``, the description of its part, after its name."""
+    """Return as text the claim's name, ``part`` (the description of its part in the statement) and its numbers."""
     detail = f"; {claim.detail}" if claim.detail else ""
     name = f"{claim.name} ({part})" if part else claim.name
     return f"{name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
 def _missing_assumption(statement: Statement, case: Subject, original: Subject) -> str:
-    """Return the first assumption not known to hold, with its evidence in the units of ``original``; else empty."""
+    """Return the first assumption not known to hold, with evidence in the units of ``original``; empty if all hold."""
     if unfit := original.unfit_for(statement.assumptions):
         return unfit
     for id in statement.assumptions:

@@ -1,4 +1,4 @@
-"""Verdict and Claim: a statement asserts claims, each a named inequality or limit."""
+"""Verdict and Claim: a statement makes claims, and each claim is a named inequality or limit."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ class Claim:
     Attributes:
         name: a stable name in kebab-case, by which reports list the claim.
         form: exact, effective, limit or sharp.
-        slack: left side minus right side, in the units of ``tolerance``; the smallest one if the claim was checked at
+        slack: left side minus right side, in the units of ``tolerance``; the smallest slack if the claim was checked at
             many points.
         tolerance: the amount by which rounding, or an argued rate, may violate the inequality; ``why`` justifies it.
-        why: the reason of the tolerance, or the key of one that the suite declares.
+        why: the reason of the tolerance, or the key of a reason that the suite declares.
         detail: both sides at the worst point, in words.
         undecided: why the claim could not be decided; empty if it could.
-        branch: which of the alternatives that the claim allows occurred, in a few words; reports count them.
-        not_found: whether the claim is undecided because a search of the suite did not find what the claim is about.
-            Such a case is not a pass, but tells nothing about the implementation under test; up to half of the
-            generated cases may be so.
+        branch: if the claim allows alternatives, a few words that say which of them occurred; reports count these.
+        not_found: whether the claim is undecided because a search of the suite did not find the object of the claim.
+            Such a case does not pass, but says nothing about the implementation under test; up to half of the generated
+            cases may be undecided for this reason.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Claim:
     not_found: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse an unknown reason or a negative tolerance; mark a claim with an infinite one as undecided."""
-        # Keep the plain name: a ClaimName also has a condition, which cannot be pickled.
+        """Refuse an unknown reason or a negative tolerance; mark a claim with an infinite tolerance as undecided."""
+        # Store the name as a plain string: a ClaimName also has a condition, which cannot be pickled.
         object.__setattr__(self, "name", str(self.name))
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
@@ -89,7 +89,7 @@ class Claim:
     def verdict(self) -> Verdict:
         """Upheld or falsified by slack and tolerance; inconclusive if undecided or NaN.
 
-        An implementation that returns NaN instead of a number is falsified by :class:`NotANumber`.
+        A NaN returned by the implementation under test does not get here: :class:`NotANumber` falsifies the statement.
         """
         if self.undecided or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
@@ -107,10 +107,10 @@ def at_least(
     scale: Any = None,
     points: str = "point",
 ) -> Claim:
-    """Return the claim that left ≥ right at every entry; it reports the entry with the least room.
+    """Return the claim that left ≥ right at every entry; the claim reports the entry nearest to failing.
 
-    Entries whose sides are the same float hold with any tolerance, so that they are reported only if there are no
-    others. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
+    An entry whose two sides are the same float holds with any tolerance; it is reported only if all entries are like
+    that. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
 
     Args:
         name: the name of the claim.
@@ -119,7 +119,7 @@ def at_least(
             tolerance is the error bound of ``left − right``.
         right: an array that broadcasts against ``left``.
         rounding: for plain numbers, the absolute error of ``left − right``, per entry.
-        why: the reason for ``rounding``, or the key of one that the suite declares.
+        why: the reason for ``rounding``, or the key of a reason that the suite declares.
         scale: the divisor that makes slack and tolerance comparable between entries; by default the larger side if the
             sides carry their rounding error, else 1.
         points: a noun for the entries, for the detail line.
@@ -159,7 +159,7 @@ def at_least(
 
 
 class Ended(Exception):
-    """End of a conclusion after a claim without which the later claims have no meaning.
+    """Exception that ends a conclusion after a claim without which the later claims have no meaning.
 
     Attributes:
         claims: the claims to yield before the conclusion ends.
@@ -169,7 +169,7 @@ class Ended(Exception):
 
 
 class Undecided(Ended):
-    """End of a conclusion that cannot continue, with one undecided claim.
+    """Exception that ends a conclusion with one undecided claim, because the conclusion cannot continue.
 
     Args:
         claim: the name of the claim that could not be decided.
@@ -186,7 +186,7 @@ class Undecided(Ended):
 
 
 class Refuted(Ended):
-    """End of a conclusion, falsified, because the implementation under test returned something impossible.
+    """Exception that ends a conclusion as falsified: the implementation under test returned something impossible.
 
     Args:
         claim: the name of the claim that fails.
@@ -202,11 +202,11 @@ class Refuted(Ended):
 
 
 class NotANumber(Refuted):
-    """End of a conclusion, falsified, because the implementation under test returned inf or NaN."""
+    """Exception that ends a conclusion as falsified, because the implementation under test returned inf or NaN."""
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a conclusion so that, where it raises :class:`Ended`, it yields the exception's claims and ends."""
+    """Wrap a conclusion so that it catches :class:`Ended`, yields the exception's claims and ends."""
 
     def claims(result: Iterable[Any]) -> Iterator[Any]:
         try:
@@ -226,13 +226,14 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, str]) -> Callable[..., Any]:
-    """Wrap a conclusion so that a claim that refines a limit is undecided if the claim of the limit is.
+    """Wrap a conclusion so that a claim that refines a limit is undecided if the claim of the limit is undecided.
 
-    Such a claim compares a path or flow with its limit, and means nothing if the limit was not reached.
+    A claim that refines a limit compares a path or flow with the limit, so it means nothing if the limit was not
+    reached.
 
     Args:
         conclusion: yields claims.
-        refines: the name of the limit's claim, by the name of the claim that refines it.
+        refines: a mapping from the name of each claim that refines a limit to the name of the limit's claim.
     """
     if not refines:
         return conclusion
@@ -264,7 +265,7 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
 
 
 def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Claim]) -> Claim:
-    """Return the claim, undecided if the limit that it refines is, with the ``not_found`` of the limit."""
+    """Return the claim; as undecided, with the limit's ``not_found``, if the limit that it refines is undecided."""
     limit = refines.get(claim.name, "")
     of_limit = limits.get(limit)
     if not limit or claim.undecided or (of_limit and of_limit.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)):

@@ -1,6 +1,6 @@
-"""Declarations of claims: each name is declared once, with its part in the statement and when the claim is made.
+"""Declarations of claims: the name of a claim, its part in the statement, and the cases on which it is made.
 
-A statement's file declares each of its claims, lists the declarations in ``claims=`` and makes the claims by them::
+A statement's file declares each of its claims once, lists the declarations in ``claims=`` and passes them as names::
 
     IS_A_STEP = premise("iterate-is-a-step")
     NORM_DIVERGES = stated_claim("norm-diverges")
@@ -20,17 +20,18 @@ from theorems.core.claim import Claim
 from theorems.core.parts import Part
 
 ALWAYS = "on every case"
-"""The condition of a claim that is made on every case, unless an earlier claim ends the conclusion."""
+"""Condition of claims that are made on every case, unless an earlier claim ends the conclusion."""
 
 
 class ClaimName(str):
-    """The name of a claim, with its part in the statement and when it is made.
+    """The name of a claim, with its part in the statement and the cases on which it is made.
 
     Attributes:
         part: a premise, the stated conclusion, or a sharper form of ours.
         when: the cases on which the claim is made, in words; a :class:`theorems.core.parts.Condition` can also be
             decided.
-        refines: the name of the limit's claim that this claim sharpens, without which it is undecided; empty if none.
+        refines: the name of the claim of a limit that this claim sharpens; this claim is undecided if that one is.
+            Empty if none.
     """
 
     part: Part
@@ -48,17 +49,17 @@ class ClaimName(str):
         return str, (str(self),)
 
     def only(self, when: str) -> ClaimName:
-        """Return this name for a statement that makes the claim only on cases where ``when`` holds, too."""
+        """Return a copy with the further condition ``when``, for a statement that makes the claim on fewer cases."""
         return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}", self.refines)
 
 
 def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """Declare a claim that is the conclusion as its source states it, at finite points or in the limit."""
+    """Declare a claim that the source itself states as the conclusion, at finite points or in the limit."""
     return ClaimName(name, Part.STATED, when)
 
 
 def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """Declare a claim that data, solutions or runs are what the conclusion assumes them to be."""
+    """Declare a claim that checks what the conclusion assumes about data, solutions or runs."""
     return ClaimName(name, Part.PREMISE, when)
 
 
@@ -68,24 +69,24 @@ def sharper(name: str, *, when: str = ALWAYS, refines: str = "") -> ClaimName:
     Args:
         name: the name, in kebab-case.
         when: the cases on which the claim is made.
-        refines: the claim of a limit whose rate or next-order term this claim gives; it is undecided if that claim is,
-            see :func:`theorems.core.claim.unless_limit_is_open`.
+        refines: the claim of a limit whose rate or next-order term this claim gives. This claim is undecided if that
+            one is, see :func:`theorems.core.claim.unless_limit_is_open`.
     """
     return ClaimName(name, Part.SHARPER, when, refines)
 
 
 @runtime_checkable
 class Given(Protocol):
-    """Protocol of objects that a conclusion is about, such as a solution, a run or points."""
+    """Protocol of the objects that a conclusion is about, such as a solution, a run or points."""
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the object is what the conclusion assumes it to be."""
+        """Yield the claims that check what the conclusion assumes about the object."""
 
 
 def premises(*objects: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
-    """Yield the claims that objects are what the conclusion assumes them to be.
+    """Yield the claims that check what the conclusion assumes about several objects.
 
-    A conclusion calls it as ``yield from premises(descent, flow)``.
+    A conclusion calls this function as ``yield from premises(descent, flow)``.
 
     Raises:
         Ended: a claim about an object fails by so much that the later claims have no meaning.

@@ -1,4 +1,4 @@
-"""Exact claims on a dataset: keys are X_i Wᵀ, or vec(x_it z_iᵀ) if W is trained, and scores are Y_i X_i v.
+"""Exact claims on a dataset: keys are X_i Wᵀ (if W is trained, vec(x_it z_iᵀ) with query z_i), scores are Y_i X_i v.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*,
 (W-ERM).

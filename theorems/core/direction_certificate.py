@@ -1,4 +1,4 @@
-"""Certificate of a direction: its selected tokens and neighbours, computed a second time from Definition 3.
+"""Check of a direction's selected tokens and directional neighbours, by a second computation from Definition 3.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 """

@@ -13,7 +13,8 @@ from theorems.core.claim import Claim, Form, at_least
 def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
     """Return the claim that left = right at every entry, up to the rounding error that the two sides carry.
 
-    Entries that are exactly equal are left out unless all are, since they say nothing about nearness to failing.
+    Entries with exactly equal sides do not show how near the claim is to failing; they are left out unless all are
+    equal.
 
     Args:
         name: the name of the claim.

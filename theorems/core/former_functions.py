@@ -38,7 +38,7 @@ _MODULES = {
     "training.joint_descent": "joint_descent head_gradient",
     "training.steepest_descent": "steepest_descent mirror_descent",
 }
-"""Names of functions by their module in :mod:`reference_attention`; ``a=b`` if the attribute a was the function b."""
+"""Names of functions by module of :mod:`reference_attention`; ``a=b`` if the attribute ``a`` was the function ``b``."""
 _FUNCTIONS = {
     former: (f"reference_attention.{module}", name or former)
     for module, names in _MODULES.items()
@@ -47,7 +47,7 @@ _FUNCTIONS = {
 
 
 def function_named(former: str) -> Callable[..., Any]:
-    """Return the function for the name of a former attribute.
+    """Return the function that the attribute with this former name was.
 
     Raises:
         AttributeError: there was no such attribute.
@@ -60,7 +60,7 @@ def function_named(former: str) -> Callable[..., Any]:
 
 
 def functions_among(options: Iterable[str]) -> dict[str, Callable[..., Any]]:
-    """Return the functions for those options that are former attribute names, by name."""
+    """Return, by name, the functions of those options whose names are names of former attributes."""
     return {name: function_named(name) for name in options if name in _FUNCTIONS}
 
 

@@ -26,9 +26,9 @@ class Implementation(UnderTest):
     Attributes:
         name: the name in reports.
         replaced: the replacements, each by the function of the reference that it replaces, with the same signature.
-        textbook_eps: 0 if gradients have small relative errors also when the softmax saturates. A kernel that computes
-            the textbook formula has absolute errors instead: give the spacing of its numbers at 1 (2⁻⁵² in float64),
-            from which the tolerances at finite points are computed.
+        textbook_eps: 0 if gradients have small relative errors even when the softmax saturates. A kernel that computes
+            the textbook formula has absolute errors instead; give the spacing of the kernel's floats at 1 (2⁻⁵² for
+            float64), from which tolerances at finite points are computed.
 
     >>> from theorems import REFERENCE, max_margin
     >>> lazy = REFERENCE.replace("lazy", {max_margin: lambda keys, alpha: None})
@@ -57,7 +57,7 @@ class Implementation(UnderTest):
         return function in self.replaced
 
     def identity(self) -> str:
-        """Return its name."""
+        """Return the name of the implementation."""
         return self.name
 
     def replace(self, name: str, replaced: Replacements | None = None, **changed: Any) -> Implementation:
@@ -65,8 +65,9 @@ class Implementation(UnderTest):
 
         Args:
             name: the name of the copy.
-            replaced: further replacements, as the attribute.
-            changed: other attributes. A former attribute, as in ``max_margin=…``, works with a warning until 0.3.
+            replaced: further replacements, in the form of the attribute ``replaced``.
+            changed: new values of other attributes. A former attribute, as in ``max_margin=…``, works with a warning
+                until version 0.3.
         """
         by_former_name = former_functions.functions_among(changed)
         for former, function in by_former_name.items():
@@ -81,8 +82,8 @@ class Implementation(UnderTest):
     in_place_of = FormerName("__getitem__")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Return the data for pickling: the name ``REFERENCE`` for the reference, the fields for others."""
-        # Code tests ``is REFERENCE``, which must hold in other processes, too.
+        """Return the data for pickling: the name ``REFERENCE`` for the reference, otherwise the fields."""
+        # Code tests ``under_test is REFERENCE``, which must work in other processes, too.
         return "REFERENCE" if self is REFERENCE else super().__reduce_ex__(protocol)
 
 

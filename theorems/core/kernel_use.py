@@ -12,9 +12,9 @@ class KernelUse:
     """The use that a statement makes of an attention kernel under test.
 
     Attributes:
-        called: whether it calls the kernel; if so, its rounding bounds include ``textbook_eps``.
+        called: whether the statement calls the kernel; if so, the statement's rounding bounds include ``textbook_eps``.
         says: where the statement calls the kernel, or why it does not.
-        turn: the position of the statement in a test that stops at the first failure; cheap ones come first.
+        turn: the position of the statement in a run that stops at the first failure; cheap statements come first.
         capability: the option that a kernel must declare for the statement to apply; empty for statements of papers.
         differentiates: whether the statement needs the kernel's backward pass.
     """
@@ -27,7 +27,7 @@ class KernelUse:
 
 
 def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
-    """Return the description of a statement that calls the kernel; ``where`` says at which step."""
+    """Return the description of a statement that calls the kernel at the step ``where``."""
     return KernelUse(True, where, turn, differentiates=differentiates)
 
 

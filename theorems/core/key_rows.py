@@ -1,9 +1,9 @@
 """Differences of keys with bounds of their rounding error, including the rounding of the keys themselves.
 
 If W is trained, a key is a product x zᵀ, whose entries are in general not floats. Exact decisions use the factors x
-and z; an implementation receives the keys as floats, each entry rounded once, and its logits, weights and gradient
-belong to these rounded keys. For nearly equal tokens the difference of rounded keys has a large relative error. The
-rows computed here enclose both the exact and the rounded differences, and so do all numbers computed from them.
+and z. An implementation receives the keys as floats, each entry rounded once, and computes logits, weights and gradient
+from these rounded keys. For nearly equal tokens the difference of rounded keys has a large relative error. The rows
+computed here enclose both the exact and the rounded differences, and so do all numbers computed from them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from theorems.bounded import Bounded, exact
 from theorems.bounded.arithmetic import UNIT, Arithmetic, current
 
 LARGE = 4096
-"""Number of entries of the keys above which points that select the same tokens are grouped."""
+"""Number of entries of the keys above which the rows are computed once for all points that select the same tokens."""
 
 
 def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
-    """Return the rows k_i,token_i − k_it, (*b, n, T, d), which enclose the exact and the rounded differences."""
+    """Return the rows k_i,token_i − k_it, (*b, n, T, d), whose bounds contain the exact and the rounded differences."""
     if problem.keys.size < LARGE:
         return _rows(problem, token)
     # At large norms nearly every point selects the same tokens.
@@ -38,7 +38,7 @@ def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
 def _rows_of_one(problem: Problem, token: tuple[int, ...], kind: str, arithmetic: Arithmetic) -> Any:
     """Return the cached rows for one choice of tokens.
 
-    The kind of number and the arithmetic are part of the cache key: a search computes in plain floats, a claim with
+    ``kind`` and ``arithmetic`` are only part of the cache key: a search computes with plain floats, a claim with
     rounding bounds.
     """
     return _rows(problem, np.array(token, dtype=np.int64))
@@ -54,6 +54,7 @@ def _rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     if not isinstance(rows, Bounded):
         return rows
     size = np.abs(problem.keys)
-    # Twice the unit covers the rounding of this sum, too. Where factors are the same, so are the rounded products.
+    # Twice the unit roundoff covers the rounding of this sum, too. Tokens with the same factors have the same rounded
+    # keys.
     keys = 2 * UNIT * (size[inputs, token][..., None, :] + size)
     return rows.widen(np.where(rows.value == 0, 0.0, keys))

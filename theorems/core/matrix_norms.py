@@ -1,7 +1,7 @@
-"""Upper bounds of the spectral and the nuclear norm of a rational matrix, proven over the rationals.
+"""Upper bounds of the spectral and the nuclear norm of a rational matrix, proven in rational arithmetic.
 
 Neither eigenvalues nor singular values are needed: ‖A‖_op < σ if σ²I − AᵀA is positive definite, which elimination
-decides; and ‖A‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²) for all factors A = K Qᵀ. Floats only guess σ and K.
+decides; and ‖A‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²) for all factors A = K Qᵀ. Floats are used only to guess σ and K.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 
 CLOSE = 2.0**-46
-"""The relative amount by which the first trial σ exceeds the largest singular value in floats."""
+"""Relative amount by which the first σ to be tried exceeds the largest singular value computed in floats."""
 
 
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """Return a σ > ‖A‖_op, usually larger by a relative 2^−46; None if none is found, as for A = 0."""
+    """Return a σ > ‖A‖_op, usually by a relative 2^−46; None if no such σ is found, as for A = 0."""
     square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
     size, excess = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
     while excess < 1 and 0 < size < math.inf:
@@ -33,9 +33,9 @@ def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
 def nuclear_norm_above(matrix: fmpq_mat) -> fmpq | None:
     """Return ½(‖K‖² + ‖Q‖²) ≥ ‖A‖_⋆ for factors A = K Qᵀ; None for A = 0.
 
-    K is near U S^½ of a decomposition A = U S Vᵀ in floats, and Q = AᵀK⁻ᵀ exactly. The bound is near ‖A‖_⋆, as columns
-    of K are orthogonal up to rounding and as long as those of Q. A singular value that is 0, or is lost in rounding,
-    counts as eps of the largest.
+    K approximates U S^½, where A = U S Vᵀ is computed in floats, and Q = AᵀK⁻ᵀ exactly. The bound is near ‖A‖_⋆,
+    because the columns of K are orthogonal up to rounding and have the lengths of the columns of Q. A singular value
+    that is 0, or is lost in rounding, is replaced by eps times the largest.
     """
     wide = matrix if matrix.nrows() <= matrix.ncols() else matrix.transpose()
     U, S, _ = np.linalg.svd(_floats(wide), full_matrices=False)

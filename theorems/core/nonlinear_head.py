@@ -1,9 +1,9 @@
-"""Attention with a nonlinear head, computed by an implementation that knows only linear heads.
+"""Attention with a nonlinear head, computed by an implementation that supports only linear heads.
 
-Every δ_ij = Σ_t s_it g_itj is the excess risk of a linear head with scores −g under the correlation loss, hence what
-``log_excess_risk`` computes to rounding however small; the gradient of L is the one of a linear head with scores
-−|ℓ'_i| Σ_j |b_j| φ'_j g_itj, evaluated at p. The softmax, with its faults, is thus that of the implementation under
-test.
+Every δ_ij = Σ_t s_it g_itj (softmax weights s, gaps g of hidden unit j) is the excess risk of a linear head with scores
+−g under the correlation loss, so ``log_excess_risk`` computes it up to rounding, however small it is. The gradient of L
+at p is that of a linear head with scores −|ℓ'_i| Σ_j |b_j| φ'_j g_itj. So the softmax, with any faults, is that of the
+implementation under test.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
 """
@@ -28,7 +28,7 @@ CORRELATION = LOSSES["correlation"]
 
 @dataclass(frozen=True, eq=False)
 class HeadedAttention:
-    """The risk L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)) by the softmax of an implementation.
+    """The risk L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)), with the softmax s_i of an implementation.
 
     Attributes:
         problem: keys and loss (the scores are not used).
@@ -55,7 +55,7 @@ class HeadedAttention:
         return log_score_drop(self.mixing, self.log_steps(p))
 
     def log_excess(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """Return log(L − L_*), L_* = (1/n) Σ_i ℓ(ν_i); NaN where the implementation has it negative."""
+        """Return log(L − L_*) with L_* = (1/n) Σ_i ℓ(ν_i); NaN where the implementation computes a negative L − L_*."""
         log_lost = self.log_lost(p)
         sign = np.where(np.isfinite(log_lost), 1.0, 0.0)
         _, log_size = self.problem.loss.log_excess(self.mixing.nu, sign, np.where(sign > 0, log_lost, 0.0))
@@ -63,7 +63,7 @@ class HeadedAttention:
         return np.asarray(np.logaddexp.reduce(log_size, axis=-1) - math.log(self.problem.n))
 
     def scaled_gradient(self, p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
-        """Return ∇L as a log scale and a direction."""
+        """Return ∇L as the logarithm of a scale and a direction."""
         mixing, head = self.mixing, self.mixing.head
         log_steps = self.log_steps(p)
         inputs = mixing.best + head.signs * np.exp(np.minimum(log_steps, 700.0))
@@ -74,7 +74,7 @@ class HeadedAttention:
         return self.under_test[scaled_gradient](self.problem.keys, scores, CORRELATION, p)
 
     def as_implementation(self) -> Implementation:
-        """Return an implementation with this risk and gradient; their arguments scores, loss and α are ignored."""
+        """Return an implementation with this risk and gradient, whose arguments scores, loss and α are ignored."""
 
         def excess(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
             log_size = self.log_excess(p)

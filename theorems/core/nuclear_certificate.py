@@ -2,8 +2,9 @@
 
 K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
 definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m for any K, Q and λ.
-These bounds need no eigenvalue, no singular value and no tolerance. That the two bounds meet needs a tolerance, since
-K, Q and λ are rounded. Face, gap and support are compared with those of M in floats, gap and τ from both sides.
+These bounds need no eigenvalue, no singular value and no tolerance. The claim that the two bounds meet needs a
+tolerance, since K, Q and λ are rounded. Face, gap and support are compared with those of M computed in floats; gap and
+τ are bounded from both sides.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """
@@ -37,7 +38,7 @@ NOT_SEPARATING = "KQᵀ does not separate α"
 
 @dataclass(frozen=True, eq=False)
 class NuclearCertificate:
-    """The bounds of C_⋆ that the floats K, Q and λ of a solution prove, for comparison with its stated bounds.
+    """The bounds of C_⋆ that a solution's floats K, Q and λ prove, for comparison with the bounds that it states.
 
     Attributes:
         data: tokens and queries.
@@ -97,11 +98,11 @@ class NuclearCertificate:
 
     @cached_property
     def rounding(self) -> float:
-        """The relative distance at which both bounds may lie by rounding alone."""
+        """The largest relative distance between both bounds that rounding can explain."""
         return 4 * CLOSE + 8 * (len(self.pairs) + sum(self.data.shape)) * EPS * self.sensitivity
 
     def wrong_bounds(self) -> str:
-        """Return why the solution's bounds are wrong, or not proven by K, Q and λ; empty if they are right."""
+        """Return why the solution's bounds are wrong, or why K, Q and λ do not prove them; else empty."""
         svm, (n, T, d), e = self.svm, self.data.X.shape, self.data.shape[1]
         shapes = (svm.K.shape[0], svm.Q.shape[0], svm.K.shape[1], svm.duals.shape)
         if shapes != (d, e, svm.Q.shape[1], (n, T)) or (svm.alpha != self.alpha).any():
@@ -167,8 +168,8 @@ def images_of(u: Float64[np.ndarray, "s r"], v: Float64[np.ndarray, "s r"]) -> F
 def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-optimal") -> Claim:
     """Return the claim that K, Q and λ prove the bounds of C_⋆.
 
-    If the solution is stated to be unique, the claim is also that the bounds meet and that rank, face, gap and support
-    are right.
+    If the solution is stated to be unique, the claim also says that the bounds meet and that rank, face, gap and
+    support are right.
     """
     wrong = certificate.wrong_bounds()
     if not wrong and certificate.svm.exact is not None:

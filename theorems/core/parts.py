@@ -1,8 +1,8 @@
 """The parts of a statement: premises, the conclusion as its source states it, and sharper forms of ours.
 
-A statement is falsified if any of its claims is. What that means depends on the part to which the claim belongs. If it
-is a premise, the computed objects are not those that the statement is about; if it is the stated conclusion, the
-statement is wrong; if it is a sharper form, only the suite's addition to the statement is wrong.
+A statement is falsified if any of its claims is falsified. The meaning depends on the part to which that claim belongs.
+A false premise means that the computed objects are not those that the statement is about; a false conclusion, that the
+statement is wrong; a false sharper form, that only the suite's addition to the statement is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Part(StrEnum):
     STATED = "stated"
     """The conclusion as the source states it, at finite points or in the limit."""
     PREMISE = "premise"
-    """A check that data, solutions and runs are what the conclusion assumes them to be."""
+    """A check of what the conclusion assumes about data, solutions and runs."""
     SHARPER = "sharper"
     """A claim beyond what the source states: an explicit constant, a rate, the next-order term."""
 
@@ -44,7 +44,7 @@ class Condition(str):
     holds: Callable[[Any], bool]
 
     def __new__(cls, words: str, holds: Callable[[Any], bool]) -> Condition:
-        """Create the string and set its predicate."""
+        """Create the string with the predicate as an attribute."""
         condition = super().__new__(cls, words)
         condition.holds = holds
         return condition
@@ -55,8 +55,9 @@ class Parts:
     """The verdicts on the parts of a falsified statement; None for a part without claims.
 
     Attributes:
-        stated: the verdict on the stated conclusion. It is inconclusive if a due claim was not made or not decided, or
-            if a premise was falsified, because the computed objects are then not those of the statement.
+        stated: the verdict on the stated conclusion. Inconclusive if a claim that the case calls for was not made or
+            not decided, or if a premise was falsified, because the computed objects are then not those of the
+            statement.
         forms: the verdict on the claims of each form, premises included.
     """
 
@@ -67,7 +68,7 @@ class Parts:
 
     @property
     def note(self) -> str:
-        """A few words for a table on the part that was falsified; empty if it was the stated conclusion."""
+        """The part that was falsified, in a few words for a table; empty if the stated conclusion was falsified."""
         if self.stated is Verdict.UPHELD:
             return "a sharper form only"
         if self.stated is Verdict.INCONCLUSIVE:
@@ -79,7 +80,7 @@ class Parts:
         """Return the parts from the JSON that :meth:`as_json` returned.
 
         Raises:
-            ValueError: the mapping is not of that form.
+            ValueError: the mapping does not have that form.
         """
         forms = contents.get("forms")
         if not isinstance(forms, dict) or not {*contents} <= {"stated", "premises", "sharper", "forms"}:
@@ -122,9 +123,9 @@ def parts_on(
     Args:
         case: the case, on which conditions are decided.
         claims: all claims that were made on the case.
-        part_of: returns the part of a claim, given its name.
-        states: the claims of the stated conclusion, and when each is made; empty if no source states a conclusion,
-            None if the statement does not declare them.
+        part_of: a function from the name of a claim to the claim's part.
+        states: the claims of the stated conclusion, each with the cases on which it is made; empty if no source states
+            a conclusion, None if the statement does not declare its conclusion.
     """
     all_claims = list(claims)
     by_part = {part: worst(claim.verdict for claim in all_claims if part_of(claim.name) is part) for part in Part}
@@ -145,7 +146,7 @@ def parts_on(
 
 
 def _is_due(when: str, case: Any) -> bool:
-    """Return whether a claim is due on a case; True if its condition cannot be decided."""
+    """Return whether a claim must be made on a case; True if the claim's condition cannot be decided."""
     if not isinstance(when, Condition):
         return True
     try:

@@ -1,6 +1,6 @@
-"""Points at which a conclusion "for every p" is checked: spread over directions and scales, then adversarial.
+"""Points at which a conclusion "for every p" is checked: spread over directions and scales, then chosen adversarially.
 
-Shapes: a batch of m points is (m, d). The points depend on the seed of the case alone.
+Shapes: a batch of m points is (m, d). The points depend only on the seed of the case.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from jaxtyping import Float64, Int64
 from reference_attention.problem import Problem
 
 Violation = Callable[[Float64[np.ndarray, "k d"]], Float64[np.ndarray, "k"]]
-"""Function of points, (m, d), that returns the violation of a conclusion at each, (m,); larger is worse."""
+"""Function from points, (m, d), to the violation of a conclusion at each point, (m,); larger is worse."""
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
 """Norms of the probe points, in units of 1 / (scale of the keys)."""
 
 
 ENTRIES = 1 << 19
-"""About the number of entries of the keys, over all points, that are processed at once."""
+"""Approximate number of key entries, n T d times the number of points, that are processed at once."""
 LEAST_POINTS = 10
 """The least number of points, used for large problems."""
 
 
 def affordable(problem: Problem, m: int, entries: int = ENTRIES) -> int:
-    """Return m, or fewer where n T d is large, so that time and memory stay bounded."""
+    """Return the number of points to use: m, or fewer if n T d is large, so that time and memory stay bounded."""
     return min(m, max(LEAST_POINTS, entries // problem.keys.size))
 
 
@@ -55,7 +55,7 @@ def spread_points(rng: np.random.Generator, problem: Problem, m: int) -> Float64
 def points_around(
     rng: np.random.Generator, q: Float64[np.ndarray, "d"], norms: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw points of the given norms along q (first half) and against it, tilted by angles of 1e-12 to 1."""
+    """Draw points of the given norms, half of them along q and half along −q, tilted by angles of 1e-12 to 1."""
     m, d = len(norms), q.size
     tilt = log_uniform(rng, 1e-12, 1.0, m)[:, None] * directions(rng, m, d)
     raw = q / np.linalg.norm(q) + tilt
@@ -69,7 +69,7 @@ def with_margin(
     rows: Float64[np.ndarray, "m d"],
     margins: Float64[np.ndarray, "m"],
 ) -> Float64[np.ndarray, "m d"]:
-    """Move each point along its row until row·p is the given margin (a zero row leaves its point)."""
+    """Move each point p along its row until row·p is the given margin; do not move it if the row is zero."""
     size = np.sum(rows * rows, axis=1)
     missing = margins - np.sum(rows * points, axis=1)
     return np.asarray(points + np.where(size > 0, missing / np.where(size > 0, size, 1.0), 0.0)[:, None] * rows)
@@ -78,9 +78,9 @@ def with_margin(
 def near_boundaries(
     rng: np.random.Generator, problem: Problem, base: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Move the points of ``base`` to where two random tokens of a random input (nearly) tie in k·p.
+    """Move each point p of ``base`` to where two random tokens of a random input (nearly) tie in the logit k·p.
 
-    The margin between the two becomes 0 or ±1e-12 … ±1 in units of the logits, or exactly ±1.
+    The difference of the two logits becomes 0, or ±1e-12 … ±1, or exactly ±1.
     """
     m = len(base)
     i = rng.integers(problem.n, size=m)
@@ -99,7 +99,7 @@ def probe_points(
     *,
     m: int = 150,
 ) -> Float64[np.ndarray, "points d"]:
-    """Draw m points, after the origin: spread over directions and norms, around ±q, near ties, near margins of ±1.
+    """Return the origin and m random points: spread over directions and norms, around ±q, near ties and margins of ±1.
 
     Norms around q are log-uniform both in units of the keys and in units of ‖q‖ (for q = p_mm: in logits).
     """
@@ -130,15 +130,15 @@ def climb(
     tries: int = 16,
     rounds: int = 5,
 ) -> Float64[np.ndarray, "points d"]:
-    """Append to the points the ``best`` most violating ones, pushed further by random local search.
+    """Append the ``best`` points of largest violation, after a random local search that increases their violation.
 
-    Each round perturbs every survivor ``tries`` times by 1e-8 to 1 of its norm, half of the time in its
-    length only, and keeps what violates most.
+    Each round perturbs every survivor ``tries`` times by 1e-8 to 1 of its norm, half of the time only in length, and
+    keeps the points with the largest violation.
 
     Args:
         rng: source of the perturbations.
         points: the starting points, (m, d).
-        violation: larger is worse; NaN counts as worst.
+        violation: the function to be increased; NaN counts as the largest value.
         best: the number of survivors.
         tries: perturbations of a survivor in one round.
         rounds: the number of rounds.

@@ -1,4 +1,4 @@
-"""The folder of recorded counterexamples: beside the packages in a checkout, inside of them when installed."""
+"""The folder of recorded counterexamples: beside the packages in a checkout, inside a package when installed."""
 
 from __future__ import annotations
 

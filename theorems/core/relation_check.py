@@ -20,7 +20,7 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 
 SAME_VERDICT = "same-verdict-on-changed-data"
-"""The name of the claim that the verdict does not change."""
+"""The name of the claim that the verdict is the same on the changed case."""
 DIFFERS, NOT_FOUND = "differs", "not-found"
 """Words after the name of a relation in the ``branch`` of that claim."""
 
@@ -28,9 +28,9 @@ DIFFERS, NOT_FOUND = "differs", "not-found"
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
     """Check the statement on the case, and on the case changed by one relation, drawn by the seed of the case.
 
-    If the verdict, the verdict on a claim or the finding on an assumption differs, the outcome is falsified by
-    :data:`SAME_VERDICT`, which names the relation; otherwise that claim is upheld. A case that is falsified itself is
-    not checked again.
+    If the two cases differ in the verdict, in the verdict on a claim or in the assumption that fails, the outcome is
+    falsified by the claim :data:`SAME_VERDICT`, which names the relation; otherwise that claim is upheld. If the
+    statement is falsified on the case itself, the changed case is not checked.
     """
     outcome = check(statement, case, under_test)
     if outcome.verdict is Verdict.FALSIFIED:
@@ -52,19 +52,19 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
 
 
 def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
-    """Return an inconclusive outcome: a run or search of the suite succeeded on only one of the two cases."""
+    """Return an inconclusive outcome, for a run or search of the suite that succeeded on only one of the two cases."""
     claim = replace(undecided_claim(SAME_VERDICT, why, not_found=True), branch=f"{relation.name} {NOT_FOUND}")
     claims = (*outcome.claims, claim)
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, claims=claims, reason=reason, not_found=True)
 
 
 def missing_assumption(outcome: Outcome) -> str:
-    """Return the id of the assumption that makes a statement not applicable, read from the reason."""
+    """Return the id of the assumption that makes a statement not applicable, read from the outcome's reason."""
     return outcome.reason.partition(": ")[0]
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
-    """Return the claims made on every case or under a decidable condition; others may depend on random draws."""
+    """Return the claims whose presence the case decides; whether others are made may depend on random draws."""
     return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 
@@ -73,7 +73,7 @@ def _undecided_or_upheld(outcome: Outcome) -> bool:
 
 
 def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
-    """Return the outcome on a case, with the claim that the relation changes nothing.
+    """Return the outcome on a case, extended by the claim that the relation changes nothing.
 
     Args:
         relation: the relation by which the case was changed.
@@ -94,7 +94,7 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
 
 def _names_not_found(*outcomes: Outcome) -> set[str]:
-    """Return the names of the claims that a search left undecided in some outcome and that no outcome falsifies."""
+    """Return the names of claims that some outcome leaves undecided because of a search, and that none falsifies."""
     claims = [claim for outcome in outcomes for claim in outcome.claims]
     wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
     return {claim.name for claim in claims if claim.not_found} - wrong

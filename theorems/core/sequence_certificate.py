@@ -1,6 +1,6 @@
-"""Checks for several queries per input: the parts are the data, masks are respected, and W^mm solves ATT-SVM.
+"""Checks of data with several queries per input: the parts contain all data, masks are respected, W^mm solves ATT-SVM.
 
-They are decided over the rationals from tokens, queries and mask, by code independent of
+The checks are decided over the rationals from tokens, queries and mask, by code independent of
 :mod:`reference_attention.svm`.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
@@ -40,19 +40,19 @@ DECIDED = premise("any-tokens-are-decided")
 UNSEEN = premise("unseen-tokens-do-not-matter", when="where a query does not see every token")
 
 MASKED_QUERIES = 3
-"""The number of queries whose unseen tokens are changed."""
+"""The number of queries whose masked tokens are changed."""
 
 
 def exact_claim(name: str, wrong: str) -> Claim:
-    """Return an exact claim, upheld where ``wrong`` is empty."""
+    """Return an exact claim, upheld if the message ``wrong`` is empty."""
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Claim:
-    """Return the claim that every query that sees several tokens is one input of one part, which has these tokens.
+    """Return the claim that each query that sees several tokens is one input, with exactly these tokens, of one part.
 
-    Its exact keys are the products x_it z_ikᵀ; its keys and scores are those products and Y_ik vᵀx_it, each within half
-    an ulp.
+    The input's exact keys are the products x_it z_ikᵀ; its float keys are those products and its scores are Y_ik
+    vᵀx_it, each within half an ulp.
     """
     for parts in (reported, data.parts):
         if wrong := _wrong_parts(data, parts):
@@ -104,7 +104,7 @@ def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) 
 def unseen_claim(
     data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
 ) -> Claim | None:
-    """Return the claim that changing masked tokens changes no bit of a query's risk; None if no token is masked."""
+    """Return the claim that changing a query's masked tokens changes no bit of its risk; None if no token is masked."""
     blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
     if not len(blind):
         return None
@@ -121,7 +121,7 @@ def unseen_claim(
 def _risk_of(
     data: SequenceDataset, pair: tuple[int, int], under_test: Implementation, points: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "s b"] | None:
-    """Return sign and logarithm of one query's excess risk, (2, b), from the parts under test; None if none has it."""
+    """Return sign and logarithm of a query's excess risk, (2, b), from the parts under test; None if no part has it."""
     for part in under_test[sequence_parts](data):
         for r in np.flatnonzero((part.pairs == pair).all(axis=1)).tolist():
             keys, scores, loss = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
@@ -135,7 +135,7 @@ def solution_claim(
 ) -> Claim:
     """Return the claim that W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals.
 
-    It is decided by the KKT conditions over the rationals.
+    The claim is decided by the KKT conditions over the rationals.
     """
     return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, parts, alpha), alpha, svm))
 
@@ -173,10 +173,10 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
 
 
 def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Return the claim that ATT-SVM for random tokens is solved, or proven infeasible where the rows are dependent.
+    """Return the claim that ATT-SVM for random tokens is solved, or proven infeasible, which requires dependent rows.
 
-    The rank of the rows is computed exactly, and is the same for every choice. A count of rows and dimensions does not
-    decide it.
+    The rank of the rows is computed exactly and is the same for every choice of tokens. It does not follow from the
+    numbers of rows and dimensions.
     """
     keys = [part.problem.exact_keys for part in data.parts]
     alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)
@@ -187,5 +187,6 @@ def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.ran
     if not is_farkas_proof(rows, solution.exact):
         return exact_claim(DECIDED, "called infeasible, and the multipliers prove nothing")
     rank = int(fmpq_mat(list(rows.values())).rank())
-    # A Farkas proof is a dependence of the rows, so this cannot fail; it is checked since the paper states it.
+    # A Farkas proof is a linear dependence of the rows, so this check cannot fail; it is made because the paper states
+    # it.
     return exact_claim(DECIDED, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")

@@ -1,8 +1,8 @@
-"""Statements: the theorems of a paper as executable specifications.
+"""The class Statement and its decorator: theorems of a paper as executable specifications.
 
-A statement is one file, and it reads like the paper: a function whose docstring states the theorem, its effective
-forms and the derivation, and whose body yields claims. ``@statement`` makes it; the command, the tests, the hunt, the
-power table and the report find it by its module (:mod:`theorems.run.registry`).
+A statement is one file that reads like the paper: a function whose docstring states the theorem, its effective forms
+(explicit inequalities at finite points) and the derivation, and whose body yields claims. ``@statement`` turns the
+function into a Statement, which the command and the tests find by its module (:mod:`theorems.run.registry`).
 """
 
 from __future__ import annotations
@@ -28,42 +28,45 @@ from theorems.core.kernel_use import KernelUse
 from theorems.core.parts import Part
 
 Conclusion = Callable[[Any, Implementation], Iterator[Claim]]
-"""Function of a case and the implementation under test that yields claims; for capabilities of kernels, of a call."""
+"""Function that yields claims, given a case (for capabilities of kernels, a call) and the implementation under test."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of a paper, or one in a user's file.
+    """A statement of a paper or of a user's file.
 
     Attributes:
         id: the id, such as ``theorem-2`` or ``path.py:name``.
         title: what it states, in a few words.
         source: the place in the paper that states it.
-        assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``; all must hold for the
-            conclusion to be checked. :meth:`assumption` finds them.
+        assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``, which :meth:`assumption` looks up.
+            The conclusion is checked only on cases on which all of them hold.
         cases: a strategy for cases that satisfy the assumptions by construction.
-        conclusion: yields the claims, given a case and the implementation under test.
-        text: the statement, its effective form and its derivation (the docstring of the conclusion).
-        from_data: yields the cases to check for a user's case, such as one per locally optimal α; by default the case
-            itself.
+        conclusion: a function that yields the claims, given a case and the implementation under test.
+        text: the statement with its effective form and derivation: the docstring of the conclusion.
+        from_data: a function that yields the cases to check for a user's case, such as one case per locally optimal α;
+            by default the case itself.
         aliases: other ids of the same statement.
-        kernel: its use of an attention kernel, or why it uses none; None if it does not declare that.
-        survives: reasons why it holds under planted faults in what it calls, by the name or the kind of the fault; for
-            statements of the suite see :mod:`theorems.faults.survivors`.
-        needs: assumptions without which it cannot be formulated, so that there is nothing to hunt; reasons by id.
+        kernel: how the statement uses an attention kernel, or why it uses none; None if that is not declared.
+        survives: reasons why the statement holds despite a planted fault in a function that it calls, by the name or
+            the kind of the fault; for statements of the suite see :mod:`theorems.faults.survivors`.
+        needs: reasons why the statement cannot be formulated without an assumption, so that no hunt can drop it, by the
+            id of the assumption.
         own_assumptions: assumptions other than the suite's, by id.
-        claims: the claims that it may make: by name, the cases on which it does; empty if it does not declare them.
+        claims: the cases on which each claim is made, by the name of the claim; empty if the statement does not declare
+            its claims.
         file: the user's file that defines it; empty for statements of the suite.
-        states: the claims that are its conclusion as the source states it; empty if no source states it; None if it
-            does not declare them, and then all its claims count as its conclusion.
-        premises: the claims that data, solutions and runs are what the conclusion assumes them to be. Claims in neither
+        states: the claims that are the conclusion as the source states it; empty if no source states the conclusion;
+            None if they are not declared, and then all claims count as the conclusion.
+        premises: the claims that check what the conclusion assumes about data, solutions and runs. Claims in neither
             ``states`` nor ``premises`` are sharper forms.
-        about: the class of its cases.
-        refines: the name of the limit without which a claim is not judged, by the name of the claim.
-        varies: reasons why relations of :mod:`generators.metamorphic_relations` may change its verdict, by the name of
+        about: the class of the cases.
+        refines: for a claim that is judged only if the claim of a limit is decided, the name of that limit's claim, by
+            the name of the claim.
+        varies: reasons why a relation of :mod:`generators.metamorphic_relations` may change the verdict, by the name of
             the relation.
-        search: the reason why a search or a run of the statement may be decided on a case and undecided on the case
-            changed by a relation; empty if it has none. If both are decided they must agree.
+        search: the reason why a search or a run of the statement may be decided on a case but undecided on the case
+            changed by a relation; empty if that must not happen. If both are decided they must agree.
     """
 
     id: str
@@ -94,25 +97,25 @@ class Statement:
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:
-        """Return the part of the claim with a name: premise, stated conclusion, or sharper form."""
+        """Return the part to which the claim with this name belongs: premise, stated conclusion, or sharper form."""
         if claim in self.premises:
             return Part.PREMISE
         return Part.STATED if self.states is None or claim in self.states else Part.SHARPER
 
     @property
     def declarations(self) -> tuple[ClaimName, ...]:
-        """The claims as declarations, for a statement that makes them on its own data."""
+        """The claims as declarations, for another statement that makes the same claims on data of its own kind."""
         return tuple(
             ClaimName(name, self.part_of(name), when, self.refines.get(name, "")) for name, when in self.claims.items()
         )
 
     @property
     def own_id(self) -> str:
-        """The id without the file, since several paths may lead to the same file."""
+        """The id without the path of the file, since several paths may lead to the same file."""
         return self.id.removeprefix(f"{self.file}:") if self.file else self.id
 
     def assumption(self, id: str) -> Assumption:
-        """Return the assumption with an id: the statement's own, or else the suite's.
+        """Return the assumption with this id: one of the statement's own, or else one of the suite's.
 
         Raises:
             InvalidInput: the id is unknown.
@@ -126,7 +129,7 @@ def always(*names: str) -> dict[str, str]:
 
 
 NO_WEIGHTS = {"queries-given": "it is about W, and without queries there is no W to train"}
-"""Assumptions that certain data are given, without which a statement cannot be formulated; reasons by id."""
+"""Reasons why a statement cannot drop the assumption that certain data are given, by the id of the assumption."""
 
 NEED_OWN_CASES = {
     "direction-given": "generators.direction_cases.direction_cases()",
@@ -138,7 +141,7 @@ NEED_OWN_CASES = {
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "optimal-tokens-tied": "generators.tied_cases.tied_cases()",
 }
-"""Assumptions for which :func:`generators.problems.cases` builds no cases; the name of the strategy that does."""
+"""The strategy to use for assumptions for which :func:`generators.problems.cases` builds no cases."""
 
 
 def statement(
@@ -166,29 +169,30 @@ def statement(
 
     Args:
         id: an id in kebab-case that no statement of the suite has.
-        title: a few words on what it states; by default the first line of the docstring.
+        title: a few words on what the statement says; by default the first line of the docstring.
         source: the place that states it.
         assumptions: ids of assumptions of the suite, or :class:`Assumption` objects.
         cases: a strategy for cases that satisfy the assumptions, or a function that returns one. By default
             :func:`generators.problems.cases` builds cases for the suite's assumptions; cases on which another
             assumption fails count as not applicable.
-        from_data: yields the cases to check for a user's case, such as one per locally optimal α; by default the case
-            itself.
+        from_data: a function that yields the cases to check for a user's case, such as one case per locally optimal α;
+            by default the case itself.
         aliases: other ids of the same statement.
-        kernel: its use of an attention kernel, or why it uses none.
-        survives: reasons why it holds under planted faults, see :class:`Statement`; for statements of the suite they
-            are in :mod:`theorems.faults.survivors`.
-        needs: assumptions without which it cannot be formulated; reasons by id.
-        claims: every claim that it may make: declarations of :mod:`theorems.core.claim_name`, or names with the cases
-            on which each is made. A claim that is not listed is an error; a run reports listed claims that were never
-            made. It may be left out.
-        states: if ``claims`` are names, those that are the conclusion as the source states it; by default all but the
-            premises. The other claims are sharper forms. A falsified statement reports the part of the failed claim.
-        premises: if ``claims`` are names, those that check that data, solutions and runs are what the conclusion
-            assumes them to be.
-        about: the class of its cases, if the paper is about other data than keys and scores.
-        varies: relations that may change its verdict, see :class:`Statement`.
-        search: why a relation may change whether it is decided, see :class:`Statement`.
+        kernel: how the statement uses an attention kernel, or why it uses none.
+        survives: reasons why the statement holds despite planted faults, see :class:`Statement`; for statements of the
+            suite they are in :mod:`theorems.faults.survivors`.
+        needs: reasons why the statement cannot be formulated without an assumption, by the id of the assumption.
+        claims: every claim that the statement may make: declarations of :mod:`theorems.core.claim_name`, or names with
+            the cases on which each is made. If given, a claim that is not listed is an error, and a run reports listed
+            claims that were never made.
+        states: if ``claims`` are names, the claims that are the conclusion as the source states it; by default all but
+            the premises. The other claims are sharper forms. A falsified statement reports the part of the failed
+            claim.
+        premises: if ``claims`` are names, the claims that check what the conclusion assumes about data, solutions and
+            runs.
+        about: the class of the cases, if the paper is about other data than keys and scores.
+        varies: reasons why relations may change the verdict, see :class:`Statement`.
+        search: why a relation may change whether the statement is decided, see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption cannot be used, the docstring is missing, no strategy of the suite builds
@@ -239,7 +243,7 @@ def statement(
 
 
 def alone(case: Subject) -> Iterator[Subject]:
-    """Yield the case itself: the default of ``from_data``."""
+    """Yield only the case itself; this is the default of ``from_data``."""
     yield case
 
 
@@ -264,7 +268,7 @@ def _read_declarations(
 
 
 def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
-    """Return the names of the claims that refine a limit, each with the name of that limit."""
+    """Return a mapping from the name of each claim that refines a limit to the name of that limit's claim."""
     refines = {str(name): str(name.refines) for name in claims if isinstance(name, ClaimName) and name.refines}
     for name, limit in refines.items():
         if limit not in claims or limit in refines:
@@ -287,7 +291,7 @@ def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | Non
 def _split_assumptions(
     assumptions: Sequence[str | Assumption],
 ) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
-    """Return the ids of all assumptions, and the assumptions other than the suite's by id."""
+    """Return the ids of all assumptions, and, by id, the assumptions that are not the suite's."""
     if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
         raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")
     ids: list[str] = []

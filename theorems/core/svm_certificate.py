@@ -1,7 +1,8 @@
-"""Certificate of p_mm: the KKT conditions of the solution by the implementation under test, over the rationals.
+"""Certificate of p_mm: the solution by the implementation under test satisfies the KKT conditions over the rationals.
 
-Statements compare paths, flows and cones with p_mm, its neighbours and its duals, and which claims they make depends on
-these. Without the certificate, an error of an SVM solver would appear as a violated limit, or not at all.
+Statements compare paths, flows and cones with p_mm, its neighbours (the support vectors) and its duals, and these
+decide which claims are made. Without the certificate, an error of an SVM solver would appear as a violated limit, or
+not at all.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2 and Theorem 6.
 """
@@ -31,7 +32,7 @@ SVM_IS_OPTIMAL = premise("svm-is-optimal")
 LOCAL_OPTIMALITY = premise("locally-optimal-is-definition-2")
 
 Margins = list[list[fmpq]]
-"""(k_iα_i − k_it)·p of every token, 0 at α_i."""
+"""The exact margin (k_iα_i − k_it)·p of every token t of every input i; 0 for t = α_i."""
 
 
 def svm_claim(
@@ -44,11 +45,11 @@ def svm_claim(
 ) -> Claim:
     """Return the claim that p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
 
-    Decided exactly: every margin is at least the required one, with equality at the neighbours and nowhere else; duals
-    are nonnegative, zero off the neighbours, and p is the combination of the rows k_iα − k_it with the duals. The
-    floats are those rationals rounded (p and duals to two units in the last place, margins as an inner product with the
-    rounded p). The flags that decide which claims are made are right: whether the neighbours' rows are independent, and
-    whether all can have a dual.
+    Checked exactly: every margin is at least the required margin, with equality exactly at the neighbours; duals are
+    nonnegative, and zero except at neighbours; p is the sum of the rows k_iα − k_it times their duals. The solution's
+    floats are these rationals rounded (p and duals within two units in the last place, margins as an inner product with
+    the rounded p). The flags that decide which claims are made are right: whether the neighbours' rows are independent,
+    and whether all neighbours can have a positive dual.
 
     Args:
         problem: keys and scores.
@@ -67,10 +68,10 @@ def svm_claim(
 def local_optimality_claim(
     problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, under_test: Implementation
 ) -> Claim:
-    """Return the claim that the implementation decides Definition 2 rightly: whether all neighbours score below α_i.
+    """Return the claim that the implementation decides correctly whether all neighbours score below α_i (Definition 2).
 
-    The neighbours of p_mm must be certified before. The decision is checked for the scores γ, and for −γ and 0, with
-    which neighbours of lower score become neighbours of higher and of equal score.
+    The neighbours of p_mm must be certified before. The decision is checked for the scores γ, for −γ, which turns
+    neighbours of lower score into neighbours of higher score, and for 0, which makes all scores equal.
     """
     wrong = ""
     for scores, called in ((problem.scores, "γ"), (-problem.scores, "−γ"), (0 * problem.scores, "0")):
@@ -114,7 +115,7 @@ def _wrong_margin(
     margins: Margins,
     required: Int64[np.ndarray, "n"],
 ) -> str:
-    # The reported margins may differ by the rounding error of this evaluation, and by as much of their own.
+    # Both the reported margins and this evaluation have such a rounding error, so they may differ by twice as much.
     error: Any = 2 * np.vecdot(key_rows(problem, alpha), with_rounding(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])

@@ -1,11 +1,11 @@
-"""Check of the flags of a solution of ATT-SVM: the rank of its neighbours, and which can have a positive dual.
+"""Check of the flags of a solution of ATT-SVM: the rank of the neighbours' rows, and which duals can be positive.
 
-Which claims are made depends on these flags, so they are decided a second time, over the rationals: the rank by
-elimination; positive duals by checking the duals of the solution; that other neighbours have dual 0 by a direction z
-with p·z = 0 and g·z ≥ 0 for every row g, and g·z > 0 for the rows of those neighbours (Goldman and Tucker: 0 = p·z = Σ
-λ_j g_j·z in every dual solution, a sum of non-negative terms, so λ_j = 0 wherever g_j·z > 0; and one z serves for all
-such rows). z is checked, so it may be searched for in any way; floats do not suffice, since a token one rounding off a
-support has g·z as small as that.
+These flags decide which claims are made, so they are computed a second time, over the rationals. The rank comes from
+elimination, and positive duals are checked in the solution. That the other neighbours have dual 0 in every solution is
+proven by a direction z with p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows of those neighbours: since 0 =
+p·z = Σ λ_j g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker one z exists for all
+such rows. How z is found does not matter, because it is checked. Floats do not suffice: if a token is one rounding away
+from being a neighbour, g·z is that small, too.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -31,7 +31,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
         problem: keys, scores, loss.
         keys: the keys over the rationals, (n T, d).
         alpha: the chosen tokens, (n,).
-        svm: the solution whose flags are checked.
+        svm: the solution with the flags.
     """
     pairs: list[Pair] = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours)]
     differences = fmpz_mat(len(pairs), problem.n * problem.T)
@@ -58,7 +58,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
 
 
 def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
-    """Return why the duals are not positive duals of p; empty if they are."""
+    """Return why the duals are not positive or do not combine the rows to p; empty if they are and do."""
     if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
         return "a positive dual is not positive, or not at a neighbour"
     total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))
@@ -72,7 +72,7 @@ def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[
 
 
 def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
-    """Find z with g·z ≥ 1 for the rows without a dual, ≥ 0 for the others and ≤ 0 for their sum; 0 if there is none."""
+    """Find z with g·z ≥ 1 for rows without a dual, g·z ≥ 0 for the others, whose sum is ≤ 0; else return 0."""
     with_dual = [row for row, idle in zip(rows, without, strict=True) if not idle]
     against = [-sum(column, fmpq(0)) for column in zip(*with_dual, strict=True)] or [fmpq(0)] * len(rows[0])
     whole, _ = fmpq_mat([*rows, against]).numer_denom()

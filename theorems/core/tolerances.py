@@ -1,7 +1,7 @@
-"""Tolerances with their reasons: rounding, an effective bound of the theorem, or an argued rate.
+"""Tolerances with their reasons: rounding, an explicit bound of the theorem, or a rate with an argument.
 
-Each tolerance is declared beside the claims that use it, and has a reason; ``theorems list tolerances`` prints them. A
-statement in a user's file declares its tolerances with :func:`reason`.
+Each tolerance is declared beside the claims that use it, with its reason; ``theorems list tolerances`` prints all of
+them. A statement in a user's file declares its tolerances with :func:`reason`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A tolerance of a claim: the amount by which it may be violated, and why.
+    """A tolerance: the amount by which a claim may be violated, and why.
 
     Attributes:
         formula: how the number is computed.
-        reason: why it is this large and no larger.
+        reason: why the tolerance is this large and no larger.
     """
 
     formula: str
@@ -41,8 +41,7 @@ class Reason(str):
 
 
 TOLERANCES: dict[str, Tolerance] = {}
-"""The tolerances declared by the modules imported so far, by key; for all see
-:func:`theorems.run.registry.suite.tolerances`."""
+"""Tolerances of the modules imported so far, by key; all are in :func:`theorems.run.registry.suite.tolerances`."""
 
 
 def tolerance(key: str, formula: str, because: str) -> Reason:
@@ -63,7 +62,7 @@ def tolerance(key: str, formula: str, because: str) -> Reason:
 
 
 def reason(key: str, formula: str, because: str) -> Reason:
-    """Make a tolerance for a statement of one's own: rounding, an effective bound, or an argued rate.
+    """Make a tolerance for a statement in a user's file: rounding, an explicit bound, or a rate with an argument.
 
     Args:
         key: the key in kebab-case, for reports and JSON.
@@ -71,7 +70,7 @@ def reason(key: str, formula: str, because: str) -> Reason:
         because: why it is this large and no larger.
 
     Raises:
-        InvalidInput: the key is that of a tolerance of the suite, or an argument is empty.
+        InvalidInput: a tolerance of the suite has the key, or an argument is empty.
     """
     if key in TOLERANCES:
         raise InvalidInput(f"reason: {key!r} is one of the suite's tolerances; choose another key.")

@@ -1,6 +1,6 @@
-"""The interface between a run and an implementation under test; the defaults are those of the reference.
+"""The interface between a run and an implementation under test; the default methods serve the reference.
 
-An attention kernel replaces them (``attention_conformance.kernel.kernel_implementation``).
+An attention kernel overrides them (``attention_conformance.kernel.kernel_implementation``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from theorems.core.kernel_use import KernelUse
 
 
 class Refused(Exception):
-    """Refusal of a case by the code under test, because it does not support its sizes or options."""
+    """Exception: the code under test refuses a case, because it does not support the case's sizes or options."""
 
 
 class Explanation(NamedTuple):
     """An explanation of a failure, for the maintainer of the code under test.
 
     Attributes:
-        line: where the code is wrong, by how much, and perhaps why.
+        line: one line on where the code is wrong, by how much, and perhaps why.
         test: the source of a test function that fails on the code.
         no_test: the reason why there is no such test.
     """
@@ -41,7 +41,7 @@ class KernelDescription:
         source: ``MODULE:CALLABLE``.
         dtype: the number format that it computes in.
         headline: the function that is called, its signature, and its number format, in words.
-        json: the same, for ``--json``.
+        json: the same content as JSON values, for ``--json``.
     """
 
     name: str
@@ -52,13 +52,15 @@ class KernelDescription:
 
 
 class UnderTest:
-    """Base class of what a run verifies: an implementation, or the name of one, loaded in the process that calls it.
+    """Base class of the object that a run verifies: an implementation, or the name of an implementation.
 
     Attributes:
-        by_name: whether it is a name; the code that it names is untrusted, and is loaded in the process that runs it.
+        by_name: whether the object is only a name; the code behind the name is untrusted, and is loaded in the process
+            that runs it.
         source: the name, ``MODULE:CALLABLE``.
-        recorded: the functions whose calls are recorded, by their names in results. If there are any, only claims made
-            after such a call count, and a statement without such a call is not about the code under test.
+        recorded: the functions whose calls are recorded, by their names in results. If there are any, a claim counts
+            only if it comes after a recorded call, and a statement without a recorded call is not about the code under
+            test.
         slow: whether a call takes so long that failing cases are shrunk in fewer steps.
     """
 
@@ -68,20 +70,20 @@ class UnderTest:
     slow: ClassVar[bool] = False
 
     def prepare(self) -> None:
-        """Import the modules of the suite that it needs, before the time limit of untrusted code begins."""
+        """Import the suite's modules that a run of this object needs, before untrusted code's time limit begins."""
 
     def find(self) -> None:
         """Import the code that the name refers to.
 
         Raises:
-            InvalidInput: it cannot be imported.
+            InvalidInput: the code cannot be imported.
         """
 
     def load(self) -> Any:
-        """Return the implementation; a name is imported and called once per process.
+        """Return the implementation; for a name, import the code, once per process.
 
         Raises:
-            InvalidInput: it cannot be imported, or cannot be tested.
+            InvalidInput: the code cannot be imported or cannot be tested.
         """
         return self
 
@@ -90,7 +92,7 @@ class UnderTest:
         return self
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement does not concern the code under test; empty if it does."""
+        """Return why a statement does not concern the code under test; empty if the statement does concern it."""
         return "is about an attention kernel: give one with --attention" if use and use.capability else ""
 
     def describe(self) -> KernelDescription | None:
@@ -98,11 +100,11 @@ class UnderTest:
         return None
 
     def identity(self) -> str:
-        """Return a text on which results depend: the name of the implementation, and its parts."""
+        """Return a text that identifies all that results depend on: the implementation's name and parts."""
         return type(self).__name__
 
     def outcomes(self, statement: Any, examples: int, seed: int, part: int) -> Iterator[tuple[Any, Subject]] | None:
-        """Yield the outcome of a statement on each case that this object makes, with the case, shrunk if it fails.
+        """Yield outcome and case for each case that this object makes; a case on which the statement fails is shrunk.
 
         Return None if the statement is to be checked on cases that its strategy draws.
         """
