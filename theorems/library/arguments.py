@@ -1,4 +1,4 @@
-"""Arguments of the library's functions: data in any form, ids, an attention kernel."""
+"""Conversion of the library's arguments: data in any form, ids, an attention kernel."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from theorems.run.registry.user_file import is_in_a_file
 Data = Problem | Dataset | QueryDataset | SequenceDataset | Subject | Mapping[str, Any] | str | PathLike[str]
 """Data to check: objects, named arrays as in a .npz file, or the name of such a file or of a dataset."""
 Attention = Callable[..., Any] | str | Implementation
-"""A kernel, MODULE:CALLABLE, or an implementation of everything that statements call."""
+"""A kernel, its name as MODULE:CALLABLE, or an :class:`Implementation` of all functions that statements call."""
 
 
 def data_and_ids(first: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
     """Return data and ids, given a first argument that may be either.
 
-    Text is data if it names a dataset or ends in .npz, .json or .txt, perhaps with a window behind it.
+    Text is data if it names a dataset or ends in .npz, .json or .txt, or in such an ending followed by a window of the
+    file.
 
     Raises:
         InvalidInput: data are given twice, or a text is neither data nor an id.
@@ -65,11 +66,11 @@ def _check_id(text: str) -> None:
 
 
 def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
-    """Return the data in the form on which statements are checked.
+    """Return the data as a case, the form on which statements are checked.
 
     Args:
         data: the data in any form.
-        seed: the seed of the data; a Case keeps its own.
+        seed: the seed of the case; a Case has a seed already, which is kept.
         calls: whether the data may be a stored call of an attention kernel.
 
     Raises:
@@ -108,7 +109,7 @@ def implementation_of(
     interface: str | None = None,
     device: str | None = None,
 ) -> UnderTest:
-    """Return the implementation under test: the reference, or an attention kernel, given as an object or by its name.
+    """Return the implementation under test: the reference, or an attention kernel given as an object or by name.
 
     Raises:
         InvalidInput: the object is not a kernel, or ``dtype``, ``interface`` or ``device`` is given without a kernel.

@@ -1,4 +1,4 @@
-"""Catalogue of statements, assumptions and named datasets, and of assumptions that hold on data."""
+"""Catalogue of statements, assumptions and named datasets; also findings on which assumptions hold on data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def statements() -> Table[Statement]:
 def datasets() -> Table[str]:
     """Return the named datasets, each with a description.
 
-    :func:`dataset_named` makes one, ``verify("figure-1a")`` checks it.
+    ``dataset_named("figure-1a")`` returns the data, ``verify("figure-1a")`` checks statements on them.
 
     >>> from theorems import datasets
     >>> datasets()["figure-1a"]
@@ -47,17 +47,17 @@ def datasets() -> Table[str]:
 def assumptions(
     what: Data | None = None, /, *ids: str, data: Data | None = None, seed: int = 0
 ) -> Table[Assumption] | Table[Finding]:
-    """Return which assumptions hold on data, with the number that decides; without data, the assumptions themselves.
+    """Return which assumptions hold on data, with the number that decides; without data, return all assumptions.
 
     Args:
-        what: data, or the first id, as for :func:`theorems.verify`.
+        what: the data, or the first of the ids, as for :func:`theorems.verify`.
         ids: statements whose assumptions are returned; all by default.
         data: the data, instead of as first argument.
         seed: as for :func:`theorems.verify`.
 
     Returns:
-        With data a :class:`Finding` by id (``holds`` is True, False, or None where neither could be proven;
-        ``evidence``, ``exact``), otherwise an :class:`Assumption` by id.
+        With data, a :class:`Finding` by id, whose ``holds`` is True, False, or None if neither could be proven, and
+        whose ``evidence`` gives the number; otherwise an :class:`Assumption` by id.
 
     Raises:
         InvalidInput: an id is unknown, or the data cannot be used.

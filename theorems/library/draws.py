@@ -1,4 +1,4 @@
-"""Properties of the generated cases: :func:`draws`."""
+"""The function :func:`draws`, which describes the generated cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from theorems.run import verify
 from theorems.run.registry.lookup import select_statements
 
 SIZES = ("n", "T", "d")
-"""Sizes of keys; other sizes stand beside the shares."""
+"""The sizes that have a column of their own; other sizes are listed with the shares."""
 
 
 def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
@@ -16,12 +16,13 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
 
     Args:
         ids: statements, or ``path.py:name``; all by default.
-        examples: number of cases of each.
+        examples: number of cases of each statement.
         seed: the seed of the cases, which are those of ``verify`` with that seed.
 
     Returns:
-        A :class:`Drawn` by id: ``sizes`` (smallest, median, largest n, T, d), ``shares`` by property, each with its
-        ``count``, ``of`` how many cases to which it applies, and ``value``.
+        A :class:`Drawn` by id, with ``sizes`` (smallest, median and largest n, T, d) and ``shares`` by property. A
+        share has the ``count`` of cases with the property, the number ``of`` cases to which it applies, and their
+        ratio ``value``.
 
     Raises:
         InvalidInput: an id is unknown.

@@ -1,4 +1,4 @@
-"""Explanation of which tokens attention selects on data, why, and which theorems apply: :func:`explain`."""
+"""The function :func:`explain`: which tokens attention selects on data, why, and which theorems apply."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ def explain(
 ) -> Explanation | CustomExplanation | HeadExplanations:
     """Explain which tokens attention selects on data, why, and which theorems apply.
 
-    The gradient flow is followed from p(0) (0 unless the data have a ``start``) to norms of 1e6 in units of the keys.
+    The gradient flow is followed from p(0) (0 unless the data have a ``start``) until ‖p‖ is 1e6 in units of the keys.
     Neighbours, ties and local optimality are decided over the rationals; undecided questions are reported as such.
-    Trained weights among the data (``p``; with queries ``W_trained``, or ``K_trained`` and ``Q_trained``) are explained
-    as they are, and the flow is followed from there.
+    If the data include trained weights (``p``; for data with queries ``W_trained``, or ``K_trained`` and
+    ``Q_trained``), these are explained first, and the flow starts from them.
 
     Args:
         data: as for :func:`theorems.verify`.
         module: trained weights in place of arrays in the data: a ``torch.nn.MultiheadAttention``, linear layers
-            ``(query, key)`` or ``(query, key, heads)``, a mapping of those arrays, a list of these, or a function that
-            returns one; or ``"path.py:name"``, which a process of its own runs.
-        rules: rules of ``theorems bench``, such as ``"adam-0.1"``, that are run from the same start.
-        train: ``"v"`` to train also the head together with the prompt, from the head of the data, by normalized steps.
-        starts: number of further flows, from seeded starts.
-        seed: the seed of those starts.
+            ``(query, key)`` or ``(query, key, heads)``, a mapping of those arrays, a list of such objects, or a
+            function that returns one of these; or ``"path.py:name"``, which runs in a separate process.
+        rules: optimisers as ``theorems bench`` names them, such as ``"adam-0.1"``, to run from the same start.
+        train: ``"v"`` to train the head v, too, together with the prompt, by normalized steps from the v of the data.
+        starts: number of further flows, from random starts.
+        seed: the seed of the random starts.
 
     Returns:
-        An :class:`Explanation`: ``print`` it, show it in a notebook, ``to_json()``, ``plot("svg")``; ``selection`` and
-        ``optimal`` (tokens ``alpha`` with their ``svm``), ``tokens`` (a row each), ``speaks`` (statements that apply).
-        For data of a paper's own kind: that paper's words about them, the assumptions, and ``speaks``. For a module of
-        several heads a table, whose ``heads`` are such explanations.
+        An :class:`Explanation`, to ``print`` or to show in a notebook, with the methods ``to_json()`` and
+        ``plot("svg")`` and the attributes ``selection`` and ``optimal`` (tokens ``alpha`` with their ``svm``),
+        ``tokens`` (a row for each) and ``speaks`` (the statements that apply). For a kind of data that one paper
+        defines, the explanation has that paper's description, the assumptions and ``speaks``. For a module of
+        several heads the result is a table whose ``heads`` are such explanations.
 
     Raises:
         InvalidInput: the data or the module cannot be used.

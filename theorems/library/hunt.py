@@ -27,11 +27,11 @@ class Hunted:
     """Result of a hunt.
 
     Attributes:
-        weakened: the statement without an assumption that was hunted, with the sentence to refute and why it fails.
+        weakened: the statement without the assumption, with the sentence to be refuted and the reason why it fails.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
         effort: numbers of cases tried, decided and undecided, and the largest violation.
         case: the shrunk counterexample; None if none was found.
-        examined: the claims on the counterexample, and the finding on every assumption.
+        examined: the claims and the findings on every assumption on the counterexample.
     """
 
     weakened: Weakened
@@ -42,7 +42,7 @@ class Hunted:
 
     @classmethod
     def by(cls, hunt: Hunt) -> Hunted:
-        """Return the result of a hunt that has run; the numbers of a counterexample are in the units of its data."""
+        """Return the result of a finished hunt; the numbers of a counterexample are in the units of its data."""
         examined = None
         if hunt.found is not None and hunt.examined is not None:
             examined = in_own_units(hunt.weakened, hunt.found, hunt.examined)
@@ -50,14 +50,14 @@ class Hunted:
 
     @property
     def has_counterexample(self) -> bool:
-        """Return whether a counterexample was found; that none was found proves nothing."""
+        """Return whether a counterexample was found; False proves nothing."""
         return self.case is not None
 
     found = FormerName("has_counterexample")
 
     @property
     def problem(self) -> Problem | None:
-        """Return keys, scores and loss of the counterexample; None without one, or for another kind of data."""
+        """Return keys, scores and loss of the counterexample; None without one, or if its data are of another kind."""
         return self.case.problem if isinstance(self.case, Case) else None
 
     @property
@@ -67,7 +67,7 @@ class Hunted:
 
     @property
     def findings(self) -> dict[str, Finding]:
-        """Return the findings on the counterexample: every assumption that holds, and the omitted one, which fails."""
+        """Return the findings on the counterexample: all assumptions that hold, and the omitted one, which fails."""
         if self.examined is None:
             return {}
         left_out = {self.weakened.without: self.examined.dropped} if self.weakened.without else {}
@@ -88,7 +88,7 @@ class Hunted:
         return save(self.weakened, self.record(), Path(directory))
 
     def __repr__(self) -> str:
-        """Return a summary: statement, assumption left out, and the claim that fails with the sizes of its case."""
+        """Return a summary: statement, omitted assumption, the claim that fails and the sizes of the case."""
         if self.case is None or self.claim is None:
             return f"Hunted({self.weakened.title}: nothing found in {self.effort.tried} cases)"
         sizes = ", ".join(f"{name} = {size}" for name, size in self.case.sizes.items())
@@ -111,12 +111,12 @@ class Hunted:
 def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0, cases: int | None = None) -> Hunted:
     """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
-    All other assumptions hold exactly, the violation is far above rounding, limits are followed until the norm is 10⁶,
-    and a counterexample is shrunk to few and round numbers.
+    On a counterexample all other assumptions hold exactly and the violation is far above rounding; limits are followed
+    until the norm is 10⁶. A counterexample is shrunk to few and round numbers.
 
     Args:
         id: the id of a statement, or path.py:name.
-        without: the assumption to leave out; empty to hunt the statement as it stands.
+        without: the id of the assumption to leave out; empty to search for counterexamples to the unchanged statement.
         seconds: the time limit of the search.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
         cases: the largest number of cases; unlike a time limit it gives reproducible results.

@@ -26,12 +26,12 @@ from theorems.run.text_report import text_report
 SCHEMA = 1
 """The version of ``verify.schema.json``; it changes when a field of the JSON changes its meaning or is removed."""
 LISTED = 4
-"""The largest number of statements of one verdict that the ``repr`` lists by id; more are counted."""
+"""The largest number of statements with one verdict that the ``repr`` lists by id; more are only counted."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results:
-    """Results of statements, in the order of the request; ``results["theorem-2"]`` or ``results[0]`` is one result.
+    """Results of statements, in the order of the request; ``results["theorem-2"]`` and ``results[0]`` give one of them.
 
     Attributes:
         results: the results: id, title, verdict, reason, counts and claims of each statement.
@@ -79,7 +79,7 @@ class Results:
 
     @property
     def findings(self) -> tuple[NamedFinding, ...]:
-        """Return which assumptions hold on the data; none for generated cases."""
+        """Return the findings on the assumptions on the data; none for generated cases."""
         return self.about.findings
 
     @property
@@ -89,7 +89,7 @@ class Results:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict: falsified if any statement is, else inconclusive, else upheld, else not-applicable.
+        """Return the first of falsified, inconclusive, upheld and not-applicable that is the verdict on some statement.
 
         Only upheld is a pass; not-applicable means that nothing was checked.
         """
@@ -112,13 +112,13 @@ class Results:
 
     @cached_property
     def claims(self) -> dict[tuple[str, str], ClaimSummary]:
-        """Return form, verdict, worst slack, tolerance and its reason of every claim, by (id, name)."""
+        """Return form, verdict, worst slack, tolerance and its reason of every claim, by (statement id, name)."""
         return {(result.id, claim.name): claim for result in self.results for claim in result.claims}
 
     def case(self, id: str) -> Any:
-        """Return the smallest case on which that statement failed (or could not be decided); None without one.
+        """Return the smallest case on which the statement failed (or could not be decided); None if there is none.
 
-        It is a :class:`Case`, or a call for a capability of a kernel.
+        The result is a :class:`Case`, or a call if the statement is a capability of a kernel.
         """
         failure = self[id].failure
         return None if failure is None else subject_of(from_json(failure.case), name=f"failing {id}")
@@ -126,8 +126,8 @@ class Results:
     def to_json(self) -> str:
         """Return the text that ``theorems verify --json`` writes.
 
-        ``verify.schema.json``, beside this module, describes it. It is strict JSON: a number that was never decided
-        is null, an infinite one a string.
+        ``verify.schema.json``, beside this module, describes it. The text is strict JSON: a number that was never
+        computed is null, an infinite number is a string.
         """
         report: dict[str, Any] = {
             "schema": SCHEMA,
@@ -149,7 +149,7 @@ class Results:
         return to_json(report, indent=2) + "\n"
 
     def raise_if_falsified(self) -> Results:
-        """Return these results, if no statement is falsified.
+        """Return these results if no statement is falsified; otherwise raise.
 
         Raises:
             AssertionError: a statement is falsified; the message has a table, the failing case and how to reproduce it.
@@ -160,7 +160,7 @@ class Results:
         return self
 
     def raise_unless_upheld(self) -> Results:
-        """Return these results, if the verdict is upheld; for tests, which should not pass if inconclusive.
+        """Return these results if the verdict is upheld; for tests, which must not pass if the verdict is inconclusive.
 
         Raises:
             AssertionError: as :meth:`raise_if_falsified`.
@@ -171,7 +171,7 @@ class Results:
         return self
 
     def __repr__(self) -> str:
-        """Return the ids of statements by verdict, worst first; long lists are replaced by their length."""
+        """Return the ids of statements by verdict, worst verdict first; a long list is replaced by its length."""
         parts = []
         for verdict in WORST_FIRST:
             ids = [result.id for result in self.results if result.verdict is verdict]

@@ -45,7 +45,7 @@ class Table(Mapping[str, T], Generic[T]):
         return [self.row(id, value) for id, value in self.objects.items()]
 
     def __repr__(self) -> str:
-        """Return the table as aligned text, the names of columns first."""
+        """Return the table as aligned text, with the names of the columns in the first line."""
         return align([tuple(self.columns), *self.rows])
 
     def _repr_html_(self) -> str:

@@ -30,7 +30,8 @@ def verify(
     """Verify statements on generated cases or on data, as ``theorems verify`` does. Equal seeds give equal results.
 
     Args:
-        what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
+        what: the data, or the first of the ids. Text is data if it names a dataset or ends in .npz or .json, otherwise
+            an id.
         ids: statements, or path.py:name; all by default.
         data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset`, :class:`QueryDataset` or
             :class:`Case`; named arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W`` or ``queries``;
@@ -40,10 +41,10 @@ def verify(
             reference's softmax; or a whole :class:`Implementation`. A kernel or a file given by name runs in another
             process; an object runs in this one.
         examples: generated cases per statement.
-        seed: the seed of the generated cases; on data, of the points at which a "for every p" conclusion is checked. A
-            Case has its own seed.
-        realistic: generate only cases that resemble users' data, with sparse, rounded or repeated numbers.
-        relations: check each case again after a change that must not change the verdict; not for kernels.
+        seed: the seed of the generated cases; with data, the seed of the points at which a "for every p" conclusion is
+            checked. A Case has its own seed.
+        realistic: whether to generate only cases that resemble users' data, with sparse, rounded or repeated numbers.
+        relations: whether to check each case again after a change that must not change the verdict; not for kernels.
         dtype: the number format of the kernel, as for :func:`check_attention`.
         interface: the signature of the kernel, as for :func:`check_attention`.
         device: the device of the kernel's tensors, as for :func:`check_attention`.
@@ -95,7 +96,7 @@ def check_attention(
     interface: str | None = None,
     device: str | None = None,
 ) -> Results:
-    """Check the theorems on an attention kernel, through autograd.
+    """Check the theorems and capabilities on an attention kernel, with gradients by autograd.
 
     ``check_attention(mine).raise_unless_upheld()`` is a test.
 
