@@ -1,7 +1,7 @@
 """The conformance suite for attention kernels: calls, interfaces, claims, scoreboard.
 
-The suite imports the engine (:mod:`theorems.core`, :mod:`theorems.run`). The engine finds the suite by its entry point
-and starts it with ``--attention``.
+This package imports :mod:`theorems.core` and :mod:`theorems.run`, which never import it by name: they find it by an
+entry point when ``--attention`` is given.
 """
 
 from importlib import import_module

@@ -18,13 +18,13 @@ class Answer:
     Attributes:
         output: shape (B, H, L, M).
         query_gradient, key_gradient, value_gradient: gradients of the sum of upstream · output, in the shapes of query,
-            key and value; None for a kernel without a backward pass, and for gradients that the call does not ask for.
-        log_sum_exp: shape (B, H, L), where the kernel returns it and the call asks for it.
-        weights: shape (B, H, L, T), where the kernel returns them.
-        sink_gradient, bias_gradient: gradients of sinks and bias, where the kernel differentiates them.
-        changed: the names of the tensors that the kernel wrote to, or beside which it wrote.
+            key and value; None for a kernel without a backward pass, and for a gradient that the call does not request.
+        log_sum_exp: shape (B, H, L), if the kernel returns it and the call requests it.
+        weights: shape (B, H, L, T), if the kernel returns them.
+        sink_gradient, bias_gradient: gradients of sinks and bias, if the kernel differentiates them.
+        changed: the names of the arguments that the kernel wrote to, or next to which it wrote in memory.
         changed_settings: the settings of PyTorch and of the process that the kernel changed.
-        failed: the error that the kernel raised in the state of the call, if it returns a result in another state.
+        failed: the error that the kernel raised in the call's state, if the kernel returns a result in another state.
         others: for a call that is repeated many times, the later answers that differ in a bit, each with its number of
             occurrences.
     """
@@ -44,11 +44,11 @@ class Answer:
 
 
 class BackwardRefused(Refused):
-    """The kernel raised in a backward pass that it has."""
+    """Exception: a kernel that has a backward pass raised an error in it."""
 
 
 class NotCompiled(Refused):
-    """PyTorch cannot compile the kernel."""
+    """Exception: PyTorch cannot compile the kernel."""
 
 
 def attend(call: AttentionCall) -> Answer:
@@ -62,14 +62,14 @@ class OnKernel(Implementation):
 
     Attributes:
         kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
-        fail_fast: whether capabilities are not tried further once a failing call falsifies another one.
+        fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
     """
 
     kernel: Any = None
     fail_fast: bool = False
 
     def in_format(self, name: str) -> OnKernel:
-        """Return the implementation for tensors of that format; itself if it already is."""
+        """Return the implementation for tensors of that number format; itself if that is its format already."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()

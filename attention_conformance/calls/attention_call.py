@@ -1,4 +1,4 @@
-"""One call of an attention kernel: the rows of the paper's problem in the form that library authors know."""
+"""One call of an attention kernel: rows of the paper's problem as batched tensors with the usual options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Places = Sequence[int]
 
 
 class Memory(StrEnum):
-    """Memory layout of the tensors of a call, on which their numbers do not depend."""
+    """Memory layout of the tensors of a call; a correct result does not depend on it."""
 
     CONTIGUOUS = "contiguous"
     TRANSPOSED = "transposed"
@@ -34,39 +34,39 @@ class Memory(StrEnum):
     OFFSET = "offset"
     """Begins at the second number of its storage."""
     FUSED = "fused"
-    """A part of the rows of a larger storage, lengths before heads: one of the three that a projection computes."""
+    """A part of the rows of a larger storage, lengths before heads, as if one projection had computed q, k and v."""
     SINGLE = "single number"
     """One number, expanded with stride 0 along all axes: the upstream gradient of ``output.sum().backward()``."""
 
 
 class State(StrEnum):
-    """Other events before, during or after a call, on which its numbers do not depend."""
+    """Events before, during or after a call; a correct result does not depend on them."""
 
     ONCE = "once"
     TWICE = "twice"
-    """An equal call comes before."""
+    """An equal call comes before this call."""
     OVERWRITTEN = "overwritten"
     """An earlier call used these tensors with other numbers in them."""
     INTERLEAVED = "interleaved"
     """A call on other numbers comes between this call and reading its output, and before its backward pass."""
     AFTER_ANOTHER = "after another"
-    """A call of these sizes comes before, on other numbers, without gradients, with a mask if this call has none."""
+    """A call of the same sizes comes before: other numbers, no gradients, and a mask if this call has none."""
     SECOND_BACKWARD = "second backward"
-    """Another upstream gradient went back through the same graph before."""
+    """A backward pass with another upstream gradient through the same graph comes before this call's backward pass."""
     SELF = "query is key"
-    """Query and key are one tensor: with gradients, two leaves in the same memory."""
+    """Query and key are one tensor; if they have gradients, they are two leaves in the same memory."""
     INFERENCE = "in inference mode"
     """Within ``torch.inference_mode``."""
     AUTOCAST = "under autocast"
-    """Within ``torch.autocast`` to bfloat16, on tensors that it leaves as they are: of float64 or bfloat16."""
+    """Within ``torch.autocast`` to bfloat16, on tensors that autocast does not convert: float64 or bfloat16."""
     CREATE_GRAPH = "create graph"
-    """Its gradients could be differentiated again."""
+    """The backward pass creates a graph, so that gradients could be differentiated again."""
     REPLAYED = "after two hundred others"
-    """Two hundred calls come before, every second one with its backward pass, on other numbers in these tensors."""
+    """Two hundred calls come before, on other numbers in these tensors, every second one with a backward pass."""
     COMPILED = "compiled"
-    """Through ``torch.compile`` after calls of other sizes; torch itself runs the graphs."""
+    """Compiled by ``torch.compile``, after calls of other sizes; torch itself runs the graphs."""
     MACHINE_CODE = "compiled to machine code"
-    """Through ``torch.compile`` after calls of other sizes; a C++ compiler turns the graphs into machine code."""
+    """Compiled by ``torch.compile``, after calls of other sizes; a C++ compiler turns the graphs into machine code."""
     MANY = "thousands of times"
     """Many equal calls follow each other, with other tensors in memory in between; each answer is checked."""
 
@@ -74,21 +74,21 @@ class State(StrEnum):
 REPEATS = 3000
 """The number of repetitions of a call in the state MANY."""
 BEFORE = 200
-"""The number of calls before one in the state REPLAYED."""
+"""The number of calls that come before a call in the state REPLAYED."""
 CONTEXTS = (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH, State.REPLAYED)
-"""States of a few calls without further options: no kernel treats an option differently in one of them."""
+"""States that are tried only in a few calls without options: no kernel treats an option differently in such a state."""
 COMPILED = (State.COMPILED, State.MACHINE_CODE)
 LONG_STATES = (*COMPILED, State.MANY)
 """States in which a call takes long."""
 
 
 class Alignment(StrEnum):
-    """The diagonal: which key the last query sees last, where the numbers of queries and keys differ."""
+    """Position of the causal diagonal if the numbers of queries and keys differ."""
 
     TOP_LEFT = "top-left"
-    """Query i sees keys up to i, as PyTorch's ``is_causal`` has it."""
+    """Query i sees keys up to i, as with PyTorch's ``is_causal``."""
     BOTTOM_RIGHT = "bottom-right"
-    """Query i sees keys up to i + T − L, as flash attention has it since 2.1: the last query is the last token."""
+    """Query i sees keys up to i + T − L, as in flash attention since 2.1: the last query sees all keys."""
     BY_LONGER = "bottom-right, with more queries than keys at the top-left"
     """Bottom-right for L ≤ T and top-left for L > T, as in MLX: every row sees a key."""
 
@@ -103,39 +103,43 @@ class AttentionCall(Subject):
 
     Attributes:
         query: shape (B, H, L, E).
-        key, value: shapes (B, G, T, E) and (B, G, T, M), H a multiple of G: head h belongs to group h // (H/G).
+        key, value: shapes (B, G, T, E) and (B, G, T, M), where H is a multiple of G; head h belongs to group h //
+            (H/G).
         upstream: dLoss/dOutput, shape (B, H, L, M).
-        scale: factor of the logits; None leaves it to the kernel.
+        scale: factor of the logits; None for the kernel's default.
         visible: a boolean mask, broadcastable to (B, H, L, T); a key is seen where it is True.
         bias: added to the logits, broadcastable to (B, H, L, T); −∞ hides.
-        mask_format: the format of the bias; empty for that of the query.
-        beyond: number of columns that the mask given to the kernel has after those of the keys; they have no effect.
+        mask_format: the number format of the bias; empty for the query's format.
+        beyond: number of additional columns, after those of the keys, in the mask that the kernel gets; they have no
+            effect.
         causal: whether later keys are hidden.
         window: the numbers of keys to the left and to the right of the diagonal that are seen; −1 is no limit.
-        log_sum_exp: whether the kernel is asked for log Σ e^logit, too.
-        softcap: c > 0 makes logits c·tanh(logit/c); 0 leaves them.
+        log_sum_exp: whether the kernel should also return log Σ e^logit.
+        softcap: c > 0 replaces each logit by c·tanh(logit/c); 0 does not change logits.
         memory: how query, key and value lie in memory.
-        placed: those of q, k and v to which ``memory`` applies; the others are contiguous.
+        placed: which of q, k and v ``memory`` applies to; the others are contiguous.
         upstream_memory, mask_memory: how the upstream gradient and the mask lie in memory.
-        state: what else happens around the call.
-        wants: those of q, k and v whose gradients are asked for; empty is inference without gradients.
-        poison: whether hidden keys are to be exchanged for others.
+        state: what happens before, during or after the call.
+        wants: which of q, k and v need a gradient; if empty, the call is inference without gradients.
+        poison: whether to repeat the call with other numbers in hidden keys.
         dropout: the share of weights that are dropped at random.
-        sinks: (H,), the logit of an additional key in each row of a head, whose value is 0.
-        slopes: (B, H), of ALiBi: slope · |j − i| is subtracted from the logit of key j, i counted from the diagonal.
-        lse_upstream: dLoss/d(log-sum-exp), (B, H, L), where the log-sum-exp is differentiated, too.
+        sinks: (H,), for each head the logit of an additional key with value 0 in every row.
+        slopes: (B, H), slopes of ALiBi: slope · |j − i| is subtracted from the logit of key j, where i is the key on
+            the row's diagonal.
+        lse_upstream: dLoss/d(log-sum-exp), (B, H, L), if the log-sum-exp is differentiated, too.
         lengths: (B, 2), the numbers of queries and of keys of each batch entry; rows and keys after them are padding.
-        parts: number of parts into which the keys are cut, if the kernel merges parts; 0 leaves it to the interface.
-        splits: number of splits into which the kernel is asked to cut its keys; 0 leaves it to the kernel.
+        parts: number of parts into which the keys are cut, for a kernel that merges parts; 0 lets the interface choose.
+        splits: number of splits into which the kernel should cut its keys; 0 lets the kernel choose.
         page: number of keys in a page of a cache whose pages lie in any order; 0 for a cache in one piece.
-        score_mod: (H, 3), (a, b, c) of a head: the scaled product x of query i and key j becomes a x + b (j − i) + c.
-        mask_mod: (B, H, 3), (a, b, c) of a head and entry: query i sees key j if a j + b i ≤ c.
-        descales: (3, B, G), factors of query, key and value of each group, whose numbers have 8 bits.
-        shared: whether values are the first columns of the keys, so that both have one gradient.
-        alone: whether a batch entry is also to be attended to alone.
+        score_mod: (H, 3), numbers (a, b, c) for each head: the scaled product x of query i and key j becomes a x + b (j
+            − i) + c.
+        mask_mod: (B, H, 3), numbers (a, b, c) for each batch entry and head: query i sees key j if a j + b i ≤ c.
+        descales: (3, B, G), factors by which the 8-bit numbers of query, key and value of each group are multiplied.
+        shared: whether values are the first columns of the keys, so that keys and values have a common gradient.
+        alone: whether to call the kernel also on a single batch entry.
         exact: whether nothing is rounded in any format when the call is computed, except the returned results.
         dtype: the format of tensors that were captured from a model; empty for calls that were drawn.
-        seed: seeds the further random numbers of a conclusion.
+        seed: seed of the random numbers that claims about the call draw.
         name: where the call comes from.
     """
 
@@ -180,7 +184,7 @@ class AttentionCall(Subject):
 
     @property
     def options(self) -> dict[str, object]:
-        """The fields that are no tensors and differ from their defaults, for a reader."""
+        """The fields other than tensors that differ from their defaults, as readable text."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: getattr(self, name) for name in PLAIN if getattr(self, name) != usual[name]}
 
@@ -192,7 +196,7 @@ class AttentionCall(Subject):
 
     @property
     def number_format(self) -> str:
-        """The format in which a kernel is called on captured tensors; empty for float64, to use the kernel's finest."""
+        """The format in which a kernel is called on captured tensors; empty, if they are float64, for its finest."""
         return "" if self.dtype == "float64" else self.dtype
 
     @property
@@ -207,7 +211,7 @@ class AttentionCall(Subject):
         )
 
     def lines(self) -> list[str]:
-        """Return sizes, options and tensors for a reader, each on a line."""
+        """Return sizes, options and tensors as readable text, each on a line."""
         sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes.items())
         tensors = {
             name: getattr(self, name) for name in ("query", "key", "value", "upstream", "visible", "bias", *AXES)
@@ -227,7 +231,7 @@ class AttentionCall(Subject):
         return self.causal or any(mask is not None for mask in masks)
 
     def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
-        """Return the mask of the keys that each query sees by masks, causality and window together."""
+        """Return the mask of the keys that each query sees under masks, causality and window together."""
         B, H, L, T = (self.sizes[axis] for axis in "BHLT")
         visible = np.ones((B, H, L, T), dtype=bool)
         if self.visible is not None:
@@ -245,7 +249,7 @@ class AttentionCall(Subject):
         return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
 
     def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
-        """Return j − i for every key j and these rows, 0 on the diagonal: (L, T), or (B, 1, L, T) with lengths."""
+        """Return j − i for every key j and these rows i, 0 on the diagonal: (L, T), or (B, 1, L, T) with lengths."""
         L, T = self.sizes["L"], self.sizes["T"]
         diagonal: Any = alignment.diagonal(L, T)
         if self.lengths is not None:
@@ -254,7 +258,7 @@ class AttentionCall(Subject):
         return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
 
     def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
-        """Return which keys rows see by causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""
+        """Return which keys rows see under causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""
         ahead = self.ahead(rows, alignment)
         visible = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
         if self.window is not None:
@@ -267,7 +271,7 @@ class AttentionCall(Subject):
         return np.asarray(visible)
 
     def part_of_key(self) -> Int[np.ndarray, "T"]:
-        """Return the part of each key, (T,): drawn at random, so that parts may be empty; two halves if parts is 0."""
+        """Return the index of each key's part, (T,): random, so parts may be empty; two halves if ``parts`` is 0."""
         T = self.sizes["T"]
         if not self.parts:
             return (2 * np.arange(T) >= T + T % 2).astype(np.int64)
@@ -282,9 +286,9 @@ class AttentionCall(Subject):
         return np.asarray(np.arange(L) >= self.lengths[:, :1])[:, None]
 
     def part(self, alignment: Alignment, batch: Places, groups: Places, rows: Places) -> AttentionCall:
-        """Return a call of some batch entries, groups of heads and rows; a mask hides the keys that causality hid.
+        """Return a call with only some batch entries, groups and rows; a mask hides the keys that causality hid.
 
-        Its results are those of the whole call, provided that the rows left out have no upstream gradient.
+        Its results are part of the whole call's results, if the omitted rows have no upstream gradient.
         """
         size = self.sizes["H"] // self.sizes["G"]
         heads = (np.asarray(groups)[:, None] * size + np.arange(size)).ravel()
@@ -324,13 +328,13 @@ class AttentionCall(Subject):
 ENTRIES = 1 << 16
 """The largest B · H · L · T of a call all of whose rows are checked."""
 MOST_WEIGHTS = 1 << 22
-"""The largest B · H · L · T of a captured call: its weights and their bounds take a gigabyte of memory."""
+"""The largest B · H · L · T of a captured call; at this size weights and their bounds take a gigabyte of memory."""
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
     "mask_format",
     *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact", "dtype"),
 )
-"""The fields that are options and no arrays."""
+"""The options that are not arrays."""
 AXES: Mapping[str, str] = MappingProxyType(
     {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
     | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}

@@ -1,4 +1,4 @@
-"""Attention of many queries, row by row the paper's softmax, and its gradients, with the rounding errors of a kernel.
+"""Attention of many queries, a paper's softmax for each row, and its gradients, with bounds of rounding errors.
 
 A row of causal, masked or windowed attention is softmax attention on the keys that it sees. With logits
 z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, u the upstream gradient of o and
@@ -37,22 +37,22 @@ from theorems.rounding.softmax import recompute_weights, softmax
 EXPONENTIAL_IN_HALF = 2.0
 """The error of an exponential in half precision, in units in the last place.
 
-Kernels that compute it in float32 and round it err by half a unit; the GPU instruction that computes two exponentials
-at a time errs by one unit.
+Kernels that compute the exponential in float32 and round it err by half a unit; the GPU instruction that computes two
+exponentials at a time errs by one unit.
 """
 HIDING = -1e30
-"""The largest finite bias that hides a key: next to any other logit of a call, its weight is zero in every format."""
+"""Bias at or below which a key counts as hidden: beside any other key of a call its weight is zero in every format."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionRows:
-    """The correct results of a call; every bound contains the exact result and that of the textbook formula in floats.
+    """The correct results of a call, with bounds that contain the exact results and the textbook formula's in floats.
 
     Attributes:
-        call: the call, whose tensors are taken as exact.
+        call: the call; its tensors count as exact.
         numbers: the format that the kernel computes in.
-        alignment: where the diagonal of causal masks and windows is.
-        stored: the format of the kernel's results, where it is coarser than the one it computes in.
+        alignment: the position of the diagonal of causal masks and windows.
+        stored: the format of the kernel's results, if it is coarser than the format in which the kernel computes.
         uniform: whether rows that see no key give each key the same weight; otherwise all their weights are zero.
         through: whether a gradient goes through these weights to the logits.
         skips: weights smaller than this share of the largest weight in their row may be left out.
@@ -70,14 +70,14 @@ class AttentionRows:
 
     @contextmanager
     def _as_the_kernel(self) -> Iterator[None]:
-        # Sums have the range of float32 even where tensors are float16; those stay below its largest number.
+        # Sums have the range of float32 even if tensors are float16; the tensors stay below float16's largest number.
         units = EXPONENTIAL_IN_HALF if self.numbers.name in HALF else EXPONENTIAL
         with spacing(self.numbers.eps, units, lost=self.numbers.lost):
             yield
 
     @cached_property
     def visibility(self) -> Bool[np.ndarray, "B H L T"]:
-        """A mask of the keys that each query sees; a bias of a format's smallest number hides, as −∞ does.
+        """A mask of the keys that each query sees; a bias that is a format's most negative number hides a key, too.
 
         If a row sees another key, a key with such a bias has a weight below e^(−10^29), which is zero in every format.
         """
@@ -89,17 +89,17 @@ class AttentionRows:
 
     @cached_property
     def empty(self) -> Bool[np.ndarray, "B H L"]:
-        """A mask of the rows that see no key: they have no softmax, and add nothing to a gradient here."""
+        """A mask of the rows that see no key: they have no softmax, and add nothing to the gradients computed here."""
         return np.asarray(~self.visibility.any(axis=-1))
 
     def _round_to_output(self, x: Any) -> Any:
-        """Add to the bound the rounding to the format of the results."""
+        """Widen the bound by the rounding to the format of the results."""
         if self.stored is None:
             return x
         return x.widen(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
 
     def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
-        """Repeat keys or values for each head of a group: (B, G, T, W) to (B, H, T, W)."""
+        """Repeat keys or values for each head of their group: (B, G, T, W) to (B, H, T, W)."""
         sizes = self.call.sizes
         return exact(np.repeat(x, sizes["H"] // sizes["G"], axis=1))
 
@@ -112,7 +112,7 @@ class AttentionRows:
 
     @cached_property
     def _capped_logits(self) -> tuple[Any, Any]:
-        """The logits scale · q·k under the cap, (B, H, L, T), and their derivative, None if it is 1 everywhere."""
+        """The capped logits cap(scale · q·k), (B, H, L, T), and the derivative cap'; None if that is 1 everywhere."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
             raw, factor = self._modify(raw)
@@ -123,12 +123,12 @@ class AttentionRows:
             return tanh * self.call.softcap, slope if factor is None else slope * factor
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return the modified scores before the cap, and their derivative by `raw`, None if it is 1 everywhere."""
+        """Return the modified scores before the cap, and their derivative by ``raw``; None if that is 1 everywhere."""
         return raw, None
 
     @cached_property
     def logits(self) -> Any:
-        """The logits z, −∞ where a key is not seen; 0 in rows that see none; (B, H, L, T)."""
+        """The logits z, (B, H, L, T): −∞ for keys that the row does not see, 0 in rows that see no key."""
         with self._as_the_kernel():
             logits = self._capped_logits[0]
             if self.call.bias is not None:
@@ -149,7 +149,7 @@ class AttentionRows:
         return self.visibility | self.empty[..., None] if self.uniform else self.visibility
 
     def _error_of_skipping(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
-        """Bound the error of weights where those below a share of the largest may be left out.
+        """Bound the error of weights s if the kernel may leave out weights below a share of the row's largest weight.
 
         With δ the sum of the weights that may be left out, each of them is between 0 and s/(1 − δ), and every other
         weight between s and s/(1 − δ).
@@ -182,17 +182,18 @@ class AttentionRows:
 
     @cached_property
     def log_sum_exp(self) -> Any:
-        """The log-sum-exp log Σ_t e^{z_t}, (B, H, L); its values in rows that see no key have no meaning."""
+        """The log-sum-exp log Σ_t e^{z_t}, (B, H, L), without meaning in rows that see no key."""
         with self._as_the_kernel():
             lse: Any = np.logaddexp.reduce(self.logits, axis=-1)
             return self._round_to_output(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
 
     def _coarse_log_sum_exp(self) -> Any:
-        """Return the log-sum-exp with a coarser bound, for sums of so many terms that a coarse format keeps no digits.
+        """Return the log-sum-exp with a coarser bound, for sums of so many terms that the usual bound is infinite.
 
-        It moves by no more than the logits do. For given logits, l = max z + log Σ e^{z − max z}: a sum of positive
-        terms in any order is at least its largest, which is 1, and at most T, each addition and exponential rounded
-        up; so the logarithm is off by log T at most, plus these roundings.
+        An error of the logits changes the log-sum-exp by no more than that error. For given logits, l = max z + log Σ
+        e^{z − max z}. This sum of positive terms, added in any order, is at least 1, its largest term, and at most T,
+        apart from additions and exponentials that are rounded up; so the logarithm is off by at most log T plus these
+        roundings.
         """
         z: Any = self.logits
         value = np.logaddexp.reduce(z.value, axis=-1)
@@ -216,7 +217,7 @@ class AttentionRows:
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz, (B, H, L, T), with the larger error of two forms: kernels subtract u·o or Σ s (u·v)."""
+        """The gradient dz, (B, H, L, T), with the larger bound of two formulas: kernels subtract u·o or Σ s (u·v)."""
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
@@ -230,20 +231,20 @@ class AttentionRows:
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:
-        """Return the number to subtract from the scores: here their mean in the row."""
+        """Return the number to subtract from the scores u·v_t of a row: here their mean."""
         return mean
 
     @property
     def _logit_gradient(self) -> Any:
-        """The gradient before the cap, dz cap', (B, H, L, T)."""
+        """The gradient dz cap' of the logits before the cap, (B, H, L, T)."""
         with self._as_the_kernel():
             dz = self._masked_logit_gradient
             return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
-        """Bound the gradient of a row's maximum, −Σ dz, which is zero but for rounding and goes to the largest logit.
+        """Bound −Σ dz, the gradient of a row's maximum, which is zero except for rounding; the largest logit gets it.
 
-        It arises where the maximum is subtracted within the differentiated graph.
+        A kernel has this term if it subtracts the maximum within the differentiated graph.
         """
         z = self.logits
         reach = np.where(self._has_weight, z.value + z.error, -np.inf)

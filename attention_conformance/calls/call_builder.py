@@ -1,7 +1,7 @@
-"""Build a call of an attention kernel from a plan of the space of options: sizes first, then numbers, then options.
+"""Construction of a call of an attention kernel from a plan (a level of each factor): sizes, numbers, then options.
 
-Each step draws from its own generator. Therefore two plans that differ in one level give calls that differ in that
-level alone, as far as sizes allow.
+Each step draws from its own generator. So two plans that differ in one level give calls that differ only in that level,
+as far as sizes allow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from attention_conformance.calls.sizes_and_numbers import LONG, SMALL, Numbers, 
 
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
-"""Numbers of queries, or of keys for several queries, in calls that test length; these have few and narrow heads."""
+"""Numbers of queries, or of keys for several queries, in calls that test length and have few, narrow heads."""
 LATENT = 576
-"""The sum E + M from which a call keeps its widths: kernels with such wide heads take no other widths."""
+"""The sum E + M from which on a call's widths are not reduced: kernels with such wide heads take no other widths."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Numbers of keys for a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
@@ -34,7 +34,7 @@ BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 WORK = 1 << 23
 """The largest B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
 MOST_ENTRIES = 1 << 20
-"""The largest number of entries of keys and values, and of logits."""
+"""The largest numbers of entries: of keys and values, and of logits."""
 HUGE = 1 << 16
 """The number of keys that an index of 16 bits can count."""
 EXACT_KEYS = 257
@@ -42,7 +42,7 @@ EXACT_KEYS = 257
 EXACT_ROWS = 16
 """Rows of a group that have an upstream gradient in an exact call: sums over more rows need too many bits."""
 LONGEST_IN_STATE: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
-"""The longest call in a state that takes long: compilation unrolls a loop over keys."""
+"""The largest length of a call in a state that takes long: compilation unrolls a loop over keys."""
 CHECKED = (2, 2, 6)
 """Batch entries, groups and rows that have an upstream gradient in a large call."""
 
@@ -54,7 +54,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         plan: a level of each factor.
         declares: the capabilities of the kernel.
         seed: the same seed gives the same call.
-        number: the number of the plan in its array; some numbers give the call more than 65536 keys.
+        number: the index of the plan in its array; at some indices the call gets more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
     sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # the plan tests these sizes
@@ -62,7 +62,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
     huge = often or (number != 0 and plan["lengths"] == "huge")
     sizes = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
     call = drawing.numbers(sizes, "ranks" if huge else drawing.plan["numbers"])
-    if huge and drawing.plan["dropout"] == "none":  # a mean of zero would show no fault
+    if huge and drawing.plan["dropout"] == "none":  # if values had mean zero, no fault would be visible
         call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
     for step in STEPS:
         call = step(drawing, call)
@@ -87,7 +87,7 @@ class _Drawing:
 
     @property
     def must_be_square(self) -> bool:
-        """Return whether the call needs L = T: the kernel does not declare where the diagonal is with L ≠ T."""
+        """Return whether the call needs L = T, because the kernel does not declare where the diagonal is for L ≠ T."""
         diagonal = self.plan["causal"] != "none" or self.plan["window"] != "none"
         return diagonal and "causal-rectangle" not in self.declares
 
@@ -106,7 +106,7 @@ class _Drawing:
         if lengths == "decode":
             L, T = 1, cached or int(rng.choice(DECODED))
         elif lengths == "long":
-            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of these would be too many logits
+            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of such lengths would give too many logits
             L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
@@ -142,7 +142,7 @@ class _Drawing:
         return sizes if plan["entries"] == "whole" else _with_all_rows_checked(replace(sizes, B=max(2, sizes.B)), group)
 
     def _given_sizes(self) -> Sizes:
-        """Return the sizes in the plan; a kernel without grouped heads gets as many heads as groups."""
+        """Return the sizes that the plan names; a kernel without grouped heads gets as many heads as groups."""
         plan = self.plan
         L, T = map(int, plan["lengths"].split("x"))
         H, G = map(int, plan["heads"].split("/"))
@@ -164,7 +164,7 @@ class _Drawing:
         seed = int(self.rng("numbers").integers(2**32))
         if self.plan["dropout"] != "none":
             call = tensors(sizes, Numbers.NORMAL, seed)
-            # No weight is tiny, and the output is the weights.
+            # So that no weight is tiny, and the output equals the weights.
             value = np.broadcast_to(np.eye(sizes.T), call.value.shape).copy()
             return call.replace(query=call.query / math.sqrt(sizes.E), value=value)
         if kind == "products":
@@ -187,7 +187,7 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 
 def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
-    """Reduce sizes until a call is cheap enough; calls that test lengths reduce these last."""
+    """Reduce sizes until a call is cheap enough; in calls that test lengths, reduce the lengths last."""
     is_long = lengths in ("long", "decode")
     is_longest = lengths == "long" and full.L != full.T and max(full.L, full.T) >= LONGEST[0]
 
@@ -261,15 +261,15 @@ def _with_all_rows_checked(sizes: Sizes, group: int) -> Sizes:
 # ---- numbers on which nothing is rounded ---------------------------------------------------------------------------
 
 SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
-"""512 times one of these is added to all logits: 0, 16, −20480, −131072."""
+"""Numbers of which 512 times one is added to all logits: 0, 16, −20480 or −131072."""
 
 
 def ranks(sizes: Sizes, seed: int) -> AttentionCall:
-    """Build a call whose weights are exactly 1, 1/2 and 0, whatever keys are hidden.
+    """Build an exact call whose weights are exactly 1, 1/2 or 0, whichever keys are hidden.
 
-    Other logits are at least 4096 below the largest. Values, upstream gradients and the columns of keys where queries
-    are 0 are small integers: every product and every sum, in any order, is a number of few bits. The scale is 1, whose
-    root is 1.
+    Logits with weight 0 are at least 4096 below the largest. Values, upstream gradients and the columns of keys where
+    queries are 0 are small integers, so that every product and every sum, in any order, is a number of few bits. The
+    scale is 1, because some kernels multiply queries and keys by its root.
     """
     rng = np.random.default_rng(seed)
     B, G, T, E = sizes.B, sizes.G, sizes.T, sizes.E
@@ -302,9 +302,10 @@ OF_PRODUCTS = 1 / 256
 
 
 def moderate(of: Sizes, seed: int) -> AttentionCall:
-    """Build a call whose logits are 0 and −3 before the scale, and which returns the weights of the smaller ones.
+    """Build a call whose logits are 0 and −3 before the scale, and whose output is the weight of the smaller ones.
 
-    No logit is rounded, and a factor of 1.5 takes three quarters of such a weight: half precision shows that, too.
+    No logit is rounded, and a wrong factor of 1.5 reduces such a weight by three quarters, which even half precision
+    shows.
     """
     rng = np.random.default_rng(seed)
     is_low = np.broadcast_to((np.arange(of.T) % 2 == 1)[:, None], (of.B, of.G, of.T, 1))
@@ -315,19 +316,19 @@ def moderate(of: Sizes, seed: int) -> AttentionCall:
 
 
 MEAN = 107
-"""The mean of each pair of values: a number of seven bits; sums of few such values exceed half precision.
+"""The mean of each pair of values, a number of seven bits: a few of them add up to more bits than half precision has.
 
 It is far from all powers of two: half precision rounds a term that is added to a long sum to 96, 112 or 128, in the
-same direction for many terms, so that the mean is wrong by more than one rounding. With 127 the term would always be
-rounded to 128, which is hardly wrong.
+same direction for many terms, so that the computed mean is wrong by more than one rounding. A mean of 127 would always
+be rounded to 128, which is hardly wrong.
 """
 
 
 def sums(sizes: Sizes, seed: int) -> AttentionCall:
-    """Build a call whose results are rounded in no format, while its partial sums exceed half precision.
+    """Build a call whose results need no rounding, while partial sums need more bits than half precision has.
 
-    All keys have one logit, T is a power of two, and values come in pairs of one mean. Partial sums have to be added up
-    in float32. The products that add up to a logit cancel, and are odd numbers of eight bits.
+    All keys have the same logit, T is a power of two, and values come in pairs with a common mean. A correct kernel
+    adds in float32. The products that add up to a logit cancel, and are odd numbers of eight bits.
     """
     rng = np.random.default_rng(seed)
     B, G, T, E, M = sizes.B, sizes.G, sizes.T, sizes.E, sizes.M
@@ -345,7 +346,7 @@ def sums(sizes: Sizes, seed: int) -> AttentionCall:
 
 
 def _few_upstream(sizes: Sizes, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw an upstream gradient: ±1 in the first column of a limited number of rows of each group, 0 elsewhere."""
+    """Draw an upstream gradient: ±1 in the first column of at most ``most`` rows of each group, 0 elsewhere."""
     upstream = np.zeros((sizes.B, sizes.G, sizes.H // sizes.G * sizes.L, sizes.M))
     rows = upstream.shape[2]
     for b in range(sizes.B):
@@ -368,7 +369,7 @@ def _scale(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         return call.replace(scale=OF_PRODUCTS) if drawing.plan["numbers"] == "products" else call
     if level in ("zero", "negative"):
         return call.replace(scale=0.0 if level == "zero" else -0.5, exact=False)
-    if call.exact:  # a kernel may multiply query and key by the root
+    if call.exact:  # a kernel may multiply query and key by the scale's root
         return call.replace(scale=float(rng.choice((0.25, 4.0))))
     values = (0.5, 0.125, 2.0) if level == "power" else (0.3, 1.7, 1 / math.sqrt(3))
     return call.replace(scale=float(rng.choice(values)))
@@ -394,7 +395,7 @@ def _diagonal(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
 HIDING: Mapping[str, float] = MappingProxyType(
     dict(zip(HIDES, (-np.inf, -1e4, -np.finfo(np.float64).max), strict=True))
 )
-"""The numbers that hide a key; one beyond the range of a kernel's tensors is the smallest of these."""
+"""Biases that hide a key; beyond the range of a kernel's format, its most negative number is used instead."""
 
 
 def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
@@ -412,7 +413,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     shape = tuple(size_of_axis[axis] for axis in axes.removesuffix(")").split(", "))
     visible = rng.random(shape) < rng.choice((0.1, 0.5, 0.9))
     of_keys = shape[-1] == T
-    if of_keys and rng.random() < (0.6 if shape[1:3] == (1, 1) else 0.3):  # padding: what is hidden is at the end
+    if of_keys and rng.random() < (0.6 if shape[1:3] == (1, 1) else 0.3):  # padding: hidden keys are at the end
         visible = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
     if "padding" in plan:  # the first entry of the batch is the shortest, the last one is not padded
         seen = np.linspace(T // 4, T, shape[0]).astype(int)
@@ -426,7 +427,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
         if empty.ndim == 3 and rng.random() < 0.5:
-            # Rows of one entry or of one head alone: their numbers must not enter other rows.
+            # Rows of a single batch entry or head: their numbers must not enter other rows.
             others = empty[1:] if len(empty) > 1 else empty[:, 1:]
             others[...] = False
         visible[empty] = False
@@ -440,7 +441,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
 
 
 def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
-    """Return the mask with keys added: each row sees one of the keys that causality and window let it see."""
+    """Return the mask with keys added, so that each row sees one of the keys that causality and window allow."""
     mask = mask.copy()
     for alignment in Alignment if call.causal or call.window is not None else (Alignment.TOP_LEFT,):
         near = call._near(np.arange(call.query.shape[2]), alignment)
@@ -452,7 +453,7 @@ def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> 
 
 
 def _surroundings(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
-    """Set the memory layout, the state and the results that the kernel is asked for."""
+    """Set the memory layout, the state and the requested results of a call."""
     plan = drawing.plan
     memory, upstream = Memory(plan["memory"]), Memory(plan["upstream"])
     tensors = {name: getattr(call, name) for name in ("query", "key", "value")}
@@ -492,14 +493,14 @@ STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _surroundings, _fur
 
 
 def _check_some_rows(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Give only a few rows of a large call an upstream gradient, so that expected values are computed only there."""
+    """Give only a few rows of a large call an upstream gradient: correct results are computed only for these."""
     if not call.is_large:
         return call
     sizes = call.sizes
     chosen = []
     for axis, most in zip("BGL", CHECKED, strict=True):
         size = sizes[axis]
-        # An index that overflows shows in the last one.
+        # The last row shows whether an index overflows.
         chosen.append(sorted({size - 1, *(int(k) for k in rng.permutation(size)[: most - 1])}))
     batch, groups, rows = chosen
     group = sizes["H"] // sizes["G"]
@@ -515,7 +516,7 @@ def _check_some_rows(call: AttentionCall, rng: np.random.Generator) -> Attention
 
 
 def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return batch entries, groups and rows with an upstream gradient in a large call; the last ones without any."""
+    """Return a large call's batch entries, groups and rows with an upstream gradient; if none, the last ones."""
     sizes = call.sizes
     attended = call.upstream.any(axis=-1)
     by_group = attended.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)

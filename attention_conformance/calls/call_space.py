@@ -1,8 +1,8 @@
-"""The space of options that calls of attention kernels are drawn from, as data: factors, and the levels of each.
+"""The space from which calls of attention kernels are drawn: factors (properties of a call) and their levels (values).
 
-The first level of a factor is neutral. A level may require a capability that a kernel has to declare; a kernel without
-it has a smaller space. :func:`plans` covers the space: every pair of levels occurs in at least one plan, and on request
-every triple of levels of options. :mod:`.call_builder` builds a call from a plan.
+The first level of a factor is neutral. A level may require a capability; it is left out for kernels that do not declare
+that. A plan gives each factor a level. :func:`plans` covers the space: every pair of levels occurs in at least one
+plan, and on request every triple of levels of options. :mod:`.call_builder` builds a call from a plan.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Factor:
 
     Attributes:
         name: the name of the factor.
-        levels: the levels, with the capability that each requires, empty for none.
-        is_option: whether it is an option of kernels, of which triples may matter, rather than a size or a state.
+        levels: the levels, each with the capability that it requires (empty for none).
+        is_option: whether the factor is an option of kernels, whose triples are covered on request, and not a size or a
+            state.
     """
 
     name: str
@@ -62,7 +63,7 @@ def _with(capability: str, *levels: str, neutral: str = "none") -> Mapping[str, 
 CAPABILITY_OF_STATE: Mapping[str, str] = MappingProxyType(
     {State.COMPILED: "compiled", State.MACHINE_CODE: "machine-code", State.MANY: "thousands"}
 )
-"""States that take long, with the capability that each requires: they are as rare as the cover allows."""
+"""States that take long, with the capability that each requires; they occur only as often as the cover requires."""
 MASK_SHAPES = ("B, H, L, T", "L, T", "1, H, L, T", "B, 1, L, T", "B, 1, 1, T")
 FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
@@ -127,21 +128,22 @@ SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
 """Lengths by the cost of a call, from cheap to expensive."""
 SPECIAL = ("dropout", "poison", "rows")
-"""Factors that change which claims are checked: their levels are as rare as the cover allows."""
+"""Factors that change which claims are checked; their levels occur only as often as the cover requires."""
 PLAIN = (
     *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
     *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
     *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Only exact numbers reveal half precision: long sums of narrow heads, which lose least, then every width.
+    # Only exact numbers reveal half precision: long sums of narrow heads, which lose the fewest digits, then every
+    # width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
-"""Lengths and numbers of calls without any option, which come before all others."""
+"""Lengths and kinds of numbers of calls without any option, which come before all other calls."""
 
 
 def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
-    """Yield arrays of plans, each of which covers the space of a kernel with these capabilities.
+    """Yield arrays of plans; each array covers the space of a kernel with these capabilities.
 
     Args:
         declares: the capabilities that the kernel declares.
@@ -154,7 +156,7 @@ def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]
 
 @lru_cache(maxsize=32)
 def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
-    """Return the plans that a whole cover begins with: models, lengths just beyond blocks, rare levels.
+    """Return the plans at the beginning of every cover: calls of models, lengths just beyond blocks, rare levels.
 
     Args:
         declares: the capabilities that the kernel declares.
@@ -163,7 +165,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
-    # The numbers of plans, which seed their calls, count from the end: new plans go before the others.
+    # The index of a plan, which seeds its call, counts from the end: add new plans before the others.
     further = (
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
@@ -199,7 +201,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
         for k, (lengths, numbers) in enumerate(PLAIN)
     ]
     common = common_plans(NEUTRAL_PLAN, levels, rng)
-    # Small calls come first: they show faults soonest and shrink fast.
+    # Small calls come first, since they take the least time and shrink fast.
     return [
         *plain,
         *common,
@@ -208,7 +210,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
 
 
 def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
-    """Remove, in place, states that take long where another row has each of their pairs with an option.
+    """Remove, in place, slow states from rows whose pairs of that state with an option occur in other rows, too.
 
     Args:
         rows: the plans.
@@ -230,7 +232,7 @@ def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
 
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:
-    """Redraw, in place, levels that the cover does not need: the library leaves them at the first level."""
+    """Redraw, in place, levels that the cover does not need, which the covering library sets to the first level."""
     pairs: Counter[tuple[tuple[str, str], ...]] = Counter(
         pair for row in rows for pair in combinations(sorted(row.items()), 2)
     )

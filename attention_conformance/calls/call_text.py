@@ -1,7 +1,7 @@
 """Reading and writing calls of attention kernels: ``--data`` reads a failing call, or one captured from a model.
 
 A captured call is a file with the arrays query, key and value, and options by the names of PyTorch's parameters. The
-kernel is called in the format of these arrays, or in the one that ``dtype`` names.
+kernel is called in the number format of these arrays, or in the format that ``dtype`` names.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
 )
-"""Values at which an option is not written; the scale is always written, since its default is None or 1/√E."""
+"""Default values, at which an option is not written; the scale is always written: its default is None or 1/√E."""
 
 REQUIRED = TENSORS[:3]
 NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
-"""Further names in files: a mask that is Boolean or added, and PyTorch's names of it and of causality."""
+"""Further names in files: ``mask`` for Boolean or additive masks, and PyTorch's names of masks and causality."""
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
-"""The masks, with the type of their entries."""
+"""The masks, each with the type of its entries."""
 ARRAYS = (*MASKS, *AXES)
 
 
@@ -49,7 +49,7 @@ def text_of(call: AttentionCall, **record: str) -> str:
 
 
 def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
-    """Build a call from named values; errors start with `name`.
+    """Build a call from named values; error messages start with ``name``.
 
     Raises:
         InvalidInput: unknown names, missing tensors, shapes that do not fit together.
@@ -97,7 +97,7 @@ def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with PyTorch's names replaced by ours: a mask becomes visible or bias.
 
     Raises:
-        InvalidInput: an option is given twice, or a mask is neither Boolean nor of floats.
+        InvalidInput: an option is given twice, or the entries of a mask are neither Booleans nor floats.
     """
     renamed = dict(values)
     for name in (NAME_OF_CAUSAL, *NAMES_OF_MASK):
@@ -107,7 +107,7 @@ def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
         target = "causal"
         if name in NAMES_OF_MASK:
             kind = ""
-            with suppress(ValueError):  # lists of several lengths
+            with suppress(ValueError):  # rows of different lengths
                 kind = np.asarray(numbers(value)).dtype.kind
             if kind not in ("b", "f"):
                 raise InvalidInput(
@@ -121,10 +121,10 @@ def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dtype_of(values: Mapping[str, Any]) -> str:
-    """Return the format of captured tensors: the value of dtype, or that of the arrays; empty for JSON without dtype.
+    """Return the format of captured tensors: ``dtype``, else that of the arrays; empty for JSON without ``dtype``.
 
     Raises:
-        InvalidInput: without dtype, the arrays have several formats or an unknown one.
+        InvalidInput: ``dtype`` is missing, and the arrays have different formats or an unknown format.
     """
     if "dtype" in values:
         return str(_option("dtype", values["dtype"]))
@@ -144,7 +144,7 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
 
 
 def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
-    """Return keys or values as an array; an empty list of keys gets its width from `shape`.
+    """Return keys or values as an array; an empty list gets its width from ``shape``.
 
     Raises:
         InvalidInput: the numbers do not have this shape.
@@ -159,7 +159,7 @@ def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
 
 
 def _option(name: str, value: Any) -> Any:
-    """Return the value of an option that is no array, in its type.
+    """Return the value of an option that is not an array, converted to the option's type.
 
     Raises:
         InvalidInput: the value does not fit the option.

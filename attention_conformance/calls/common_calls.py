@@ -1,8 +1,8 @@
-"""Plain calls, as most programs make them: every triple of options except masks, and every size, in no special state.
+"""Plain calls, as most programs make them, in no special state: every size, and every triple of options except masks.
 
-A cover of all options has a mask in nearly all of its calls, and draws a given size in few: faults that occur only
-without a mask, or at a single width of heads, are met here. So are cases that must not be left to chance: each multiple
-of 8 as a width, and masks of as many entries as heads.
+A cover of all options has a mask in nearly every call and each size in few calls, so it may miss faults that occur only
+without a mask or only at one width of heads. These calls find such faults. They also include cases that must not be
+left to chance: each multiple of 8 as a width, and masks with as many batch entries as heads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from covertable import make
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
 """Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
 MULTIPLES = tuple(range(8, 257, 8))
-"""Widths that a kernel may have special code for: each occurs for keys and values together, and for either alone."""
+"""Widths for which a kernel may have special code: for keys and values together, only for keys, only for values."""
 MANY_HEADS = (17, 20, 24, 32, 40)
 CACHED = (513, 1025, 4097, 8192)
 """Numbers of keys for a single query, just above the blocks of caches and splits."""
@@ -34,13 +34,13 @@ CYCLES: Mapping[str, Sequence[str]] = {
     "memory": ("contiguous", "transposed", "fused", "transposed"),
     "wants": ("qkv", "qkv", "nothing", "qkv", "kv"),
 }
-"""Cycles of levels; their lengths are chosen so that levels of different factors meet."""
+"""Cycles of levels, whose lengths are chosen so that levels of different factors combine in many ways."""
 
 
 def common_plans(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], rng: np.random.Generator
 ) -> Iterator[dict[str, str]]:
-    """Yield plans without masks, and plans with masks alone.
+    """Yield plans without masks, and plans whose only option is a mask.
 
     Args:
         neutral: the first level of each factor.
@@ -57,7 +57,7 @@ def common_plans(
         yield {**neutral, **row, **{name: next(walk) for name, walk in walks.items()}}
     for keys in CACHED:
         yield {**neutral, "lengths": str(keys), "numbers": "normal"}
-    # A sum of weights that overflows half precision.
+    # A sum of weights that is too large for half precision.
     yield {**neutral, "lengths": "4097", "numbers": "sums"}
     for causal in levels["causal"]:  # with more than 512 queries and keys
         yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
@@ -69,7 +69,7 @@ def common_plans(
 
 
 def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield plans in which rows of some entries and heads see no key: they must not enter the gradients of others."""
+    """Yield plans in which rows of some entries and heads see no key and must not affect other rows' gradients."""
     masks = [mask for mask in levels["mask"] if mask.startswith("boolean") and mask.count(",") == 3]
     for mask in masks:
         for batch in levels["batch"]:
@@ -79,7 +79,7 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 def _plans_of_single_options(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans of a single option at lengths around block sizes, and plans of key masks with many entries."""
+    """Yield plans with a single option at lengths around block sizes, and plans of key masks with many entries."""
     for name in ALONE:
         for level, _ in product(levels[name][1:], range(3)):
             yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}
@@ -90,7 +90,7 @@ def _plans_of_single_options(
 def _plans_of_as_many_entries_as_heads(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans of masks with a batch or head axis and as many entries as heads: a kernel may confuse the axes."""
+    """Yield plans of masks with a batch or head axis, and as many entries as heads: a kernel may confuse the axes."""
     masks = [mask for mask in levels["mask"] if "B" in mask or "H" in mask]
     for mask, size in zip(masks, cycle("23"), strict=False):
         # With so many rows and keys, no two entries have the same mask, and many keys have noticeable weights.
@@ -98,9 +98,9 @@ def _plans_of_as_many_entries_as_heads(
 
 
 def _plans_of_widths(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield plans of each multiple of 8 as a width: with values as wide as keys, then with values of other widths.
+    """Yield plans with each multiple of 8 as a width: values as wide as keys, then values of other widths.
 
-    If the kernel has its own scale, logits are about one, so that half precision shows faults; with scale 1, only exact
+    With the kernel's own scale logits are about one, so that even half precision shows faults; with scale 1 only exact
     numbers show them.
     """
     scale = "own" if "own" in levels["scale"] else "1"

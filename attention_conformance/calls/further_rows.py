@@ -1,11 +1,12 @@
-"""Rows of attention with a sink, with linear biases or merged from parts of the keys; and gradients through log Σ e^z.
+"""Rows of attention with a sink, with linear biases, or merged from parts of the keys; gradients through log Σ e^z.
 
 A sink is one more key of each row, with logit σ and value 0. The softmax over T + 1 logits gives it the weight
-s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o = Σ_t s_t v_t. Its dz is that of a key with score 0:
+s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o = Σ_t s_t v_t. Its gradient is that of a key with score
+0:
 
     dσ = −Σ s_σ (u·o) over the rows of a head.
 
-Where the loss depends on l = log Σ_t e^{z_t}, too, with the upstream gradient u_l, ∂l/∂z_t = s_t gives
+If the loss also depends on l = log Σ_t e^{z_t}, with the upstream gradient u_l, then ∂l/∂z_t = s_t gives
 
     dz_t = s_t (u·v_t − u·o + u_l).
 
@@ -33,14 +34,14 @@ from theorems.rounding.softmax import softmax
 
 @dataclass(frozen=True, eq=False)
 class FurtherRows(AttentionRows):
-    """The right results of a call with sinks, slopes, parts or an upstream gradient of its log-sum-exp.
+    """The correct results of a call with sinks, slopes, parts or an upstream gradient of its log-sum-exp.
 
     Attributes:
         parts: the number of parts of the keys whose outputs and log-sum-exps are rounded before they are merged; 0 for
             none.
-        places: how far the keys lie ahead of each row, (L, T), where the rows are some of those of a longer call.
-        from_start: the distances used by the score modification, (L, T), on the diagonal through the first query and
-            the first key.
+        places: j − i for each row i and key j, (L, T), if the rows are only some rows of a longer call.
+        from_start: j − i as the score modification uses it, (L, T), with the diagonal through the first query and the
+            first key.
         coarse: whether weights are rounded to 8 bits, e4m3, before they are multiplied with values.
     """
 
@@ -50,7 +51,7 @@ class FurtherRows(AttentionRows):
     coarse: bool = False
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return a · raw + b (j − i) + c, and its derivative a."""
+        """Return the modified score a · raw + b (j − i) + c, and its derivative a."""
         if self.call.score_mod is None:
             return raw, None
         L, T = self.call.sizes["L"], self.call.sizes["T"]
@@ -72,7 +73,7 @@ class FurtherRows(AttentionRows):
 
     @property
     def _linear_bias(self) -> Any:
-        """The bias slope · |j − i|, (B, H, L, T), rounded as by kernels that add slope · i to the maximum of row i."""
+        """The bias slope · |j − i|, (B, H, L, T), rounded as in kernels that add slope · i to row i's maximum."""
         assert self.call.slopes is not None
         sizes = self.call.sizes
         places = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
@@ -83,13 +84,13 @@ class FurtherRows(AttentionRows):
         return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
-        """Bound the rounding of l_p, of size up to max |z| + log T: once for each merge and once when passed on."""
+        """Bound the rounding of l_p (at most max |z| + log T): one for each merge, and one when it is passed on."""
         reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
         return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
 
     @cached_property
     def _weights_and_sink(self) -> Any:
-        """The weights s of the keys and the sink, (B, H, L, T + 1); in rows without keys all zero but the sink's."""
+        """The weights s of the keys and the sink, (B, H, L, T + 1); rows that see no key have only the sink's."""
         assert self.call.sinks is not None
         shape = (*self.visibility.shape[:3], 1)
         with self._as_the_kernel():
@@ -131,7 +132,7 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def value_gradient(self) -> Any:
-        """The gradient dV, (B, G, T, M)."""
+        """The gradient dV, (B, G, T, M), of the values."""
         gradient: Any = super().value_gradient
         if not self.parts:
             return gradient
@@ -167,7 +168,7 @@ class FurtherRows(AttentionRows):
             stray: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
             dz = dz + stray
         elif self.call.lse_upstream is not None:
-            # Σ dz is u_l: the maximum that is subtracted within the logarithm is added outside of it again.
+            # Σ dz is u_l: the maximum that is subtracted within the logarithm is added again outside.
             stray = self._weights_again * exact(self.call.lse_upstream[..., None])
             dz = dz - stray
         return super()._stray(dz)

@@ -17,14 +17,14 @@ FACTORS = (0.5, 2.0, 0.25, 0.3, 1.7)
 
 
 def with_score_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw a factor, a slope and a shift for each head; with the factor 0 a score has no effect and no gradient."""
+    """Draw a factor, a slope and a shift for each head; with factor 0 the product q·k has no effect and no gradient."""
     H = call.sizes["H"]
     coefficients = (rng.choice(kinds, H) for kinds in ((0.5, 2.0, -1.0, 0.0), (0.0, 0.25, -0.125), (0.0, 1.5, -3.0)))
     return call.replace(score_mod=np.stack(list(coefficients), axis=-1), exact=False)
 
 
 def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw a half-plane of pairs (i, j) for each head and batch entry; its edge goes through one of the pairs."""
+    """Draw the half-plane of visible pairs (i, j) of each head and entry; its edge goes through one of the pairs."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     slopes = rng.integers(-2, 3, (B, H, 2))
     slopes[..., 0] += slopes[..., 0] == 0  # otherwise rows see all keys or none
@@ -36,7 +36,7 @@ def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
 def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
     """Draw query, key and value as numbers of four bits, and a factor for each group of heads of a batch entry.
 
-    Nothing has a gradient, and hidden keys are not exchanged for others, since no other number is available.
+    Nothing has a gradient, and hidden keys are not replaced, since 8 bits offer no suitable number.
     """
     tensors = {name: rng.integers(-8, 9, getattr(call, name).shape) / 4 for name in ("query", "key", "value")}
     if call.memory is Memory.BROADCAST:
@@ -48,7 +48,7 @@ def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
 
 
 def with_values_in_keys(call: AttentionCall) -> AttentionCall:
-    """Return the call with the first columns of the keys as values, whose gradient is part of that of the keys."""
+    """Return the call with the first columns of the keys as values; the values' gradient is added to the keys'."""
     width = min(call.sizes["E"], call.sizes["M"])
     wants = "".join(letter for letter in "qk" if letter in call.wants or (letter == "k" and "v" in call.wants))
     tensors = {"value": call.key[..., :width], "upstream": call.upstream[..., :width]}
@@ -56,11 +56,11 @@ def with_values_in_keys(call: AttentionCall) -> AttentionCall:
 
 
 BEYOND = (0.0, 16.0, 1024.0)
-"""Entries of a mask after the keys: a kernel that used them would show these columns or give them all the weight."""
+"""Entries of a mask after the keys: if a kernel used them, these columns would be visible or get all the weight."""
 
 
 def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:
-    """Extend the mask of a call from (…, T) to (…, T + beyond); most of the columns after the keys show a key."""
+    """Extend the mask of a call from (…, T) to (…, T + beyond); most of the added entries say "visible"."""
     if not call.beyond:
         return mask
     rng = np.random.default_rng((call.seed, call.beyond))

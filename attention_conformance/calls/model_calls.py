@@ -1,7 +1,7 @@
-"""Calls of models that people run, and of sizes just beyond those of blocks: they come before any cover of options.
+"""Calls with the sizes of popular models, and with sizes just beyond blocks; they come before any cover of options.
 
-Each call has a single large axis, so that it stays cheap: its numbers of heads, its lengths or its width are those of
-the model, and its other sizes are smaller.
+To stay cheap, each call has either the model's numbers of heads, or its lengths, or its width; the other sizes are
+smaller.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "causal": "causal",
             "window": "4095+0",
         },
-        # A few queries at a time, and one.
+        # A few queries at a time, or a single query.
         "Llama 3 8B, chunk of a prompt": {"heads": "8/2", "width": "32", "lengths": "3x2310", "causal": "causal"},
         "Llama 3 8B, chunk without a mask": {"heads": "4/1", "width": "32", "lengths": "5x2500"},
         "Llama 3 70B, decode": {"heads": "16/2", "width": "32", "lengths": "1x1025"},
@@ -94,16 +94,16 @@ MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Levels of the factors by the model whose call this is; left out where a kernel has no parameter for its option.
+"""Levels of the factors, by the model that makes such calls; skipped for kernels without a parameter for an option.
 
-Heads are those of queries over those of keys, lengths those of queries by those of keys, and windows the numbers of
-keys to the left and to the right.
+Heads are given as query heads over key heads, lengths as queries by keys, and windows as numbers of keys to the left
+and to the right.
 """
 OPTIONS = ("causal", "window", "softcap", "sinks", "mask")
 OPTIONS_BEYOND_BLOCKS = ("window", "softcap", "sinks", "slopes")
 """Options that :func:`plans_beyond_blocks` leaves out."""
 BLOCKS = (16, 32, 64, 128, 256, 512)
-"""Block sizes of kernels: a length just beyond one leaves a short last block."""
+"""Block sizes of kernels: a length just beyond a multiple leaves a short last block."""
 WIDTH_BEYOND: Mapping[int, str] = MappingProxyType({16: "64", 32: "128", 64: "64", 128: "64", 256: "16", 512: "8"})
 """The width of heads in calls just beyond a block, so that they stay cheap."""
 
@@ -134,7 +134,7 @@ def model_plans(
 
 
 def _relation(L: int, T: int) -> str:
-    """Return the level of L against T, which smaller calls of the plan keep when a failure shrinks."""
+    """Return the relation of L to T as a level; smaller calls of the plan keep it when a failure is shrunk."""
     return "L = T" if L == T else "L < T" if L < T else "L > T"
 
 
@@ -145,17 +145,17 @@ def _has(levels: Sequence[str], level: str) -> bool:
 def plans_of_options_beyond_blocks(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield a plan for each option alone, with a short last block of queries and of keys, and padding of each length.
+    """Yield a plan for each single option, with a short last block of queries and of keys, and plans of padded batches.
 
     Args:
         neutral: the first level of each factor.
         levels: the levels of each factor that the kernel has.
     """
-    # 131 is no multiple of a block, and more than one of each up to 128.
+    # 131 is no multiple of a block size, and exceeds each block size up to 128.
     sizes = {"heads": "2/2", "batch": "1", "width": "64", "values": "64", "lengths": "131x131", "numbers": "normal"}
     for option in OPTIONS_BEYOND_BLOCKS:
         if len(levels[option]) > 1:
-            # A key hidden before a cap of 2 keeps a weight that is seen; one before a cap of 30 does not.
+            # A key that a kernel hides before a cap of 2 keeps a noticeable weight; before a cap of 30 it does not.
             yield {**neutral, **sizes, option: "2" if option == "softcap" else levels[option][1]}
     padded = {**sizes, "batch": "4", "lengths": "9x131", "relation": "L < T", "padding": "of each entry"}
     for kind in ("boolean", "additive"):
@@ -170,7 +170,7 @@ def plans_beyond_blocks(
     declares: Collection[str],
     rng: np.random.Generator,
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with lengths just beyond each block, L = T and L ≠ T, unmasked and causal.
+    """Yield plans with lengths just beyond each block size, with L = T and L ≠ T, not masked or causal.
 
     Args:
         neutral: the first level of each factor.
@@ -182,7 +182,7 @@ def plans_beyond_blocks(
     for causal, block in product(levels["causal"], BLOCKS):
         square = causal != "none" and "causal-rectangle" not in declares
         for of_square in (True, square):
-            # An odd excess is no multiple of a smaller block.
+            # If the excess over a block is odd, the length is no multiple of a smaller block.
             less, more = (block + 1 + 2 * int(k) for k in sorted(rng.permutation(min(block // 2, 12))[:2]))
             # With L > T the first rows may see no key, which other calls test.
             fewer = causal != "none" or rng.random() < 0.5

@@ -1,4 +1,4 @@
-"""Sizes and numbers of calls of an attention kernel: lengths at and around block sizes, logits near and far."""
+"""Sizes and kinds of numbers of calls: lengths at and around block sizes, logits of different sizes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LONG = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 25
 
 
 class Numbers(StrEnum):
-    """The kinds of entries of the tensors."""
+    """The kinds of numbers in the tensors of a call."""
 
     INTEGERS = "integers"
-    """Integers from −3 to 3, which make ties."""
+    """Integers from −3 to 3, which lead to equal logits."""
     NORMAL = "normal"
     """Standard normal, as most test suites draw."""
     SATURATED = "saturated"
     """Logits in the hundreds: weights of 0 and 1, exponentials that underflow."""
     FAR = "far"
-    """Logits around −10⁵, close to each other: only their differences matter, not how far they are from zero."""
+    """Logits around −10⁵ that are close to each other: a correct result depends only on their differences."""
     GROWING = "growing"
-    """The largest logit is the last, so that a running maximum grows at every step."""
+    """Increasing logits, so that a running maximum grows at every step."""
 
 
 @dataclass(frozen=True)

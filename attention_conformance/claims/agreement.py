@@ -1,4 +1,4 @@
-"""The claims that numbers are those of the formula, and that two results are equal bit for bit."""
+"""Functions that make two kinds of claims: numbers agree with the formula; two results are equal bit for bit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MERGED = "merged-parts"
 SLIGHT = 2.0**-60
 """The allowed error of exact weights.
 
-With 2¹² keys of up to 2¹², and scores of up to 2⁷, gradients change by less than half of the smallest number of
-float16.
+With 2¹² keys of size up to 2¹², and scores of up to 2⁷, this error changes gradients by less than half of float16's
+smallest number.
 """
 NOTHING: Mapping[str, Bool[np.ndarray, "..."]] = MappingProxyType({})
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
@@ -37,8 +37,9 @@ GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
 def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     """Return the correct results of a call, in the kernel's numbers.
 
-    An exact call is compared with float32's rounding of the formula and one rounding of the returned result, also in
-    coarser formats: nothing else is rounded there except a stored log-sum-exp, from which weights are recomputed.
+    For an exact call the bound is float32's rounding of the formula plus one rounding of the returned result, even in
+    coarser formats: a correct kernel rounds nothing else there, except a stored log-sum-exp from which it recomputes
+    weights.
     """
     kernel = under_test.kernel
     rounded_call = kernel.in_own_numbers(call)
@@ -54,17 +55,17 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
 
 
 def _has_exact_weights(rows: FurtherRows) -> bool:
-    """Return whether weights are numbers of half precision.
+    """Return whether the call's weights are exactly numbers of half precision.
 
-    Queries that are scaled down to the range of half precision may make logits so close that a kernel rounds the second
-    largest weight when it stores it.
+    They are not if queries were scaled down to the range of half precision and logits became so close that a kernel
+    rounds the second largest weight.
     """
     s = rows.weights.value
     return bool((np.abs(s - s.astype(np.float16)) <= SLIGHT + 2.0**-40 * s).all())  # float64 rounds less
 
 
 def with_factors(call: AttentionCall) -> AttentionCall:
-    """Return the call with query, key and value multiplied by their factors; the products are exact, of few bits."""
+    """Return the call with query, key and value multiplied by their descale factors; the products are exact."""
     if call.descales is None:
         return call
     sizes = call.sizes
@@ -82,7 +83,8 @@ def same_gradients(
     Args:
         rows: the correct results.
         answer: the kernel's results.
-        claimed: the entries to compare, by their name in an answer; all entries of gradients that are not named.
+        claimed: masks of the entries to compare, by the gradient's name in an answer; gradients without a mask are
+            compared entirely.
     """
     theirs = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
     for name, gradient, quantity in zip(
@@ -90,7 +92,7 @@ def same_gradients(
     ):
         if gradient is not None:
             number: Any = getattr(rows, quantity)
-            # A gradient beyond the range of the returned format is infinite.
+            # A gradient beyond the range of the returned format may be infinite.
             fits = np.abs(number.value) < (rows.stored or rows.numbers).largest / 2
             fits = fits & claimed.get(quantity, True)
             if fits.any():
@@ -103,20 +105,20 @@ def same(
     expected: Bounded,
     where: Bool[np.ndarray, "..."] | None = None,
 ) -> Claim:
-    """Claim that the kernel's numbers are the correct ones, with twice the error of the textbook formula.
+    """Claim that the kernel's numbers equal the correct numbers within twice the error of the textbook formula.
 
-    The factor two allows for kernels that use another formula.
+    The factor two allows for kernels that compute by another formula.
 
     Args:
         name: the name of the claim.
         theirs: the kernel's numbers.
-        expected: the correct numbers, with their error.
+        expected: the correct numbers, with bounds of the textbook formula's error.
         where: the entries to compare; all by default.
     """
     if where is not None:
         theirs, expected = theirs[where], expected[where]
     if not np.isfinite(theirs).all():
-        # NaN counts as infinitely far from a number.
+        # NaN in place of a number counts as an infinite error.
         detail = f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite"
         return Claim(name, Form.EFFECTIVE, -np.inf, 0.0, EXACT, detail=detail)
     widened: Any = expected.widen(np.where(np.isfinite(expected.error), expected.error, np.inf))

@@ -1,4 +1,4 @@
-"""All claims about one call of a kernel, for any options; each claim comes with the capability that it is about."""
+"""All claims about one call of a kernel, whatever the call's options; each is paired with its capability."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ NAN_OF_SCALE = "NaN where the formula has numbers"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
-"""The name of a capability, and a claim about it.
+"""The name of a capability, and a claim about that capability.
 
-The capability is empty for agreement with the formula, which concerns all options of the call.
+The name is empty for claims of agreement with the formula, which concern all options of the call.
 """
 
 
@@ -110,7 +110,7 @@ def _without_keys(answer: Answer) -> Claim:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield the claims about a call in a state that takes long; the call is known to be right without the state."""
+    """Yield the claims about a call in a state that takes long; without that state the call is known to be right."""
     rows = rows_of(call, under_test)
     answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
@@ -123,8 +123,8 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """Yield the claims about all rows of a call; `rows` may be a part of a larger call."""
-    if rows.call.scale is not None or rows.call.dtype:  # captured calls give their scale
+    """Yield the claims about all rows of a call; ``rows`` may be the results of a part of a larger call."""
+    if rows.call.scale is not None or rows.call.dtype:  # captured calls state their scale
         yield from _with_known_scale(rows, answer, of_nan)
         return
     usual = list(_with_known_scale(rows, answer, of_nan))
@@ -151,7 +151,8 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
     Args:
         rows: the correct results.
         answer: the kernel's results.
-        of_nan: groups that have a row without keys whose result is NaN; computed from these rows by default.
+        of_nan: a mask of the groups that have a row without visible keys whose result is NaN; by default computed from
+            these rows.
     """
     empty = rows.empty & ~rows.call.absent
     of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
@@ -185,13 +186,13 @@ def _is_scaled_while_hidden(call: AttentionCall) -> bool:
 
 
 def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[About, None, Bool[np.ndarray, "B H L"]]:
-    """Claim that causal rows with a hidden key, under a scale of zero or below, are correct or all NaN.
+    """Claim that causal rows with a hidden key are correct or all NaN, if the scale is zero or negative.
 
-    A kernel that multiplies hidden logits of −∞ by the scale returns NaN there, as PyTorch's own does on a CPU. The
-    report names this deviation from the formula; it falsifies no other capability.
+    A kernel that multiplies hidden logits of −∞ by such a scale returns NaN, as PyTorch's kernel does on a CPU. The
+    report names this deviation from the formula, which falsifies no other capability.
 
     Returns:
-        The rows that are NaN. If there are any, this function makes the claims about the other rows.
+        A mask of the rows that are NaN. If there are any, this function also makes the claims about the other rows.
     """
     hidden = ~rows.visibility.all(axis=-1) & ~rows.empty
     of_scale = hidden & np.isnan(answer.output).all(axis=-1)
@@ -207,7 +208,7 @@ def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[Abo
 
 
 def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
-    """Claim that returned weights are correct; under dropout, kernels return the weights from before or after it."""
+    """Claim that returned weights are correct; under dropout, these may be the weights before or after dropout."""
     whole = same(WEIGHTS, theirs, rows.returned_weights, where)
     if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
         return whole
@@ -224,7 +225,7 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Yield the claims about the rows of a large call with an upstream gradient: only these enter the gradients."""
+    """Yield the claims about those rows of a large call that have an upstream gradient; only they affect gradients."""
     batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
@@ -244,7 +245,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     )
     of_nan = groups_of_nan(rows, answer.output)[of_keys]
     yield from _of_rows(part_of_rows, replace(answer, **part), of_nan)
-    if part_of_rows.empty.any():  # NaN of the other rows may be in all gradients
+    if part_of_rows.empty.any():  # NaN of the other rows may reach all gradients
         return
     rest = []
     for name in ("query_gradient", "key_gradient", "value_gradient"):
@@ -259,12 +260,12 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, FurtherRows]:
-    """Yield the claims about dropped weights: each is 0, or divided by 1 − p.
+    """Yield the claims that each weight under dropout is 0, or the softmax weight divided by 1 − p.
 
-    Values are the identity, so that the output is the weights.
+    Values are the identity, so that the output equals the weights.
 
     Returns:
-        The formula in which the same weights are dropped.
+        The formula's results with the same weights dropped.
     """
     p = rows.call.dropout
     s: Any = rows.weights
@@ -283,9 +284,9 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
 
 
 def with_dropped_weights(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """Return the formula with dropped weights: those that are 0 in the output, since values are the identity."""
+    """Return the formula's results without the weights that are 0 in the output; values are the identity."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)
-"""The claims of agreement with the formula that are about a backward pass."""
+"""The claims of agreement with the formula that concern the backward pass."""

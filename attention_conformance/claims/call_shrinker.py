@@ -1,4 +1,4 @@
-"""Find a smaller call that still fails: first without the options that do not matter, then with smaller sizes."""
+"""Search for a smaller call that still fails: first without the options that do not matter, then with smaller sizes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from attention_conformance.calls.attention_call import AXES as FURTHER
 from attention_conformance.calls.attention_call import LONG_STATES, PLAIN, AttentionCall, State
 
 TRIALS, WORK = 400, 1 << 25
-"""Limits of a search: the number of calls, and of multiplications in their matrix products.
+"""Limits of a search: the number of calls, and the total number of multiplications in their matrix products.
 
 A time limit would make the result depend on the machine.
 """
 WORK_OF_LONG_STATE = 1 << 20
-"""Added to the work of a call in one of the states that take long: 32 such calls are tried."""
+"""Work added to each call in a state that takes long, so that at most 32 such calls are tried."""
 FEW_PLACES = 4
 """The largest size of an axis whose entries are left out one by one."""
 FEW = 1 << 16
@@ -25,7 +25,7 @@ FEW = 1 << 16
 NEUTRAL = {
     field.name: field.default for field in fields(AttentionCall) if field.name in (*PLAIN, *FURTHER, "visible", "bias")
 }
-"""Options that are off. A field of a call with a default is an option; with its default it has no effect."""
+"""The options of a call, switched off: every field with a default is an option, and has no effect at its default."""
 BLOCKS = tuple(2**k for k in range(3, 17))
 """Sizes of the blocks in which kernels work."""
 SIZES = (1, 2, 3, 4, 5, 6, *(size for block in BLOCKS for size in (block - 1, block, block + 1, block + 8)))
@@ -33,14 +33,14 @@ SIZES = (1, 2, 3, 4, 5, 6, *(size for block in BLOCKS for size in (block - 1, bl
 
 
 class _SpentError(Exception):
-    """The allowed number of trials is used up."""
+    """Exception: the allowed number of trials is used up."""
 
 
 class _Search:
     """A search for a smaller failing call.
 
     Attributes:
-        call: the smallest failing call that is known.
+        call: the smallest failing call so far.
     """
 
     def __init__(self, call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> None:
@@ -50,7 +50,7 @@ class _Search:
         self._left, self._work = TRIALS, WORK
 
     def run(self) -> None:
-        """Reduce options, sizes, masks and numbers until none can be reduced any further.
+        """Reduce options, sizes, masks and numbers until nothing can be reduced further.
 
         Raises:
             _SpentError: the trials are used up before.
@@ -62,7 +62,7 @@ class _Search:
             changed = sum(step() for step in (*steps, self._reduce_masks, self._round)) > 0
 
     def _accept(self, candidate: AttentionCall) -> bool:
-        """Try a call, keep it if it fails, and return whether it does."""
+        """Try a call, keep it if it fails, and return whether it fails."""
         self._left -= 1
         self._work -= work_of(candidate)
         self._work -= WORK_OF_LONG_STATE if candidate.state in (*LONG_STATES, State.REPLAYED) else 0
@@ -74,7 +74,7 @@ class _Search:
         return fails
 
     def _repeat(self, candidates: Callable[[AttentionCall], Iterator[AttentionCall]]) -> bool:
-        """Replace the call by the first failing candidate until none fails; return whether it was replaced."""
+        """Replace the call by the first failing candidate, until none fails; return whether it was replaced."""
         changed = False
         while any(self._accept(candidate) for candidate in candidates(self.call)):
             changed = True
@@ -90,7 +90,7 @@ class _Search:
         return self._repeat(_rounder)
 
     def _reduce_sizes(self) -> bool:
-        """Halve all axes, then reduce each as far as possible; return whether one was reduced.
+        """Halve all axes, then reduce each axis as far as possible; return whether any was reduced.
 
         Axes of equal sizes are reduced together first.
         """
@@ -105,12 +105,12 @@ class _Search:
         return changed
 
     def _halve(self, axes: str) -> bool:
-        """Keep half of the entries of some axes if that call fails, and return whether it does."""
+        """Keep half of the entries of some axes if the halved call fails; return whether it fails."""
         size = self.call.sizes[axes[0]]
         return size > 1 and _may_cut(self.call, axes) and self._cut(axes, size // 2)
 
     def _reduce(self, axes: str) -> bool:
-        """Reduce a size to the smallest of :data:`SIZES` that fails, then further by bisection."""
+        """Reduce a size to the smallest of :data:`SIZES` at which the call fails, then further by bisection."""
         size = self.call.sizes[axes[0]]
         if size == 1 or not _may_cut(self.call, axes):
             return False
@@ -129,15 +129,15 @@ class _Search:
         return failing < size
 
     def _cut(self, axes: str, keep: int) -> bool:
-        """Keep only the first or last `keep` entries of some axes if that call fails, and return whether it does."""
+        """Keep only the first or last ``keep`` entries of some axes if the cut call fails; return whether it fails."""
         return any(self._accept(candidate) for candidate in _cuts(self.call, axes, keep))
 
 
 def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> AttentionCall:
     """Return a small call for which ``fails`` is true.
 
-    Unless the trials run out, it passes without any of its options, and with any size replaced by a smaller one of
-    :data:`SIZES` or by the next smaller one.
+    Unless the trials run out, the returned call passes if any single option is left out, or if any single size is
+    replaced by a smaller one of :data:`SIZES` or by the next smaller number.
 
     Args:
         call: the failing call.
@@ -169,10 +169,10 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _may_cut(call: AttentionCall, axes: str) -> bool:
-    """Return whether some axes may be cut; several axes have equal sizes.
+    """Return whether some axes, which have equal sizes, may be cut together.
 
-    With causality or a window, L = T is kept, since kernels differ in where the diagonal is for L ≠ T. Under dropout
-    values are the identity.
+    With causality or a window, L = T is kept, since kernels place the diagonal differently for L ≠ T. Under dropout,
+    values must stay the identity.
     """
     sizes = call.sizes
     square = sizes["L"] == sizes["T"] and (call.causal or call.window is not None)
@@ -182,7 +182,7 @@ def _may_cut(call: AttentionCall, axes: str) -> bool:
 
 
 def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
-    """Yield the call with the first `keep` entries of some axes, and with the last ones."""
+    """Yield the call with only the first, and then with only the last, ``keep`` entries of some axes."""
     size = call.sizes[axes[0]]
     if ("T" in axes and not _may_have(call, keep)) or (call.exact and axes == "E" and keep != EXACT_WIDTH):
         return
@@ -194,11 +194,11 @@ def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
 
 
 EXACT_WIDTH = 2
-"""The width to which queries and keys of an exact call can be reduced: products that cancel stay together."""
+"""The least width of queries and keys of an exact call: products that cancel stay together."""
 
 
 def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the call with some heads of each group: any head may be the one that fails."""
+    """Yield the call with only some heads of each group: any head may be the one that fails."""
     sizes = call.sizes
     group = sizes["H"] // sizes["G"]
     of_group = np.arange(sizes["H"]) % group
@@ -207,7 +207,7 @@ def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _parts_of(size: int) -> Iterator[np.ndarray]:
-    """Yield the indices of the first and second half of an axis; of a short axis then all but each one."""
+    """Yield the indices of the first and the second half of an axis; for a short axis, then all indices but one."""
     places = np.arange(size)
     if size > 1:
         yield from (places[: size // 2], places[size // 2 :])
@@ -216,7 +216,7 @@ def _parts_of(size: int) -> Iterator[np.ndarray]:
 
 
 def _may_have(call: AttentionCall, keys: int) -> bool:
-    """Return whether an exact call stays exact with this number of its keys."""
+    """Return whether an exact call stays exact with only this number of keys."""
     return not call.exact or float(np.max(np.abs(call.value))) <= 2 or (keys > 1 and keys & (keys - 1) == 0)
 
 
@@ -230,12 +230,12 @@ HAVE = {
     "E": ("query", "key"),
     "M": ("value", "upstream"),
 }
-"""The tensors that have each axis; heads go with their groups."""
+"""The tensors that have each axis; heads are cut together with their groups."""
 MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
 
 
 def cut_call(call: AttentionCall, axis: str, chosen_places: slice | np.ndarray) -> AttentionCall:
-    """Return the call with some entries of an axis; on axis G with the heads of these groups."""
+    """Return the call with only some entries of an axis; for axis G, with the heads of these groups."""
     sizes = call.sizes
     tensors = {name: _take(getattr(call, name), AXES[axis], chosen_places) for name in HAVE[axis]}
     on_masks, given_places = axis, chosen_places
@@ -265,7 +265,7 @@ def _take(x: np.ndarray, axis: int, places: slice | np.ndarray) -> np.ndarray:
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield calls whose mask hides nothing in some entries of an axis: all of them, half, or each one of a few."""
+    """Yield calls whose mask hides nothing in some entries of an axis: in all, in half, or, if they are few, in one."""
     for name, nothing in (("visible", True), ("bias", 0.0)):
         mask = getattr(call, name)
         if mask is None:

@@ -1,4 +1,4 @@
-"""The capabilities of attention kernels, each a statement: the calls and the claims that it is about."""
+"""The table of the capabilities of attention kernels: for each, the calls that use it and the claims about it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, 
 from theorems.bounded.formats import FORMATS
 
 COARSER = tuple(FORMATS)[1:]
-"""The formats in which a kernel is tried besides its finest."""
+"""The number formats in which a kernel is tried besides its finest."""
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
     {OUTPUT: "on every call in which a row sees a key", WEIGHTS: "where the kernel returns weights"}
     | dict.fromkeys(GRADIENTS, f"{BACKWARD}, and is asked for them")
     | {NO_GRADIENT: "on large calls, where some rows alone have an upstream gradient"}
 )
-"""The claims that the numbers are those of the formula, and when they are made."""
+"""The claims that results agree with the formula, with the calls on which they are made."""
 
 
 def _always(call: AttentionCall) -> bool:
@@ -52,14 +52,15 @@ class Capability:
         title: a few words on the content.
         says: the property that is checked, as the report prints it.
         text: the statement in full.
-        is_on: whether a call uses it.
-        own: claims that are about it alone, and when they are made.
-        agrees: the claims of agreement with the formula, made on calls that use it, and when.
-        is_base: whether it concerns calls that use no other capability; all calls are checked for it.
-        everywhere: whether its own claims are also made on calls that do not use it.
-        differentiates: whether it can be checked only with a backward pass.
-        format: the format of the tensors for a capability of one format, which makes all claims of all calls; otherwise
-            empty.
+        is_on: a function that returns whether a call uses the capability.
+        own: the claims that concern only this capability, with the calls on which they are made.
+        agrees: the claims of agreement with the formula that are made on calls that use the capability, with these
+            calls.
+        is_base: whether the capability is about calls that use no other capability; it is then checked on all calls.
+        everywhere: whether the claims in ``own`` are also made on calls that do not use the capability.
+        differentiates: whether the capability can be checked only with a backward pass.
+        format: the number format, for a capability that is about one format and makes all claims about all calls;
+            otherwise empty.
     """
 
     name: str
@@ -76,15 +77,15 @@ class Capability:
 
     @property
     def claims(self) -> dict[str, str]:
-        """The claims of the capability by name, and when each is made."""
+        """The claims of the capability by name, each with the calls on which it is made."""
         return {**self.own, **self.agrees}
 
     def is_about(self, call: AttentionCall, few: bool = False) -> bool:
-        """Return whether a call is checked for it; with `few` calls, those that do not use it do not count."""
+        """Return whether the capability is checked on a call; with ``few`` calls, only on calls that use it."""
         return self.is_base or bool(self.format) or self.is_on(call) or (self.everywhere and not (few and self.agrees))
 
     def has(self, call: AttentionCall, about: str, claim: str) -> bool:
-        """Return whether a claim that was made on a call about the capability ``about`` belongs to this capability."""
+        """Return whether a claim on a call, made about the capability ``about``, belongs to this capability."""
         if self.format:
             return True
         if about:
@@ -471,7 +472,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
 
 
 def _in_format(name: str) -> Capability:
-    """Return the capability of a format coarser than the kernel's finest: to be right on tensors of this format."""
+    """Return the capability of being right on tensors of a format that is coarser than the kernel's finest."""
     claims = {claim: "as in the finest format" for capability in _IN_EVERY_FORMAT for claim in capability.claims}
     return Capability(
         name,
@@ -493,9 +494,9 @@ CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COAR
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:
-    """Return the capabilities that a call uses as options.
+    """Return the capabilities whose options a call uses.
 
-    Capabilities of every call are left out, and so are those that only add claims about a call.
+    Capabilities that every call uses are left out, and so are capabilities that only add claims about a call.
     """
     return (
         capability.name

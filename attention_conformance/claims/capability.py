@@ -1,8 +1,8 @@
-"""Capabilities of attention kernels, each a statement of its own: they share calls, and their claims are derived.
+"""The function that makes a capability of attention kernels a statement.
 
-The rows of a call are the paper's problem. The statement claims that the kernel returns their softmax attention and
-its gradients (:mod:`attention_conformance.calls.attention_rows`), within the rounding of the textbook formula in the
-kernel's numbers.
+The statement claims that the kernel returns softmax attention for the rows of a call, with the right gradients
+(:mod:`attention_conformance.calls.attention_rows`), within the rounding errors of the textbook formula in the kernel's
+number format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from theorems.core.kernel_use import KernelUse
 from theorems.core.statement import Statement, alone
 
 Conclusion = Callable[[AttentionCall, Any], Iterator[Claim]]
-"""(call, implementation under test, a :class:`attention_conformance.calls.answer.OnKernel`) → claims."""
+"""Function (call, implementation of type :class:`attention_conformance.calls.answer.OnKernel`) → claims."""
 
 
 def capability_statement(
@@ -38,16 +38,16 @@ def capability_statement(
     """Make the statement ``kernel-NAME``, which a kernel that declares the capability has to satisfy.
 
     Args:
-        name: the name that a kernel declares, among
+        name: the name by which a kernel declares the capability, one of those in
             :attr:`attention_conformance.interfaces.interface.Interface.options`.
         title: a few words on the content.
         text: the statement in full.
         calls: a Hypothesis strategy of calls.
         conclusion: (call, kernel) → claims.
-        claims: the claims by name, and when each is made.
+        claims: the claims by name, each with the calls on which it is made.
         says: the property that is checked, as the report prints it.
         differentiates: whether the statement can be checked only with a backward pass.
-        from_data: yields a user's call if the capability concerns it; by default yields every call.
+        from_data: a function that yields a user's call if the capability concerns it; by default it yields every call.
     """
     return Statement(
         f"kernel-{name}",

@@ -1,4 +1,4 @@
-"""Verify a capability of an attention kernel on calls that it shares with all other capabilities."""
+"""Verification of one capability of an attention kernel, on calls that all capabilities share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from theorems.core.statement import Statement
 
 TOUCHED = ("attend",)
 ENOUGH = 5
-"""After this number of failures that belong to other capabilities, all further ones are attributed to these, too."""
+"""After this number of failures that belong to other capabilities, further failures are attributed to these, too."""
 CHEAP = 1 << 20
-"""The largest work of a call that is run again without the options that are not to blame."""
+"""The largest work of a call that is run again without the options that do not cause its failure."""
 
 
 @dataclass
@@ -29,7 +29,8 @@ class View:
     Attributes:
         statement: the capability as a statement.
         trials: the calls.
-        elsewhere: failures that belong to another capability: the claim's capability and name, and the smallest call.
+        elsewhere: failures that belong to another capability: for each, the claim's capability and name, and the
+            smallest call.
     """
 
     statement: Statement
@@ -42,9 +43,9 @@ class View:
         return capability_of(self.statement)
 
     def outcomes(self, examples: int) -> Iterator[tuple[Outcome, AttentionCall]]:
-        """Yield each call with its outcome; for a falsified one, the smallest failing call.
+        """Yield each outcome with its call; with a falsified outcome, the smallest failing call in its place.
 
-        A call that also fails without the option of this capability is left out.
+        A call is left out if it also fails without the option of this capability.
         """
         has_outcome = False
         for number, trial in self.trials.about(self.capability, examples):
@@ -79,7 +80,7 @@ class View:
         ]
         if not claims_of_capability or self._follows_from_another(number, trial):
             return None
-        # The kernel's own scale is reported once.
+        # Report the kernel's own scale only once.
         scale = self.capability.name == "default-scale"
         claims_of_capability = [
             (about, claim if about or scale else replace(claim, branch="")) for about, claim in claims_of_capability
@@ -99,9 +100,9 @@ class View:
         return Outcome(Verdict.UPHELD, claims, touched=TOUCHED), call
 
     def _follows_from_another(self, number: int, trial: Trial) -> bool:
-        """Return whether the call disagrees with the formula, about which this capability claims nothing.
+        """Return whether the call disagrees with the formula although this capability claims no agreement.
 
-        Then the failure belongs to other capabilities, whose claims it falsifies.
+        Such a failure belongs to other capabilities, whose claims it falsifies.
         """
         if self.capability.agrees or self.capability.everywhere:
             return False
@@ -111,14 +112,14 @@ class View:
         return wrong is not None
 
     def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
-        """Return the outcome with the claim of the smallest call, unless it passes now: a kernel may remember calls."""
+        """Return the outcome with the claim on the smallest call, unless it passes now: a kernel may remember calls."""
         again = check(self.statement, smallest, self.trials.under_test)
         reported = next((repeated for repeated in again.claims if repeated.name == claim.name), claim)
         reported = reported if reported.verdict is Verdict.FALSIFIED else claim
         return Outcome(Verdict.FALSIFIED, claims, sentence(reported), touched=TOUCHED)
 
     def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
-        """Return the smallest failing call if it falsifies this capability, else None."""
+        """Return the smallest failing call if that falsifies this capability, else None."""
         for subject, name, other in self.elsewhere:
             reduced = reduce_to(call, other)
             without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
@@ -147,7 +148,7 @@ class View:
 
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
-    """Return the view of a capability on the calls of a kernel; in a coarser format they cover pairs, not triples."""
+    """Return the view of a capability on a kernel's calls; for a coarser format they cover only pairs of options."""
     capability = capability_of(statement)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))

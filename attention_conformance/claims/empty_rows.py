@@ -1,13 +1,13 @@
-"""Rows that see no key follow one convention, which decides what can be claimed of gradients.
+"""The convention that a kernel follows in rows that see no key, which decides what can be claimed about gradients.
 
-Softmax over no keys is not defined. The result is a convention, which is detected and reported: zeros, forward and
-backward; the mean of all values; or NaN. The mean and NaN have two variants each.
+Softmax over no keys is not defined. Its result is a convention, which is detected and reported: zeros, forward and
+backward; the mean of all values; or NaN. The mean and NaN come from one of two ways to hide a key:
 
-- A number is added to hidden logits: a gradient goes to them. If the result is the mean, it goes to all logits, which
-  are equal after the addition; with −∞, dQ of the row is NaN, and so are dK and dV of its group, which are sums over
-  its rows.
-- Hidden logits are replaced by a number, as by ``masked_fill``: no gradient goes to them. dQ is 0 and dK is that of
-  the other rows; with −∞, only dV is NaN, a sum with weights that are NaN.
+- A number is added to hidden logits, which then get a gradient. If the number is finite, the result is the mean, and
+all logits get a gradient. If it is −∞, dQ of the row is NaN, and so are dK and dV of its group, which are sums over the
+group's rows. - Hidden logits are replaced by a number, as by ``masked_fill``, and get no gradient. dQ of the row is 0,
+and dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because it is a sum with weights
+that are NaN.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Convention:
     """The convention that a kernel follows in the rows of a call that see nothing.
 
     Attributes:
-        claim: the claim that all of these rows follow the convention; its name includes the convention.
-        rows: the formula with this convention.
+        claim: the claim that all of these rows follow the convention; the claim's name includes the convention.
+        rows: the formula's results under this convention.
     """
 
     claim: Claim
@@ -43,7 +43,7 @@ class Convention:
 
 
 def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
-    """Return the convention nearest to a kernel's results, for a call with rows that see no key."""
+    """Return the convention nearest to a kernel's results on a call with rows that see no key."""
     empty = rows.empty & ~rows.call.absent
     output = answer.output[empty]
     rows = _with_means(rows, empty, output)
@@ -67,7 +67,7 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
 def _with_means(
     rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], output: Float64[np.ndarray, "rows M"]
 ) -> FurtherRows:
-    """Return the formula, with the mean of all values in rows that see nothing if the kernel's output is that mean."""
+    """Return the formula's results; rows that see no key are the mean of all values if the kernel's output is."""
     mean = replace(rows, uniform=True)
     expected: Any = mean.output[empty]
     is_mean = output.any() and (np.abs(output - expected.value) <= 2 * expected.error).all()
@@ -75,7 +75,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether a gradient goes through the mean's weights: dQ of these rows is not 0, or dK needs it."""
+    """Return whether a gradient goes through the mean's weights: dQ of these rows is not 0, or dK implies it."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True
@@ -83,7 +83,7 @@ def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: A
 
 
 def _differentiates_log_zero(rows: FurtherRows) -> bool:
-    """Return whether a log-sum-exp of rows that see nothing has an upstream gradient, even if it is 0.
+    """Return whether the log-sum-exp of rows that see no key has an upstream gradient, even a zero one.
 
     log 0 has no derivative, and a kernel may compute it as 0/0.
     """
@@ -91,7 +91,7 @@ def _differentiates_log_zero(rows: FurtherRows) -> bool:
 
 
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
-    """Return the groups with a row that sees nothing and is NaN, or whose log-sum-exp, −∞, is differentiated."""
+    """Return a mask of the groups with a row that sees no key and is NaN, or whose log-sum-exp −∞ has a gradient."""
     sizes = rows.call.sizes
     is_nan = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
     return np.asarray(is_nan.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
@@ -100,10 +100,10 @@ def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> 
 def claimed_gradients(
     rows: FurtherRows, answer: Answer, of_nan: Bool[np.ndarray, "B G"]
 ) -> Mapping[str, Bool[np.ndarray, "..."]]:
-    """Return masks of the gradient entries to compare in calls with rows of NaN, by their name in an answer.
+    """Return masks of the gradient entries to compare in calls with rows of NaN, by the gradient's name in an answer.
 
-    In the groups of such rows each entry of dK and dV is either NaN or the correct number. If dQ of these rows is 0, no
-    gradient goes to dK, so that all of dK is claimed. No NaN goes to dQ of other rows.
+    In the groups of such rows each entry of dK and dV may be NaN or the correct number. If dQ of such rows is 0, no
+    gradient goes from them to dK, so that all entries of dK are compared. dQ of other rows must have no NaN.
     """
     if not of_nan.any():
         return {}

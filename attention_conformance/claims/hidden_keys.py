@@ -1,7 +1,7 @@
-"""Exchange hidden keys for others: no bit of any other result may change.
+"""Claims that numbers in hidden keys have no effect: replacing them changes no bit of any other result.
 
-A kernel that adds up in no fixed order, as many do on a GPU, returns other bits when a call is repeated. Its results
-are compared with the formula instead, within rounding.
+A kernel that adds numbers in no fixed order, as many do on a GPU, returns other bits when a call is repeated. The
+results of such a kernel are compared with the formula instead, within rounding.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from theorems.core.under_test import Refused
 
 OUTPUT_UNCHANGED = "hidden-keys-change-no-output"
 POISON = 1e30
-"""The number that replaces hidden ones; smaller if its products with queries would leave the kernel's range."""
+"""The number put into hidden keys; a smaller one if products with queries would leave the kernel's range."""
 REPEATS = 8
-"""The number of repetitions of a call that decide whether its bits are always the same."""
+"""How often a call is repeated to decide whether its bits are always the same."""
 
 
 def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[Claim]:
-    """Yield the claims about a call some of whose hidden keys are poisoned; none if each row sees all keys.
+    """Yield the claims about a call after other numbers are put into some hidden keys; none if each row sees all keys.
 
     Args:
         call: the call in the kernel's numbers.
@@ -51,9 +51,9 @@ def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKern
 
 
 def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generator) -> Bool[np.ndarray, "T"]:
-    """Draw about half of the keys that no row sees, at least one.
+    """Draw at least one, and about half, of the keys that no row sees.
 
-    If every key is seen by some row, draw from those that one row does not see.
+    If every key is seen by some row, draw from the keys that one row does not see.
     """
     rows = ~visible.reshape(-1, visible.shape[-1])
     never: Any = np.all(rows, axis=0, keepdims=True)
@@ -65,7 +65,7 @@ def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generato
 
 
 def _with(call: AttentionCall, at: Bool[np.ndarray, "T"], size: float, rng: np.random.Generator) -> AttentionCall:
-    """Return the call with ±size in the keys and values at these indices, the same in all heads and batch entries."""
+    """Return the call with ±size in the keys and values at these indices, equal in all heads and batch entries."""
     tensors = {name: getattr(call, name).copy() for name in ("key", "value")}
     for x in tensors.values():
         x[:, :, at] = size * rng.choice((-1.0, 1.0), x[:1, :1, at].shape)
@@ -89,7 +89,7 @@ def _unchanged(
     poisoned: Bool[np.ndarray, "T"],
     visible: Bool[np.ndarray, "B H L T"],
 ) -> Iterator[Claim]:
-    """Yield the claims that rows that see no poisoned key, and other keys, have the same results as before."""
+    """Yield the claims that rows that see no changed key, and unchanged keys, have the same results as before."""
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]
     whole = not (visible & poisoned).any() and visible.any(axis=-1).all()
@@ -111,7 +111,7 @@ def _unchanged(
 
 
 def _repeats_bits(call: AttentionCall, before: Answer, under_test: OnKernel) -> bool:
-    """Return whether the kernel returns the same bits each time that the call is repeated."""
+    """Return whether the kernel returns the same bits each time the call is repeated."""
     results = ("output", "query_gradient", "key_gradient", "value_gradient")
     returned = {name: x for name in results if (x := getattr(before, name)) is not None}
     again = (under_test[attend](call) for _ in range(REPEATS))
@@ -128,7 +128,7 @@ def _within_rounding(
     result: str,
     where: Bool[np.ndarray, "..."],
 ) -> Claim:
-    """Claim that the results are those of the formula, on which hidden keys have no effect."""
+    """Claim that the results agree with the formula, on which hidden keys have no effect."""
     rows = rows_of(call, under_test)
     scales = (None, 1.0) if rows.call.scale is None else (rows.call.scale,)  # the kernel's own scale is 1/√E or 1
     claims = [

@@ -1,6 +1,6 @@
-"""The claims about a call in the states that take long: compiled, and repeated thousands of times.
+"""The claims about a call in states that take long: compiled, or repeated thousands of times.
 
-The claims are made only if the call is right without its state, so that every failure is due to the state.
+They are made only if the call is right without its state, so that every failure is due to the state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESULTS = [
     field.name for field in fields(Answer) if field.name not in ("changed", "changed_settings", "failed", "others")
 ]
 Claims = Callable[[Answer], Iterator[tuple[str, Claim]]]
-"""A function from an answer to all claims about its numbers, each with the capability that it concerns."""
+"""Function from an answer to all claims about the answer's numbers, each with the capability that it concerns."""
 
 
 def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[Claim]:
@@ -31,7 +31,7 @@ def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[C
     Args:
         answer: the answer to the call.
         claims: returns the claims about an answer.
-        state: the state, which decides on the backend.
+        state: the state, which determines the compiler's backend.
     """
     returned = at_least(RETURNS, Form.EXACT, -float(bool(answer.failed)), 0.0, rounding=0.0, why=EXACT)
     yield replace(returned, detail=answer.failed)
@@ -43,10 +43,10 @@ def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[C
 
 
 def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[Claim]:
-    """Yield the claims about a call that was repeated many times: every answer is right.
+    """Yield the claims that every answer to a call that was repeated many times is right.
 
     Args:
-        answer: the first answer, with the others.
+        answer: the first answer, which contains the other ones.
         claims: returns the claims about an answer.
         same_each_time: whether all answers have the same bits, as the kernel declares.
     """
@@ -56,7 +56,7 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
 
     first = {name: x for name in RESULTS if (x := getattr(answer, name)) is not None}
     later = {name: np.stack([getattr(other, name) for other, _ in answer.others] or [x]) for name, x in first.items()}
-    # Numbers between two numbers that are within the bounds are within them, too.
+    # If two numbers are within the bounds, so are all numbers between them.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
     suspect = any(map(falsified_claims, ends)) or any(
         (np.isnan(later[name]) != np.isnan(first[name])).any() for name in first
@@ -77,12 +77,12 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
 
 
 def writes_nothing(answer: Answer) -> Claim:
-    """Claim that nothing was written to the tensors that the kernel was given, or beside them."""
+    """Claim that the kernel wrote nothing to its arguments, or next to them in memory."""
     return at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
 
 
 def changes_no_setting(answer: Answer) -> Claim:
-    """Claim that settings of PyTorch and of the process are as they were before the call."""
+    """Claim that the call changed no setting of PyTorch or of the process."""
     claim = at_least(SETTINGS_UNCHANGED, Form.EXACT, -float(len(answer.changed_settings)), 0.0, rounding=0.0, why=EXACT)
     return replace(claim, detail=f"changed: {', '.join(answer.changed_settings)}" if answer.changed_settings else "")
 

@@ -1,7 +1,7 @@
-"""Claims that need a second call: of a batch entry alone, with other factors, or under another seed of dropout.
+"""Claims that need a second call: on a single batch entry, with other factors, or with another seed of dropout.
 
-A batch entry has the same bits alone. Half the data with double the factors have the same bits. Another seed drops
-other weights.
+The results have the same bits if a batch entry is called without the others, and if data are halved and factors
+doubled. Another seed drops other weights.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from theorems.core.tolerances import EXACT
 
 ALONE, RESCALED, REDRAWN = "same-bits-alone", "same-bits-of-other-factors", "another-seed-drops-others"
 UNLIKE = {"heads-drop-other-weights": 1, "entries-drop-other-weights": 0}
-"""Claims that no two entries of an axis drop the same weights; each with its axis."""
+"""Names of the claims that no two heads, or no two batch entries, drop the same weights; each with its axis."""
 CHANCE = 1e-12
 """The largest probability that a correct kernel fails by chance."""
 LEAST_WEIGHT = 1e-4
-"""A number above float16's smallest normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
+"""A number above 6.1e-5, float16's smallest normal number: a weight above it is 0 only if it was dropped."""
 OF_ENTRIES = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
 """The results with a batch axis."""
 
 
 def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that a batch entry has the same bits when it is called alone.
+    """Yield the claims that a batch entry has the same bits in a call without the other entries.
 
     Args:
         call: the call in the kernel's numbers.
@@ -53,7 +53,7 @@ def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Ite
 def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
     """Yield the claims that results keep their bits with half the data and double the factor.
 
-    This is done in some groups of query, key and value and in some batch entries, drawn at random.
+    The halved groups and batch entries of query, key and value are drawn at random.
     """
     if call.descales is None:
         return
@@ -63,7 +63,7 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
     factors = dict(zip(("query", "key", "value"), power[..., None, None], strict=True))
     factors["query"] = np.repeat(factors["query"], size, axis=1)
     data = {name: getattr(call, name) / by for name, by in factors.items()}
-    # Heads and entries are no longer copies of each other.
+    # Heads and batch entries are no longer copies of each other, so the memory layout must be contiguous.
     other = call.replace(**data, descales=call.descales * power, state=State.ONCE, memory=Memory.CONTIGUOUS)
     after = under_test[attend](other)
     for name in ("output", "log_sum_exp"):
@@ -73,9 +73,9 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
 
 
 def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claim that another seed drops other weights; none if so few may agree by chance.
+    """Yield the claim that another seed drops other weights; none if there are so few that they may agree by chance.
 
-    A weight that at least one of the calls keeps is kept by both with probability (1 − p)/(1 + p).
+    If at least one of two calls keeps a weight, both keep it with probability (1 − p)/(1 + p).
     """
     if not call.dropout:
         return
@@ -95,9 +95,9 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
 def _drop_unlike(
     dropped: Bool[np.ndarray, "B H L T"], felt: Bool[np.ndarray, "B H L T"], p: float
 ) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that no two heads, and no two entries, drop the same weights; none if they may by chance.
+    """Yield the claims that no two heads, and no two entries, drop the same weights, unless chance may explain it.
 
-    Two independent draws agree in a weight with probability p² + (1 − p)².
+    Two independent draws agree on a weight with probability p² + (1 − p)².
     """
     for name, axis in UNLIKE.items():
         dropped_along, large = (np.moveaxis(x, axis, 0) for x in (dropped, felt))

@@ -23,7 +23,7 @@ from theorems.core.statement import Statement
 from theorems.core.under_test import Refused
 
 SCALED_DOWN = 1.5
-"""Queries that shrink by this factor were scaled down (by at least 2), not rounded."""
+"""If queries shrank by this factor or more, they were scaled down (by at least 2), not only rounded."""
 EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 """All capabilities that a kernel may declare."""
 
@@ -73,7 +73,7 @@ def _from_data(capability: Capability, call: AttentionCall) -> Iterator[Attentio
 
 
 def _check_captured(call: AttentionCall, kernel: Any) -> None:
-    """Refuse a captured call that would have to be adapted to the kernel, as generated calls are.
+    """Refuse a captured call that could be tried only after adapting it to the kernel, as is done with generated calls.
 
     Raises:
         Refused: the kernel lacks an option of the call, or does not take its sizes or numbers.
@@ -92,9 +92,9 @@ def _check_captured(call: AttentionCall, kernel: Any) -> None:
 
 
 def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
-    """Return a strategy of calls of a kernel that declares everything, restricted to those that use the capability.
+    """Return a strategy for calls that use the capability, for a kernel that declares all capabilities.
 
-    The calls of a given kernel are those of :mod:`attention_conformance.claims.trials`.
+    For a real kernel :mod:`attention_conformance.claims.trials` makes the calls.
     """
 
     def is_about(call: AttentionCall) -> bool:
@@ -105,6 +105,6 @@ def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
 
 @cache
 def _all_calls() -> tuple[AttentionCall, ...]:
-    """Return a call of each plan of a cover, except plans without any option."""
+    """Return a call for each plan of a cover, except plans without any option."""
     numbered = enumerate(islice(plans(EVERYTHING, 0, 2), size_of_array(EVERYTHING, 0, 2)))
     return tuple(build_call(plan, EVERYTHING, number, number) for number, plan in numbered if number >= len(PLAIN))

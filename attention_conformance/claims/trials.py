@@ -1,4 +1,4 @@
-"""The calls of one kernel with the claims about them, which all capabilities share.
+"""The calls of one kernel and the claims about them, which all capabilities share.
 
 A process makes the claims about each call only once.
 """
@@ -23,14 +23,14 @@ from theorems.core.claim import Verdict
 from theorems.core.under_test import Refused
 
 PAIRS, TRIPLES = 25, 50
-"""Numbers of examples from which on every pair of options occurs, and every triple."""
+"""Numbers of examples from which on every pair of options, or every triple of options, occurs."""
 
 
 SMALL_CALLS = 4
 OTHERS = 8
-"""The number of calls of the same plan that are tried to see whether they fail without its state."""
+"""The number of other calls of a plan that are tried, to see whether they fail without the plan's state."""
 MANY = 400
-"""The number of calls that are searched when only a few are needed."""
+"""The number of calls that are searched if only a few are needed."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Trial:
     """A call and the claims about it.
 
     Attributes:
-        call: the call as the kernel takes it.
-        plan: its plan, without the options that the kernel refuses.
-        claims: the claims, each with the capability that it is about.
-        refused: why the kernel refuses the call.
-        not_compiled: why PyTorch cannot compile the kernel.
-        broke: any other exception that the kernel raised.
+        call: the call, adapted to the kernel.
+        plan: the call's plan, without the options that the kernel refuses.
+        claims: the claims, each with the capability that it concerns.
+        refused: why the kernel refuses the call; empty if it does not.
+        not_compiled: why PyTorch cannot compile the kernel; empty if it can.
+        broke: any other exception that the call raised.
     """
 
     call: AttentionCall
@@ -62,7 +62,7 @@ class Trials:
         under_test: the kernel.
         seed: the seed of the plans.
         strength: the strength of the cover, 2 or 3.
-        blamed: for a run that is to fail fast, the ids of the capabilities that a failing call falsifies; the other
+        blamed: for a run with ``--fail-fast``, the ids of the capabilities that a failing call falsifies; the other
             capabilities are not tried further.
     """
 
@@ -76,9 +76,9 @@ class Trials:
     _smallest: dict[tuple[int, str, str], AttentionCall] = field(default_factory=dict)
 
     def about(self, capability: Capability, examples: int) -> Iterator[tuple[int, Trial]]:
-        """Yield calls that concern a capability, with their numbers: `examples` of them, or a whole cover.
+        """Yield calls that concern a capability, each with its index: ``examples`` calls, or a whole cover.
 
-        The whole cover is taken from :data:`PAIRS` examples on. Calls are built and examined one by one.
+        From :data:`PAIRS` examples on it is the whole cover. Calls are built and examined one by one.
         """
         if examples < PAIRS:
             # The search for calls of a rare capability is limited.
@@ -91,20 +91,21 @@ class Trials:
                 yield number, trial
 
     def cover(self) -> range:
-        """Return the numbers of the calls of a whole cover.
+        """Return the indices of the calls of a whole cover.
 
-        The calls with which every cover begins have negative numbers: the other numbers do not depend on them.
+        The calls at the beginning of every cover have negative indices, so that the other indices do not depend on
+        them.
         """
         return range(-len(self._fixed), size_of_array(self.under_test.kernel.declares, self.seed, self.strength))
 
     def at(self, number: int) -> Trial:
-        """Return the trial with this number, whatever capabilities its call concerns."""
+        """Return the trial with this index, whatever capabilities its call concerns."""
         if number not in self._made:
             self._made[number] = self._examine(number, self._build(self._plan(number), number))
         return self._made[number]
 
     def smallest(self, number: int, about: str, claim: str) -> AttentionCall:
-        """Return the smallest call that falsifies the claim, reduced from the call with this number; cache it."""
+        """Return the smallest call that falsifies the claim, shrunk from the call with this index; cached."""
         at = (number, about, claim)
         if at not in self._smallest:
             trial = self._made[number]
@@ -122,20 +123,20 @@ class Trials:
                 return self.falsifies(call, about, claim)
 
             first = next((reduced for call in small if fails(reduced := reduce_to(call, original))), original)
-            # Options that the signature fixes for every call cannot be left out.
+            # Options that the kernel's signature fixes for every call cannot be left out.
             self._smallest[at] = self.under_test.kernel.suit(smallest_failing(first, fails))
         return self._smallest[at]
 
     def _fails_in_its_state_alone(self, number: int, small: list[AttentionCall], about: str, claim: str) -> bool:
-        """Return whether a call fails because of its state; also True if none of the calls that are tried fails.
+        """Return whether a call fails only because of its state; also True if no other call that is tried fails.
 
-        A kernel that remembers its calls may fail without the state, too, once it has been called on these numbers.
-        Therefore calls on other numbers are tried, each first without the state, until one fails.
+        Once a kernel that remembers calls has been called on these numbers, it may fail without the state, too. So
+        calls on other numbers are tried, each first without the state, until one fails.
         """
         trial = self._made[number]
         original = trial.call
         others = (self._build_another(trial.plan, f"{number} {k}") for k in range(OTHERS))
-        # Other numbers with the same logits.
+        # These are other numbers with the same logits.
         mirrored = [] if original.shared else [original.replace(query=-original.query, key=-original.key)]
         for other in (*mirrored, *small, *others):
             reduced = reduce_to(other, original)
@@ -154,11 +155,11 @@ class Trials:
         return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in examined)
 
     def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
-        """Return the trial with this number; None if it does not concern the capability."""
+        """Return the trial with this index; None if it does not concern the capability."""
         if number in self._made:
             trial = self._made[number]
             return trial if capability.is_about(trial.call, few) else None
-        if capability.name in self._not_about.get((number, few), ()):  # building a call again takes long
+        if capability.name in self._not_about.get((number, few), ()):  # rebuilding a call takes long
             return None
         call = self._build(self._plan(number), number)
         self._not_about[number, few] = {other.name for other in CAPABILITIES if not other.is_about(call, few)}
@@ -169,7 +170,7 @@ class Trials:
 
     @property
     def _fixed(self) -> tuple[Plan, ...]:
-        """The plans that a whole cover begins with."""
+        """The plans at the beginning of every cover."""
         return fixed_plans(frozenset(self.under_test.kernel.declares), self.seed)
 
     def _plan(self, number: int) -> Plan:
@@ -214,7 +215,7 @@ class Trials:
         return Trial(call, plan, refused="one option after the other")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
-        """Return the plan without one of the options that the kernel refuses together; None if these are unknown."""
+        """Return the plan without one of the options that the kernel refuses in combination; None if it finds none."""
         small = self._small(plan)
         if not self._is_refused(small):
             return None
@@ -228,14 +229,14 @@ class Trials:
         return {**plan, name: NEUTRAL_PLAN[name]}
 
     def _small(self, plan: Plan) -> dict[str, str]:
-        """Return the plan with the neutral level of each factor that makes a call large or its numbers unusual."""
+        """Return the plan with neutral levels for all factors that make a call large or its numbers unusual."""
         sized = {name for name in SIZED if name not in ("values", "relation")}
         return {
             name: NEUTRAL_PLAN[name] if name in sized or level in LONG_STATES else level for name, level in plan.items()
         }
 
     def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:
-        """Return several small calls of the plan: a call with a single key or query may be accepted by chance."""
+        """Return several small calls of the plan: a kernel may accept a call with a single key or query by chance."""
         return (build_call(plan, self.under_test.kernel.declares, seed) for seed in range(SMALL_CALLS))
 
     def _is_refused(self, plan: Plan) -> bool:
@@ -251,11 +252,11 @@ class Trials:
 
 
 _LATEST: dict[tuple[int, int], Trials] = {}
-"""The trials of one kernel only: calls are large, and those of many kernels would fill the memory."""
+"""Cache of the trials of one kernel only: calls are large, and those of many kernels would fill the memory."""
 
 
 def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
-    """Return the trials of a kernel, which all its capabilities share; those of an earlier kernel are dropped."""
+    """Return the trials of a kernel, which all its capabilities share; drop the trials of an earlier kernel."""
     if any(trials.under_test.kernel is not under_test.kernel for trials in _LATEST.values()):
         _LATEST.clear()
     strength = 3 if examples >= TRIPLES else 2
@@ -265,8 +266,8 @@ def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
 def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str, fixed_scale: bool) -> bool:
     """Return whether the smallest failing call falsifies a capability.
 
-    It does if the call uses the capability, or if it uses none and the claim is a basic one. A scale that the kernel
-    has fixed is no option.
+    It does if the call uses the capability, or if the call uses none and the claim is a basic one. A fixed scale of the
+    kernel does not count as an option.
     """
     if not capability.has(smallest, about, claim):
         return False
@@ -277,7 +278,7 @@ def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str
 
 
 def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:
-    """Return the call in its own sizes, with only the options of the smallest call."""
+    """Return the call in its own sizes, with only those options that the smallest call has, too."""
     options = {
         name for name, value in NEUTRAL.items() if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
     }
