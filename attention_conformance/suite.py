@@ -1,4 +1,4 @@
-"""The names that the engine requires of this package: those of :class:`theorems.run.kernel_suite.KernelSuite`."""
+"""The functions that :mod:`theorems.run` needs from this package (:class:`theorems.run.kernel_suite.KernelSuite`)."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def report_json(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def closing_lines(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-    """Return the last lines of a report: the options that fail together, and the verdict."""
+    """Return the last lines of a report: which options fail together, and the verdict."""
     return "\n".join(filter(None, (in_words(failing_combinations(results)), summary(results, kernel))))

@@ -1,4 +1,4 @@
-"""The derived bound of one call as a function: compare tensors of your own test with attention's formula.
+"""Functions for your own tests: compare tensors with attention's formula, within a bound derived for the call.
 
 >>> import torch
 >>> from attention_conformance import assert_attention_close
@@ -28,7 +28,7 @@ from theorems.bounded.formats import FORMATS
 
 
 class AttentionTolerance(NamedTuple):
-    """Tolerances for ``torch.testing.assert_close``, and where they come from."""
+    """Tolerances for ``torch.testing.assert_close``, with their derivation."""
 
     atol: float
     rtol: float
@@ -49,16 +49,17 @@ def assert_attention_close(
 ) -> None:
     """Check that an output and gradients are those of softmax attention on these tensors, within rounding.
 
-    The bound is that of this very call: twice the rounding error of the textbook formula in the number format, entry by
-    entry. Rows that see no key are not compared.
+    The bound is computed for this call, entry by entry: twice the rounding error of the textbook formula in the number
+    format. Rows that see no key are not compared.
 
     Args:
         out: the output, (B, H, L, M); leading axes may be missing in all tensors.
         query: (B, H, L, E), a tensor or an array.
-        key: (B, G, T, E), H a multiple of G.
+        key: (B, G, T, E), where H is a multiple of G.
         value: (B, G, T, M).
         mask: a Boolean mask (True: the key is seen), or numbers added to the logits, broadcastable to (B, H, L, T).
-        causal: whether query l sees keys up to l, as PyTorch's ``is_causal`` has it; give a mask for another diagonal.
+        causal: whether query l sees only keys up to l, as with PyTorch's ``is_causal``; give a mask for another
+            diagonal.
         scale: the factor of the logits, 1/√E by default.
         grads: (upstream, dQ, dK, dV); a gradient that is None is not compared.
         dtype: the number format that the kernel computes in, float64, float32, bfloat16 or float16; that of ``out`` by
@@ -145,10 +146,10 @@ def _rows(
 
 
 def _mask_options(mask: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return a mask as an option of a call: Boolean, or numbers that are added to the logits.
+    """Return a mask as the option of a call that fits its entries: Booleans, or numbers added to the logits.
 
     Raises:
-        InvalidInput: its shape does not fit.
+        InvalidInput: the mask's shape does not fit.
     """
     boolean = str(getattr(mask, "dtype", "")).endswith("bool")
     values = as_array("mask", mask, "(B, H, L, T)") if boolean else _numbers("mask", mask)
@@ -160,10 +161,10 @@ def _mask_options(mask: Any, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _array(name: str, x: Any) -> np.ndarray:
-    """Return a tensor of at most four axes as float64, (B, H, L, E), leading axes of length 1 put before it.
+    """Return a tensor of at most four axes as a float64 array (B, H, L, E), with leading axes of length 1 added.
 
     Raises:
-        InvalidInput: it has another number of axes.
+        InvalidInput: the tensor does not have two to four axes.
     """
     values = _numbers(name, x)
     if not 2 <= values.ndim <= 4:

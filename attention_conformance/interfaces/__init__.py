@@ -1,7 +1,8 @@
-"""The ways in which kernels are called: the signatures that attention has in the libraries.
+"""Interfaces: the signatures of attention functions in libraries, and how to call a function with each of them.
 
-An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. A
-keyword of a kernel with claims about it declares a capability; other keywords are switched off and named in the report.
+An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. If a
+kernel has a keyword about which there are claims, it thereby declares a capability; other keywords are switched off and
+named in the report.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
 )
 """The interfaces by name, in the order in which they are recognised, specific ones first.
 
-The interface plain is that of every kernel that no earlier one recognises. Those after it need ``--interface``.
+The interface ``plain`` takes every kernel that no interface before it recognises; interfaces after it are used only if
+``--interface`` names them.
 """
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
-"""Capabilities that every kernel has; gradients only if it has a backward pass."""
+"""Capabilities that every kernel has; those about gradients only if it has a backward pass."""
 
 
 def recognise(parameters: Parameters) -> Interface:

@@ -1,6 +1,6 @@
-"""The interfaces of flash-attn's functions, and of FlashMLA's: tensors, caches in pages, sequences without padding.
+"""The interfaces of flash-attn's and FlashMLA's functions: padded tensors, paged caches, sequences without padding.
 
-New keys and rotations are not tested.
+Appending new keys to a cache and rotary embeddings are not tested.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FLASH = library(
     Reading(axes="BLHE", returned_axes="BLHE"),
     found_out=("grouped-heads",),
 )
-"""flash-attn's ``flash_attn_func``, in all of its generations."""
+"""flash-attn's ``flash_attn_func``, in all versions."""
 
 
 def _call(
@@ -99,7 +99,7 @@ def _put_with_cache(kernel: Callable[..., Any], request: Request, has: Parameter
 
 
 def _with_all_queries(call: AttentionCall) -> AttentionCall:
-    """Return the call with the lengths of keys alone: each batch entry has all queries."""
+    """Return the call with lengths only of keys: each batch entry has all queries."""
     if call.lengths is None:
         return call
     return call.replace(lengths=np.stack([np.full(len(call.lengths), call.sizes["L"]), call.lengths[:, 1]], axis=-1))
@@ -120,12 +120,12 @@ FLASH_KVCACHE = Interface(
     found_out=("grouped-heads",),
     expressible=_with_all_queries,
 )
-"""flash-attn's ``flash_attn_with_kvcache``: keys and values that were stored before."""
+"""flash-attn's ``flash_attn_with_kvcache``, which reads stored keys and values."""
 
 PAGE = 64
 """The number of keys in a page for a kernel that only takes paged caches."""
 SCHEDULES = ("tile_scheduler_metadata", "num_splits")
-"""Parameters for the result of a scheduler; with None the kernel computes it itself."""
+"""Parameters for the result of a scheduler, which the kernel computes itself if they are None."""
 LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
     usual("softmax_scale causal is_fp8_kvcache indices attn_sink topk_length extra_k_cache")
     | {
@@ -141,7 +141,8 @@ LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
 def _put_latent(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
     query, cache, value = request.lengths_first
     if not request.shared:
-        # Keys and values that are not shared become separate columns of the cache; queries are 0 in the latter.
+        # Keys and values that are not shared become separate columns of the cache; queries are 0 in the values'
+        # columns.
         cache = torch.cat([value, cache], dim=-1)
         query = torch.nn.functional.pad(query, (value.shape[-1], 0))
         scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale

@@ -46,7 +46,7 @@ def score_mod_of(request: Request) -> Mod | None:
 
 
 def _wide(x: Any) -> Any:
-    """Return numbers in at least float32, like scores: half precision rounds positions above 2048, up to 65504."""
+    """Return numbers in at least float32, as scores are: half precision rounds positions above 2048."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

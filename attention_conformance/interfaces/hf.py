@@ -1,4 +1,4 @@
-"""The interface of attention functions of transformers: eager ones of its models, and those on SDPA."""
+"""The interface of the attention functions of transformers: eager functions of models, and functions that use SDPA."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ AUX = "s_aux"
 
 
 AT_REST = 0.1
-"""The dropout share of a module that is not in training."""
+"""The dropout share of the module when it is not in training mode."""
 
 
 class Module(torch.nn.Module):
     """The ``module`` that transformers passes to an attention function, with everything but sinks switched off.
 
-    A sink of logit −∞ has the weight 0. The module is in training if weights are to be dropped; its own share of them
-    has no effect otherwise.
+    Sinks are switched off by the logit −∞, which has weight 0. The module is in training mode if weights are to be
+    dropped; otherwise its dropout share has no effect.
     """
 
     def __init__(self, request: Request) -> None:
@@ -55,7 +55,7 @@ class Module(torch.nn.Module):
 
 
 def scaling_of(request: Request) -> float:
-    """Return the scale of the request, or else that of the model: 1/√E or the module's scale."""
+    """Return the scale of the request; if it has none, the model's: 1/√E or the module's scale."""
     return request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
 
 
@@ -71,7 +71,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.sinks is not None and (AUX in has or "**" in has):
         options[AUX] = request.sinks
     if request.window is not None:
-        # The query's own key counts as one of the window.
+        # The window's length includes the query's own key.
         options["sliding_window"] = request.window[0] + 1
     bias = request.mask
     if request.visible is not None and not request.boolean:
@@ -83,7 +83,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def _expressible(call: AttentionCall) -> AttentionCall:
-    """Return the call with causality and window moved into its mask, if it has one; a window is causal."""
+    """Return the call with causality and window moved into its mask, if it has a mask; a window is causal."""
     call = with_mask_or_causal(call)
     if call.window is None:
         return call
@@ -100,7 +100,7 @@ HF = Interface(
         {
             "attention_mask": option_of("boolean-mask", "additive-mask"),
             "scaling": option_of("scale"),
-            # A single query sees all keys there, as the last of many: only L = T is claimed.
+            # For transformers a single query is the last of many and sees all keys: only L = T is claimed.
             "is_causal": option_of("causal"),
             "module": option_of("grouped-heads"),
             "softcap": option_of("softcap"),

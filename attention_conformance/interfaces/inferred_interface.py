@@ -1,4 +1,4 @@
-"""Interfaces of signatures that resemble no library's: parameter names suggest their meaning, and small calls decide.
+"""Interfaces for signatures of no known library: parameter names suggest their meaning, and small calls decide.
 
 The results of the calls distinguish (B, L, H, E) from (B, H, L, E), and masks that hide from masks that show.
 """
@@ -48,11 +48,11 @@ from attention_conformance.kernel.torch_import import torch
 
 NAME = "by-name"
 NO_L = ", no L"
-"""A mark at the end of axes of keys whose queries have no axis of queries."""
+"""Suffix of an order of the keys' axes; it says that the query tensor has no axis for several queries."""
 
 
 def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
-    """Return a tensor (B, H, L, E) in other axes."""
+    """Return a tensor (B, H, L, E) with its axes in another order."""
     axes = axes.removesuffix(NO_L)
     if axes == "NLE":
         return x.flatten(0, 1)
@@ -64,9 +64,9 @@ def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
 
 
 def from_axes(x: Any, axes: str, heads: int) -> Any:
-    """Return a result with these axes in (B, H, L, E); leave other results for the caller to refuse.
+    """Return a result that has these axes as (B, H, L, E); return other results unchanged, for the caller to refuse.
 
-    Heads may be joined in the result alone.
+    Heads may be joined in the result although they are separate in the arguments.
     """
     if not isinstance(x, torch.Tensor) or x.dim() not in (3, 4):
         return x
@@ -82,7 +82,7 @@ def from_axes(x: Any, axes: str, heads: int) -> Any:
 
 
 def mask_as_wanted(mask: torch.Tensor, parameter: Mask, request: Request) -> torch.Tensor:
-    """Convert a mask (boolean with True for shown keys, or added to logits) to the sense and shape of a parameter."""
+    """Convert a mask (boolean with True for visible keys, or added to logits) to a parameter's meaning and shape."""
     B, H, L, T = *request.query.shape[:3], request.key.shape[2]
     if mask.dtype == torch.bool and parameter.sense != SHOWS:
         if parameter.sense == HIDES:
@@ -143,7 +143,7 @@ def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
 def put(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Call the kernel by a reading and return its results."""
+    """Call the kernel as a reading of its signature says, and return its results."""
     if reading.always_causal and not request.causal:
         if request.query.shape[2] > 1:
             raise ValueError("every call is causal")
@@ -186,7 +186,7 @@ def _output(
 
 
 def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
-    """Return the call with masks of a shape that the callable takes; causal if every call of it is causal."""
+    """Return the call with masks of a shape that the callable takes; as causal, if the callable is always causal."""
     if reading.always_causal:
         call = call.replace(causal=True)
     mask = reading.mask or reading.key_mask
@@ -198,7 +198,7 @@ def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
 
 
 def _reduce(mask: Any, shape: str) -> Any:
-    """Return the mask of the first head, entry or row, on each axis along which a parameter shares one mask."""
+    """Return the mask with only the first head, entry or row on each axis along which a parameter's mask is shared."""
     axes = {"B, 1, L, T": (1,), "1, 1, L, T": (0, 1), "L, T": (0, 1), "B, 1, 1, T": (1, 2), "B, T": (1, 2)}
     mask = np.asarray(mask)
     mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if shape in axes else mask
@@ -213,12 +213,12 @@ def interface_of(reading: Reading) -> Interface:
     options: dict[str, Option] = dict.fromkeys(reading.tensors, GIVEN)
     options |= {name: option for name, option in FURTHER.items() if name not in DESCALES}
     options |= {names[role]: GIVEN for role in ("heads", "groups", "out", "dtype", "module") if role in names}
-    # Parameters that are given as a word or switched on are used.
+    # Parameters whose value is a word or that are switched on count as used.
     options |= {
         name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
         for name, value in reading.constants.items()
     }
-    further: list[str] = []  # through keywords that it passes on
+    further: list[str] = []  # through keywords that the callable passes on
     parameters = reading.parameters
     for role, option in MEANINGS.items():
         if role == "lse" and reading.log_sum_exp is None:

@@ -1,4 +1,4 @@
-"""An interface: a signature, the purpose of each parameter, and how a request becomes arguments."""
+"""The class Interface: a signature, the purpose of each parameter, and the conversion of a request to arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mark(Enum):
 
 
 Parameters = Mapping[str, Any]
-"""The parameters of a kernel and their defaults, Mark.REQUIRED where there is none; ``**`` if it takes further ones."""
+"""The parameters of a kernel with their defaults, Mark.REQUIRED without a default; ``**`` if it takes any keyword."""
 
 
 class Returned(NamedTuple):
@@ -32,7 +32,7 @@ class Returned(NamedTuple):
 
     Attributes:
         output: (B, H, L, M).
-        log_sum_exp: (B, H, L) or longer, if the request asks for it.
+        log_sum_exp: (B, H, L), perhaps padded along L, if the request wants it.
         weights: (B, H, L, T), if the kernel returns them.
     """
 
@@ -43,27 +43,27 @@ class Returned(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """A call in tensors.
+    """A call whose arrays are tensors.
 
     Attributes:
         query, key, value: shapes (B, H, L, E), (B, G, T, E), (B, G, T, M).
-        scale: factor of the logits; None leaves it to the kernel.
-        visible: boolean, broadcastable to (B, H, L, T), or with further columns; a key is seen where it is True.
+        scale: factor of the logits; None for the kernel's default.
+        visible: boolean, broadcastable to (B, H, L, T), or with additional columns; True where a key is visible.
         bias: a mask added to the logits, broadcastable as ``visible``.
         causal, window, softcap: as in :class:`attention_conformance.calls.attention_call.AttentionCall`.
         log_sum_exp: whether the kernel has to return the log-sum-exp.
         dropout: the share of weights that are dropped.
-        sinks: (H,), the logit of an additional key of value 0.
-        slopes: (B, H), of ALiBi.
+        sinks: (H,), for each head the logit of an additional key with value 0.
+        slopes: (B, H), the slopes of ALiBi.
         lengths: (B, 2), the numbers of queries and keys of each batch entry; rows after them are padding.
-        parts: (T,), for kernels that merge parts, the part of each key; two halves if left out.
+        parts: (T,), for kernels that merge parts, the index of each key's part; two halves by default.
         number_of_parts: the number of parts, some of which may have no key.
         score_mod: (H, 3), factor, slope and shift of scores.
         mask_mod: (B, H, 3), coefficients of the half-plane of visible (query, key) positions.
         descales: (3, B, G), factors of query, key and value, which then have 8 bits.
         shared: whether values are the first columns of the keys.
-        alone: whether the kernel has to return the same bits for a batch entry as alone.
-        splits: the number of splits into which the kernel is to cut the keys; 0 leaves it to the kernel.
+        alone: whether the kernel has to return the same bits for a batch entry as in a call on only that entry.
+        splits: the number of splits into which the kernel should cut the keys; 0 lets the kernel choose.
         page: the number of keys in a page; 0 for no pages.
         seed: the seed of the order of pages.
         deterministic: whether the kernel has to return the same bits every time.
@@ -120,9 +120,10 @@ class Option:
     """The purpose of a parameter.
 
     Attributes:
-        declares: the capabilities that a kernel declares by having the parameter; without any, it is not tested.
-        neutral: the value that switches the parameter off, passed if the kernel has another default.
-        given: whether every call passes it: a tensor, a length, a module.
+        declares: the capabilities that a kernel declares by having the parameter; if there are none, the parameter is
+            not tested.
+        neutral: the value that switches the parameter off; it is passed if the kernel has another default.
+        given: whether every call passes the parameter, such as a tensor, a length or a module.
     """
 
     declares: tuple[str, ...] = ()
@@ -132,16 +133,16 @@ class Option:
 
 GIVEN = Option(given=True)
 UNTESTED = Option()
-"""A parameter that is left at its default; reported as not tested."""
+"""The option of a parameter that is left at its default and reported as not tested."""
 
 
 def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
-    """Return the option for a parameter that declares these capabilities."""
+    """Return the option of a parameter that declares these capabilities."""
     return Option(capabilities, neutral)
 
 
 def neutral_option(value: Any) -> Option:
-    """Return the option for a parameter without claims, which this value switches off."""
+    """Return the option of a parameter about which there are no claims, and which this value switches off."""
     return Option(neutral=value)
 
 
@@ -151,7 +152,7 @@ def same(call: AttentionCall) -> AttentionCall:
 
 
 Put = Callable[[Callable[..., Any], Request, Parameters, dict[str, Any]], Returned]
-"""A function (kernel, request, the kernel's parameters, further arguments by name) → results."""
+"""Function (kernel, request, the kernel's parameters, further arguments by name) → results."""
 
 
 @dataclass(frozen=True)
@@ -161,14 +162,15 @@ class Interface:
     Attributes:
         name: the name for ``--interface``.
         signature: the signature as reports print it.
-        known_by: sets of parameters; a kernel with all parameters of one set has this interface. Empty: any kernel.
-        options: the purposes of its parameters, except those of positional tensors.
-        put: makes the call.
+        known_by: sets of parameters; a kernel that has all parameters of one of these sets has this interface. An empty
+            set fits any kernel.
+        options: the purpose of each parameter, except positional tensors.
+        put: the function that makes the call.
         by_place: the number of positional arguments.
-        found_out: capabilities that a kernel has if a call that uses them returns, whatever its keywords.
+        found_out: capabilities that a kernel has if a call that uses them returns a result, whatever its keywords.
         of_effect: capabilities that a kernel has if a call that uses them returns another result than one without.
         expressible: a function from a call to the nearest one that the signature can express.
-        sizes: sizes at which a kernel that refuses usual ones is tried.
+        sizes: sizes at which a kernel that refuses the usual sizes is tried.
     """
 
     name: str
@@ -183,11 +185,11 @@ class Interface:
     sizes: tuple[Taken, ...] = ()
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
-        """Return the results of the kernel with those parameters for the request."""
+        """Return the results of a kernel, whose parameters are ``has``, for the request."""
         return self.put(kernel, request, has, self.neutral_values(has))
 
     def neutral_values(self, has: Parameters) -> dict[str, Any]:
-        """Return the neutral values of parameters that have another default."""
+        """Return the neutral values of the parameters whose defaults are different."""
         return {
             name: option.neutral
             for name, option in self.options.items()
@@ -195,13 +197,13 @@ class Interface:
         }
 
     def declared_capabilities(self, has: Collection[str]) -> frozenset[str]:
-        """Return the capabilities that a kernel with those parameters declares."""
+        """Return the capabilities that a kernel with the parameters ``has`` declares."""
         return frozenset(
             name for parameter, option in self.options.items() if parameter in has for name in option.declares
         )
 
     def unknown_parameters(self, has: Parameters) -> list[str]:
-        """Return the required parameters that the interface does not know."""
+        """Return the required parameters, among ``has``, that the interface does not know."""
         further = [(name, default) for name, default in has.items() if name != "**"][self.by_place :]
         return [name for name, default in further if default is Mark.REQUIRED and name not in self.options]
 
@@ -236,7 +238,7 @@ def swap_axes(output: Any) -> Any:
 
 
 def first_of(returned: Any) -> tuple[Any, Any]:
-    """Return the output of a kernel, and the first of its other results, or None."""
+    """Return the output of a kernel, and the first of its other results or None."""
     if not isinstance(returned, tuple | list):
         return returned, None
     return returned[0], returned[1] if len(returned) > 1 else None
@@ -252,5 +254,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """Return the call, not causal if it has a mask: one parameter of the kernel takes either, never both."""
+    """Return the call, not causal if it has a mask: the kernel's parameter takes either a mask or causality."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

@@ -1,4 +1,4 @@
-"""The interfaces of libraries that take whole tensors: the names of their parameters, and how they differ."""
+"""The interfaces of libraries whose functions take padded tensors: parameter names and differences."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def library(
         signature: the signature as reports print it.
         known_by: sets of parameters that identify it, names separated by spaces.
         options: the purposes of its parameters.
-        reading: the axes of its tensors, its masks, and the names of options that :data:`.ROLES` does not have.
-        own: adds the library's special arguments.
+        reading: the axes of tensors, the masks, and the names of options that are not in :data:`.ROLES`.
+        own: a function that adds the library's special arguments.
         further: further attributes of the interface.
     """
     reading = replace(reading, log_sum_exp=(1,))
@@ -61,7 +61,7 @@ def library(
 
 
 def names_in(options: Mapping[str, Option], has: Parameters) -> dict[str, str]:
-    """Return, by role, the parameters that a kernel has and that declare a capability."""
+    """Return, by role, those parameters of a kernel that declare a capability."""
     tested = roles_of([name for name in has if options.get(name, UNTESTED).declares])
     return {role: tested[role][0] for role in MEANINGS if tested[role]}
 
@@ -105,7 +105,7 @@ KERAS = library(
 def _window_of_jax(request: Request, given: dict[str, Any]) -> Request:
     if request.window is None:
         return request
-    # For jax −1 means one key less than none; for others it means no limit.
+    # In jax −1 is a number of keys (one less than 0); in other libraries it means no limit.
     longest = request.query.shape[2] + request.key.shape[2]
     left, right = (longest if side < 0 else side for side in request.window)
     return replace(request, window=(left, right))
@@ -144,7 +144,7 @@ TRITON = library(
     usual("causal warp_specialize") | {"sm_scale": option_of("scale")},
     Reading(),
 )
-"""Triton's tutorial kernel: causality and the scale have no default."""
+"""The kernel of Triton's tutorial, where causality and scale have no defaults."""
 
 ONNXRUNTIME = library(
     "onnxruntime",
@@ -157,7 +157,7 @@ ONNXRUNTIME = library(
     Reading(mask=Mask("attn_mask", SHOWS, FOUR_AXES), bias=Mask("attn_mask", ADDED, FOUR_AXES)),
     found_out=("grouped-heads",),
 )
-"""The ONNX operator Attention, as its reference and onnxruntime evaluate it: flags are numbers."""
+"""The ONNX operator Attention, evaluated by its reference or by onnxruntime; flags are numbers."""
 
 XFORMERS = library(
     "xformers",
@@ -166,7 +166,7 @@ XFORMERS = library(
     usual("scale op output_dtype") | {"attn_bias": option_of("additive-mask"), "p": neutral_option(0.0)},
     Reading(axes="BLHE", returned_axes="BLHE", bias=Mask("attn_bias", ADDED, "B, H, L, T")),
 )
-"""xformers' ``memory_efficient_attention``: a bias in exactly the logits' shape.
+"""xformers' ``memory_efficient_attention``, which takes a bias in exactly the logits' shape.
 
 Causality and boolean masks are objects of xformers' own types; they are not tested.
 """
@@ -188,11 +188,11 @@ MLX = library(
     found_out=("grouped-heads", "causal"),
     expressible=with_mask_or_causal,
 )
-"""MLX's ``mx.fast.scaled_dot_product_attention``: one parameter is a mask, a bias, or the word "causal"."""
+"""MLX's ``mx.fast.scaled_dot_product_attention``: the same parameter takes a mask, a bias, or the word "causal"."""
 
 
 def _kind_of_mask(request: Request, given: dict[str, Any]) -> Request:
-    # Its default mask type is causal.
+    # Transformer Engine's default mask type is causal.
     given["attn_mask_type"] = "causal" if request.causal else "no_mask"
     if request.bias is not None:
         given["core_attention_bias_type"] = "post_scale_bias"
@@ -255,4 +255,4 @@ EQUINOX = Interface(
     ),
     _put_equinox,
 )
-"""equinox's ``dot_product_attention``: one head of one sequence; its scale is always 1/√E."""
+"""equinox's ``dot_product_attention``, on one head of one sequence; its scale is always 1/√E."""

@@ -1,7 +1,7 @@
-"""Functions that merge results on parts of the keys, as attention kernels: this module computes the parts.
+"""Interfaces of functions that merge attention on parts of the keys; this module computes the parts to be merged.
 
-A part is the result on some of the keys: the output of attention on these alone, and log Σ e^logit over them. Without
-keys that a row sees, it is (0, −∞).
+A part is the result on some of the keys: the output of attention on only these keys, and log Σ e^logit over them. For a
+row that sees none of these keys it is (0, −∞).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 
 def parts_of(request: Request) -> list[Part]:
-    """Return the parts of a request: computed in float64, outputs in its dtype, log-sum-exps at least in float32."""
+    """Return the parts of a request, computed in float64: outputs in its dtype, log-sum-exps at least in float32."""
     scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
     T = request.key.shape[-2]
     part = [int(2 * t >= T + T % 2) for t in range(T)] if request.parts is None else request.parts.tolist()
@@ -47,7 +47,7 @@ def parts_of(request: Request) -> list[Part]:
 _with_mask: Any = lambda *given, visible=None, **options: (*given, visible)  # noqa: E731
 
 
-@torch.overrides.wrap_torch_function(_with_mask)  # a recorder of operations sees one operation
+@torch.overrides.wrap_torch_function(_with_mask)  # so that a recorder of operations records one operation
 def part_of(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -77,7 +77,7 @@ def part_of(
 def put_into_merge_state(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Merge parts one after another by (v_a, s_a, v_b, s_b) → (v, s), on (B·L, H, M) and (B·L, H)."""
+    """Merge parts one after another by (v_a, s_a, v_b, s_b) → (v, s); v is (B·L, H, M), s is (B·L, H)."""
     B, _, L, _ = request.query.shape
     base = _logarithm_of_base(kernel)
 
@@ -94,7 +94,7 @@ def put_into_merge_state(
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
-    """Return log 2 if two parts with log-sum-exp 0 merge to 1, which means base 2; else 1."""
+    """Return log 2 if the log-sum-exp has base 2 (two parts with log-sum-exp 0 merge to 1); else 1."""
     value, lse = torch.zeros(1, 1, 8), torch.zeros(1, 1)
     merged = kernel(value, lse, value.clone(), lse.clone())[1]
     return math.log(2) if abs(float(merged) - 1.0) < 0.1 else 1.0
@@ -120,7 +120,7 @@ def put_into_combine(
 
 
 DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")
-"""Capabilities of the computed parts, which a merging kernel has without further parameters."""
+"""Capabilities that the computation of the parts gives to every merging kernel, without further parameters."""
 MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",

@@ -1,4 +1,4 @@
-"""Pack sequences of different lengths one after another, or into nested tensors, and caches into pages."""
+"""Packing of sequences of different lengths, one after another or as nested tensors, and of caches into pages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from attention_conformance.interfaces.parameter_names import arguments, usual
 from attention_conformance.kernel.torch_import import torch
 
 BEYOND = 1e4
-"""The number in unused pages and after the last key of a page; it would change the results if it were read."""
+"""The number in unused pages and after the last key; it would change the results if a kernel used it."""
 
 
 def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Pack (B, L, H, E) to (ΣL_b, H, E), with the starts of sequences, (B + 1,) of int32, and the longest length."""
+    """Pack (B, L, H, E) to (Σ_b L_b, H, E); return also the sequences' starts, (B + 1,) int32, and longest length."""
     B, L = x.shape[:2]
     key_counts = torch.full((B,), L, device=x.device) if lengths is None else lengths
     starts = torch.nn.functional.pad(torch.cumsum(key_counts, 0), (1, 0)).to(torch.int32)
@@ -30,7 +30,7 @@ def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, t
 
 
 def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | None) -> torch.Tensor:
-    """Unpack (ΣL_b, …) to (B, L, …), zero where there is padding."""
+    """Unpack (Σ_b L_b, …) to (B, L, …), with zeros as padding."""
     if lengths is None:
         return packed.reshape(*like, *packed.shape[1:])
     inside = torch.arange(like[1], device=packed.device) < lengths[:, None]
@@ -40,9 +40,9 @@ def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | 
 
 
 def in_pages(x: torch.Tensor, size: int, lengths: torch.Tensor | None, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cut a cache (B, T, G, E) into pages (N, size, G, E) in any order, with their table (B, pages) of int32.
+    """Cut a cache (B, T, G, E) into pages (N, size, G, E) in random order; also return their table (B, pages) of int32.
 
-    A third of the pages are unused; they, and the places after the last key of an entry, hold other numbers.
+    A third of the pages are unused; these, and the space after the last key of an entry, are filled with other numbers.
     """
     B, T = x.shape[:2]
     key_counts = torch.full((B,), T, device=x.device) if lengths is None else lengths
@@ -67,7 +67,7 @@ def _put_nested(kernel: Callable[..., Any], request: Request, has: Parameters, o
     query, key, value = request.lengths_first
     (q, starts_q, _), (k, starts_k, _) = pack(query, lengths[0]), pack(key, lengths[1])
     v, *_ = pack(value, lengths[1])
-    # A shared tensor of offsets shows that keys and values have equal lengths.
+    # Keys and values share a tensor of offsets, so that PyTorch knows that they have equal lengths.
     at = starts_q.long(), starts_k.long()
     nested = (torch.nested.nested_tensor_from_jagged(x, at[n]).transpose(1, 2) for x, n in ((q, 0), (k, 1), (v, 1)))
     options |= arguments(names_in(NESTED_OPTIONS, has), request, has)
@@ -83,7 +83,7 @@ NESTED = Interface(
     _put_nested,
     found_out=("causal", "grouped-heads", "ragged-batch"),
 )
-"""PyTorch's ``scaled_dot_product_attention`` on nested tensors, whose layout is jagged.
+"""PyTorch's ``scaled_dot_product_attention`` on nested tensors with jagged layout.
 
-No parameter shows that a kernel takes such tensors, so that ``--interface nested`` is needed.
+No parameter shows whether a kernel takes such tensors, so that ``--interface nested`` is needed.
 """

@@ -1,4 +1,4 @@
-"""The names of parameters, what each name means, and the arguments that a request gives to a parameter of that meaning.
+"""Names of parameters, the role that each name suggests, and the arguments that a request gives to each role.
 
 Interfaces of libraries use names from these tables; signatures of unknown libraries are read by them.
 """
@@ -60,16 +60,16 @@ MEANINGS: Mapping[str, Option] = MappingProxyType(
         "lse": option_of("log-sum-exp"),
     }
 )
-"""By role, the capabilities that a parameter declares, and the value that switches it off."""
+"""By role: the capabilities that a parameter declares, and the value that switches it off."""
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
-"""Flags of :data:`ROLES` with which the kernels of libraries return (output, log-sum-exp, …)."""
+"""Flags in :data:`ROLES` that make a library's kernel return (output, log-sum-exp, …)."""
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
 SLOPES = "alibi_slopes"
 SPLITS = "num_splits"
 DESCALES = ("q_descale", "k_descale", "v_descale")
-"""Parameters for the factors, (B, G), of query, key and value in 8 bits; the output then has 16 bits."""
+"""Parameters for the descale factors, (B, G), of query, key and value in 8 bits; the output then has 16 bits."""
 LARGEST = 448.0
-"""The largest number of 8 bits; entries outside the keys of a cache may be larger."""
+"""The largest 8-bit number (e4m3); entries of a cache that are not keys may be larger."""
 ALONE = "batch_invariant"
 FURTHER: Mapping[str, Option] = MappingProxyType(
     dict.fromkeys(SINKS, option_of("sinks", neutral=None))
@@ -77,9 +77,9 @@ FURTHER: Mapping[str, Option] = MappingProxyType(
     | dict.fromkeys(DESCALES, option_of("fp8-descale"))
     | {ALONE: option_of("batch-invariance", neutral=False)}
 )
-"""Options of parameters whose names mean the same in every library."""
+"""The options of parameters whose names have the same meaning in every library."""
 PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
-"""A function with two of these parameters has PyTorch's signature, whose documentation defines ``attn_mask``."""
+"""A function with at least two of these parameters follows PyTorch's documentation, which defines ``attn_mask``."""
 
 
 def is_pytorchs(parameters: Collection[str]) -> bool:
@@ -88,13 +88,13 @@ def is_pytorchs(parameters: Collection[str]) -> bool:
 
 
 def roles_of(names: Collection[str]) -> dict[str, list[str]]:
-    """Return the parameters of a callable by role, the best name first; an upper-case Q counts as q."""
+    """Return the parameters of a callable by role, the best name first; upper case is ignored."""
     lower = {name.lower(): name for name in names}
     return {role: [lower[name] for name in known if name in lower] for role, known in ROLES.items()}
 
 
 def usual(names: str) -> dict[str, Option]:
-    """Return the options of parameters, given separated by spaces; unknown names stay at their defaults."""
+    """Return the options of parameters, whose names are separated by spaces; unknown names stay at their defaults."""
     by_name = {name: option for role, option in MEANINGS.items() for name in ROLES[role]} | dict(FURTHER)
     return {name: by_name.get(name, UNTESTED) for name in names.split()}
 
@@ -107,7 +107,7 @@ def first_in(names: Collection[str], has: Collection[str]) -> str:
 def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> dict[str, Any]:
     """Return the arguments of a request by name, except tensors and masks.
 
-    An option that is off is left out, unless the kernel has no default for it.
+    An option that is switched off is left out, unless the kernel has no default for it.
 
     Args:
         names: the parameter of each role.
@@ -141,13 +141,13 @@ def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> di
 
 
 _TOLD = ("scale", "causal", "softcap", "dropout", "lse")
-"""Roles whose value is passed to a kernel without a default for it, even if the option is off."""
+"""Roles that are passed even if switched off, to a kernel that has no default for them."""
 
 
 def _window(window: tuple[int, int], default: Any) -> tuple[Any, ...]:
     """Return a window in the form of the kernel's default."""
     if default == (None, None):
-        # In flash-attn 4 no limit is None, and −1 a number unless both sides are negative.
+        # In flash-attn 4 None means no limit, and −1 is a number of keys unless both sides are negative.
         return tuple(None if side < 0 else side for side in window)
     # A third number counts keys that all rows see.
     return window + (default[2:] if isinstance(default, tuple) else ())
@@ -171,13 +171,13 @@ def _further_arguments(request: Request, has: Parameters) -> dict[str, Any]:
 
 
 def in_8_bits(request: Request, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the tensors, in 8 bits if the request has factors for them: 8 bits can express its numbers."""
+    """Return the tensors; in 8 bits, which represent their numbers exactly, if the request has descale factors."""
     if request.descales is None:
         return tensors
     return tuple(x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn) for x in tensors)
 
 
 def in_own_dtype(request: Request, output: Any) -> Any:
-    """Return the output of tensors of 8 bits in the request's dtype; other outputs unchanged."""
+    """Return the output in the request's dtype if tensors have 8 bits; otherwise unchanged."""
     converts = request.descales is not None and isinstance(output, torch.Tensor)
     return output.to(request.query.dtype) if converts else output

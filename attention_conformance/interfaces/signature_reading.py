@@ -1,4 +1,4 @@
-"""The reading of a signature: what its parameters and results mean, from their names and from small calls.
+"""The class Reading: the meaning of a signature's parameters and results, from their names and from small calls.
 
 A reading is plain data; :func:`attention_conformance.interfaces.inferred_interface.interface_of` turns it into an
 interface.
@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 AXES = ("BHLE", "BLHE", "LBHE", "NLE", "BLHE joined")
-"""Orders of the axes of tensors; N is B·H, and joined heads are one axis, H·E."""
+"""Orders of the axes of tensors; N stands for B·H, and a joined axis H·E holds all heads."""
 DECODED = ("BHLE, no L", "BLHE, no L")
-"""Orders of the axes of keys and values whose query and output have no axis of queries: (B, H, E)."""
+"""Orders of the axes of keys and values for kernels whose query and output are (B, H, E), for a single query."""
 SAID = MappingProxyType(
     {
         "BHLE, no L": "(B, H, T, E) with queries (B, H, E)",
@@ -31,7 +31,7 @@ MASK_SHAPES = ("B, H, L, T", "B, 1, L, T", "1, 1, L, T", "L, T", "B, 1, 1, T", "
 FOUR_AXES = "·, ·, ·, ·"
 """The shape of masks of four axes, each of which may be 1."""
 FOLDED = ("B·H, L, T", "L, T")
-"""The shapes of masks, those with most axes first; FOLDED is for heads folded into the batch."""
+"""The shapes of masks, those with most axes first; FOLDED has heads folded into the batch axis."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Mask:
     Attributes:
         name: the name of the parameter.
         sense: SHOWS, HIDES, ADDED or ONES_HIDE.
-        shape: one of MASK_SHAPES or FOLDED; FOUR_AXES; "" for any that can be broadcast to (B, H, L, T).
+        shape: one of MASK_SHAPES, FOLDED or FOUR_AXES; "" for any shape that can be broadcast to (B, H, L, T).
     """
 
     name: str
@@ -55,15 +55,17 @@ class Reading:
 
     Attributes:
         parameters: the names of all its parameters.
-        tensors: the names of query, key and value, or of tensors that contain several of them; empty: positional.
+        tensors: the names of query, key and value, or of tensors that contain several of these; empty if they are
+            positional.
         by_keyword: whether the tensors are passed by name.
         axes, returned_axes: elements of AXES, for arguments and results.
         names: the parameter of each role of :data:`.parameter_names.ROLES`.
         constants: arguments of every call.
-        mask, key_mask, bias: parameters for booleans, for booleans of keys alone, and for numbers that are added.
+        mask, key_mask, bias: parameters for boolean masks, for boolean masks with only an axis of keys, and for numbers
+            added to logits.
         always_causal: whether every call is causal.
         fixed_scale: whether the scale is 1/√E, and no parameter changes it.
-        output, log_sum_exp, weights: their paths in the returned value; None if absent.
+        output, log_sum_exp, weights: the paths to these results in the returned value; None if absent.
         lse_axes: "BHL" or "BLH".
     """
 
@@ -114,7 +116,7 @@ def flatten(returned: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 
 def look_up(returned: Any, path: tuple[Any, ...]) -> Any:
-    """Return the value at the end of the path, or a tensor before its end; None if there is none."""
+    """Return the value at the end of the path, or a tensor that is met before; None if there is neither."""
     for step in path:
         if not isinstance(returned, Mapping | tuple | list):
             return returned

@@ -1,1 +1,1 @@
-"""A user's attention kernel under test in place of the reference's softmax: from the command, pytest or Python."""
+"""A user's attention kernel, tested in place of the reference's softmax, from the command, pytest or Python."""

@@ -1,4 +1,4 @@
-"""A template of an adapter with PyTorch's signature, for a kernel with a parameter that no interface knows."""
+"""Template of an adapter with PyTorch's signature, for a kernel with a required parameter that no interface has."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SAME: dict[str, str] = (
     | dict.fromkeys(ROLES["groups"], "key.shape[1]")
     | {"enable_gqa": "enable_gqa"}
 )
-"""The expressions for parameters of kernels in terms of PyTorch's signature."""
+"""Expressions, in terms of PyTorch's parameters, for common parameters of kernels."""
 DEFAULTS = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
 TENSORS = ("query", "key", "value")
 
 
 def adapter_to_paste(source: str, parameters: Parameters) -> str:
-    """Return the source of the adapter; three dots mark the arguments that the user has to fill in."""
+    """Return the source of the adapter; ``...`` marks the arguments that the user has to fill in."""
     module, _, path = source.rpartition(":")
     module = module.rpartition(":")[2]
     module = Path(module).stem if module.endswith(".py") else module

@@ -44,7 +44,7 @@ from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
 BOOLEAN = "boolean-attention-mask"
-"""The capability of functions of transformers that also take boolean masks: every second call has such a mask."""
+"""The capability of transformers' functions that also take boolean masks; every second call has such a mask."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 
@@ -98,7 +98,7 @@ def set_seed(kernel: Any, seed: int) -> None:
 def request_of(
     kernel: Any, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
 ) -> Request:
-    """Return the request of a call with these tensors (query, key, value by name) and masks, as they lie in memory."""
+    """Return the request of a call with these tensors (query, key, value by name) and masks, laid out in memory."""
     tensors: dict[str, Any] = {**given, **{name: masks.get(name) for name in ("visible", "bias", "sinks", "slopes")}}
     return Request(
         **tensors,
@@ -118,11 +118,11 @@ AS_THEY_ARE = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "dropout"),
     *("shared", "alone", "splits", "page", "seed"),
 )
-"""Attributes of a call that are those of its request."""
+"""Attributes of a call that its request takes unchanged."""
 
 
 def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
-    """Return masks, sinks and slopes as they lie in memory."""
+    """Return masks, sinks and slopes, laid out in memory as the call requires."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
     placed = {}
@@ -146,7 +146,7 @@ def _in_its_state(
     others = {name: -inputs[name].tensor.flip(2) for name in TENSORS if busy}
     other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
     own_masks = {name: placed_tensor.tensor for name, placed_tensor in masks.items()}
-    # Upstream gradients of the output, and of the log-sum-exp if it is differentiated.
+    # The upstream gradients are those of the output and, if it is differentiated, of the log-sum-exp.
     upstreams = (upstream, None if call.lse_upstream is None else kernel.tensor(call.lse_upstream))
 
     def forward(
@@ -155,9 +155,9 @@ def _in_its_state(
         leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
         for name in FURTHER_LEAVES:
             if name in own_masks:
-                # A bias that is expanded already has the gradient of the expanded one.
+                # If a bias is already expanded, its gradient is that of the expanded tensor.
                 whole = getattr(call, name).shape == own_masks[name].shape
-                # A gradient in another format would be rounded to it.
+                # A gradient in another format would be rounded to that format.
                 whole = whole and not call.mask_format
                 wanted = bool(wants) and whole and FURTHER_LEAVES[name] in kernel.declares
                 leaves[name] = own_masks[name].detach().requires_grad_(wanted)
@@ -201,7 +201,7 @@ def _in_its_state(
 
 
 def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
-    """Return the context in which a forward pass is made in the state of a call."""
+    """Return the context manager for a forward pass in the state of a call."""
     if call.state is State.INFERENCE:
         return torch.inference_mode()
     if call.state is State.AUTOCAST and kernel.dtype == kernel.computes_in in UNCAST:
@@ -224,11 +224,11 @@ def _gradients(
 ) -> Gradients:
     """Return the gradients that the call asks for, by the name of the tensor.
 
-    If autograd does not know a tensor, its gradient is zero if no returned number depends on it, else NaN.
+    If autograd does not connect a tensor with the results, its gradient is zero if no result depends on it, else NaN.
 
-    The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. ``grad_outputs`` is used only
-    if its memory layout matters, since it costs each process a quarter of a second: torch imports sympy to compare
-    shapes.
+    The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. ``grad_outputs`` is used only if
+    the upstream gradient's memory layout matters, since it makes torch import sympy, which costs each process a quarter
+    of a second.
 
     Args:
         kernel: the kernel.
@@ -247,7 +247,7 @@ def _gradients(
         pairs.append((returned.log_sum_exp, lse_upstream.to(returned.log_sum_exp.dtype)))
     pairs = [(x, u) for x, u in pairs if x.requires_grad]
     if not pairs and "grad mode" in kernel.changed_settings:
-        return {}  # the kernel switched autograd off: another claim fails for that
+        return {}  # the kernel switched autograd off, which fails another claim
     if not pairs and len(leaves) == len(given) and any(depends_on(call, kernel.alignment, name) for name in leaves):
         raise InvalidInput(f"--attention: {kernel.name} has a backward pass for some calls, but not for others.")
     gradients: Any = [None] * len(leaves)
@@ -264,7 +264,8 @@ def _gradients(
                 kept = {"retain_graph": again or graph, "create_graph": graph}
                 gradients = torch.autograd.grad(results, [*leaves.values()], grads, **kept, allow_unused=True)
     except (Exception, SystemExit) as error:
-        # PyTorch raises NotImplementedError for a function without a backward pass, and this for a custom operator.
+        # PyTorch raises NotImplementedError for a function without a backward pass, and this error for a custom
+        # operator.
         is_missing = error.missing if isinstance(error, RaisedElsewhere) else isinstance(error, NotImplementedError)
         is_missing |= "no autograd formula was registered" in str(error)
         kind = KernelError if is_missing else BackwardError
@@ -279,10 +280,10 @@ def _gradients(
 
 
 def depends_on(call: AttentionCall, alignment: Alignment, name: str) -> bool:
-    """Return whether the results depend on a tensor; a kernel need not read the others.
+    """Return whether the results depend on a tensor; a kernel need not read tensors on which they do not depend.
 
-    If no row sees a key, they depend on no tensor. If each row sees at most one key, whose weight is 1, or if the scale
-    is 0, they depend on the values alone.
+    If no row sees a key, the results depend on no tensor. If each row sees at most one key, whose weight is 1, or if
+    the scale is 0, they depend only on the values.
     """
     most = int(call.visibility(alignment).sum(axis=-1).max(initial=0))
     if call.scale == 0 or (most == 1 and call.sinks is None and call.lse_upstream is None):

@@ -28,22 +28,22 @@ def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
     call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
     if not kernel.fixed_scale or call.scale is None:
         return call
-    # The root of a power of four is a power of two: exact calls stay exact.
+    # The root of a power of four is a power of two, so that exact calls stay exact.
     exact = call.exact and is_power_of_four(call.sizes["E"])
     root = math.sqrt(call.sizes["E"]) if exact else 1.0
     return call.replace(query=call.query * root, scale=None, exact=exact)
 
 
 def _default_scale_means_own(parameters: Mapping[str, Any]) -> bool:
-    """Return whether the default scale is zero or below, which then means the kernel's own scale."""
+    """Return whether the default of the scale is zero or negative, which then stands for the kernel's own scale."""
     defaults = (x for name, x in parameters.items() if "scal" in name and isinstance(x, int | float))
     return any(x <= 0 for x in defaults)
 
 
 def _with_usual_masks(call: AttentionCall) -> AttentionCall:
-    """Return the call with masks in the query's format with two or four axes, among them that of keys.
+    """Return the call with masks in the query's format, with two or four axes, one of which is that of keys.
 
-    Only PyTorch's own attention promises to broadcast others.
+    Only PyTorch's own attention promises to broadcast masks of other shapes.
     """
 
     def usual(mask: Any) -> Any:
@@ -56,14 +56,14 @@ def _with_usual_masks(call: AttentionCall) -> AttentionCall:
 
 
 def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
-    """Return the call as the kernel takes it, with its tensors rounded to the kernel's numbers.
+    """Return the call adapted to the kernel, with its tensors rounded to the kernel's number format.
 
     Queries are scaled down if their products with keys would leave the range of these numbers.
     """
     call = suit_call(kernel, call)
     group = call.query.shape[1] // call.key.shape[1]
     keys = np.abs(np.repeat(call.key, group, axis=1))
-    # An exact call may leave the range before it is scaled; afterwards it is within it.
+    # An exact call may leave the range before scaling, but not afterwards.
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))

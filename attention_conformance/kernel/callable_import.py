@@ -24,7 +24,7 @@ SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…,
 LIBRARIES = ("jax", "numpy")
 """Prefixes of ``MODULE:CALLABLE``."""
 MODEL = "ModelNew"
-"""The name of the class, a torch module, that a file of KernelBench defines beside ``get_init_inputs``."""
+"""The name of the torch module that a file of KernelBench defines, together with ``get_init_inputs``."""
 
 
 def import_callable(source: str) -> Callable[..., Any]:
@@ -71,7 +71,7 @@ def callable_of(value: Any, name: str) -> Callable[..., Any]:
     """Return the object as a callable; an object with ``plan`` and ``run`` becomes a function.
 
     Raises:
-        InvalidInput: it cannot be called, or is a class without these two methods.
+        InvalidInput: the object cannot be called, or is a class without these two methods.
     """
     is_planned = callable(getattr(value, "plan", None)) and callable(getattr(value, "run", None))
     if is_planned and (inspect.isclass(value) or not callable(value)):
@@ -112,7 +112,7 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
 
 
 def _module_in(file: Path) -> ModuleType:
-    """Return the module of a file, which is run once as long as its content stays the same.
+    """Return the module of a file; the file is run again only if its content has changed.
 
     Raises:
         InvalidInput: the file cannot be read.

@@ -1,4 +1,4 @@
-"""The cause of a failure: an option, a size or large logits without which the kernel passes when called again."""
+"""Search for the cause of a failure: an option, a size or large logits without which the kernel passes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BLOCKS = (8, 16, 32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class Change:
-    """A variant of the failing call without one of its properties.
+    """A variant of the failing call that lacks one of its properties.
 
     Attributes:
         name: the property that is removed.
@@ -79,13 +79,13 @@ def _squared(call: AttentionCall) -> AttentionCall:
 
 
 def _of_single_heads(call: AttentionCall) -> AttentionCall:
-    """Return the call with separate keys and values for each head."""
+    """Return the call with keys and values of its own for each head."""
     group = call.sizes["H"] // call.sizes["G"]
     return call.replace(key=np.repeat(call.key, group, axis=1), value=np.repeat(call.value, group, axis=1))
 
 
 def _seeing(call: AttentionCall) -> AttentionCall:
-    """Return the call with a mask that shows the first key to each row that saw none."""
+    """Return the call with a mask under which each row that saw no key sees the first key."""
     visible = np.array(call.visible)
     visible[..., :1] |= ~visible.any(axis=-1, keepdims=True)
     return call.replace(visible=visible)
@@ -129,7 +129,7 @@ WITHOUT: Mapping[str, Callable[[AttentionCall], AttentionCall]] = MappingProxyTy
         "compiled": _off(state=State.ONCE),
     }
 )
-"""By capability, the function that returns the call without this capability."""
+"""For each capability, a function that returns a call without that capability."""
 HIDING = ("causal", "boolean-mask", "additive-mask", "window", "ragged-batch", "mask-mod", "empty-rows")
 OF_CLAIMS: Mapping[str, str] = MappingProxyType(
     {
@@ -158,7 +158,7 @@ OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "log-sum-exp": "the scale enters the log-sum-exp another time, or not at all",
     }
 )
-"""Guesses by falsified claim, and by the capability without which the call passes."""
+"""Guesses at the fault, by falsified claim and by the capability without which the call passes."""
 
 
 def _without_options(trace: Trace) -> Iterator[Change]:
@@ -166,7 +166,7 @@ def _without_options(trace: Trace) -> Iterator[Change]:
     call = trace.call
     options = [*options_on(call)]
     if "empty-rows" in options and "boolean-mask" in options:
-        options.remove("boolean-mask")  # this capability is on wherever there are such rows
+        options.remove("boolean-mask")  # this capability is on whenever there are such rows
     for name in options:
         if name in WITHOUT and not (name == "default-scale" and trace.kernel.fixed_scale):
             yield Change(name, WITHOUT[name](call), _guess(name, trace))
@@ -186,7 +186,7 @@ def _guess(name: str, trace: Trace) -> str:
 
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
-    """Yield, for each axis whose size is next to that of a block, the call with one entry less."""
+    """Yield, for each axis whose size is a block size or differs from one by 1, the call with one entry less."""
     for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)
@@ -198,7 +198,7 @@ def _shorter(call: AttentionCall) -> Iterator[Change]:
 
 
 def _with_small_logits(trace: Trace) -> Iterator[Change]:
-    """Yield the call with logits of at most 1, if one is large."""
+    """Yield the call scaled to logits of size at most 1, if some logit is large."""
     call = trace.call
     key = np.repeat(call.key, call.sizes["H"] // call.sizes["G"], axis=1)
     logits = call.query @ np.swapaxes(key, -1, -2) * (1.0 if call.scale is None else call.scale)
@@ -215,7 +215,7 @@ def _with_small_logits(trace: Trace) -> Iterator[Change]:
 
 
 def _is_of_base_two(trace: Trace) -> bool:
-    """Return whether all log-sum-exps are 1/log 2 times the correct ones."""
+    """Return whether all log-sum-exps are 1/log 2 times the correct numbers, that is, to the base 2."""
     entry = trace.entries[0]
     usable = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
     ratio = entry.theirs[usable] / entry.due[usable]

@@ -30,7 +30,7 @@ NOT_TRIED = "not tried"
 
 
 class NotApplicable(AssertionError):
-    """No statement was tried: none applies to this kernel."""
+    """Exception: no statement was tried, because none applies to this kernel."""
 
 
 def verify_kernel(

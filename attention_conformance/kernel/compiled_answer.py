@@ -1,9 +1,9 @@
-"""A kernel through ``torch.compile``: calls of other sizes come first, then the call that is checked.
+"""The answer of a kernel compiled by ``torch.compile``; calls of other sizes come before the call that is checked.
 
-The first call makes a graph of its sizes, the second a graph of any sizes, which the call itself uses. Faults show
-there: an int that was taken for a constant, a shape that an operator declares but does not have, or a stale graph.
-PyTorch's compilations are cleared before and after, so that a call does not depend on earlier ones. No file is
-written except in PyTorch's own cache.
+The first call compiles a graph for its sizes, the second a graph for any sizes, which the checked call uses. This shows
+faults such as an integer taken for a constant, an operator's wrongly declared shape, or a stale graph. PyTorch's
+compilations are cleared before and after, so that a call does not depend on earlier ones. No file is written except in
+PyTorch's own cache.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
 
 
 def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the call with half of its queries and keys, then with one query, key and batch entry less."""
+    """Yield the call with half of its queries and keys, then with one query, one key and one batch entry less."""
     sizes = call.sizes
     for axes, halved in (("TL", True), ("TLB", False)):
         other = call
@@ -94,7 +94,7 @@ def _is_by_compiler(error: BaseException) -> bool:
 def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
     """Return the kernel with the capabilities of ``torch.compile`` that can be checked.
 
-    They are not checked for code outside PyTorch, or code that is compiled already.
+    Code of other libraries, and code that is compiled already, is not checked for them.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
@@ -118,7 +118,7 @@ def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) 
 
 
 def _is_torch_code(kernel: Any) -> bool:
-    """Return whether the kernel calls no other library, and is not compiled already."""
+    """Return whether the kernel is PyTorch code: it calls no other library and is not compiled already."""
     if kernel.interface.name in OTHERS or kernel.source.split(":")[0] in (*OTHERS, "numpy"):
         return False
     call = kernel.call

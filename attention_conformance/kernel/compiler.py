@@ -1,4 +1,4 @@
-"""``torch.compile`` in the process that calls the kernel: backends, compiled callables, callables it cannot compile."""
+"""``torch.compile`` in the process that calls the kernel: backends, compilation, callables of other libraries."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from attention_conformance.calls.attention_call import State
 BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", State.MACHINE_CODE: "inductor"})
 """The backend of each state.
 
-``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but compiles nothing: it
+``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but generates no code: it
 takes a tenth of a second, ``inductor`` takes seconds.
 """
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )
-"""Settings of PyTorch's compiler: raise errors, and do not use another process's record of changing sizes."""
+"""Settings of PyTorch's compiler: raise errors, and ignore other processes' records of which sizes change."""
 OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
-"""Libraries whose kernels are not torch code, by interface, prefix, and module that a kernel imports."""
+"""Libraries whose kernels are not torch code, recognised by interface, prefix, or a module that the kernel imports."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def compile_callable(call: Callable[..., Any], backend: str) -> Iterator[Callabl
 
 
 def calls_other_library(call: Callable[..., Any]) -> bool:
-    """Return whether a callable's file imports a library of :data:`OTHERS`, or it is compiled already."""
+    """Return whether a callable's file imports a library of :data:`OTHERS`, or the callable is compiled already."""
     names = getattr(call, "__globals__", {}).values()
     roots = {str(getattr(value, "__name__", "")).split(".")[0] for value in names if type(value).__name__ == "module"}
     return bool(roots & {*OTHERS}) or hasattr(call, "_torchdynamo_orig_callable")

@@ -1,8 +1,8 @@
-"""Find out by a few small calls which capabilities a kernel has, and which conventions it follows.
+"""Detection, by a few small calls, of the capabilities that a kernel has and the conventions that it follows.
 
-Conventions may differ from library to library and are no fault: where the diagonal is for L ≠ T, the results of rows
-that see no key, the lengths of log-sum-exps, the sizes that are taken (:mod:`.limits`). Each convention is detected
-once and reported, and the kernel has to keep to it.
+Conventions differ between libraries without being faults: the position of the diagonal for L ≠ T, the results of rows
+that see no key, the lengths of log-sum-exps, the sizes that a kernel takes (:mod:`.limits`). Each convention is
+detected once and reported, and the kernel must follow it in every call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
         has.discard("dropout")
     if kernel.interface.name == "hf" and "causal" not in has:
-        has.discard("window")  # documentation leaves keys after the query open
+        has.discard("window")  # the documentation does not define keys after the query
     if kernel.interface.name == "hf" and "boolean-mask" in has and _takes_boolean_masks(kernel):
         has.add(BOOLEAN)
     if has & {*HIDE}:
@@ -79,9 +79,9 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 
 
 INVARIANT = "batch_invariant"
-"""The attribute by which a callable declares that a batch entry has the same bits as alone."""
+"""The attribute by which a callable declares that the other batch entries change no bit of an entry's results."""
 STOPS = "zero_gradients_are_stopped"
-"""The attribute of a callable whose library cannot mark results as not differentiable: their gradient is zero."""
+"""The attribute of a callable whose library cannot mark results as not differentiable, so that gradients are zero."""
 SKIPS = "skips_weights_below"
 """The attribute by which a callable declares that it skips weights below this share of the largest, e.g. 2.0 ** −24."""
 
@@ -100,7 +100,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
-"""Calls that show whether a kernel has a capability for which it has no keyword."""
+"""Calls that show whether a kernel has a capability that needs no keyword."""
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
@@ -111,7 +111,7 @@ def returns(kernel: Kernel, call: AttentionCall) -> bool:
 def _takes_no_keys(kernel: Kernel) -> bool:
     """Return whether the kernel returns an output for a call without keys, which it may refuse with any exception.
 
-    On a device such a call may end the context of all others.
+    On a GPU such a call may end the context, and with it all later calls.
     """
     try:
         return kernel.device == "cpu" and returns(kernel, small_call(T=0))
@@ -120,9 +120,9 @@ def _takes_no_keys(kernel: Kernel) -> bool:
 
 
 def _takes_boolean_masks(kernel: Kernel) -> bool:
-    """Return whether a boolean mask hides keys, rightly or not, instead of being added to the logits as 0 and 1.
+    """Return whether a boolean mask hides keys, correctly or not, instead of being added to logits as 0 and 1.
 
-    transformers never passes boolean masks to a function that adds its masks.
+    transformers never passes a boolean mask to a function that adds masks to logits.
     """
     seen = np.array(
         [[True, False, True, True, False], [False, True, False, True, True], [True, True, True, False, False]]
@@ -155,8 +155,8 @@ def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.
 def _differentiable(kernel: Kernel) -> bool:
     """Return whether autograd connects the output with any of the tensors, for some length of the queries.
 
-    A backward pass that raises counts, too, unless the error is that there is none; so does a kernel that switches
-    autograd off. Then the claims about gradients and settings are made.
+    A backward pass that raises counts, too, unless the error says that there is no backward pass; so does a kernel that
+    switches autograd off. For both, the claims about gradients and settings are made and can fail.
     """
     for call in (small_call(), small_call(L=5), small_call(L=3)):
         try:
@@ -214,7 +214,7 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
     """Return the kernel, with a fixed scale if it has no parameter for the scale and its scale is 1/√E.
 
-    A kernel with a fixed scale is given calls that leave the scale to it.
+    A kernel with a fixed scale gets only calls that do not state a scale.
     """
     if "scale" in has or kernel.interface.name == "plain":
         return kernel
@@ -235,7 +235,7 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
 
 
 def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
-    """Return the alignment nearest to the outputs for L < T and L > T; None if the kernel refuses L < T.
+    """Return the alignment that fits the outputs for L < T and L > T best; None if the kernel refuses L < T.
 
     Args:
         kernel: the kernel.

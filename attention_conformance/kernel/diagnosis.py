@@ -33,7 +33,7 @@ from theorems.core.under_test import Explanation, Refused
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """Return a line about the failing call, and the source of a test function; both are empty if it passes now.
+    """Return a line about the failing call, and the source of a test function; both are empty if the call passes now.
 
     The kernel is called again, as often as the statement calls it.
     """
@@ -57,7 +57,7 @@ def _line(statement: Statement, trace: Trace, under_test: OnKernel) -> str:
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """Return the first falsified claims, all falsified by the same calls of the kernel, with these calls."""
+    """Return the first claims that fail, all of them on the same calls of the kernel, together with these calls."""
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
@@ -88,7 +88,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
-    """Return the correct results of a call under the conventions of the answer."""
+    """Return the correct results of a call under the conventions that the answer follows."""
     rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
     if answer is None:
@@ -99,7 +99,7 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
 
 
 def _entries(trace: Trace) -> Iterator[Entry]:
-    """Yield the entries of each falsified claim that compares numbers with the correct ones."""
+    """Yield the entries of each falsified claim that compares numbers with correct numbers."""
     if trace.rows is None:
         return
     if EACH_TIME in trace.falsified:
@@ -120,7 +120,7 @@ def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
 
 
 def _where(trace: Trace) -> str:
-    """Return the worst entry, its number and the correct one."""
+    """Return the worst entry, the kernel's number there, and the correct number."""
     if not trace.entries:
         return OTHERWISE.get(trace.falsified[0], f"{trace.falsified[0]} does not hold")
     return " and ".join(entry.describe() for entry in trace.entries[:1]) + (
@@ -149,4 +149,4 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "value-gradient": "other numbers in keys that no row sees change dV of other keys",
     }
 )
-"""Descriptions of the claims that compare no numbers with the correct ones."""
+"""Descriptions of the claims that do not compare numbers with correct numbers."""

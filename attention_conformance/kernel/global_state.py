@@ -1,4 +1,4 @@
-"""Settings of PyTorch and of the process that a call of a kernel has to leave as they were."""
+"""Settings of PyTorch and of the process that a call of a kernel must not change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
 
 
 def _is_unchanged(now: Any, before: dict[Any, Any]) -> bool:
-    """Return whether all attributes are surely the same and none was added; False means that each must be compared."""
+    """Return True if no attribute was added or replaced; if False, each attribute must be compared."""
     return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 
 

@@ -1,4 +1,4 @@
-"""Detect whether dK and dV, which are sums over queries, are rounded to half precision within the sum.
+"""Detection of kernels that round dK and dV, which are sums over queries, to half precision within the sum.
 
 With q = e₁, keys 0 and values ±e₁ the logits are 0, each of two keys has the weight ½, and the output is 0. With
 upstream gradients u_i e₁
@@ -24,15 +24,15 @@ from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.under_test import Refused
 
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of queries. The sum over two of them, u and −u, needs no rounding."""
+"""Numbers of queries to try. The sum over two queries, u and −u, needs no rounding."""
 ORDERS = 8
-"""Number of random orders at each length: rounded sums in one order may be zero by chance."""
+"""Number of random orders at each length: in a single order, sums that are rounded may be zero by chance."""
 WIDTHS = (16, 64)
-"""Widths whose root is a power of two."""
+"""Widths of heads whose square root is a power of two."""
 
 
 def queries_to_a_sum(kernel: Kernel) -> int:
-    """Return the largest number of queries over which dK and dV are summed before they are rounded to the dtype.
+    """Return the largest number of queries over which dK and dV are summed before a rounding to the dtype.
 
     Returns:
         A power of two, at least 4; 0 if the longest sum shows no rounding, or if sums over two queries are wrong for

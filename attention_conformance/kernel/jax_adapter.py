@@ -1,4 +1,4 @@
-"""A JAX function as a kernel on torch tensors, with its own vjp as the backward pass."""
+"""A JAX function as a kernel on torch tensors, with JAX's vjp of the function as the backward pass."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _HERE = object()
-"""A mark in place of each tensor among the arguments."""
+"""Placeholder for each tensor among the arguments."""
 
 
 @dataclass(frozen=True)
 class _Program:
-    """A function and its arguments other than arrays.
+    """A JAX function with its arguments other than arrays.
 
     Attributes:
         function: the function of JAX arrays.
@@ -110,7 +110,7 @@ def _run_compiled(step: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class _Called(torch.autograd.Function):
-    """One call on tensors; returns a tuple, whatever the function returns."""
+    """One call on tensors as a function of torch's autograd; returns a tuple, whatever the JAX function returns."""
 
     @staticmethod
     def forward(ctx: Any, program: _Program, *tensors: torch.Tensor) -> tuple[Any, ...]:

@@ -9,8 +9,8 @@ the signature of an :mod:`.interface`, that returns softmax(q kᵀ) v. The rest 
   of the loss at the kernel's own output (mantissa only; the power of two is put back in float64), and the n gradients
   are added in float64.
 
-A log-excess risk is below the spacing of the kernel's numbers as soon as the softmax saturates, so that the reference's
-risk is used there. SVMs are the reference's, since they do not involve a kernel.
+Once the softmax saturates, the excess risk is below the spacing of the kernel's numbers; therefore the logarithm of the
+excess risk is computed by the reference. So are SVMs, which do not involve a kernel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A callable and how to call it; if it has a ``source``, other processes import it by that.
+    """A callable and how to call it; other processes import it by its ``source``, if it has one.
 
     Attributes:
         call: the callable.
@@ -60,9 +60,10 @@ class Kernel:
         interface: its signature.
         parameters: its parameters, and their defaults.
         declares: its capabilities.
-        computes_in: the format whose rounding bounds its errors: that of ``dtype``, or a coarser one.
-        alignment: where the diagonal of causal masks is for L ≠ T, as detected by calls.
-        taken: sizes and tensors that it takes.
+        computes_in: the number format whose rounding bounds the kernel's errors: that of ``dtype``, or a coarser
+            format.
+        alignment: position of the causal diagonal for L ≠ T, as detected by calls.
+        taken: the sizes and memory layouts that the kernel takes.
         fixed_scale: whether its scale is 1/√E, and no parameter changes it.
         lse_multiple: the lengths of its log-sum-exps are multiples of this number.
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
@@ -72,7 +73,8 @@ class Kernel:
         differentiable: whether it has a backward pass.
         not_compiled: why ``torch.compile`` cannot compile it; empty if it can, or was not tried.
         device: the device of its tensors.
-        accounts: the treatment of each of its parameters, :class:`attention_conformance.kernel.parameters.Account`.
+        accounts: how each parameter is treated in the tests, see
+            :class:`attention_conformance.kernel.parameters.Account`.
         reading: how it is called, if small calls decided that.
         coarser: the coarser formats in which it is tried, too.
         not_tried: the reason for each coarser format in which it is not tried.
@@ -120,7 +122,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how the kernel is pickled: its interface by name, its callable only where there is no ``source``."""
-        # An interface is a constant that contains functions; it is pickled by name.
+        # An interface contains functions, so it is pickled by name.
         state = {
             field.name: getattr(self, field.name) for field in fields(self) if field.init and field.name != "parameters"
         }
@@ -138,7 +140,7 @@ class Kernel:
         return self.numbers.eps
 
     def lacks(self, use: KernelUse) -> str:
-        """Return why a statement that calls kernels does not call this one; empty if it does."""
+        """Return why a statement that calls kernels cannot be checked on this kernel; empty if it can."""
         if use.capability == "memory" and self.taken.contiguous:
             return "it takes only contiguous tensors"
         if use.capability in FORMATS and use.capability not in self.coarser:
@@ -185,7 +187,7 @@ class Kernel:
             return None
 
     def of_request(self, request: Request) -> Returned:
-        """Return the kernel's results for a request, which is split or padded if the kernel takes only such shapes."""
+        """Return the kernel's results for a request, which is split or padded if the kernel requires that."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
         if not self.many_queries and L > 1:
@@ -203,12 +205,12 @@ class Kernel:
     def tensor(self, array: Array) -> torch.Tensor:
         """Return a float64 array as a tensor in the kernel's dtype, on its device.
 
-        For a kernel in its own process it stays on the CPU, and that process copies it.
+        For a kernel in another process the tensor stays on the CPU, and that process copies it to the device.
         """
         return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
     def as_implementation(self) -> KernelImplementation:
-        """Return the kernel in place of the reference's softmax, risk and gradient."""
+        """Return an implementation with the kernel in place of the reference's softmax, risk and gradient."""
         replaced = {**QueriedKernel(self).replacements, attend: self.answer}
         return KernelImplementation(name=self.name, replaced=replaced, textbook_eps=self.eps, kernel=self)
 

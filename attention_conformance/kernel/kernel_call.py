@@ -1,4 +1,4 @@
-"""Make one request to a kernel, and refuse wrong results."""
+"""Function that makes one request to a kernel and refuses results of the wrong kind."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reference_attention.errors import InvalidInput
 
 
 class KernelError(InvalidInput):
-    """The kernel raised."""
+    """Exception: the kernel raised an error."""
 
 
 class BackwardError(KernelError):
-    """The kernel raised in a backward pass that it has."""
+    """Exception: a kernel that has a backward pass raised an error in it."""
 
 
 def run_request(kernel: Any, request: Request) -> Returned:
@@ -53,7 +53,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
             f"--attention: {kernel.name} returned shape {tuple(output.shape)} for {shapes}; return {expected}."
         )
     if torch.is_autocast_enabled(request.query.device.type) and output.is_floating_point():
-        output = output.to(request.query.dtype)  # some of its operations return float32 there
+        output = output.to(request.query.dtype)  # some operations return float32 under autocast
     if output.dtype != request.query.dtype:
         raise InvalidInput(
             f"--attention: {kernel.name} returned {str(output.dtype).removeprefix('torch.')} for {kernel.dtype}"
@@ -65,12 +65,12 @@ def run_request(kernel: Any, request: Request) -> Returned:
         shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
         raise InvalidInput(f"--attention: {kernel.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
     if weights is not None and tuple(weights.shape) != (B, H, L, request.key.shape[2]):
-        weights = None  # another result in place of the weights
+        weights = None  # the kernel returned something else in place of the weights
     return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
 
 
 def call_kernel(kernel: Any, request: Request) -> Returned:
-    """Return the kernel's results, called in this process or its own; restore the settings that it changes."""
+    """Return the results of the kernel, called in this or in its own process; restore settings that it changes."""
     changes, contiguous = kernel.changed_settings, kernel.taken.contiguous
     if isinstance(kernel.call, RemoteKernel):
         return kernel.call.run(kernel.interface, kernel.reading, request, contiguous=contiguous, changes=changes)
@@ -81,7 +81,7 @@ def call_kernel(kernel: Any, request: Request) -> Returned:
 
 
 def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the callable with its tensors made contiguous, for a kernel that takes no others."""
+    """Return the callable with its tensor arguments made contiguous, for a kernel that requires that."""
 
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x
@@ -93,7 +93,7 @@ def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_padded(length: int, rows: int) -> bool:
-    """Return whether this number of rows was rounded up to a multiple of a power of two from 8 to 128."""
+    """Return whether ``length`` is ``rows`` rounded up to a multiple of a power of two from 8 to 128."""
     return any(length == -(-rows // multiple) * multiple for multiple in (8, 16, 32, 64, 128))
 
 

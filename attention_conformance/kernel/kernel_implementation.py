@@ -1,4 +1,4 @@
-"""An attention kernel as the implementation under test: the answers that a run needs beside the kernel's functions."""
+"""An attention kernel as the implementation under test, with the information that a run needs about it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ KERNEL_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class KernelImplementation(OnKernel):
-    """A loaded kernel, as a run sees it."""
+    """A loaded kernel with the interface that runs require (:class:`theorems.core.under_test.UnderTest`)."""
 
     recorded: ClassVar[Mapping[str, Callable[..., Any]]] = KERNEL_FUNCTIONS
     slow: ClassVar[bool] = True
 
     def bind_to_case(self, case: Subject) -> Implementation:
-        """Return the kernel with the queries W z_i if the case trains W."""
+        """Return the implementation for a case: if W is trained, the kernel gets the queries W z_i."""
         if not isinstance(case, Case) or case.queried is None:
             return self
         outer_kernel = QueriedKernel(self.kernel, case.queried.keys, case.problem.keys)

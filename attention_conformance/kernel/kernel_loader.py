@@ -1,9 +1,9 @@
-"""Make a :class:`attention_conformance.kernel.kernel.Kernel` of ``MODULE:CALLABLE`` or of an object, and probe it.
+"""Construction of a :class:`attention_conformance.kernel.kernel.Kernel` from a name or an object, and its probe.
 
-The probe is a few tiny calls with all lengths different. It checks that the kernel returns one finite tensor of the
-right shape and dtype, leaves its arguments as they are, and returns the same numbers again. The kernel need not support
-options for which it has no parameter. Calls decide where its diagonal is for L ≠ T, and in which format it computes.
-Whether values are correct is left to the statements.
+The probe makes a few tiny calls in which all axes have different lengths. It checks that the kernel returns one finite
+tensor of the right shape and dtype, leaves its arguments as they are, and returns the same numbers again. The kernel
+need not support options for which it has no parameter. Calls decide where its diagonal is for L ≠ T, and in which
+format it computes. Whether values are correct is left to the statements.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from theorems.bounded.formats import FORMATS
 SHAPE = (2, 3, 5, 4, 6)
 """The sizes B, n, T, d, m of the probe, all different."""
 RESUMMED = 1024.0
-"""The largest difference of two equal calls, in roundings of the largest value: threads may add in another order."""
+"""The largest allowed difference of two equal calls, in roundings of the largest value: threads may reorder sums."""
 AUTO = "auto"
 
 
@@ -51,9 +51,9 @@ def kernel_named(source: str, dtype: str | None = None, **options: Any) -> Kerne
 
 
 def remote_kernel_named(source: str, dtype: str | None = None, *, device: str | None = None, **options: Any) -> Kernel:
-    """Return the kernel of :func:`kernel_named`; it runs in a process of its own if its tensors are on the CPU.
+    """Return the kernel of :func:`kernel_named`, which runs in a process of its own if its tensors are on the CPU.
 
-    On another device it is called in this process, since every tensor would have to be copied.
+    On another device the kernel runs in this process, since otherwise every tensor would have to be copied.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
@@ -92,7 +92,7 @@ def probe(
             each coarser format that it takes.
         interface: a key of :data:`.interfaces.INTERFACES`; recognised by the parameters if left out.
         device: the device of its tensors; the CPU by default.
-        deep: whether claims that take long are made, too: calls repeated many times, machine code.
+        deep: whether to include slow checks: calls repeated many times, and compilation to machine code.
 
     Raises:
         InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
@@ -103,7 +103,7 @@ def probe(
         parameters, type_name = call.parameters, call.type_name
     else:
         parameters, type_name = parameters_of(call), type(call).__name__
-    # A module of KernelBench has PyTorch's scale, 1/√E.
+    # A module of KernelBench uses PyTorch's scale, 1/√E.
     is_model = interface is None and type_name == MODEL and len(parameters) == 3
     chosen = _interface("sdpa" if is_model else interface, parameters)
     bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
@@ -126,7 +126,7 @@ def probe(
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
-    """Return the kernel with the reading that parameter names and small calls suggest; None if it returns no output."""
+    """Return the kernel called as parameter names and small calls suggest; None if it returns no output."""
     for format_name in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
         candidate = find_reading(bare.replace(dtype=format_name, computes_in=format_name))
         if candidate is None or candidate.off > 1:
@@ -147,7 +147,7 @@ def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
 
 
 def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
-    """Return the kernel under its interface, in the first dtype and layout that it takes.
+    """Return the kernel called by its recognised interface, in the first dtype and layout that it takes.
 
     Raises:
         InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
@@ -164,7 +164,7 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     last_dtype = variants[0].dtype
     for kernel in variants:
         if kernel.dtype != last_dtype and max(refusals)[0] > 0:
-            break  # it takes this dtype: a coarser one would not correct it
+            break  # the kernel takes this dtype, so a coarser dtype would not help
         last_dtype = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
@@ -187,7 +187,7 @@ def _interface(name: str | None, parameters: Parameters) -> Interface:
 
 
 def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str, source: str) -> None:
-    """Refuse a kernel with a required parameter that its interface does not have.
+    """Refuse a kernel with a required parameter that its interface does not know.
 
     Raises:
         InvalidInput: the kernel has such a parameter; the message has an adapter to paste.
@@ -220,7 +220,7 @@ def _device(name: str | None) -> str:
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
-    """Return how many steps of the probe the kernel passes, and why it fails the next; empty if it passes all."""
+    """Return how many steps of the probe the kernel passes, and why it fails the next step; empty if it passes all."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
     generator = torch.Generator().manual_seed(0)
@@ -252,14 +252,14 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
 
 
 def _complete(kernel: Kernel, dtype: str | None, *, deep: bool) -> Kernel:
-    """Return the kernel with the capabilities that only calls show, and with its coarser formats."""
+    """Return the kernel with the capabilities that only calls can show, and with its coarser formats."""
     kernel = _with_coarser(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel), make_variant=_variant), dtype)
     kernel = with_compiler(kernel, small_call(), machine_code=deep)
     return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
 
 
 def _with_coarser(kernel: Kernel, dtype: str | None) -> Kernel:
-    """Return the kernel with the coarser formats that it takes, all of them if none was asked for."""
+    """Return the kernel with the coarser formats in which it will be tested, unless ``dtype`` names a single format."""
     formats = [*FORMATS]
     coarser = formats[formats.index(kernel.dtype) + 1 :]
     if dtype in (None, AUTO):
@@ -286,7 +286,7 @@ def _variant(kernel: Kernel, name: str) -> Kernel:
 
 
 def _with_accounts(kernel: Kernel) -> Kernel:
-    """Return the kernel with the treatment of each of its parameters."""
+    """Return the kernel with an account of how each parameter is treated."""
     treatments = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
     ignored = any(
         SAID_BY_NAME.search(name) for name in treatments if treatments[name] in (Account.IGNORED, Account.NOT_TESTED)
@@ -299,7 +299,7 @@ def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
 
     Args:
         kernel: the kernel.
-        insist: whether it has to compute in the format of its tensors.
+        insist: whether the kernel has to compute in the format of its tensors.
     """
     if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
         return kernel

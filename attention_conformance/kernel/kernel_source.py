@@ -20,7 +20,7 @@ class KernelSource(UnderTest):
     """The arguments of :func:`attention_conformance.kernel.kernel_loader.kernel_named`.
 
     Attributes:
-        fail_fast: whether capabilities are not tried further once a failing call falsifies another one.
+        fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
     """
 
     by_name: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class KernelSource(UnderTest):
 
     def prepare(self) -> None:
         """Import torch and the modules of this package that call kernels."""
-        with suppress(InvalidInput):  # loading the kernel reports that torch is missing
+        with suppress(InvalidInput):  # if torch is missing, loading the kernel reports it
             import_module("attention_conformance.kernel.kernel_loader")
 
     def find(self) -> None:
@@ -78,8 +78,8 @@ def under_test_of(
 ) -> UnderTest:
     """Return the object under test for a kernel.
 
-    A kernel given by name is loaded in the process that runs it; an object is probed in this process. With
-    ``fail_fast``, capabilities of a kernel given by name are not tried further once a call falsifies another one.
+    A kernel given by name is loaded in the process that runs it; an object is probed in this process. For a kernel
+    given by name, ``fail_fast`` stops all other capabilities once a call falsifies one.
 
     Raises:
         InvalidInput: the object is no kernel.

@@ -1,4 +1,4 @@
-"""Find out by small calls which sizes and tensors a kernel takes: widths, multiples of lengths, equal lengths."""
+"""Detection, by small calls, of the sizes that a kernel takes: widths, multiples of lengths, equal lengths."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.sizes import LENGTHS, WIDTHS, Taken
 
 WIDE = ((33, 33), (256, 257))
-"""Widths and numbers of keys at which a kernel that takes the first call is tried, too."""
+"""Further widths and numbers of keys at which a kernel that accepts the first call is tried."""
 LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 16, 32, 64, 128))
-"""Widths and lengths at which a kernel that refuses the first call is tried."""
+"""Widths and lengths to try if a kernel refuses the first call."""
 
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
-    """Return the kernel with the limits of its sizes; None if it takes no size that was tried."""
+    """Return the kernel with the limits of its sizes; None if it takes none of the sizes that are tried."""
     for sizes in kernel.interface.sizes:
         if _takes(kernel, sizes, 1, 5, 8):
             return _without_limits(kernel.replace(taken=sizes))
@@ -45,7 +45,7 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
-    """Return a kernel that was tried at one model's sizes, without those limits that other calls disprove."""
+    """Return a kernel that was tried only at the sizes of one model, without the limits that further calls disprove."""
     for free in ({"one_head": False}, {"page": 0}):
         other = kernel.replace(taken=replace(kernel.taken, **free))
         if returns(other, small_call().replace(page=16)):
@@ -58,7 +58,7 @@ def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:
 
 
 def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel:
-    """Return the kernel with its limits around a call that it takes; each size is varied by itself."""
+    """Return the kernel with its limits, found by varying each size of a call that it takes separately."""
     equal = L == T and not any(_takes(kernel, sizes, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
     def multiple(of_keys: bool) -> int:
@@ -76,7 +76,7 @@ def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel
     widths = tuple(width for width in WIDTHS if _takes(kernel, sizes, L, T, width))
     restricted = replace(sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
     sized = kernel.replace(taken=restricted)
-    # Whether values may have another width that the kernel takes.
+    # Try whether values may have another width than keys.
     call = small_call(L=L, T=T, E=widths[-1])
     narrow = call.replace(value=call.value[..., : widths[0]], upstream=call.upstream[..., : widths[0]])
     return sized if returns(sized, narrow) else sized.replace(layout=replace(kernel.layout, square=True))

@@ -1,6 +1,6 @@
 """Place tensors in memory as a call requires, with NaN around their entries and between them.
 
-A kernel that reads beside a tensor returns NaN; one that writes there, or into the tensor, changes what it was given.
+A kernel that reads next to a tensor returns NaN; if it writes there, or to the tensor, the bytes in memory change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GUARD = 64
 """The number of entries before and after a tensor; a multiple of the alignment that kernels need."""
 
 FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
-"""Tensors besides q, k and v that may have a gradient, and the capability that declares it."""
+"""Tensors besides q, k and v that may have a gradient, each with the capability that declares the gradient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class Placed:
     """A tensor in memory.
 
     Attributes:
-        tensor: the tensor as a kernel is given it.
-        own: its entries, each once, where several share memory.
-        storage: its entries and the numbers around them.
+        tensor: the tensor that the kernel gets.
+        own: a view in which entries that share memory occur once.
+        storage: the memory of the entries and of the numbers around them.
     """
 
     tensor: torch.Tensor
@@ -49,7 +49,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class _Place:
-    """The sizes of the storage from which a tensor is cut, and the cut."""
+    """The sizes of a storage, and the cut from it that gives a tensor."""
 
     whole: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
     cut: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
@@ -82,12 +82,12 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
 
 
 def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
-    """Return a copy of the tensor, (B, H, L, E), placed in this way.
+    """Return a copy of the tensor, (B, H, L, E), in the given memory layout.
 
     Args:
         x: the tensor.
-        memory: the placement.
-        device: the device on which the kernel gets it, perhaps in its own process; by default that of the tensor.
+        memory: the memory layout.
+        device: the device on which the kernel gets the tensor, perhaps in its own process; by default the tensor's.
     """
     # A GPU kernel may load 16 bytes at a time; an unaligned address would end its context, not only the call.
     offset = 1 if torch.device(device or x.device).type == "cpu" else 16 // x.element_size()
@@ -95,11 +95,11 @@ def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
 
 
 def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Placed:
-    """Return a copy of a mask placed in this way; a transposed mask is stored by columns.
+    """Return a copy of a mask in the given memory layout; a transposed mask is stored by columns.
 
     Args:
         x: the mask, of any rank up to that of the shape.
-        memory: the placement; a broadcast mask is expanded to the whole shape.
+        memory: the memory layout; a broadcast mask is expanded to the whole shape.
         shape: (B, H, L, T).
     """
     if memory is Memory.BROADCAST:
@@ -132,7 +132,7 @@ def with_a_mask(call: AttentionCall, declares: Collection[str]) -> AttentionCall
 
 
 def memory_of(name: str, call: AttentionCall) -> Memory:
-    """Return the placement of query, key or value of a call."""
+    """Return the memory layout of query, key or value of a call."""
     return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's own attention operators that a kernel calls, so that a report says whose numbers were tested."""
+"""Detection of PyTorch's attention operators that a kernel calls, so that a report can name the tested code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from reference_attention.errors import InvalidInput
 ATTENTION = ("attention", "attn")
 """Parts of the names of PyTorch's operators that compute attention."""
 SIZES = (Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Sizes(B=1, H=2, G=2, L=64, T=64, E=64, M=64))
-"""Sizes of a small and a usual call, since PyTorch chooses an operator by size."""
+"""Sizes of a small and of a usual call, since PyTorch chooses an operator by size."""
 
 
 def attention_operators(kernel: Kernel) -> tuple[str, ...]:
     """Return the names of PyTorch's attention functions and operators that a kernel calls in its dtype, sorted.
 
-    Empty if it calls none, or if calls cannot be observed: in compiled code, or in another library.
+    The result is empty if the kernel calls none, or if calls cannot be observed, as in compiled code or other
+    libraries.
     """
     names: set[str] = set()
     if kernel.source.partition(":")[0] in LIBRARIES:

@@ -1,7 +1,7 @@
-"""Every parameter of a kernel is accounted for: tested, left at a value without effect, or reported as not tested.
+"""Account of every parameter of a kernel: tested, left at a value without effect, not tested, or ignored by the kernel.
 
-A parameter that no capability tests is given other values once. The kernel ignores it if its name says that it changes
-the numbers, but no value has an effect.
+If no capability tests a parameter, one call is repeated with other values of it. The kernel ignores the parameter if
+the parameter's name says that it changes the output, but no value has an effect.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 
 class Account(StrEnum):
-    """The treatment of a parameter."""
+    """How a parameter is treated in the tests of a kernel."""
 
     TESTED = "tested"
     NEUTRAL = "set to what does nothing"
     NOT_TESTED = "not tested"
     IGNORED = "ignored"
-    """The parameter takes values that should change the output, but the output stays the same, bit for bit."""
+    """The kernel accepts values of the parameter that should change the output, but no bit of the output changes."""
 
 
 SAID_BY_NAME = re.compile(
@@ -61,7 +61,7 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
         if place < kernel.interface.by_place or option.given or is_tested:
             treatments[name] = Account.TESTED
         elif name != "**":
-            # A known parameter may have no effect while another one is off.
+            # A known parameter may have no effect while another parameter is off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             default_account = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
@@ -75,9 +75,9 @@ def of_kind(treatments: Mapping[str, str], kind: Account) -> Sequence[str]:
 
 
 def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
-    """Return whether a parameter takes at least one value, and none that it takes changes the output."""
+    """Return whether the kernel accepts at least one value of a parameter, and no accepted value changes the output."""
     if kernel.source.startswith(("jax:", "numpy:")):
-        return False  # it is given no tensors
+        return False  # do not try tensors as values
     before = kernel.output(call)
     if before is None:
         return False

@@ -1,7 +1,7 @@
-"""A class with ``plan`` and ``run``, such as flashinfer's wrappers of batches, as a function of one request.
+"""Adapter from a class with ``plan`` and ``run``, such as flashinfer's batch wrappers, to a function of one request.
 
-A call plans a batch of three sequences, of which the one in the middle is the request: the others have other lengths
-and numbers, so that the starts of sequences matter. The keys of a paged cache lie in pages in another order. The
+A call plans a batch of three sequences with the request in the middle. The first and the last sequence have other
+lengths and numbers, so that the starts of sequences matter. The pages of a paged cache are in another order. The
 function has the signature of flashinfer's ``single_prefill_with_kv_cache``, or ``single_decode_with_kv_cache`` without
 ``qo_indptr``, restricted to the parameters of ``plan``.
 """
@@ -101,7 +101,7 @@ def _made(kind: Callable[..., Any], device: torch.device) -> Any:
 
 
 def _with_others(x: torch.Tensor) -> list[torch.Tensor]:
-    """Return keys or values of three sequences, of which the one in the middle is the request."""
+    """Return keys or values of three sequences, with those of the request in the middle."""
     return [torch.cat([x.flip(0), x[:1], -x[:1]]), x, -x[:1]]
 
 

@@ -1,4 +1,4 @@
-"""Profiles of a verification: the calls that fit into a minute, or all calls with the slow ones."""
+"""Profiles of a verification: only the calls that fit into a minute, or all calls including slow ones."""
 
 from __future__ import annotations
 

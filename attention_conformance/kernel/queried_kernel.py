@@ -1,4 +1,4 @@
-"""A kernel as the functions that statements call: with one prompt for all inputs, or with the queries W z_i.
+"""Adapter from a kernel to the functions that statements call: with one prompt for all inputs, or with queries W z_i.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*.
 """
@@ -18,12 +18,12 @@ from theorems.core.implementation import Replacements
 
 @dataclass(frozen=True, eq=False)
 class QueriedKernel:
-    """A kernel that gets one prompt for all inputs, or the queries W z_i if the keys are vec(x zᵀ) of its factors.
+    """A kernel that gets one prompt for all inputs or, if the keys are vec(x zᵀ) of ``factors``, the queries W z_i.
 
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        factors: the tokens x, which become the kernel's keys, and z; None for a prompt.
-        outer_keys: the floats vec(x zᵀ); with any other keys the kernel gets a prompt.
+        factors: the tokens x, which become the kernel's keys, and the queries z; None for a prompt.
+        outer_keys: the keys vec(x zᵀ) as floats; for any other keys the kernel gets a prompt.
     """
 
     kernel: Any

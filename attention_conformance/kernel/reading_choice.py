@@ -1,4 +1,4 @@
-"""The choice of how to call a callable, by small calls: by a library's interface, or by another reading.
+"""The choice, by small calls, of how to call a callable: by a library's interface, or by a reading of its signature.
 
 Names of parameters suggest readings. A call with random numbers and different sizes on all axes selects the reading
 whose output is nearest to the formula: a wrong kernel gets the reading under which it is least wrong.
@@ -29,11 +29,11 @@ STRINGS = {
     "LBHE": ("sbhd", "SBND"),
     "BLHE joined": ("BSH",),
 }
-"""The names of these orders of axes in libraries."""
+"""The libraries' names for these orders of axes."""
 
 
 def find_reading(kernel: Kernel) -> Found | None:
-    """Return the reading that is nearest to attention; None if the callable returns no output under any reading."""
+    """Return the reading whose output is nearest to attention; None if no reading gives an output."""
     has = kernel.parameters
     ways: list[tuple[Any, bool, dict[str, Any]]] = [
         (sizes, by_name, {}) for sizes, by_name in product(SIZES, (False, True))
@@ -52,13 +52,13 @@ def find_reading(kernel: Kernel) -> Found | None:
 
 
 def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequence[str] = AXES) -> Iterator[Reading]:
-    """Yield the readings that names of parameters allow, the most usual first.
+    """Yield the readings that parameter names allow, the most usual readings first.
 
     Args:
         has: the parameters.
         by_name: whether the tensors are given by name.
-        causal: whether every call asks for causality.
-        among: the orders of axes.
+        causal: whether every call is causal.
+        among: the orders of axes to try.
     """
     roles = roles_of(has)
     names = {role: parameters[0] for role, parameters in roles.items() if parameters and role != "mask"}
@@ -103,7 +103,7 @@ def _tensor_names(has: Parameters, names: dict[str, str]) -> tuple[tuple[str, ..
 
 
 def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None:
-    """Return a reading with the scale, the causality and the place of the output that bring it nearest to attention."""
+    """Return the reading completed by the scale, causality and place of the output that fit attention best."""
     _, returned = try_reading(kernel, reading, made)
     if returned is None and "out" not in reading.names:
         return None
@@ -114,7 +114,8 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
         output, _ = try_reading(kernel, with_path, made)
         if output is None:
             continue
-        # Always causal is right only without a parameter for it; with one the kernel is wrong, but its axes are known.
+        # A kernel may be always causal only if it has no parameter for causality; if it has one, the kernel is wrong,
+        # but its axes are known.
         ways = ((False, Alignment.TOP_LEFT), (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT))
         for scale, (causal, alignment) in product((None, 1.0), ways):
             off = distance(output, made.replace(causal=causal), scale, alignment)
@@ -124,13 +125,13 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
 
 
 LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
-"""Interfaces that a signature may resemble without being one of them."""
+"""Interfaces that a signature may resemble without following them."""
 
 
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
     """Return whether a kernel may need another reading than its interface.
 
-    It may if its interface fails or gives wrong results, or if it has further parameters with telling names.
+    It may if its interface fails or gives wrong results, or if further parameters have names with a known meaning.
     """
     if isinstance(kernel, InvalidInput):
         return True
@@ -157,7 +158,7 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more |= read.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
     more |= "dtype" in read.reading.names
     if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
-        # Only three tensors: the paper's signature, with the scale 1 and all keys seen.
+        # A signature of only three tensors is the paper's, with scale 1 and all keys visible.
         reading = read.reading
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
         return own < theirs and (other or (reading.always_causal and reading.fixed_scale))
@@ -165,6 +166,6 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
 
 
 def _takes_masks_as_pytorch(reading: Reading) -> bool:
-    """Return whether True in ``attn_mask`` shows a key, and masks may have any shape that can be broadcast."""
+    """Return whether True in ``attn_mask`` means visible, and masks may have any shape that can be broadcast."""
     masks = [mask for mask in (reading.mask, reading.bias) if mask is not None]
     return all(mask.sense != HIDES and not mask.shape for mask in masks if mask.name == "attn_mask")

@@ -1,4 +1,4 @@
-"""Repeat a call many times, to show faults that occur in one call of a thousand: races, uncleared memory."""
+"""Repetition of a call, to show faults that occur in one call of a thousand, such as races or uncleared memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)
-"""Numbers of PyTorch's threads for some calls of each thousand; 0 for the unchanged number."""
+"""Numbers of PyTorch's threads for some calls of each thousand; 0 leaves the number unchanged."""
 CALLS_PER_NUMBER = 20
-"""Number of calls on each number of threads; few, as threads that wait for cores are slow."""
+"""Number of calls for each number of threads; few, since threads that wait for cores are slow."""
 PLACES = 8
-"""Number of other tensors that are in memory at a time."""
+"""Number of other tensors that are kept in memory at a time."""
 
 
 Fill = Callable[[int, int], None]
-"""A function (place, size) that fills `size` float64 numbers with NaN, in place of those that it filled at `place`."""
+"""Function (place, size) that keeps a tensor of ``size`` float64 NaN as number ``place``, replacing an earlier one."""
 
 
 def fill_of(kernel: Any) -> Fill:
@@ -39,10 +39,10 @@ def fill_of(kernel: Any) -> Fill:
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
-    """Return the first answer, and the answers that differ in a bit with the number of times that each occurred.
+    """Return the first answer, and each answer that differs from it in a bit, with its number of occurrences.
 
-    In between, tensors of about the sizes of the call are filled with NaN, kept for a while and freed, so that memory
-    that the kernel does not write to holds other numbers than in the call before.
+    Between calls, tensors of about the sizes of the call are filled with NaN, kept for a while and freed, so that
+    memory that the kernel leaves unwritten contains other numbers than in the previous call.
 
     Args:
         once: makes the call.

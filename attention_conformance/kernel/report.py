@@ -16,11 +16,11 @@ from reference_attention.risk import softmax_weights
 from theorems.core.under_test import KernelDescription
 
 HINT_WIDTHS = (1, 4, 16)
-"""Dimensions in which the scale of a kernel is measured."""
+"""Widths of heads at which the scale of a kernel is measured."""
 
 
 def headline(kernel: Any) -> str:
-    """Return the name, interface and numbers of the kernel, and the consequences for what is checked."""
+    """Return the name, interface and number format of the kernel, and what follows for the checks."""
     shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
     computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
     device = "" if kernel.device == "cpu" else f" on {kernel.device}"
@@ -76,17 +76,17 @@ def contract_lines(kernel: Any) -> Iterator[str]:
 
 
 def not_tested(accounts: Mapping[str, str]) -> str:
-    """Return the parameters that are not tested, for a reader; empty if there are none."""
+    """Return a text that lists the parameters that are not tested; empty if there are none."""
     kinds = {"switched off": Account.NEUTRAL, "left at their defaults": Account.NOT_TESTED}
     parts = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
     return f"not tested, {'; '.join(parts)}" if parts else ""
 
 
 def scale_hint(kernel: Any) -> str:
-    """Return a sentence if the kernel multiplies k·p by a factor other than 1, which is the most frequent fault.
+    """Return a sentence if the kernel multiplies k·p by a factor other than 1, the most frequent fault; else empty.
 
-    With keys e₁ and 0 and prompt a e₁ the odds of the first token are e^{ca}, where c is the factor. It is a factor if
-    two values of a give the same c.
+    With keys e₁ and 0 and the prompt a e₁ the odds of the first token are e^{ca} for a kernel with the factor c. There
+    is such a factor if two values of a give the same c.
     """
     scales = []
     for d in HINT_WIDTHS:
@@ -153,7 +153,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
 
 
 def formats_json(kernel: Any) -> dict[str, str]:
-    """Return "tried", or why it is not tried, for the kernel's format and each coarser one."""
+    """Return, for the kernel's format and each coarser format, "tried" or why it is not tried."""
     return dict.fromkeys((kernel.dtype, *kernel.coarser), TRIED) | dict(kernel.not_tried)
 
 

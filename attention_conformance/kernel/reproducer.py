@@ -1,7 +1,7 @@
 """A failing call as a test that needs only torch and the kernel: ``theorems verify --attention … --emit-test FILE``.
 
-The test calls the kernel as its interface does, and compares with the textbook formula. Each test is run before it is
-printed; a test that passes is not printed.
+The test calls the kernel as the interface does, and compares the results with the textbook formula. Each test is run
+before it is printed; a test that passes is not printed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def reproducer(trace: Trace, line: str) -> tuple[str, str]:
 
 
 def numbers_of(call: AttentionCall, drawn: Collection[str] = ()) -> int:
-    """Return how many numbers a test of the call contains; drawn tensors contribute none."""
+    """Return how many numbers a test of the call contains; tensors that the test draws at random contain none."""
     names = [name for name in (*TENSORS, *OPTIONS) if name not in drawn and getattr(call, name) is not None]
     return sum(getattr(call, name).size for name in names)
 
@@ -89,7 +89,7 @@ def functions_of(tests: Sequence[str]) -> str:
 
 
 def why_not(trace: Trace, test: str) -> str:
-    """Return why the test does not fail on this kernel as it should, with the suite's formula; empty if it does.
+    """Return why the test does not show this kernel's failure as the suite's formula does; empty if it does.
 
     Executing the text is safe: this package has just written it in this process, which calls the kernel anyway.
     """
@@ -99,7 +99,7 @@ def why_not(trace: Trace, test: str) -> str:
     def check(what: str, theirs: Any, expected: Any, allowed: Any) -> None:
         with np.errstate(invalid="ignore"):
             off = np.abs(expected.numpy() - due[what].due) > due[what].allowed
-        if off.any() and not trace.call.dropout:  # dropout drops other weights each time
+        if off.any() and not trace.call.dropout:  # dropout drops other weights in each call
             apart.append(what)
         printed_functions.check(what, theirs, expected, allowed)
 

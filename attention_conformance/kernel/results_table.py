@@ -1,6 +1,6 @@
-"""The statements that called a kernel, their results, and the options that fail together; torch is not needed here.
+"""Tables and JSON on a kernel: its statements, their results, and options that fail together. torch is not imported.
 
-Each falsified capability has a smallest failing call; options that all these calls set fail together.
+Each falsified capability has a smallest failing call; the options of such a call fail together.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from theorems.run.result import Failure, Result
 from theorems.run.tables import column_table
 
 TRIED = "tried"
-"""The value of a format in ``--json`` if it is tried; otherwise the value is the reason."""
+"""The value of a format in ``--json`` if it is tried; otherwise the value is the reason why not."""
 
 
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
-    """Return a table of the statements and what each checks on the kernel; skipped ones follow, one row per reason.
+    """Return a table of the statements and what each checks on the kernel, then of skipped statements by reason.
 
     Args:
         results: the results of the statements.
@@ -62,8 +62,8 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
 def score_json(results: Sequence[Result]) -> dict[str, Any]:
     """Return a number between 0 and 1 for ``--json``, such as for a trainer's reward, with its parts.
 
-    A part is 1 if the capability is upheld and 0 otherwise. The number is their mean, but 0 if the output is wrong; it
-    is 1 only if every capability that was tried is upheld.
+    Each capability that was tried is a part: 1 if it is upheld, else 0. The number is the mean of the parts, but 0 if
+    the output is wrong.
     """
     tried = [result for result in results if result.id in capabilities() and result.was_tried]
     parts = {result.id.removeprefix("kernel-"): int(result.verdict is Verdict.UPHELD) for result in tried}
@@ -81,9 +81,9 @@ def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
 
 
 def failing_combinations(results: Iterable[Result]) -> list[list[str]]:
-    """Return the option sets of the smallest failing calls, without sets that contain another one.
+    """Return the option sets of the smallest failing calls, without sets that contain another of these sets.
 
-    If two options fail together, they also fail with a third. The empty set means calls without any option.
+    If two options fail together, they also fail with a third option. The empty set stands for calls without any option.
     """
     failed = [result.failure for result in results if result.failure and result.failure.verdict is Verdict.FALSIFIED]
     failing = dict.fromkeys(frozenset(options_on(call)) for failure in failed if (call := call_of(failure)) is not None)

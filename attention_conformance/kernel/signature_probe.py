@@ -1,4 +1,4 @@
-"""Find out by small calls what the parameters of a callable mean, and which of its results is which."""
+"""Detection, by small calls, of what the parameters and results of a callable mean."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from attention_conformance.kernel.small_calls import (
 from attention_conformance.kernel.torch_import import torch
 
 ONE_FOR_ALL_HEADS = "attention_mask"
-"""A mask that Transformers and Megatron-LM make as (B, 1, L, T): a kernel need not read more heads."""
+"""Shape (B, 1, L, T) of the masks of Transformers and Megatron-LM: a kernel need not read more heads."""
 
 
 def with_options(kernel: Any, candidate: Found) -> Reading:
@@ -46,7 +46,7 @@ def with_options(kernel: Any, candidate: Found) -> Reading:
     names = dict(reading.names)
     square = square_call(causal=reading.always_causal)
     if "window" in names and try_reading(kernel, reading, square, window=(2, 0))[0] is None:
-        names.pop("window")  # this parameter is another kind of window
+        names.pop("window")  # this parameter means another kind of window
     reading = replace(reading, names=names, fixed_scale="scale" not in names and candidate.scale is None)
     masks = roles_of(kernel.parameters)["mask"]
     for name in masks:
@@ -62,7 +62,7 @@ def with_options(kernel: Any, candidate: Found) -> Reading:
 
 
 def _through_keywords(kernel: Any, candidate: Found, reading: Reading) -> Reading:
-    """Return the reading with options that the callable takes as ``**`` keywords, under libraries' names."""
+    """Return the reading with options that the callable takes as ``**`` keywords, under names that libraries use."""
     options_by_role: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
     for role, options in options_by_role.items():
         for name in ROLES[role] if role not in reading.names and not reading.always_causal else ():
@@ -111,10 +111,10 @@ def _shapes(candidate: Found) -> tuple[str, ...]:
 
 
 def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
-    """Return whether a mask may be for numbers alone.
+    """Return whether a mask parameter may be meant only for numbers.
 
-    It may if booleans are refused in all shapes, or added as ones and zeros. Under PyTorch's names of masks, booleans
-    are never added.
+    It may if booleans are refused in all shapes, or added as ones and zeros. If the parameter has PyTorch's name,
+    booleans are never meant to be added.
     """
     added = candidate.made.replace(bias=mask.astype(np.float64))
     off = [_off(kernel, candidate, Mask(name, SHOWS, shape), mask, due=added) for shape in _shapes(candidate)]
@@ -128,9 +128,9 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
         kernel: the callable.
         candidate: its reading.
         name: the name of the parameter.
-        way: how the mask is given.
+        way: the way in which the mask is passed.
         mask: the mask.
-        due: a call whose output is expected; by default the call with the mask.
+        due: the call whose output is expected; by default the call with the mask.
     """
     kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
     reading = replace(candidate.reading, **{kind: way})  # type: ignore[arg-type]
@@ -149,10 +149,10 @@ def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[
     """Return the sense and the shape in which a mask has the correct effect, else the nearest harmless ones.
 
     A sense is harmless if a mask that hides nothing, or almost nothing, changes nothing. Shapes with fewer axes are
-    tried only if those with more are refused: a kernel that takes a mask for all heads but reads only the first is
-    wrong.
+    tried only if shapes with more axes are refused: a kernel that accepts a mask for all heads but reads only the first
+    head's is wrong.
     """
-    # A mask that is not added may treat every number but 0 as 1, or large numbers only.
+    # A mask that is not added may treat every number except 0 as 1, or only large numbers.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(candidate):
         off = {way: _off(kernel, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
@@ -179,7 +179,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     B, H, L, T = (small_call.sizes[axis] for axis in "BHLT")
     _, returned = try_reading(kernel, reading, small_call, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
-    if lse is None and "lse" in reading.names:  # the kernel returned it, but it is wrong
+    if lse is None and "lse" in reading.names:  # the kernel returned the result, but it is wrong
         lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
     swapped = lse is not None and look_up(returned, lse).shape == (B, L, H)
     expected = np.asarray(rows.weights.value)

@@ -20,9 +20,9 @@ ENTRIES = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two.
+    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, each divided by a power of two.
 
-    The largest entry of each is about one.
+    The largest entry of each tensor is about one.
     """
 
     made_of_keys: Array
@@ -33,7 +33,7 @@ class Held:
     unit: float
 
     def of(self, keys: Array, scores: Array | None) -> bool:
-        """Return whether the tensors were made of these very arrays, which are read-only."""
+        """Return whether the tensors were made from these same (read-only) array objects."""
         same = keys is self.made_of_keys and (scores is self.made_of_scores)
         return same and not any(x.flags.writeable for x in (keys, scores) if x is not None)
 
@@ -98,7 +98,7 @@ def outputs_at(kernel: Any, keys: Array, scores: Array, queries: Array) -> Array
 def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
     """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), and the log of its unit, (*b,).
 
-    The gradient is the kernel's backward pass. The unit is that of the loss's slope, of keys and of scores alone.
+    The gradient is the kernel's backward pass. The unit depends only on the slope of the loss, on keys and on scores.
     """
     tensors = _tensors(kernel, keys, scores)
     gradients, powers = [], []
@@ -107,7 +107,7 @@ def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: A
         with torch.enable_grad():
             output = kernel.attend(query, k, v)
         log_slopes = loss.log_slope(float64_of(output[..., 0, 0]) * tensors.unit)
-        # A power of two is taken out of every slope: it is put back in float64, where it does not underflow.
+        # Divide every slope by a power of two, which is multiplied back in float64, where it does not underflow.
         power = np.floor(log_slopes / math.log(2))
         upstream = kernel.tensor(-np.exp(log_slopes - power * math.log(2)))
         (each,) = torch.autograd.grad((output * upstream[..., None, None]).sum(), query)

@@ -1,4 +1,4 @@
-"""The limits of the shapes and sizes that a kernel takes, and how calls are resized to them."""
+"""The limits of the shapes and sizes that a kernel takes, and functions that resize calls to these limits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from attention_conformance.calls.common_calls import MULTIPLES
 WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
 """Widths at which a kernel that refuses some widths is tried."""
 MOST = 512
-"""The largest L = T that replaces a call of one query and many keys."""
+"""The largest L = T to which a call of one query and many keys is changed, for kernels that require L = T."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Numbers of which a kernel may require a multiple."""
+"""Numbers of which a kernel may require lengths to be a multiple."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Layout:
     """The shapes that a kernel requires.
 
     Attributes:
-        rank: 4 for (B, n, 1, d), one point of the batch and one input per pair of leading axes; 3 for (B·n, 1, d).
+        rank: 4 for queries (B, n, 1, d), with B points and n inputs; 3 for (B·n, 1, d).
         square: whether values must have d columns; other values are padded with zeros or cut into pieces.
     """
 
@@ -49,7 +49,7 @@ class Taken:
 
     Attributes:
         widths: the widths of heads among WIDTHS; empty for all.
-        queries, keys: their numbers are multiples of these.
+        queries, keys: the numbers of queries and of keys have to be multiples of these.
         equal: whether L = T is required.
         single: whether L = 1 is required.
         contiguous: whether tensors have to be contiguous.
@@ -82,18 +82,18 @@ class Taken:
             yield "contiguous tensors"
 
     may_be_huge: ClassVar[bool] = True
-    """True where calls may have more keys than an index of 16 bits counts."""
+    """Whether calls may have more keys than a 16-bit index can count."""
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of a call, here unchanged."""
         return plan
 
     def value_width(self, size: int) -> int:
-        """Return the next width of values that the kernel takes."""
+        """Return the next larger width of values that the kernel takes."""
         return self.width(size)
 
     def width(self, size: int, *, quartic: bool = False) -> int:
-        """Return the next width that the kernel takes; the largest if all are smaller.
+        """Return the next larger width that the kernel takes; its largest width if all are smaller.
 
         Args:
             size: the width of the call.
@@ -135,7 +135,7 @@ class Taken:
         E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
-        single = call.upstream_memory is Memory.SINGLE  # zeros are another number
+        single = call.upstream_memory is Memory.SINGLE  # zeros would be other numbers
         return call.replace(
             upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
@@ -152,17 +152,17 @@ class Taken:
 
 
 SHARED = ("of keys", "same")
-"""Levels of the width of values that become columns of the keys."""
+"""Level of the values' width if the values become columns of the keys."""
 
 
 @dataclass(frozen=True)
 class Latent(Taken):
     """The sizes of a kernel whose cache has one width and holds the values in its first columns.
 
-    The columns of the keys that are no values come after those of the values.
+    In each key the columns that are values come first.
 
     Attributes:
-        cached, valued: the width of the cache, and of its columns that are values.
+        cached, valued: the width of the cache, and the number of its columns that are values.
         page: the number of keys in a page; 0 for any number.
     """
 
@@ -185,14 +185,14 @@ class Latent(Taken):
         return self.valued
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan with these widths, so that the cost of its calls, by which lengths are cut, is right."""
+        """Return the plan with these widths, so that lengths are reduced according to the true cost of its calls."""
         shared = plan["values"] in SHARED
         sized = {"width": str(self.cached if shared else self.widths[0])}
         sized |= {"values": "of keys" if shared else str(self.valued)}
         return {**plan, **sized} | ({"group": "one of keys"} if self.one_head else {})
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """Return the call with the keys of its first head alone, in these widths and pages."""
+        """Return the call with only its first head's keys, in these widths and pages."""
         if self.one_head:
             call = call.replace(key=call.key[:, :1], value=call.value[:, :1])
         if self.page and call.page:
@@ -233,7 +233,7 @@ def _resize(x: Any, sizes: dict[int, int]) -> Any:
 
 
 def _without(x: Any, axis: int, size: int) -> Any:
-    """Set the entries of an axis from index `size` on to zero."""
+    """Set the entries of an axis from index ``size`` on to zero."""
     if x.shape[axis] <= size:
         return x
     x = x.copy()
@@ -242,12 +242,12 @@ def _without(x: Any, axis: int, size: int) -> Any:
 
 
 def _resize_lse_upstream(x: Any, L: int) -> Any:
-    """Resize the upstream gradient of the log-sum-exp; that of further rows is zero."""
+    """Resize the upstream gradient of the log-sum-exp to L rows; added rows get zero."""
     return None if x is None else _without(_resize(x, {2: L}), 2, x.shape[2])
 
 
 def _resize_mask(mask: Any, L: int, T: int, visible_value: Any) -> Any:
-    """Return the mask in other lengths; a row that saw a key sees one."""
+    """Return the mask resized to other lengths; a row that saw a key still sees one."""
     if mask is None:
         return None
     last = mask.ndim - 1

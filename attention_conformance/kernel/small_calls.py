@@ -1,4 +1,4 @@
-"""Small calls of a callable, whose results show how it is to be called."""
+"""Small calls of a callable, whose results show how it has to be called."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SIZES = (
 )
 """Sizes at which a callable is tried in turn, until it returns an output."""
 NEAR = 0.05
-"""The error that is allowed to half precision, as a share of the largest output.
+"""The error allowed for half precision, as a share of the largest output.
 
-With random numbers, the output under another reading is off by about the largest output itself.
+With random numbers, the error under a wrong reading is about as large as the largest output.
 """
 
 
@@ -57,7 +57,7 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
         options: further attributes of the request.
 
     Returns:
-        The output and the results; None for each that is missing.
+        The output and the list of results; None in place of a missing one.
     """
     results: list[Any] = []
     given = {name: kernel.tensor(getattr(made, name)) for name in ("query", "key", "value")}
@@ -74,7 +74,7 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
 
 
 def distance(output: Any, small_call: AttentionCall, scale: float | None, alignment: Alignment) -> float:
-    """Return the largest error of an output, relative to the formula's largest entry; infinite for None."""
+    """Return the largest error of an output, divided by the formula's largest entry; infinite if the output is None."""
     if output is None:
         return math.inf
     expected = due_rows(small_call, scale, alignment).output.value
@@ -126,7 +126,7 @@ def square_call(*, causal: bool) -> AttentionCall:
 def rightness(kernel: Any) -> float:
     """Return the share of small calls on which a kernel's output is near to the formula's.
 
-    There is a plain call, one with each of the kernel's masks, and a causal one.
+    The calls are a plain call, a call with each kind of mask that the kernel takes, and a causal call.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.

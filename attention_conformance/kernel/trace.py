@@ -19,7 +19,7 @@ from attention_conformance.claims.call_claims import BIAS_GRADIENT, DROPPED, SIN
 from attention_conformance.claims.empty_rows import claimed_gradients, groups_of_nan
 
 BEYOND = 1e300
-"""The allowed error where rounding may lose all digits: every number but NaN is accepted."""
+"""The allowed error if rounding may lose all digits: every number except NaN is accepted."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         DROPPED: Quantity("output", "output", "bhlm"),
     }
 )
-"""Quantities by the claim that is about them."""
+"""Quantities by the name of the claim about them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Numbers of a kernel of which at least one is wrong.
+    """The numbers of a kernel for one quantity, at least one of which is wrong.
 
     Attributes:
         claim: the claim that is falsified.
-        call: the call that the correct numbers belong to.
+        call: the call for which the numbers were computed.
         what: the quantity.
         theirs, due, allowed: the kernel's numbers, the formula's, and their largest allowed difference.
     """
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def off(self) -> Bool[np.ndarray, "..."]:
-        """A mask of the numbers that are wrong or NaN."""
+        """A mask of the kernel's numbers that are wrong or NaN."""
         with np.errstate(invalid="ignore"):
             return np.asarray(~(np.abs(self.theirs - self.due) <= self.allowed))
 
@@ -88,7 +88,7 @@ class Entry:
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """The index of the first entry that is not finite, otherwise of the entry with the largest error."""
+        """The index of the first entry that is not finite, or else of the entry with the largest error."""
         with np.errstate(invalid="ignore"):
             off = np.abs(self.theirs - self.due)
             off = np.where(np.isfinite(self.theirs), np.where(off > self.allowed, off, -1.0), np.inf)
@@ -108,7 +108,7 @@ class Entry:
 
 
 def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
-    """Return the numbers of an answer that a claim is about, beside the correct ones."""
+    """Return the numbers of an answer that a claim is about, together with the correct numbers."""
     quantity = QUANTITIES[claim]
     of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else quantity.name
     expected, theirs = getattr(rows, of_rows), np.asarray(quantity.of_answer(answer))
@@ -124,7 +124,7 @@ def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
 def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool[np.ndarray, "..."]:
     """Return a mask of the entries that claims compare.
 
-    Nothing is claimed of rows that see no key, of hidden entries of a bias, and of numbers too large for the format.
+    There are no claims about rows that see no key, hidden entries of a bias, and numbers too large for the format.
     """
     if quantity.name in ("output", "log_sum_exp", "returned_weights"):
         return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (expected.ndim - 3)))
@@ -147,7 +147,8 @@ class Trace:
         entries: the numbers of each falsified claim that compares numbers with the correct ones.
         rows: the correct results of that call under the conventions that the kernel follows, a
             :class:`attention_conformance.calls.further_rows.FurtherRows`.
-        drawn: for tensors that a test draws at random, the lines that do so; the numbers of others are written out.
+        drawn: for each tensor that a test draws at random, the line that draws it; the numbers of other tensors are
+            written out.
     """
 
     capability: str
