@@ -12,16 +12,16 @@ import re
 from typing import Any
 
 BEGIN = ""
-"""The digest that stands for the line before the first one."""
+"""The digest used as that of the line before the first line."""
 _LINE = re.compile(rb'\{"digest": "([0-9a-f]{32})", (.*)\}', re.DOTALL)
 
 
 def seal(content: str, before: str) -> tuple[str, str]:
-    """Return the line of ``content`` with its digest in front and no end of line; and the digest alone.
+    """Return the line for ``content``, which begins with its digest and has no end of line; and the digest itself.
 
     Args:
         content: a JSON object that is not empty.
-        before: the digest of the line before; :data:`BEGIN` for the first line, or for a line of no chain.
+        before: the digest of the line before; :data:`BEGIN` for the first line, or for a line outside any chain.
     """
     digest = _digest(content[1:-1].encode(), before)
     return f'{{"digest": "{digest}", {content[1:]}', digest

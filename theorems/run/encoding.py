@@ -35,7 +35,7 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _number(value: Any, kind: Any) -> Any:
-    """Read a value of a union type with float: a number, None or another member; inf and NaN are strings in JSON."""
+    """Read a value of a union type with float: a number, None or another member; in JSON inf and NaN are strings."""
     others = [member for member in get_args(kind) if member not in (int, float, type(None))]
     if isinstance(value, str) and value in NOT_FINITE:
         return NOT_FINITE[value]

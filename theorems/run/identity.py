@@ -23,10 +23,10 @@ from theorems.run.description import Heading
 from theorems.run.journal import key_of
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
-"""Libraries whose version is part of an identity: another version may draw other cases, or round differently."""
+"""Libraries whose versions are part of an identity, since another version may draw other cases or round differently."""
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
-"""Entries of a run's identity that concern all units together; each unit has its own values of them as fields."""
+"""Entries of a run's identity that sum up all units; each unit has its own values as fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")
 """Fields of a unit on which its result does not depend."""
 _PLAIN_TYPES = (str, int, float, bool, type(None), tuple)

@@ -28,8 +28,8 @@ class Journal:
     """File to which finished results are appended.
 
     Attributes:
-        path: its path; the file is created with its first line, and locked until ``close()``.
-        records: the lines that it had when it was opened, other than the first line and results of units.
+        path: the path of the file, which is created with its first line and locked until ``close()``.
+        records: the lines in the file when it was opened, except the first line and results of units.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Journal:
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a line and wait until it is on the disk.
 
-        If that fails, as on a full disk, the journal stays as it is, and a message on standard error says so once.
+        If writing fails, as on a full disk, the journal stays unchanged, and a message on standard error says so once.
         """
         if self._size < 0:
             return
@@ -120,7 +120,7 @@ class Journal:
             content = file.read()
         *lines, incomplete = content.split(b"\n")
         if not lines:
-            # A run that was killed while it wrote its first line, or any other file without an end of line.
+            # Either a run was killed while it wrote the first line, or the file is no journal and has no end of line.
             if not seal(first, BEGIN)[0].encode().startswith(incomplete):
                 raise self._damage_error("is not a journal")
             return 0
@@ -176,7 +176,7 @@ def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal 
 
 
 def key_of(unit: Any) -> str:
-    """Return the key of a unit, or of a part of one, which is unique within a command."""
+    """Return the key of a unit or of a part of a unit, which is unique within a command."""
     part = getattr(unit, "part", 0)
     return f"{type(unit).__name__} {unit.id}" + (f", part {part}" if part else "")
 

@@ -42,7 +42,7 @@ class Profile(Protocol):
         """Least time limit of a case, in seconds."""
 
     def says(self, ids: Sequence[str] = ()) -> str:
-        """Describe what the profile leaves out or adds, when the statements ``ids`` are checked; empty ``ids``: all."""
+        """Describe what the profile leaves out or adds if the statements ``ids`` (by default all) are checked."""
 
 
 @runtime_checkable

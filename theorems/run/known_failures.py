@@ -1,8 +1,8 @@
 """Known failures: a file that lists statements expected to be falsified, and how many claims were checked.
 
-It is strict in both directions: a listed statement that is upheld is a failure, too, and so are fewer checked claims.
-A line is an id and the reason, ``lemma-6 the backward pass is an approximation``; a line ``checked lemma-3 9`` says
-that nine claims of it were checked. ``#`` begins a comment.
+A run also fails if a listed statement is upheld, or if fewer claims are checked than the file says. A line has an id
+and a reason, as in ``lemma-6 the backward pass is an approximation``; a line ``checked lemma-3 9`` says that nine
+claims of lemma-3 were checked. ``#`` begins a comment.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KnownFailures:
     def complaints(self, results: Iterable[Result]) -> list[str]:
         """Return a sentence for each difference between the results and the file.
 
-        Inconclusive results are reported elsewhere, and count as neither upheld nor falsified.
+        Inconclusive results count as neither upheld nor falsified; they are reported elsewhere.
         """
         by_id = {result.id: result for result in results}
         sentences, missing = [], []

@@ -1,11 +1,12 @@
 """Pool of processes that work on units.
 
-A process that dies is replaced; one that takes too long is killed with all that it started.
+A process that dies is replaced; a process that takes too long is killed, with all processes that it started.
 
-Neither pebble nor loky suffices. Both send the result of a task and nothing before: no heartbeat, and the work of a
-unit whose process dies is lost. loky abandons all tasks when one process dies, and does not say which task killed it.
-pebble ends a process, but not the processes that it started; its workers share a pipe, which a process that is killed
-in the middle of a message corrupts for the others. This pool needs only ``subprocess``, with a pipe for each process.
+The packages pebble and loky do not suffice. Both send nothing before the result of a task: there is no heartbeat, and
+if a process dies, its finished work is lost. loky abandons all tasks when one process dies, and does not say which task
+killed it. pebble ends a process, but not the processes that it started; its workers share a pipe, and a worker that is
+killed in the middle of a message corrupts it for all. This pool needs only ``subprocess``, with a pipe for each
+process.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ LOOK = 0.1
 TRIES = 3
 """The largest number of attempts at a unit whose processes die.
 
-Untrusted code that ends its process gets one attempt, unless signal 9 killed it: that comes from outside, perhaps from
-a system that is out of memory because of other processes.
+Untrusted code that ends its process gets only one attempt, unless signal 9 killed the process: that signal comes from
+outside, perhaps because other processes used up the memory.
 """
 PATIENCE = 60.0
-"""Seconds that untrusted code may take for one case: a thousand times what a case takes on a kernel, and long enough
-for a first call that compiles.
+"""Seconds that untrusted code may take for one case.
+
+This is a thousand times the usual time of a case on a kernel, and enough for a first call that compiles.
 """
 STARTING = 60.0
 """Seconds that a process may take to import what it needs, on a busy machine."""
 NO_RESULT = "sent something that is not a result"
-"""The reason given if a process sends anything but the messages of :func:`theorems.run.worker.serve`."""
+"""The reason to report if a process sends anything except the messages of :func:`theorems.run.worker.serve`."""
 CLOSING = 1.0
 """Seconds after the end of a process during which its last messages are read."""
 ENDING = 5.0
@@ -50,19 +52,19 @@ ENDING = 5.0
 LARGEST_MESSAGE = 1 << 25
 """Largest message, in bytes, of a process with untrusted code: parsed JSON takes up to thirty times that memory."""
 MOST_MESSAGES = 50_000
-"""Most messages of untrusted code between two steps of progress: shrinking a case sends some hundreds."""
+"""The largest number of messages of untrusted code between two steps; shrinking a case sends some hundreds."""
 PER_SECOND = 10_000
-"""Most messages of untrusted code per second: a step of a real unit takes longer than 0.1 ms."""
+"""The largest number of messages of untrusted code per second; a step of a real unit takes more than 0.1 ms."""
 AT_A_LOOK = 1000
-"""Most messages handled between two checks of signals and time limits."""
+"""The largest number of messages that are handled between two checks of signals and time limits."""
 WAITING = 16
-"""Most messages in the inbox; a process that sends more has to wait."""
+"""The largest number of messages in the inbox; a process that sends more has to wait."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve, watch; watch(); serve()"
 """The program of a worker process; its arguments are the id of this process and ``sys.path``."""
 
 MessageHandler = Callable[[int, str, Any], None]
 _Message = tuple[int, str, Any] | str
-"""Number of a unit, kind of message, value; or the reason why no more messages come, empty if the process ended."""
+"""(number of a unit, kind of message, value); or the reason why no more messages come (empty if the process ended)."""
 
 
 class NoResult(Exception):
@@ -76,15 +78,16 @@ class _Worker:
     Attributes:
         unit: the number of the unit that it works on; None while it is idle.
         holds: groups of units that stay with this process, because they share intermediate results.
-        number: how many units were sent to it; its messages repeat the number, so that late ones are recognised.
+        number: how many units were sent to the process, which repeats this number in its messages, so that late
+            messages are recognised.
         messages: the number of messages about the current unit.
         steps, stepped: the largest number of steps of the current unit, and ``messages`` when it was reached.
         untrusted: whether the current unit is untrusted code.
-        tainted: whether it ever ran untrusted code, which may have changed the state of the process.
+        tainted: whether the process ever ran untrusted code, which may have changed its state.
         began: when it began the unit; None while it imports the unit's modules.
         active: when it last sent a message.
         ended: when its end was noticed; its last messages are still read then.
-        is_removed: whether it belongs to the pool no longer, so that its messages are dropped.
+        is_removed: whether the process was removed from the pool, so that its messages are dropped.
     """
 
     process: subprocess.Popen[bytes]
@@ -163,7 +166,7 @@ class Pool:
         except KeyboardInterrupt:
             raise
         except BaseException:
-            self.close()  # nobody will read the results of what they work on
+            self.close()  # nobody will read the results of their units
             raise
 
     def interrupt(self, on_message: MessageHandler, seconds: float) -> None:
@@ -309,7 +312,8 @@ class Pool:
     def _look_at_processes(self, on_message: MessageHandler) -> list[int]:
         """Note which processes have ended, and remove them once their last messages have been read.
 
-        They are removed after :data:`CLOSING` seconds, since processes that they started may hold their pipes open.
+        A process is removed at the latest :data:`CLOSING` seconds after its end, since its child processes may hold its
+        pipe open.
 
         Returns:
             The numbers of the units that are restarted.

@@ -28,8 +28,9 @@ class ClaimSummary:
     Attributes:
         name, form, why, tolerance: as in :class:`theorems.core.claim.Claim`, at the worst case.
         worst_slack: the slack at the worst case; NaN if the claim was never decided.
-        verdict: falsified if it was on any case, else inconclusive if it was on any, else upheld.
-        branches: which alternatives of the claim occurred, each with the number of cases.
+        verdict: falsified if the claim was falsified on any case; else inconclusive if it was inconclusive on any; else
+            upheld.
+        branches: the alternatives of the claim that occurred, each with its number of cases.
         cases: the number of cases on which it was checked.
     """
 
@@ -55,7 +56,7 @@ class ClaimSummary:
 
     @property
     def degenerate(self) -> bool:
-        """Return whether both sides were equal, so that the case says nothing about nearness to failing.
+        """Return whether both sides were equal, so that the case does not show how near the claim is to failing.
 
         For d = 1 or T = 2 many inequalities are identities, 0 ≥ 0, which hold with any tolerance.
         """
@@ -72,7 +73,7 @@ class ClaimSummary:
     def worse(self, other: ClaimSummary) -> ClaimSummary:
         """Merge two summaries of the same claim on disjoint cases: the worse summary, with the worse verdict."""
 
-        # Prefer a case with a slack to an undecided one, and an informative case to a degenerate one.
+        # Prefer a case with a slack to an undecided case, and a case with unequal sides to a degenerate case.
         def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:
             flags = math.isnan(summary.worst_slack), summary.degenerate
             return summary.verdict is not Verdict.FALSIFIED, *flags, summary.room
@@ -84,9 +85,9 @@ class ClaimSummary:
 
 
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
-    """Return the claim closest to failing, in units of its tolerance; a falsified one if there is any.
+    """Return the claim closest to failing, in units of its tolerance; a falsified claim if there is any.
 
-    Degenerate claims are chosen last. None without claims.
+    Degenerate claims are chosen last. Without claims, return None.
     """
 
     def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, bool, float]:
@@ -107,7 +108,7 @@ def summarise(claim: Claim) -> ClaimSummary:
 
 @dataclass(frozen=True)
 class Failure:
-    """Case on which a statement did not hold, as the text of a JSON file that ``--data`` reads.
+    """A case on which a statement was falsified or undecided, as the text of a JSON file that ``--data`` reads.
 
     Attributes:
         verdict: falsified or inconclusive.
@@ -175,7 +176,7 @@ class Result:
     def misfit(self, id: str, total: int | None) -> str:
         """Return why this cannot be the result of a unit with that id and ``total`` cases; empty if it can.
 
-        The result may have one case more, since an error of the strategy counts as a case.
+        The result may have ``total`` + 1 cases, since an error of the strategy counts as a case.
         """
         if self.id != id:
             return f"it is the result of {self.id!r}"
@@ -213,7 +214,7 @@ class Result:
 
     @property
     def was_tried(self) -> bool:
-        """Return whether the kernel under test was called, or the verdict is other than not-applicable."""
+        """Return whether the kernel under test was called, or the verdict is not "not-applicable"."""
         return bool(self.touched) or self.verdict is not Verdict.NOT_APPLICABLE
 
     @property
@@ -349,7 +350,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         tuple(claims.values()),
         reasons,
         generated=generated,
-        # Neither a generated case nor an error that a kernel raises is bad input of the user's.
+        # An error on a generated case, or an error that a kernel raises, is not the user's bad input.
         bad_input=outcome.reason if outcome.error == "InvalidInput" and not (generated or outcome.touched) else "",
         touched=outcome.touched,
         not_found=int(outcome.not_found),

@@ -1,8 +1,7 @@
-"""Sandbox: calls of untrusted code in another process. If it ends there, this process goes on and reports how.
+"""Sandbox: calls of untrusted code in another process. If that process ends, this one continues and reports how.
 
-An object that a caller passes to a Python function is not sandboxed but stays in the caller's process: a forked child
-has neither CUDA nor autograd's threads, a spawned one would have to import the object by a name, and a debugger follows
-neither.
+A Python object passed by a caller is not sandboxed but stays in the caller's process: a forked child has neither CUDA
+nor autograd's threads, a spawned child would have to import the object by name, and a debugger follows neither child.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Call:
-    """Call as a unit of work; ``long`` as in :meth:`Sandbox.call`."""
+    """A call as a unit of work; for ``long`` see :meth:`Sandbox.call`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]

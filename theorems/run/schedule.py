@@ -27,7 +27,7 @@ REASONS = {
 
 
 class Interrupted(Exception):
-    """A run was interrupted by Ctrl-C, SIGTERM or SIGHUP.
+    """Exception: the run was interrupted by Ctrl-C, SIGTERM or SIGHUP.
 
     Attributes:
         results: one per unit; the results of unfinished units are marked as interrupted.
@@ -70,7 +70,8 @@ def run_stepwise(
             code.
         handle: called with an event for every step and every result.
         journal: the journal; results that it has are not computed again, and new results are appended.
-        timeout: seconds after which a unit, or a part of one, is ended; its result is then that of the finished cases.
+        timeout: seconds after which a unit, or a part of a unit, is ended; its result is then computed from the
+            finished cases.
         enough: returns the reason to stop after the result of a unit or part; empty to go on.
         patience: seconds without a message after which a unit of untrusted code is ended.
         pool: a running pool to use; by default one is started, which ends with the run.
@@ -83,7 +84,7 @@ def run_stepwise(
     parts = Parts(units, handle, journal, enough)
     foreign = any(getattr(unit, "foreign", False) for unit in units)
     # The later statements of a paper follow limits and take longest, so they run first; but a run that may stop early
-    # begins with the quick ones.
+    # begins with the quick statements.
     order = parts.order(backwards=enough is None)
     try:
         parts.check()

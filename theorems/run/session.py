@@ -39,12 +39,13 @@ class Request:
     """Request to verify statements.
 
     Attributes:
-        ids: ids of statements; by default the statement that failed on ``given`` (a failing case), otherwise all.
+        ids: ids of statements; if empty, the statement that failed on ``given`` if that is a failing case, otherwise
+            all.
         examples: the number of generated cases per statement.
         seed: the seed of the generated cases; equal seeds give equal cases.
         given: data to check instead of generated cases.
         under_test: the reference, another implementation, or an attention kernel by its name.
-        capabilities: whether all statements, when ``ids`` is empty, include the capabilities of attention kernels.
+        capabilities: whether capabilities of attention kernels are included if ``ids`` is empty.
         left_out: ids to leave out when ``ids`` is empty.
         jobs: the number of processes.
         timeout: the time limit in seconds for a statement, or for a part of its cases.
@@ -92,9 +93,9 @@ class Session:
     def events(self) -> Iterator[Event]:
         """Yield the events of the run as they happen.
 
-        They are :class:`Started`, then any number of ``CaseDone``, ``UnitDone`` and ``Notice``, and last ``Finished``
-        or ``Stopped``; or ``Died`` alone. With one process, the ``CaseDone`` of a unit come only when the unit is done;
-        :meth:`run` passes them to its handlers at once.
+        The events are :class:`Started`, then any number of ``CaseDone``, ``UnitDone`` and ``Notice``, and last
+        ``Finished`` or ``Stopped``; or only ``Died``. With one process, the ``CaseDone`` of a unit come only when the
+        unit is done; :meth:`run` passes them to its handlers at once.
 
         Raises:
             InvalidInput: the request cannot be used; before anything runs.
@@ -234,9 +235,9 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """Return the urgency of a statement: capabilities of a kernel first, and among them output, then gradients.
+    """Return the urgency of a statement: capabilities of a kernel come first, of these first output, then gradients.
 
-    If the output is wrong, so are the gradients, which say less about the cause.
+    If the output is wrong, so are the gradients, but they reveal less about the cause.
     """
     return _is_capability(heading) + {"kernel-output": 2, "kernel-gradients": 1}.get(heading.id, 0)
 

@@ -35,7 +35,7 @@ class Unit:
         title: the title of the statement, for a result without a case.
         realistic: whether only cases that resemble users' data are generated.
         relations: whether each case is checked again after a change that must not change the verdict.
-        urgency: the larger, the sooner the unit is run; 0 for statements that are not capabilities of a kernel.
+        urgency: units of larger urgency run sooner; 0 for statements that are not capabilities of a kernel.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Unit:
         return f"calls {self.part}" if self.urgency else ""
 
     def where(self, done: int | None) -> str:
-        """Return in words what the unit does after so many cases; None: before it began."""
+        """Return in words what the unit does after ``done`` cases (None: before it began)."""
         if done is None:
             return "while it was loaded"
         shrinking = self.so_far is not None and self.so_far.falsified is not None
@@ -76,7 +76,7 @@ class Unit:
         return None if self.data or self.together else self.examples
 
     def unfinished_result(self, why: str) -> Result:
-        """Return the result of the finished cases, marked as interrupted or, with ``why``, as stopped."""
+        """Return the result on the finished cases, marked as interrupted, or as stopped for the reason ``why``."""
         begun = self.so_far.result if self.so_far else Result(self.id, self.title)
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
@@ -121,7 +121,7 @@ class Unit:
         return result.counts.get(Verdict.FALSIFIED, 0) > 0 or not result.generated
 
     def conclude(self, result: Result) -> Result:
-        """Return the result of the unit; if no part called the kernel under test, the statement is not about it."""
+        """Return the result of the unit; if no part called the kernel under test, it is "not applicable"."""
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
         return result

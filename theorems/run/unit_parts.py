@@ -51,9 +51,9 @@ class Parts(Generic[R]):
                 handle(UnitDone(joining.result))
 
     def order(self, *, backwards: bool) -> list[int]:
-        """Return the numbers of the unfinished parts in order: the most urgent units first, then the others.
+        """Return the numbers of the unfinished parts: first those of urgent units, most urgent first, then the others.
 
-        The units that are not urgent come in reverse order if ``backwards``.
+        If ``backwards``, units that are not urgent come in reverse order.
         """
         urgent = sorted((joining for joining in self._joining if _urgency(joining)), key=_urgency, reverse=True)
         others = [joining for joining in self._joining if not _urgency(joining)]
@@ -77,7 +77,7 @@ class Parts(Generic[R]):
             self.handle(CaseDone(joining.unit.id, joining.steps.total()))
 
     def so_far(self, k: int, so_far: Any) -> None:
-        """Record the finished work of a part, from which its result is made if it does not end."""
+        """Record the finished work of a part, from which a result is made if the part does not finish."""
         self.by_number[k] = replace(self.by_number[k], so_far=so_far)  # type: ignore[type-var]
 
     def finish(self, k: int, result: R) -> None:

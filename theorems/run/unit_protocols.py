@@ -47,7 +47,7 @@ class Work(Protocol[R_co]):
         """Run the unit and return the result; ``progress`` is called with the number of steps done."""
 
     def unfinished_result(self, why: str) -> R_co:
-        """Return the result of the finished steps, marked as interrupted or, with ``why``, as stopped."""
+        """Return the result of the finished steps, marked as interrupted, or as stopped for the reason ``why``."""
 
 
 @runtime_checkable
@@ -55,19 +55,19 @@ class Divisible(Protocol[R]):
     """Unit that may be cut into parts, whose results are joined in order, whatever the order in which they were run."""
 
     def parts(self) -> Sequence[Work[R]]:
-        """Return the parts: units with an attribute ``part``, counted from zero; or the unit alone if it is not cut."""
+        """Return the parts: units with an attribute ``part``, counted from zero; or only the unit itself."""
 
     def join(self, first: R, then: R) -> R:
         """Join the result of the first parts with the result of the next one."""
 
     def last(self, result: R) -> bool:
-        """Return whether the parts after the one with this result are not needed; by default each is."""
+        """Return whether all parts after the part with this result may be skipped; by default none may."""
         return False
 
     def conclude(self, result: R) -> R:
-        """Return the result of the unit, computed from the joined result of its parts; by default it is that."""
+        """Return the result of the unit, given the joined result of its parts; by default the same."""
         return result
 
 
 class StopRun(Exception):
-    """The unfinished units need not or cannot be run; the message is the reason in their results."""
+    """Exception: the unfinished units need not or cannot be run; its message becomes the reason in their results."""

@@ -70,7 +70,7 @@ class SoFar:
 
 @runtime_checkable
 class Progress(Protocol):
-    """Callback for the progress of a unit."""
+    """Protocol of callbacks that record the progress of a unit."""
 
     def __call__(self, done: int, so_far: Any = None, /) -> None:
         """Record the number of steps done; ``so_far`` is the finished work, reported if the unit is stopped."""
@@ -85,15 +85,15 @@ CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
 
 
 class _Reproduced(Exception):
-    """The case fails like the one that is being shrunk; Hypothesis shrinks towards this exception."""
+    """Exception: the case fails like the case that is being shrunk; Hypothesis shrinks towards this exception."""
 
 
 class _ShrinkLimit(BaseException):
-    """Shrinking used up its number of checks; this is not an Exception, so that Hypothesis does not catch it."""
+    """Shrinking used up its number of checks; not derived from Exception, so that Hypothesis does not catch it."""
 
 
 def seed_of(id: str, seed: int, part: int = 0) -> int:
-    """Return the seed for a part of a statement's cases; it depends on these arguments alone."""
+    """Return the seed for a part of a statement's cases, which depends only on these arguments."""
     return seed_from(f"{id} {seed} {part}" if part else f"{id} {seed}")
 
 
@@ -108,7 +108,7 @@ def _drive(
     """Call ``fails`` on generated cases; once it returns True, call it on smaller and smaller cases."""
 
     def visit(case: Subject) -> None:
-        # Raised here only: Hypothesis takes an exception from another line for another bug.
+        # Raise it only here: Hypothesis treats an exception from another line as another bug.
         if fails(case):
             raise _Reproduced
 
@@ -119,7 +119,7 @@ def _drive(
             examples=examples,
             seed=seed,
             phases=(Phase.generate, Phase.shrink),
-            # These two depend on the clock and the caller; the others find defects of a strategy.
+            # These two health checks depend on the clock and the caller; the other checks find defects of a strategy.
             unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
             near_copies=False,
         )
@@ -146,7 +146,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
 
 
 class _Trial:
-    """Checks of a statement on case after case; it keeps the smallest case that falsifies the claim falsified first."""
+    """Checks of a statement on many cases; keeps the smallest case that falsifies the first falsified claim."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Trial:
         return time.perf_counter() - self._began
 
     def generating(self, case: Subject) -> bool:
-        """Check a case and return whether it is falsified; after that, whether a smaller case is, in the same claim."""
+        """Check a case; return whether it is falsified, or, after a falsified case, falsified by the same claim."""
         if self._claim:
             return self._shrinking(case, self._same_claim)
         outcome = self.check_case(self.statement, case, self.under_test)
@@ -194,7 +194,7 @@ class _Trial:
         return outcome.verdict is Verdict.FALSIFIED
 
     def repeating(self, case: Subject) -> bool:
-        """Visit the same cases again: skip those before the error, then shrink the case that raised it."""
+        """Visit the same cases again: skip the cases before the error, then shrink the case that raised it."""
         self.at_error += 1
         self.progress(self.result.examples)
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)

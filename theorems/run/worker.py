@@ -35,12 +35,12 @@ _serves = False
 
 
 def is_worker() -> bool:
-    """Return whether this is a worker process of a pool, where untrusted code may not run beside its judge."""
+    """Return whether this is a worker process of a pool, where untrusted code must not run together with its judge."""
     return _serves
 
 
 class Heartbeat:
-    """Callback that sends the progress of a unit, at most every :data:`OFTEN` seconds unless ``always``.
+    """Callback that sends the progress of a unit: at every step if ``always``, else at most every :data:`OFTEN` s.
 
     ``always`` is for untrusted code, which may end the process at any step.
     """
@@ -161,7 +161,7 @@ def single_threaded() -> None:
 
 
 def watch() -> None:
-    """Fork into a watcher and a worker, which end with their parent process, with all processes that they started.
+    """Fork into a watcher and a worker, which end, with all processes that they started, when their parent ends.
 
     This needs Linux. The function returns in the worker. The watcher adopts every process that the worker leaves
     behind, even in a session of its own, and ends as the worker ends. On other systems this does nothing: the worker

@@ -1,1 +1,1 @@
-"""Engines for runs past one machine: units on the workers of a Dask cluster."""
+"""Engines, which run units on several machines: the workers of a Dask cluster."""

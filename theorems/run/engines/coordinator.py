@@ -1,6 +1,6 @@
 """Coordinator of a run on an engine: it submits units and collects their results.
 
-A unit whose result is in a journal is not run again, also after the coordinator or a worker has died.
+A unit whose result is in a journal is not run again, even if the coordinator or a worker has died.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Coordinator:
     """Counterpart of :class:`theorems.run.pool.Pool` whose workers are those of an engine.
 
     Attributes:
-        until: called often; returns whether to stop although units are unfinished.
+        until: a function, called often, that returns whether to stop although units are unfinished.
     """
 
     def __init__(self, engine: OnDask, run: Mapping[str, Any], journal: Path | None = None) -> None:
@@ -117,7 +117,7 @@ class Coordinator:
     def _task(
         self, k: int, unit: Any, on_message: MessageHandler, timeout: float | None, patience: float
     ) -> Task | None:
-        """Return the task to submit for a unit; None if it need not be done or a journal has its result."""
+        """Return the task to submit for a unit; None if the unit need not be done or a journal has its result."""
         if unit is None:
             return None
         its_address = self._addresses.setdefault(k, address(unit, self._run))

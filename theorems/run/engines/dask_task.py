@@ -33,7 +33,7 @@ class SubmittedTask:
     unconfirmed: bool = False
 
     def is_lost(self, status: str | None) -> bool:
-        """Return whether the task is lost, judged by its state at the scheduler; None: the scheduler does not know it.
+        """Return whether the task is lost, given its ``status`` at the scheduler (None if unknown to the scheduler).
 
         A task is lost if the scheduler knew it and does not any more, or if it was finished at two checks while the
         client still waits. A task unknown so far, or finished since the last check, may have a message on its way.
