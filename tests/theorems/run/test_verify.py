@@ -236,19 +236,19 @@ def test_merging_is_independent_of_how_the_work_was_split() -> None:
 
 
 def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
-    def seen(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
+    def summary(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
         return summarise(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
 
-    trivial, near, failed = texts_of_cases("a", 0.0, 1e-18), texts_of_cases("a", 1e-3), texts_of_cases("a", -1.0)
+    trivial, near, failed = summary("a", 0.0, 1e-18), summary("a", 1e-3), summary("a", -1.0)
     for first, second in ((trivial, near), (near, trivial)):
         assert first.worse(second).worst_slack == 1e-3
         assert first.worse(second).cases == 2
     assert trivial.worse(trivial).worst_slack == 0
     assert trivial.worse(near).worse(failed).worst_slack == -1.0
-    exact = texts_of_cases("exact", 0.0, 0.0)
-    for claims in ([texts_of_cases("trivial", 0.0), near, exact], [exact, near, texts_of_cases("trivial", 0.0)]):
+    exact = summary("exact", 0.0, 0.0)
+    for claims in ([summary("trivial", 0.0), near, exact], [exact, near, summary("trivial", 0.0)]):
         assert tightest_of(claims) is near
-    assert tightest_of([exact, texts_of_cases("trivial", 0.0), texts_of_cases("wrong", -1.0)]).name == "wrong"
+    assert tightest_of([exact, summary("trivial", 0.0), summary("wrong", -1.0)]).name == "wrong"
 
 
 # ---- user data -------------------------------------------------------------------------------------------
