@@ -19,12 +19,12 @@ NUCLEAR = ("one_minus_cosine", "excess")
 def as_json(
     named: Sequence[Comparison], generated: Sequence[Comparison], contents: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Return all reproducible results, without times; a level not reached is null.
+    """Return all reproducible results (no times) as JSON values; a level that was not reached is null.
 
     Args:
         named: the comparisons on named data.
         generated: the comparisons on generated problems.
-        contents: name of data → a digest of their content.
+        contents: a digest of the content of each data set, by its name.
     """
     return {
         "levels": list(LEVELS),

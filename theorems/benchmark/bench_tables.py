@@ -249,7 +249,7 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
 
 
 def token_ids(alpha: Sequence[int], most: int = 6) -> str:
-    """Return the numbers of tokens as text; beyond ``most`` inputs the first ones, or the token that all share."""
+    """Return the selected tokens as text; with over ``most`` inputs only the first ones, or the one that all share."""
     if len(alpha) <= most:
         return ", ".join(map(str, alpha))
     if len(set(alpha)) == 1:

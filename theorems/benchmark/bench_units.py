@@ -1,7 +1,7 @@
 """Units of work of ``theorems bench``, which can be sent to other processes.
 
 A unit is a data set, or a chunk of the generated problems; chunks have a fixed size, so that the numbers do not depend
-on how many processes there are. A rule of a user's file has units of its own, in other processes than this one.
+on how many processes there are. A rule in a user's file has units of its own, which run in other processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIMENSION = 10
 CHUNK = 10
 """The number of generated problems in a unit."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
-"""Starts for the data of Figure 1 from which the flow first moves away from its limit direction."""
+"""Starts, for the data of Figure 1, from which the flow at first moves away from the limit direction."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class _Unit:
 
     @property
     def id(self) -> str:
-        """The name of the data, followed by the rule if that is a user's."""
+        """The name of the data, followed by the rule's name if the rule is in a user's file."""
         return f"{self.data_name}, {', '.join(self.rules)}" if self.foreign else self.data_name
 
     @property
     def total(self) -> int | None:
-        """The number of rules; None for a user's rule, whose iterations are known only when there are limits."""
+        """The number of rules; None for a user's rule, whose number of iterations is known only after the limits."""
         return None if self.foreign else len(self.rules)
 
     def where(self, done: int | None) -> str:
@@ -113,7 +113,7 @@ class _Unit:
         raise NotImplementedError
 
     def _keys(self) -> OuterKeys | None:
-        """Return the factors x zᵀ of the keys if W is trained, else None."""
+        """Return the factors x and z of the keys x zᵀ if W is trained, else None."""
         return None
 
 
@@ -179,13 +179,13 @@ def units(
 
 
 def shape_of(case: Case) -> tuple[int, ...]:
-    """Return the shape of the trained parameter: (d,), or (d, e) where it is W."""
+    """Return the shape of the trained parameter: (d,) for a prompt p, (d, e) for W."""
     dataset = case.queried or case.sequence
     return (case.problem.d,) if dataset is None else dataset.shape
 
 
 def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
-    """Return the start of the data; else the one in :data:`TURNING`, the figure's first start, or 0."""
+    """Return the start in the data; else the start in :data:`TURNING`, the figure's first start, or 0."""
     if case.start is not None:
         return case.start
     if source in TURNING:

@@ -1,4 +1,4 @@
-"""The comparison of rules on problems: their limits, their runs, and the measurements of each."""
+"""The comparison of rules on problems: limit directions, runs of the rules, and measurements of each run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class PowerLimit:
-    """The solution of ATT-SVM in ‖p‖_q, q ≠ 2, for the tokens of the limit.
+    """The solution of ATT-SVM that minimises ‖p‖_q, q ≠ 2, for the tokens that the limit selects.
 
     Attributes:
         norm: q.
@@ -44,10 +44,10 @@ class Comparison:
         name: of the data.
         start: p(0).
         alpha: the tokens that the limit selects, one per input; empty without a limit.
-        kind: GMM, if these are the optimal tokens, or LMM.
+        kind: GMM if these are the optimal tokens, otherwise LMM (globally or locally max-margin).
         limit: the direction p̄_mm of those tokens.
         margin: Θ = 1/‖p_mm‖.
-        no_limit: why there is no limit to compare with, in which case no rule was run; else empty.
+        no_limit: why there is no limit to compare with, so that no rule was run; empty if there is one.
         rules: the measurement of each rule.
         powers: the limits in other norms with which mirror descent was compared.
     """
@@ -76,7 +76,7 @@ def compare(
     keys: OuterKeys | None = None,
     foreign: bool = False,
 ) -> tuple[Comparison, ...]:
-    """Run all rules on problems of one shape and loss, one start each, and measure them.
+    """Run all rules on problems of one shape and loss, each from one start, and measure the runs.
 
     Args:
         problems: the problems.
@@ -87,7 +87,7 @@ def compare(
         under_test: the implementation that computes gradients and limits.
         progress: called with the number of rules done; for a user's rule (``foreign``) with the number of iterations.
         shape: of the trained parameter, (d,) or (d, e).
-        keys: the factors of the keys, where W is trained.
+        keys: the factors of the keys, if W is trained.
         foreign: whether the rules are a user's own.
 
     Raises:

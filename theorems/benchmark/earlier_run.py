@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Counts of iterations by name, such as a level; ``None``, not reached, counts as more than any number."""
+"""Counts of iterations by name, such as a level; ``None`` (not reached) counts as more than any number."""
 GENERATED = "generated"
 
 
@@ -81,7 +81,7 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
         path: the file of the earlier run, for the message.
 
     Raises:
-        InvalidInput: the cap, the generated problems or data of the same name differ.
+        InvalidInput: the numbers of iterations, the generated problems, or data of the same name differ.
     """
     options = ["steps"] + ["seed", "examples"] * bool(then["examples"] and now["examples"])
     for option in options:
@@ -123,7 +123,7 @@ def _count(value: Any) -> int | None:
 
 
 def comparison_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
-    """Compare two runs' JSON: return a row per rule and data that either has, those of the present run first."""
+    """Return a row for each pair of rule and data in either of two runs' JSON; pairs in the present run come first."""
     before, after = rows_of(then), rows_of(now)
     rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
     return rows + [Row(*key, Verdict.NOT_RUN) for key in before if key not in after]

@@ -1,7 +1,7 @@
 """The rate of a run: the exponent b in ‖p/‖p‖ − limit‖ ≈ C x^{−b}, x = t or log t, and how well it is determined.
 
-The curve has no noise, so its error is not a sampling error: the jackknife over blocks of the tail measures how much b
-depends on the part of the curve to which it is fitted, so it is large where the curve is not a power law.
+The curve has no noise, so the error of b is not a sampling error. The jackknife over blocks of the tail measures how
+much b depends on the part of the curve to which it is fitted: the error is large if the curve is not a power law.
 
 References: Miller, *The jackknife – a review*, Biometrika 1974; least squares in logarithms.
 """
@@ -17,11 +17,11 @@ from jaxtyping import Float64, Int64
 from theorems.benchmark.optimisers.optimiser import Against
 
 TAIL = 100.0
-"""Ratio of the last t of the fit to the first: two decades."""
+"""Ratio of the last t of the fit to the first t: two decades."""
 BLOCKS, EACH = 8, 5
 """Numbers of jackknife blocks and of points in each; the points are evenly spaced in log t."""
 EARLIEST = 3.0
-"""The earliest t of the fit, from which on log t > 1."""
+"""The earliest t of the fit, so that log t > 1."""
 
 
 @dataclass(frozen=True)

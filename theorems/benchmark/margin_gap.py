@@ -18,8 +18,8 @@ class Gap:
     Attributes:
         norm: q of the norm ‖·‖_q, or the spectral norm of W.
         statement: the statement that proves the bound.
-        at_most: the upper bound of 1 − (m/‖p‖_q)/γ, m the least margin of p and γ the largest possible one at
-            ‖p‖_q = 1; None where the bound is 1 or more, which says nothing.
+        at_most: the upper bound of 1 − (m/‖p‖_q)/γ, where m is the least margin of p and γ the largest possible margin
+            at ‖p‖_q = 1; None if the bound is 1 or more, which says nothing.
         measured: the value of 1 − (m/‖p‖_q)/γ at the end of the run.
     """
 

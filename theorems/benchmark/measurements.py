@@ -1,9 +1,9 @@
-"""The number of iterations a rule needs until its direction is, and stays, that of its limit.
+"""The number of iterations that a rule needs until its direction is, and stays, near the limit direction.
 
 The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects, in the norm
-that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q. Without such a theory it is p_mm.
-On several inputs or with unequal scores the tokens may be locally optimal ones (Theorem 3), and a rule with long steps
-may select others.
+that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q. If no theory names a norm, the limit
+is p_mm. With several inputs or unequal scores the selected tokens may be only locally optimal (Theorem 3), and a rule
+with long steps may select other tokens.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ DRAWN = 61
 """The number of iterations whose 1 − cos is stored for a curve; they are evenly spaced in log t."""
 EUCLIDEAN = 2.0
 SURE = 0.99
-"""Least softmax weight of the selected tokens of a settled run; the other tokens share the remaining hundredth."""
+"""Least softmax weight of the selected tokens of a settled run, so that other tokens share at most one hundredth."""
 SETTLED_FOR = 10
-"""A settled run has selected the same tokens since iteration cap/SETTLED_FOR, that is over the last decade of t."""
+"""A settled run selects the same tokens from iteration cap/SETTLED_FOR on, that is, over the last decade of t."""
 
 
 class Kind(StrEnum):
@@ -81,21 +81,23 @@ class Measurement:
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos∠(p, limit) at the cap.
-        at_most: the proven upper bound of it, see :mod:`theorems.benchmark.proven_bound`; ``None`` without one.
+        at_most: the proven upper bound of ``one_minus_cosine``, see :mod:`theorems.benchmark.proven_bound`; ``None`` if
+            there is none.
         margins: the least margins of p/‖p‖_2 and of p/‖p‖_∞ at the cap, each divided by the largest possible one.
         rate: the power law fitted to the tail of the curve, if there is one.
         curve: iterations, and 1 − cos at each of them; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether ``selected`` are the tokens of the limit.
-        representable: whether every step stayed in the range of float64; otherwise the run ended before that step.
-        nuclear: for W, 1 − cos to the solution of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the
-            least margin; None where no W is trained, or that solution is not proven the only one.
+        representable: whether every step stayed in the range of float64; otherwise the run ended before the first step
+            that did not.
+        nuclear: if W is trained, 1 − cos to the solution of least nuclear norm C_⋆, and ‖W‖_⋆/(m(W) C_⋆) − 1, at the
+            cap, where m(W) is the least margin; None if no W is trained or that solution is not proven unique.
         gap: the gap of the margin, proven and measured, see :mod:`theorems.benchmark.margin_gap`.
         loss: L(p) at the cap.
         settled: whether the selected tokens have been the same since a tenth of the run, and have softmax weights of at
             least :data:`SURE`.
-        spectral: for W, m(W)/‖W‖_op at the cap as a share of the largest possible; None where no W is trained, or the
-            largest was not found.
+        spectral: if W is trained, m(W)/‖W‖_op at the cap as a share of its largest possible value; None if no W is
+            trained or that value was not found.
     """
 
     rule: str
@@ -156,7 +158,7 @@ def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implemen
 
 
 class NoLimit(ArithmeticError):
-    """The solution of ATT-SVM in another norm was not found."""
+    """Exception: the solver did not find the solution of ATT-SVM in another norm."""
 
 
 class Limits:
@@ -278,7 +280,7 @@ def measure(
 
 
 def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
-    """Return whether the last tokens have been selected since a tenth of the run, with weights ≥ :data:`SURE`.
+    """Return whether the last tokens are selected from a tenth of the run on, finally with weights ≥ :data:`SURE`.
 
     This is an observation, not a proof: a run may keep tokens for long, and then change them.
     """

@@ -1,4 +1,4 @@
-"""The rules by name: a kind and its numbers, such as ``mirror-1.5-0.1``, or a class in a user's file."""
+"""The rules by name: a kind of rule and its numbers, as in ``mirror-1.5-0.1``, or a class in a user's file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Rule:
         record_every: int = 1,
         progress: Progress = nothing,
     ) -> Run:
-        """Run the rule on problems of one shape and loss, one start each.
+        """Run the rule on problems of one shape and loss, each from one start.
 
         Args:
             problems: one per start.
@@ -179,7 +179,7 @@ POWERED = {"mirror": False, "normalized-mirror": True}
 
 
 def kind_of(name: str) -> str:
-    """Return the longest kind that is the beginning of the name before a hyphen; otherwise the name itself."""
+    """Return the longest kind with which the name begins, followed by a hyphen; otherwise the name itself."""
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 

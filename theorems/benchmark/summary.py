@@ -36,8 +36,8 @@ class Summary:
         rule: its name.
         theory: the theorems about it.
         levels: the results at each level.
-        other_tokens: the number of problems on which the run has settled on other tokens than the flow selects.
-        not_yet: the number of problems on which other tokens have the largest weights, but the run has not settled.
+        other_tokens: the number of problems on which the run settles on tokens that the flow does not select.
+        not_yet: the number of problems on which such tokens have the largest weights, but the run has not settled.
         norm: the median of ‖p‖ at the cap.
         exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """

@@ -6,9 +6,9 @@ whose gradient has been zero throughout does not move.
 
 Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` prove the largest ℓ∞ margin for
 attention, which Zhang et al. prove for separable linear data, and bound the gap at every step. For steps of constant
-length they bound the gap, too, but it may stay positive, and no limit is named. For β = (0.9, 0.999) the bound says
-nothing at usual lengths: it needs η of about γ(1−β₂)/D². With constant ε > 0 the limit on linear data is the ℓ2
-direction (Wang et al.).
+length they bound the gap, too, but it may stay positive, and no limit is proven. For β = (0.9, 0.999) the bound says
+nothing at usual step sizes: it needs η of about γ(1−β₂)/D², with γ the largest margin and D the largest ℓ1 norm of a
+difference of keys. With constant ε > 0 the limit on linear data is the ℓ2 direction (Wang et al.).
 
 References: Kingma, Ba, *Adam*, ICLR 2015; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, NeurIPS 2024;
 Wang et al., *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.

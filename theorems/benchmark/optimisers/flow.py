@@ -1,7 +1,8 @@
 """The gradient flow in arc length, dp/ds = −∇L/‖∇L‖, read at s = η t: normalized gradient descent is its Euler scheme.
 
-:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records the point where a norm is
-first reached, which misses parts where the norm falls; so here the same equation is integrated with dense output.
+:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records only the point where a norm is
+first reached, and so misses parts where the norm falls; therefore the same equation is integrated here with dense
+output.
 
 Limit: p_mm of the tokens that this flow selects, by the definition of the limit in ``theorems bench``. Once every
 optimal logit exceeds the others by enough, ``descent-from-a-margin`` proves it, with 1 − cos = O(log s/s).
@@ -38,7 +39,7 @@ def read_at(
     iterations: Int64[np.ndarray, "r"],
     under_test: Implementation = REFERENCE,
 ) -> Run:
-    """Compute the points of each flow at s = η t for iterations t; a flow that fails before is not representable."""
+    """Compute the points of each flow at s = η t for iterations t; a flow that fails is marked as not representable."""
     flows = [_follow(*setup, step * iterations, under_test) for setup in zip(problems, starts, strict=True)]
     return Run(np.stack([points for points, _ in flows], axis=1), iterations, np.array([whole for _, whole in flows]))
 

@@ -2,8 +2,8 @@
 
 Both run :func:`reference_attention.training.descent.descend`.
 
-Limit: p_mm. Theorems 2 and 3 prove it of gradient descent with η ≤ 1/L_p; ``descent-from-a-margin`` of both, once every
-optimal logit exceeds the others by enough.
+Limit: p_mm. Theorems 2 and 3 prove it for gradient descent with η ≤ 1/L_p (L_p: the Lipschitz constant of ∇L);
+``descent-from-a-margin`` proves it for both, once every optimal logit exceeds the others by enough.
 
 Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t, normalized like t:
 hence the exponent 1 in log t and in t. For normalized gradient descent 1 − cos = O(log t/t) is proven, that is an
@@ -53,7 +53,7 @@ def run_gradient_descent(
     normalized: bool,
     record_every: int = 1,
 ) -> Run:
-    """Run gradient descent, normalized or not; where ``step`` is None it is 1/L_p of each problem."""
+    """Run gradient descent, normalized or not; if ``step`` is None, the step size is 1/L_p of each problem."""
     descent = descend(
         np.stack([problem.keys for problem in problems]),
         np.stack([problem.scores for problem in problems]),
@@ -69,9 +69,9 @@ def run_gradient_descent(
 
 
 def log_step(problem: Problem, step: float | None, under_test: Implementation) -> float:
-    """Return log η on this problem, −log L_p where ``step`` is None."""
+    """Return log η on this problem; −log L_p if ``step`` is None."""
     if step is not None:
         return math.log(step)
     smoothness = under_test[log_smoothness](problem)
-    # ∇L = 0 everywhere if L_p = 0: any step will do.
+    # If L_p = 0, ∇L = 0 everywhere, and any step size works.
     return -smoothness if smoothness > -math.inf else 0.0

@@ -1,7 +1,7 @@
 """Mirror descent with the potential ψ(p) = ‖p‖_q^q/q, q > 1: ∇ψ(p⁺) = ∇ψ(p) − η ∇L(p), entry by entry.
 
 ∇ψ(p)_j = sign(p_j)|p_j|^{q−1}; q = 2 is gradient descent. Normalized: ∇L is divided by its norm ‖∇L‖_{q'}, 1/q + 1/q'
-= 1. The state between steps is the dual point ∇ψ(p).
+= 1. The state kept between steps is the dual point ∇ψ(p).
 
 Limit: the solution of ATT-SVM with ‖p‖_q in place of ‖p‖. For one input with equal non-optimal scores
 ``mirror-one-input`` proves it from any start, with a rate, plain or normalized; ``mirror-from-a-margin`` for any inputs

@@ -8,10 +8,10 @@ gradient is a matrix.
 The weight of a gradient in B decays like μᵗ. If ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the
 margin), the oldest gradients dominate for ever and determine the direction.
 
-Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: of a prompt in ℓ2, of W in the
-spectral norm, for a single query in every norm of singular values. The gap has a bound, β = μ there
-(``steepest-one-input`` from any start, ``steepest-from-a-margin``). Without momentum (``spectral-ETA``) it has one from
-wherever margins suffice. On separable linear data, too, it is the spectral norm.
+Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: in ℓ2 for a prompt, in the
+spectral norm for W, and for a single query in every norm of the singular values. ``steepest-one-input`` (from any
+start) and ``steepest-from-a-margin`` bound the gap, with β = μ. Without momentum (``spectral-ETA``) the gap is bounded
+once margins are large enough. On separable linear data the norm is the spectral one, too.
 
 References: Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, NeurIPS 2025.

@@ -3,7 +3,7 @@
 s = softmax(Kp), and ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ(diag(s) − s sᵀ) γ. Once a weight is nearly 1, γ − γᵀs is a difference of
 nearly equal numbers and consists of rounding alone; normalized, this rounding has the length of a step. The other
 rules take the gradient without cancellation (:func:`reference_attention.risk.scaled_gradient`), so
-``naive-normalized-ETA`` and ``normalized-ETA`` differ in arithmetic alone.
+``naive-normalized-ETA`` and ``normalized-ETA`` differ only in arithmetic.
 
 Limit: none is proven; float64 gives no direction once weights are within 2⁻⁵³ of 0 and 1.
 """
@@ -18,7 +18,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 
 class NaiveNormalized(Optimiser):
-    """Normalized gradient descent with a float64 gradient subject to cancellation; p stays where it is 0."""
+    """Normalized gradient descent with a float64 gradient subject to cancellation; p does not move if that is 0."""
 
     theory = Theory(2.0, "as normalized-ETA until its gradient is rounding only")
 

@@ -28,9 +28,9 @@ class Against(StrEnum):
     """The variable x in which the distance from the limit is fitted as a power."""
 
     LOG = "log t"
-    """Steps that vanish with the gradient: ‖p‖ grows like log t."""
+    """For rules whose steps vanish with the gradient, so that ‖p‖ grows like log t."""
     TIME = "t"
-    """Steps of a length that is bounded from below."""
+    """For rules whose steps have a length that is bounded from below."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,21 @@ class Theory:
     """The theorems about the limit of a rule and about its rate.
 
     Attributes:
-        norm: q, if a theorem about attention proves that its direction converges to the solution of ATT-SVM with ‖p‖_q
-            in place of ‖p‖; ``None`` otherwise.
-        source: who proves it, and what is known for other models than attention; one line.
+        norm: q, if a theorem about attention proves that the rule's direction converges to that of the solution of
+            ATT-SVM with ‖p‖_q in place of ‖p‖; ``None`` otherwise.
+        source: one line on who proves this limit, and what is known for other models than attention.
         against: the variable x, t or log t, in which ‖p/‖p‖ − limit‖ is fitted as a power.
         exponent: the exponent of that power by theory; ``None`` if theory gives none.
-        proven: the largest exponent proven for attention, up to logarithms of x; ``None`` if none is.
+        proven: the largest exponent that is proven for attention, up to logarithms of x; ``None`` if none is proven.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
-        steepest: q, if every step is steepest in ‖·‖_q of the entries of p for M ← β M + ∇L, of any length, so that
-            ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
+        steepest: q, if every step, of any length, is in the direction of steepest descent in ‖·‖_q for M ← β M + ∇L, so
+            that ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
         momentum: β of M.
         adam: η, r, β1 and β2, if steps are Adam's without ε, corrected, of lengths η/t^r for t = 1, 2, …, so that
             ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
-        blocks: a kind of :class:`~reference_attention.norms.Blocks` in which steps of W are steepest instead.
+        blocks: if steps of W are steepest in another norm, its kind of :class:`~reference_attention.norms.Blocks`.
         statements: ids of the theorems on attention that are about the rule.
-        spectral: whether steps of W are steepest in its spectral norm instead, as a single column's are in ‖·‖_2.
+        spectral: whether steps of W are steepest in the spectral norm of W; for a single column that is ‖·‖_2.
     """
 
     norm: int | float | None = None
@@ -123,6 +123,6 @@ class Optimiser:
                 direction 0.
 
         Returns:
-            The same shape. A run ends where it is not finite, or beyond 1e140.
+            An array of the shape of p. A run ends if it is not finite, or larger than 1e140.
         """
         raise NotImplementedError(f"{type(self).__name__} has no step(p, gradient)")

@@ -1,8 +1,9 @@
 """Polyak's steps: p ← p − (L(p) − L*)/‖∇L(p)‖² ∇L(p), where L* is the risk of selecting the optimal tokens.
 
-L* is the infimum of L if these can be separated. Once they are selected, L − L* and ‖∇L‖ fall together and steps have
-about the length ‖p_mm‖, as of normalized gradient descent. Near a local max-margin direction L stays above L* while ∇L
-vanishes: the steps grow, and the run leaves it or ends in a step beyond float64.
+L* is the infimum of L if the optimal tokens can be separated. Once they are selected, L − L* and ‖∇L‖ fall at the same
+rate, and steps have about the constant length ‖p_mm‖, like those of normalized gradient descent. Near a local
+max-margin direction L stays above L* while ∇L vanishes: the steps grow, and the run leaves it or ends in a step beyond
+float64.
 
 Limit: steps go along −∇L, so ``descent-from-a-margin`` applies: while every optimal logit exceeds the others by at
 least log(2(T−1)A), a bound on 1 − cos follows from the steps taken; it goes to 0 if their lengths stay bounded.

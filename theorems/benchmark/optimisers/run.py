@@ -84,7 +84,7 @@ def follow(
         steps: the number of iterations.
         under_test: the implementation that computes gradients.
         shape: of the trained parameter, (d,) unless p is vec(W).
-        record_every: m, if every m-th iterate is recorded besides the first and the last.
+        record_every: m, to record every m-th iterate, besides the first and the last.
         progress: called with the number of iterations done, over all problems.
 
     Raises:

@@ -11,7 +11,7 @@ Vector = Float64[np.ndarray, "*b d"]
 Scalar = Float64[np.ndarray, "*b"]
 
 NOTHING = -1e300
-"""The log scale of a zero vector: −∞ − (−∞) would be NaN."""
+"""The log scale of a zero vector, finite because −∞ − (−∞) would be NaN."""
 
 
 def of(gradient: ScaledGradient) -> ScaledGradient:

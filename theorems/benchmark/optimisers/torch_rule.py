@@ -1,7 +1,7 @@
 """Rules of ``torch.optim`` by name with their arguments, such as ``torch.optim:AdamW(lr=0.1)``.
 
-The arguments are read as literals and nothing of the text is executed. The class is given ∇L as float64, computed
-without cancellation; where ∇L underflows, it is given 0, as it would be in training.
+The arguments are read as literals and nothing of the text is executed. The class gets ∇L in float64, computed without
+cancellation; if ∇L underflows, it gets 0, as in training.
 """
 
 from __future__ import annotations
