@@ -27,5 +27,5 @@ def parametrize_with_statements(kernel: str | Callable[..., Any], **options: Any
     """
     import pytest
 
-    # with_args, because calling the mark with a function alone would decorate that function.
+    # Use with_args, because a mark called with only a function would decorate that function.
     return pytest.mark.max_margin_statements.with_args(kernel, **options)

@@ -13,7 +13,7 @@ BAD_INPUT = 2
 def main() -> int:
     """Run the command and return its exit code.
 
-    A file that shadows one of our packages, and an interruption by a signal, are reported on standard error.
+    Report on standard error a file that shadows one of our packages, or an interruption by a signal.
     """
     signals.listen()
     # Import nothing before listen(): a signal may arrive at any moment.

@@ -1,4 +1,4 @@
-"""Papers as packages, found by entry points, also those of this package.
+"""Papers as packages, found by entry points; this package's own papers are found in the same way.
 
     [project.entry-points."max_margin_theorems.papers"]
     a-paper = "a_paper:PAPER"
@@ -40,12 +40,13 @@ class Paper:
     Attributes:
         title: the title of the paper.
         source: where it is published.
-        statements: the room of its statements, in the order in which its docstring names modules in backticks.
+        statements: the room of its statements; their order is that in which the room's docstring names modules in
+            backticks.
         without: the room of its statements without one of their assumptions (``@weaken``).
         faults: the room of its planted faults.
         figures: the room of its figures, each in the tuple ``FIGURES`` of a module.
-        limits: ``module:NAME`` of a mapping from ids to functions that return the curve beside its limit (a
-            :class:`~theorems.figures.limit_curve.Limit`) that reports draw.
+        limits: ``module:NAME`` of a mapping from ids to functions that return the curve and limit that reports draw (a
+            :class:`~theorems.figures.limit_curve.Limit`).
         gaps: ``module:NAME`` of a mapping from ids to functions that prove how near the margin of a run is to the
             largest one (:mod:`theorems.benchmark.margin_gap`), for ``theorems bench``.
         data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that return the case.
@@ -96,7 +97,7 @@ class Paper:
             yield from modules_of(room, self._apart(room)) if room else ()
 
     def _apart(self, room: str) -> tuple[str, ...]:
-        """Return the rooms of the paper within ``room``, whose modules belong to them alone."""
+        """Return the rooms of the paper that lie within ``room``; their modules do not count as modules of ``room``."""
         rooms = (self.statements, self.without, self.faults, self.figures)
         return tuple(other for other in rooms if other.startswith(f"{room}."))
 
@@ -129,7 +130,7 @@ class Paper:
 
 
 class _BrokenPaper(InvalidInput):
-    """Error of another package; it is a class of its own, so that nested blocks do not convert it twice."""
+    """Error of another package; a separate class, so that nested blocks do not convert the error twice."""
 
     def __init__(self, name: str, package: str, error: BaseException) -> None:
         message = " ".join(str(error).split()) or "no message"
@@ -145,7 +146,7 @@ def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
 
     Args:
         room: the module or package.
-        apart: modules and packages within it that are left out.
+        apart: modules and packages within ``room`` that are left out.
     """
     top = importlib.import_module(room)
     if not hasattr(top, "__path__"):
@@ -188,7 +189,7 @@ def paper_at(module: str) -> Paper | None:
 
 
 def entries(group: str) -> list[tuple[EntryPoint, str]]:
-    """Return the entry points of a group, each with name and version of its package, empty for this package.
+    """Return the entry points of a group, each with name and version of its package (empty for this package).
 
     In a checkout our entry points are read from pyproject.toml, because the metadata that pip installs may be outdated
     or missing.
@@ -239,7 +240,7 @@ def check_only(name: str, kind: str, by: dict[str, Paper], paper: Paper) -> None
     """Record in ``by`` that a paper uses a name.
 
     Raises:
-        InvalidInput: another paper uses it.
+        InvalidInput: another paper uses the name.
     """
     if name in by and by[name] != paper:
         both = f"{by[name].place} and {paper.place}"

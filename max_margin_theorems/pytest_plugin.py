@@ -8,7 +8,7 @@
         max_margin_theorems(my_kernel)             # every statement that calls a kernel, in one test
 
     def test_attention(max_margin_theorem):
-        max_margin_theorem(my_kernel)              # one test per statement; what it does not declare is skipped
+        max_margin_theorem(my_kernel)              # one test per statement; those for options that it lacks are skipped
 
 Only pytest is imported here, so that a project that does not use the fixtures loses no time and may have files of any
 name. A file that shadows one of our packages, such as ``generators.py``, fails the tests that use the fixtures.
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
-    """``max_margin_theorems(kernel, statements=…, examples=…, seed=…, dtype=…)`` raises AssertionError if one fails."""
+    """``max_margin_theorems(kernel, statements=…, examples=…, seed=…, dtype=…)`` raises AssertionError on a failure."""
     _nothing_hidden()
     return partial(_check, request.config)
 

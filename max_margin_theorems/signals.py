@@ -1,8 +1,9 @@
 """Handling of Ctrl-C, SIGTERM and SIGHUP: a command that is stopped keeps its finished work and prints no traceback.
 
-Before there is finished work (:func:`keep`) a signal ends the process at once, also during an import. After that it is
-recorded, and the loop that distributes the work checks :func:`signal_received`; only within :func:`interruptible` does
-it raise KeyboardInterrupt. Without :func:`listen`, as in tests and notebooks, Python's own handling is unchanged.
+Until :func:`keep` records that there is finished work, a signal ends the process at once, even during an import.
+Afterwards a signal is recorded, and the loop that distributes the work checks :func:`signal_received`; it raises
+KeyboardInterrupt only within :func:`interruptible`. Without :func:`listen`, as in tests and notebooks, Python's own
+handling is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 IMPATIENT = 2.0
-"""Seconds after which a second signal ends the process at once; an earlier one is ignored: systemd sends two."""
+"""Seconds after which a second signal ends the process at once; before, it is ignored, since systemd sends two."""
 
 _keeping = False
 _raising = False
@@ -54,7 +55,7 @@ def exit_code() -> int:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt within the ``with`` block at a signal, also at one recorded before."""
+    """Raise KeyboardInterrupt within the ``with`` block when a signal comes, or if one was recorded before."""
     global _raising, _interruptible
     keep()
     _raising = _interruptible = True
