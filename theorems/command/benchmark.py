@@ -119,7 +119,7 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Yield a verdict per comparison, for the exit code.
 
-    Named data without a limit direction are inconclusive; generated problems without one do not count.
+    Named data without a limit direction are inconclusive; generated problems without a limit direction do not count.
     """
     for batch in batches:
         if batch.failed:

@@ -91,7 +91,7 @@ def load_weakening(id: str, without: str) -> Heading:
 
 
 def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
-    """Search the rounds of a hunt on an engine; return their observations, and whether a signal ended the search.
+    """Search the rounds of a hunt on an engine; return the observations, and whether a signal ended the search.
 
     ``--seconds`` ends a search without a counterexample. After a counterexample the earlier rounds are finished, so
     that the result is the first counterexample for any number of workers.
@@ -116,7 +116,7 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
         [result], interrupted = run_units([work], 1, "hunts", "cases", **run_options)
     if interrupted or result.failed != OVER:
         return result, interrupted
-    # Out of time without a counterexample: only the finished rounds count.
+    # If time is over without a counterexample, only the finished rounds count.
     finished = tuple(filter(None, result.rounds))
     why = "" if finished else f"no round of {ROUND} cases was finished in {options.seconds:g} s"
     return replace(result, rounds=finished, failed=why), False

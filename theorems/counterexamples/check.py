@@ -1,4 +1,4 @@
-"""The check that a case is a counterexample: exact decisions of assumptions, a violation far beyond its tolerance."""
+"""The check that a case is a counterexample: assumptions decided exactly, a claim violated far beyond its tolerance."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class CaseCheck:
     """The outcome of the check on one case.
 
     Attributes:
-        claims: the claims of the conclusion; empty if an assumption rules the case out before.
+        claims: the claims of the conclusion; empty if the case was ruled out before by an assumption.
         violated: the falsified claim that is furthest beyond its tolerance, if it exceeds it :data:`FAR` times.
-        kept: id and finding of every assumption that must hold, as far as they were checked.
+        kept: id and finding of every assumption that must hold and was checked.
         dropped: the finding on the assumption left out.
         refusal: why the case is not a counterexample; empty if it is one.
-        undecided: whether that is only because something could not be decided.
+        undecided: whether the only reason for ``refusal`` is that something could not be decided.
         score: the measure of violation that the search maximises; −inf if it was not computed.
-        met: whether the conclusion was run: all other assumptions hold, and the one left out fails.
+        met: whether the conclusion was run, that is, the omitted assumption fails and all others hold.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -58,7 +58,7 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
         claim: the name of the only claim whose violation counts; any if empty.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a NaN reaches a claim, where it is not a violation
+        warnings.simplefilter("ignore", RuntimeWarning)  # a NaN in a claim is not a violation
         try:
             return _examine(weakened, case.normalise(), guided, claim)
         except InvalidInput as error:
@@ -127,7 +127,7 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Cas
 
 
 def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tuple[str, bool]:
-    """Return why no claim that counts is violated, and whether something is undecided."""
+    """Return why none of the claims that count is violated, and whether something is undecided."""
     if not claims:
         return "the conclusion made no claim", True
     if not counting:

@@ -62,8 +62,8 @@ def as_record(weakened: Weakened, case: Subject, examined: CaseCheck, seed: int)
 def as_effort(weakened: Weakened, effort: Effort, seed: int) -> str:
     """Return the text of the file about a hunt that found nothing: how much was tried.
 
-    ``met`` counts the cases on which the assumption left out fails and the others hold. It is omitted if the statement
-    has a measure of violation, because that rules cases out before their assumptions are checked.
+    ``met`` counts the cases on which the omitted assumption fails and the others hold. It is left out if the statement
+    has a measure of violation, which rules cases out before assumptions are checked.
     """
     counts: dict[str, Any] = {"cases": effort.tried, "rounds": effort.rounds}
     if weakened.violation is None:

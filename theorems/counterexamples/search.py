@@ -3,8 +3,8 @@
 Hypothesis draws cases from the entry's strategy in rounds, each with a seed of its own, and maximises the measure of
 violation (``target``). :mod:`theorems.counterexamples.simplification` then makes the first counterexample small. It
 changes the data, tokens and numbers, because shrinking the draws instead takes longer and leaves numbers that the
-strategy computed from them. The counterexample depends on the seed alone; a time limit only ends a search that has
-found none.
+strategy computed from them. The counterexample depends only on the seed; a time limit only ends a search that has not
+found a counterexample.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Hunt:
             self.finished = True
 
     def run_round(self, number: int) -> None:
-        """Run one round only, without shrinking a counterexample."""
+        """Run a single round, without shrinking a counterexample."""
         self._began = time.monotonic()
         self.effort.rounds = number
         with suppress(_SearchOver):
