@@ -30,7 +30,7 @@ class Applicability:
 
     Attributes:
         id, title: of the statement.
-        of: the tokens α with which its assumptions were checked: "optimal", "selected" or "given".
+        of: the tokens α for which the assumptions were checked: "optimal", "selected" or "given".
         missing: its assumptions that do not hold or were not established.
     """
 
@@ -90,7 +90,7 @@ def check_assumptions(
 
 
 def is_explained(statement: Statement) -> bool:
-    """Return whether explanations include the statement: its paper lists the beginnings of their ids."""
+    """Return whether explanations include the statement: its paper lists prefixes of the ids to be included."""
     paper = paper_of(statement)
     return paper is not None and statement.id.startswith(paper.explained)
 

@@ -1,8 +1,7 @@
-"""Times at which a gradient flow changes the tokens of largest weight of the weights from which it starts.
+"""Times at which a gradient flow changes which tokens have the largest softmax weight, compared with its start.
 
-The time is that of dp/dt = −∇L(p): a short step of gradient descent takes η of it. It grows exponentially with the
-margin, so that training can keep tokens at nearly all weight for as long as anybody trains, and the flow still leaves
-them.
+Time is that of dp/dt = −∇L(p): a short step η of gradient descent takes the time η. It grows exponentially with the
+margin, so tokens can keep nearly all weight for as long as anybody trains, although the flow finally leaves them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from reference_attention.problem import Problem
 from theorems.explanations.ragged_problem import weights_at
 
 LARGEST = 300
-"""Decimal exponent from which on a time is not computed, near the end of the range of float64."""
+"""Decimal exponent from which on a time is not computed, near the largest float64."""
 
 Between = tuple[float, float]
 """Logarithms of the times of two consecutive records, between which something happens."""
@@ -26,7 +25,7 @@ Between = tuple[float, float]
 
 @dataclass(frozen=True)
 class ChangeTimes:
-    """Times at which a flow changes the tokens of largest weight of its start.
+    """Times at which a flow leaves the tokens of largest weight at its start.
 
     Attributes:
         first: when one of these tokens changes for the first time.
@@ -46,7 +45,7 @@ class ChangeTimes:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the logarithms of the times for JSON; null is that of 0."""
+        """Return the logarithms of the times for JSON; null stands for the logarithm of 0."""
         return {
             name: [x if math.isfinite(x) else None for x in between]
             for name, between in (("first_log_time", self.first), ("last_log_time", self.last))
@@ -56,7 +55,7 @@ class ChangeTimes:
 def change_times(
     problem: Problem, points: Float64[np.ndarray, "r d"], log_time: Float64[np.ndarray, "r"]
 ) -> ChangeTimes | None:
-    """Return when a flow changes the tokens of its first record; None if it has them in all of its r records."""
+    """Return when a flow leaves the tokens of its first record; None if all of its r records have these tokens."""
     tokens = weights_at(problem, points).argmax(axis=-1)
     changed = 1 + np.flatnonzero((tokens[1:] != tokens[:-1]).any(axis=1))
     if not changed.size:

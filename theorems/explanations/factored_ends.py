@@ -1,4 +1,4 @@
-"""Ends of gradient flows on data with queries: the flow on W and the flow on (K, Q), against both SVMs.
+"""Ends of gradient flows on data with queries: the flows on W and on (K, Q), compared with the solutions of both SVMs.
 
 References: *Transformers as Support Vector Machines*, (W-ERM), (KQ-ERM).
 """

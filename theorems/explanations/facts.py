@@ -39,7 +39,7 @@ from theorems.explanations.selection import (
 from theorems.explanations.trained_run import TrainedRun, trained_run
 
 START = 3.0
-"""Norm of the seeded starts in units of ‖p_mm‖: there weights differ, and none is close to 0."""
+"""Norm of the random starts in units of ‖p_mm‖: at this norm softmax weights differ, and none is close to 0."""
 NORMS = 3
 """Number of norms at which softmax weights are shown; each is ten times the one before."""
 DRAWN = 60
@@ -85,7 +85,7 @@ class Facts:
         others: the flows from seeded starts.
         choices: the choices of one token per input, each once: the optimal tokens, the selected ones, those of largest
             weight at the trained weights, the given ones.
-        about: the choice to whose p_mm margins, duals and neighbours refer; None if no choice has a p_mm.
+        about: the choice of tokens whose p_mm defines margins, duals and neighbours; None if no choice has a p_mm.
         locally_optimal: every locally optimal α; None where there are too many choices to try.
         entry: where the flow enters the cone of Theorem 3; None if it is not known to enter it.
         norms: the norms ‖p‖ at which the softmax weights of tokens are given, shape (m,).
@@ -170,7 +170,7 @@ def facts_of(
     if train:
         check_trains(case, train)
     with warnings.catch_warnings():
-        # Searches for refuting prompts reach norms at which numbers overflow; none of these is reported.
+        # Searches for refuting prompts reach norms at which numbers overflow; these numbers are not reported.
         warnings.simplefilter("ignore", RuntimeWarning)
         return _facts_of(case, name, starts, seed, rules, bool(train))
 

@@ -1,7 +1,7 @@
 """State of attention at trained weights: softmax weights, margins, tokens of largest weight, distance from theory.
 
-Logits are computed over the rationals from the weights as given; of factors K and Q from their exact product. So ties
-are decided, margins are rounded once, and 1 − s is a sum of the weights of the other tokens, without cancellation.
+Logits are computed over the rationals from the given weights (for factors, from the exact product of K and Q). So ties
+are decided exactly, margins are rounded once, and 1 − s is a sum of the other tokens' weights, without cancellation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Max-margin solutions where W is trained, of least Frobenius and of least nuclear norm, and their ranks.
 
-Regularization paths of W converge in direction to the first, those of K and Q in W = KQᵀ to the second.
+Regularization paths of W converge in direction to the solution of least Frobenius norm, those of K and Q in W = KQᵀ to
+the solution of least nuclear norm.
 
 References: *Transformers as Support Vector Machines*, Lemma 2, Theorem 2.
 """

@@ -1,10 +1,11 @@
 """Inputs with different numbers of tokens as one problem, for an explanation.
 
 Arrays are rectangular, so the end of a shorter input is filled with copies of one of its tokens. Copies add no
-constraint to ATT-SVM(α), unless they are copies of α, and change no margin, no neighbour and no largest score; but they
-take weight. So softmax weights and the gradient are those of the parts, each of which has inputs of one length.
+constraint to ATT-SVM(α), unless they are copies of α, and change no margin, no neighbour and no largest score. But they
+get softmax weight, so softmax weights and the gradient are computed on the parts, each of which has inputs of one
+length.
 
-Functions here take a :class:`Problem`, too, whose inputs have one length.
+The functions in this module also accept a :class:`Problem`, whose inputs have one length.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RaggedProblem(Problem):
     Attributes:
         pairs: the numbers (i, k) in the data of the input and query that make each input of this problem, shape (m, 2).
         positions: the number of each token in its input X_i, for copies that of the original, shape (m, T).
-        counted: whether a token is an original and no copy; copies come last, shape (m, T).
+        counted: whether a token is an original, not a copy; copies come last, shape (m, T).
         parts: the inputs grouped by their numbers of tokens.
     """
 

@@ -1,7 +1,7 @@
 """Choices of one token per input: the optimal ones, those that gradient flows select, the locally optimal ones.
 
-Ties, neighbours and local optimality are decided over the rationals; a flow counts as selecting tokens only where
-its direction is that of their p_mm, and is undecided otherwise.
+Ties, neighbours and local optimality are decided over the rationals. A flow counts as selecting tokens only if its
+direction is that of their p_mm; otherwise the selection is undecided.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from theorems.token_selection.local_paths.invariant_cone import with_cone
 MOST_CHOICES = 128
 """Most choices of one token per input for which all locally optimal ones are listed."""
 WITHIN = 0.99
-"""Share of a cone's μ up to which 1 − cos, in floats, makes a point a candidate; it is then checked exactly."""
+"""A point with 1 − cos, in floats, up to this share of a cone's μ is a candidate, which is then checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """One token per input, with the solution of ATT-SVM for them.
+    """A choice of one token per input, with the solution of ATT-SVM for these tokens.
 
     Attributes:
         name: "optimal", "selected", "trained", "given" or "locally optimal".
@@ -83,7 +83,7 @@ class FollowedFlow:
 
     @property
     def selects(self) -> Int64[np.ndarray, "n"] | None:
-        """Return the tokens that the flow selects, shape (n,); None if none, or if undecided."""
+        """Return the tokens that the flow selects, shape (n,); None if it selects none, or if that is undecided."""
         return self.limit.svm.alpha if isinstance(self.limit, Limit) else None
 
     @property

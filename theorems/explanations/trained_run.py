@@ -1,4 +1,4 @@
-"""A run of training, given by checkpoints: tokens, margins and direction by step, beside the flow from its start.
+"""A run of training, given by checkpoints: tokens, margins and direction by step, and those of the flow from its start.
 
 The run is compared with the max-margin direction of the tokens of largest weight at its last checkpoint, and with the
 gradient flow from its first checkpoint at equal norms, since steps of a rule and times of a flow cannot be compared.

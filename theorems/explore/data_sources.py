@@ -17,9 +17,9 @@ from theorems.explore.link import is_link, unpack_link
 from theorems.explore.state import State, state_of
 
 FIRST = "figure-8"
-"""Data set that the page shows by default: two inputs, two starts, two directions."""
+"""The data set that the page shows by default, with two inputs, two starts and two directions."""
 OF_ATTENTION = re.compile('"case": {[^}]*"(?:keys|X)": ')
-"""Pattern that the text of a counterexample contains if its data can be drawn."""
+"""Pattern in the text of a counterexample's file if its data can be drawn."""
 OF_HUNTS = {"statement", "without", "case"}
 """Pattern of the names of counterexamples' files."""
 

@@ -30,7 +30,7 @@ TOKEN = ("input", "token", "x", "y", "score", "is", "margin", "dual", "margin_sa
 SAME_PLACE = 0.012
 """Share of the picture's extent, about four pixels, within which the labels of tokens would cover each other."""
 MOST_IN_PLACE = 3
-"""Largest number of tokens in one place that a label names; one more is named rather than counted."""
+"""Largest number of tokens in one place that a label names; if there is only one more, it is named, too."""
 MOST_SELECTED = 12
 """Largest number of inputs whose selected tokens are listed."""
 MOST_LISTED = 8
@@ -81,7 +81,7 @@ def _number(value: float | None) -> str:
 
 
 def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str]:
-    """Return a label per token; of several in one place, the first has the labels of all, and the others have none."""
+    """Return a label per token; of several in one place, the first one's label names all, and the others have none."""
     labels = [""] * len(places)
     first: list[int] = []
     shared: dict[int, list[int]] = {}

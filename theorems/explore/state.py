@@ -121,7 +121,7 @@ class State:
         return self.but(starts=starts, start=min(self.start, count - 1))
 
     def _with_problem(self, problem: Problem) -> State:
-        """Return the state of other keys and scores; statements about tokens then take data that realise them."""
+        """Return the state with other keys and scores, and with a dataset that has these (if it had a dataset)."""
         dataset = None if self.case.dataset is None else Dataset.realising(problem)
         return self._with_case(self.case.replace(problem=problem, dataset=dataset))
 

@@ -22,7 +22,7 @@ MARKS = {
 }
 """A mark and a CSS class for each verdict."""
 MOST_NAMED = 3
-"""Largest number of statements named in the summary; one more is named rather than counted."""
+"""Largest number of statements named in the summary; if there is only one more, it is named, too."""
 ASSUMED = {True: "right", False: "wrong", None: "open"}
 
 
@@ -39,7 +39,7 @@ def assumptions_html(findings: Iterable[NamedFinding]) -> str:
 
 
 def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, StatementVerdict]) -> str:
-    """Return a table of statements, and one of statements without an assumption that fails; pending ones show dots."""
+    """Return two tables: statements, and statements without an assumption that fails; dots mark pending ones."""
     whole, without = [], []
     for k, unit in enumerate(units):
         verdict = verdicts.get(k)

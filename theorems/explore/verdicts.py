@@ -141,7 +141,7 @@ def plan(case: Case) -> list[StatementOnData]:
 
 
 def _fails_alone(case: Case, id: str, without: str) -> bool:
-    """Return whether the assumption fails on the data, and all others that a counterexample must satisfy hold."""
+    """Return whether the assumption fails on the data, while all others that a counterexample must satisfy hold."""
     weakened = weakened_named(id, without)
     if weakened.fails(case).holds is not False:
         return False

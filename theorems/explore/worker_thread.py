@@ -1,6 +1,6 @@
 """A thread that works for the page: only the latest request is computed, and earlier ones are dropped.
 
-Results are delivered in their order, and none of an older request after a newer one was made.
+Results are delivered in order. Once a newer request is made, no result of an older request is delivered.
 """
 
 from __future__ import annotations
