@@ -40,7 +40,7 @@ class NotAnAnswer(BaseException):
 
 
 class RaisedElsewhere(Exception):
-    """The kernel raised in its process.
+    """Exception: the kernel raised an error in its process.
 
     Attributes:
         name: the name of the type of the exception.
@@ -261,7 +261,7 @@ class Answer:
 
 
 def checked(value: Any, kind: type, name: str) -> Any:
-    """Return a value if its type is exactly this one.
+    """Return a value if its type is exactly ``kind``.
 
     Raises:
         NotAnAnswer: it is not.

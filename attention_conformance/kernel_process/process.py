@@ -44,7 +44,8 @@ CLOSING = 5.0
 class KernelProcess:
     """A process of one kernel, which starts with the first request.
 
-    If it ends, this process ends in the same way, so that the supervising pool reports how, and at which case.
+    If the kernel's process ends, this process ends in the same way, so that the supervising pool reports how and at
+    which case.
 
     Attributes:
         retains_graphs: whether the graphs of the current backward pass will be used again.
@@ -189,7 +190,7 @@ class Result:
     def backward(
         self, upstream: Mapping[int, torch.Tensor], of_leaves: Sequence[torch.Tensor], changes: list[str]
     ) -> list[torch.Tensor | None]:
-        """Return the gradients of the sum of upstream · results by the leaves; None for a leaf without any."""
+        """Return the gradients, by the leaves, of the sum of upstream · results; None for a leaf without a gradient."""
         request = Sent()
         places = {str(number): request.place(u) for number, u in upstream.items()}
         graph = torch.is_grad_enabled()

@@ -1,6 +1,6 @@
 """The kernel's process: it imports the kernel, calls it on the tensors that it is sent, and sends what it returns.
 
-It knows neither the correct results, nor the claim that a call is for, nor later calls.
+This process knows neither the correct results, nor which claim a call tests, nor later calls.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class Server:
     def _written(self, memory: list[Memory], reply: Reply) -> Iterator[list[int]]:
         """Yield the changes that the judge does not know yet: to results, and to arguments of all requests.
 
-        Each is the number of the result or 0 for this request, 0 for an argument or 1 for a tensor that was returned,
-        its number, and that of its bytes.
+        Each change has four numbers: the result's (0 for this request), 0 for an argument or 1 for a returned tensor,
+        the tensor's number, and the number of its bytes.
         """
         ids: set[int] = set()
         for number, arguments in ((0, memory), *((n, result.memory) for n, result in self._results.items())):
@@ -238,7 +238,7 @@ class Server:
         changed_settings: list[str],
         reply: Reply,
     ) -> None:
-        """Differentiate the sum of upstream · results, by their numbers, by the leaves.
+        """Compute the gradients, by the leaves, of the sum of upstream · results.
 
         The gradient of that sum gives the kernel a contiguous upstream gradient; one with another layout is passed
         directly, as in :func:`attention_conformance.kernel.answers._gradients`.

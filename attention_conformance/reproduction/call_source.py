@@ -45,7 +45,7 @@ class Calling:
 
     @property
     def wants(self) -> str:
-        """Return those of q, k and v whose gradients the call asks for."""
+        """Return those of q, k and v whose gradients the call requests."""
         return self.call.wants if self.kernel.differentiable else ""
 
     def made(self, attend: str = "attend", **options: str) -> str:

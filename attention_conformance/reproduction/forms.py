@@ -256,7 +256,7 @@ class Form:
         yield from self.checks()
 
     def parameters(self) -> Iterator[str]:
-        """Yield the lines for a parameter: some value has to change the output, or all of them be refused."""
+        """Yield the lines for a parameter: some value has to change the output, or all values have to be refused."""
         kernel = self.trace.kernel
         call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
         name = of_kind(kernel.accounts, Account.IGNORED)[0]

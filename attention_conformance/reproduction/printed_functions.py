@@ -1,4 +1,4 @@
-"""Functions that printed tests call: a file of tests has the source of those, which needs torch alone."""
+"""Functions that printed tests call; a file of tests contains the source of those it calls. They need only torch."""
 
 from __future__ import annotations
 

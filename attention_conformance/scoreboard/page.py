@@ -69,7 +69,7 @@ def page(entries: Sequence[Entry], rows: Sequence[Row], folder: Path, **head: ob
 
 
 def is_open(cell: Cell) -> bool:
-    """Return whether somebody should look at the cell."""
+    """Return whether the cell is falsified or inconclusive, so that somebody should explain it."""
     return cell.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE)
 
 
