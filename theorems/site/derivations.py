@@ -1,4 +1,4 @@
-"""Modules with derivations, to which docstrings of statements refer."""
+"""Modules with derivations, to which docstrings of statements refer, and their texts."""
 
 from __future__ import annotations
 
