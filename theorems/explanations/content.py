@@ -236,7 +236,7 @@ def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
 
 
 def _tied(facts: Facts) -> list[Section]:
-    """Return the table of tokens that tie with optimal ones wherever no token has a larger logit than these."""
+    """Return the table of tokens that tie with the optimal tokens whenever no token has a larger logit than those."""
     if facts.split is None:
         return []
     split, parts = facts.split, facts.path.parts

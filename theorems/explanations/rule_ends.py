@@ -184,7 +184,7 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
 
 
 def lacking(statement: Applicability) -> str:
-    """Return the assumptions that a statement lacks, each with the number that decides."""
+    """Return the assumptions of a statement that fail or are not established, each with the number that decides."""
     return "; ".join(
         f"{finding.id} {'fails' if finding.holds is False else 'is not established'} ({finding.evidence})"
         for finding in statement.missing

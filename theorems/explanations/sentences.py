@@ -70,7 +70,7 @@ def headline(facts: Facts) -> str:
 
 
 def paragraphs(facts: Facts) -> list[str]:
-    """Return the paragraphs: data, trained weights, the flow with reasons, tied tokens, ends of training, theorems."""
+    """Return the paragraphs on data, trained weights, the flow and why, tied tokens, ends of training, theorems."""
     first = f"{headline(facts)[0].upper()}{headline(facts)[1:]}."
     trained = ends_in_words(facts.ends)
     return [

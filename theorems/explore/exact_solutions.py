@@ -1,4 +1,4 @@
-"""Exact solutions for the tokens: p_mm of the chosen ones, neighbours, and the plane through it."""
+"""Exact solutions for the tokens: p_mm of the chosen tokens, their neighbours, and the plane of the picture."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Run:
 
 
 Follow = Callable[[State, float], list[Run]]
-"""(state, ‖p‖ at the edge of the picture) → the runs of a rule, one from every start."""
+"""Function (state, ‖p‖ at the edge of the picture) → the runs of a rule, one from every start."""
 
 
 def _flow(state: State, norm: float) -> list[Run]:

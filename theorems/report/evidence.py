@@ -117,7 +117,8 @@ def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:
-        # On equal abbreviations the first id counts, so that a later paper cannot take a column of an earlier one.
+        # If abbreviations are equal, the first id counts, so that a later paper cannot take a column of an earlier
+        # paper.
         ids = {short(id): id for id in reversed(statements())}
         heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
         rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))

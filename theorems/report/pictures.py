@@ -1,4 +1,4 @@
-"""The pictures of a report: a curve with its offset from the limit; the share of its tolerance that a claim uses."""
+"""The pictures of a report: a curve and its distance from the limit; the share of its tolerance that a claim uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from theorems.report.svg import Plot, Range, element
 from theorems.run.result import ClaimSummary
 
 NEAR = 8.0
-"""Norm up to which a curve is drawn in the plane; beyond, it is nearly straight."""
+"""Norm up to which a curve is drawn in the plane; beyond this norm the curve is nearly straight."""
 ROW, NAMES, WIDTH = 20.0, 92.0, 340.0
 """Height of a line, width of the names and width of the picture of tolerances, in SVG units."""
 FULL = 0.8

@@ -74,7 +74,7 @@ def formula(text: str) -> str:
         if match["base"]:
             index, at = match["index"], match.end()
             deeper = re.compile(rf"_{INDEX}").match(text, at) if index[-1].isalpha() else None
-            if deeper:  # s_iα_i: the index has one
+            if deeper:  # in s_iα_i the index itself has an index
                 index, at = index + deeper[0], deeper.end()
             parts.append(f"{escape(match['base'])}<sub>{formula(_bare(index))}</sub>")
         else:
