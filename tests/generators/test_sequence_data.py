@@ -67,7 +67,10 @@ def test_a_mask_and_a_start_are_read_back(tmp_path: Path) -> None:
         ({"queries": X[:, 0], "Y": [1, 1]}, "causal is for several queries per input; give queries of shape (n, L, e)"),
         ({"queries": X[:, :2], "Y": Y[:, :2]}, "causal: 2 queries and 3 tokens; give a query per token, or a mask."),
         ({"mask": np.ones((2, 3, 3))}, "mask: causal is a mask already; give one of them."),
-        ({"causal": None, "mask": np.ones((2, 3, 2))}, "mask: dtype float64 and shape (2, 3, 2) do not say what"),
+        (
+            {"causal": None, "mask": np.ones((2, 3, 2))},
+            "mask: dtype float64 and shape (2, 3, 2) are not those of a mask",
+        ),
         ({"causal": None, "mask": np.full((2, 3, 3), 2)}, "give booleans of shape (2, 3, 3)."),
         ({"causal": None, "mask": np.zeros((2, 3, 3))}, "mask: query 0 of input 0 sees no token; let it see at least"),
         ({"causal": None, "mask": np.eye(3)[None].repeat(2, 0)}, "mask: no query sees two tokens"),

@@ -19,6 +19,7 @@ from theorems.core.implementation import REFERENCE
 from theorems.counterexamples.record import load
 from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.transformers_as_svms.without import frobenius_path
+from theorems.without import ball_minimum
 
 PAIRS = (
     ("tsvm-exact-support", "orthonormal-tokens"),
@@ -57,7 +58,7 @@ def test_a_path_of_matrices_begins_at_the_size_of_a_logit(monkeypatch: pytest.Mo
         records.append((d, unit))
         yield from ()
 
-    monkeypatch.setattr(frobenius_path, "path_claim", path)
+    monkeypatch.setattr(ball_minimum, "path_claim", path)
     data = QueryDataset([[[8.0], [0.0]], [[8.0], [0.0]]], [[1.0], [1.0]], [1.0, -1.0], [1.0], "correlation")
     list(frobenius_path.not_separable.conclusion(Case(data.problem, queried=data), REFERENCE))
     assert records == [(1, 1 / data.problem.key_scale)]
