@@ -191,5 +191,5 @@ def test_conclusions_of_a_notebook_are_true(name: str, monkeypatch: pytest.Monke
     cells, names = run_notebook(PATHS[name])
     assert cells[-1].pictures
     text = " ".join(" ".join(cell.source.split()) for cell in cells if not cell.is_code)
-    assert [said for said in CONCLUSIONS[name] if said not in text] == []
-    assert [said for said, is_so in CONCLUSIONS[name].items() if not is_so(names)] == []
+    assert [conclusion for conclusion in CONCLUSIONS[name] if conclusion not in text] == []
+    assert [conclusion for conclusion, is_so in CONCLUSIONS[name].items() if not is_so(names)] == []

@@ -42,8 +42,8 @@ def test_the_script_of_the_action(kernel: str, code: int, tmp_path: Path) -> Non
     names = {path.name for path in folder.iterdir()}
     assert {"junit.xml", "attention.sarif", "badge.json"} <= names
     assert ("test_kernel.py" in names) == bool(code)
-    said = json.loads((folder / "badge.json").read_text(encoding="utf-8"))
-    assert said["message"] == ("2 of 2 capabilities" if code == 0 else "1 of 2 capabilities")
+    badge = json.loads((folder / "badge.json").read_text(encoding="utf-8"))
+    assert badge["message"] == ("2 of 2 capabilities" if code == 0 else "1 of 2 capabilities")
 
 
 def test_a_kernel_that_is_a_command_is_a_name(tmp_path: Path) -> None:

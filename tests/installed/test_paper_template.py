@@ -41,8 +41,8 @@ def theorems(theirs: Installed, tmp_path: Path) -> Callable[..., list[tuple[str,
         parts = done.stdout.split("exit code ")
         assert len(parts) == len(commands) + 1, done.stdout + done.stderr
         codes = [part.partition("\n") for part in parts[1:]]
-        said = [parts[0], *(rest for _, _, rest in codes)]
-        return [(text, int(code)) for text, (code, _, _) in zip(said, codes, strict=False)]
+        texts = [parts[0], *(rest for _, _, rest in codes)]
+        return [(text, int(code)) for text, (code, _, _) in zip(texts, codes, strict=False)]
 
     return run
 

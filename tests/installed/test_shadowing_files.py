@@ -54,8 +54,8 @@ def test_a_kernel_in_attention_py_by_pytest(installed: Installed, tmp_path: Path
 def test_python_dash_m_in_a_folder_with_the_user_s_files(installed: Installed, tmp_path: Path, name: str) -> None:
     hiding = write(tmp_path, name)
     done = installed.run(tmp_path, "python", "-m", "theorems", "list")
-    said = sentence(hiding, name.partition("/")[0].removesuffix(".py"))
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: {said}\n")
+    message = sentence(hiding, name.partition("/")[0].removesuffix(".py"))
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: {message}\n")
 
 
 def test_python_dash_m_runs_the_users_theorems_py(installed: Installed, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_the_command_with_a_kernel_of_the_working_directory(installed: Installed
     write(tmp_path, "attention.py", KERNEL)
     hiding = write(tmp_path, "theorems.py")
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "--attention", "attention:attend")
-    said = sentence(hiding, "theorems")
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: --attention: {said}\n")
+    message = sentence(hiding, "theorems")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: --attention: {message}\n")
 
 
 def test_the_command_where_the_path_leads_to_the_users_file(installed: Installed, tmp_path: Path) -> None:

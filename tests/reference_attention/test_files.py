@@ -100,13 +100,13 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_files_are_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
-    content, said = BAD[name]
+    content, expected = BAD[name]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InvalidInput) as refusal:
         read_named_values(tmp_path / name)
     message = str(refusal.value)
     assert name in message
-    assert said in message
+    assert expected in message
     assert "\n" not in message
 
 

@@ -99,9 +99,9 @@ def test_a_test_with_another_formula_is_not_written() -> None:
 def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
     handed_over = trace_of("plain", call(), entry(OUTPUT, 1.0, [1e-9]))
     for source, why in (("", "has to import it by MODULE:CALLABLE"), ("jax:a:b", "takes arrays of jax")):
-        text, said = reproducer(handed_over.replace(kernel=handed_over.kernel.replace(source=source)), "a line")
+        text, why_not = reproducer(handed_over.replace(kernel=handed_over.kernel.replace(source=source)), "a line")
         assert text == ""
-        assert why in said
+        assert why in why_not
 
 
 @pytest.mark.parametrize(("words", "lines"), [(3, 1), (40, 3)])
@@ -323,8 +323,8 @@ def test_a_call_that_is_wrong_once_in_a_thousand_times_is_made_as_often() -> Non
     under_test = kernel_named(
         "tests.attention_conformance.claims.forgetful_kernels:one_in_a_thousand"
     ).as_implementation()
-    said = under_test.explain(statement_named("kernel-repeated-calls"), call().replace(state=State.MANY))
-    assert "for number in range(3000):" in said.test, said.no_test
+    why_not = under_test.explain(statement_named("kernel-repeated-calls"), call().replace(state=State.MANY))
+    assert "for number in range(3000):" in why_not.test, why_not.no_test
 
 
 @pytest.mark.parametrize("fault", ["mask_of_the_call_before", "sizes_of_inference"])
@@ -333,7 +333,7 @@ def test_a_call_of_the_same_sizes_is_made_before(fault: str) -> None:
         f"tests.attention_conformance.claims.held_out_faults:{fault}", "float64"
     ).as_implementation()
     given = call().replace(state=State.AFTER_ANOTHER)
-    said = under_test.explain(statement_named("kernel-repeated-calls"), given)
-    assert 'run(before, *(-x.flip(2) for x in (query, key, value)), wants="")' in said.test, said.no_test
-    assert "visible = torch.ones(2, 3).bool().tril()" in said.test
-    assert said.test.count("def attend(") == 1
+    why_not = under_test.explain(statement_named("kernel-repeated-calls"), given)
+    assert 'run(before, *(-x.flip(2) for x in (query, key, value)), wants="")' in why_not.test, why_not.no_test
+    assert "visible = torch.ones(2, 3).bool().tril()" in why_not.test
+    assert why_not.test.count("def attend(") == 1

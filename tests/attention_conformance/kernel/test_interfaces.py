@@ -154,9 +154,11 @@ def test_where_no_interface_fits_an_adapter_is_printed_that_works_once_it_is_fil
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("workspace_kernel.py").write_text(ADAPTED)
-    with pytest.raises(InvalidInput, match=r"has to be given its parameter 'workspace', which interface flash") as said:
+    with pytest.raises(
+        InvalidInput, match=r"has to be given its parameter 'workspace', which interface flash"
+    ) as refusal:
         kernel_named("workspace_kernel:attend")
-    text = str(said.value).partition("\n\n")[2]
+    text = str(refusal.value).partition("\n\n")[2]
     assert "workspace=..." in text
     Path("my_adapter.py").write_text(text.replace("workspace=...", "workspace=object()"))
     kernel = kernel_named("my_adapter.py:attention")

@@ -99,8 +99,8 @@ def test_flags_that_are_right_are_upheld_and_their_opposites_are_not(problem: Pr
         forced = fault.implementation[max_margin](problem.exact_keys, svm.alpha)
         assert isinstance(forced, MaxMargin)
         changed = forced.independent != svm.independent or forced.strictly_complementary != svm.strictly_complementary
-        said = svm_claim(problem, svm.alpha, forced).verdict
-        assert said is (Verdict.FALSIFIED if changed else Verdict.UPHELD), fault.name
+        verdict = svm_claim(problem, svm.alpha, forced).verdict
+        assert verdict is (Verdict.FALSIFIED if changed else Verdict.UPHELD), fault.name
 
 
 def test_p_relax_is_certified_with_the_margins_that_it_is_asked_for() -> None:

@@ -77,14 +77,14 @@ def test_figure_3_is_said_in_words() -> None:
     assert first.joint.apart["p to p̄_mm"][-1] < 1e-7
     assert "p to p̄_relax" not in first.joint.apart
     assert second.joint.apart["p to p̄_relax"][-1] < 1e-7 < 0.01 < second.joint.apart["p to p̄_mm"][-1]
-    said = [
+    limit_sentences = [
         next(words for words in paragraphs(it) if words.startswith("No theorem is about")) for it in (first, second)
     ]
-    assert "By Theorem 5, whose assumption optimal-tokens holds, the minimisers converge" in said[0]
-    assert "By Theorem 6 the minimisers converge in direction to v̄_mm" in said[1]
+    assert "By Theorem 5, whose assumption optimal-tokens holds, the minimisers converge" in limit_sentences[0]
+    assert "By Theorem 6 the minimisers converge in direction to v̄_mm" in limit_sentences[1]
     assert all(
         "conjecture-joint-descent gives v̄_mm and p(c) as the limits, with c = lim ‖v‖/‖p‖, here about 1." in words
-        for words in said
+        for words in limit_sentences
     )
 
 

@@ -29,7 +29,7 @@ def test_the_animation_is_small_and_runs_no_script() -> None:
     kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert kinds == {"svg", "title", "style", "polyline", "circle", "rect", "text", "animate", "set"} & kinds
     assert "href" not in text
-    said = [
+    descriptions = [
         element for element in root.iter() if element.tag.endswith("text") and element.find("{*}animate") is not None
     ]
-    assert len(said) == 2, "what the flows do changes on the way"
+    assert len(descriptions) == 2, "what the flows do changes on the way"

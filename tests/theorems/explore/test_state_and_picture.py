@@ -303,9 +303,9 @@ def test_a_sentence_says_what_is_selected_now() -> None:
     state = state_of(dataset_named("figure-8"))
     solved = solve(state)
     runs = RULES["flow"](state, solved.view.norm)
-    said = [say_selected(state, solved, run) for run in runs]
+    descriptions = [say_selected(state, solved, run) for run in runs]
     selected = [state.case.problem.selection_at(run.points[-1]).tolist() for run in runs]
-    for sentence, alpha in zip(said, selected, strict=True):
+    for sentence, alpha in zip(descriptions, selected, strict=True):
         assert f"selects tokens {alpha[0]}, {alpha[1]} (one per input)" in sentence
         assert ("), the optimal ones," in sentence) == (alpha == [0, 0])
         assert ("locally optimal but not" in sentence) == (alpha == [0, 1])

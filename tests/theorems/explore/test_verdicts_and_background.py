@@ -44,10 +44,10 @@ def test_verdicts_are_those_of_verify(name: str) -> None:
 def test_theorem_2_fails_without_a_single_input_on_its_counterexample() -> None:
     case = state_named("theorem-2-without-single-input").case
     (unit,) = [item for item in plan(case) if (item.id, item.without) == ("theorem-2", "single-input")]
-    said = unit.run(nothing)
-    assert said.verdict == "fails"
-    assert "single-input" in statements_html([unit], {0: said})
-    assert "refutes" in statements_html([unit], {0: said})
+    verdict_of_unit = unit.run(nothing)
+    assert verdict_of_unit.verdict == "fails"
+    assert "single-input" in statements_html([unit], {0: verdict_of_unit})
+    assert "refutes" in statements_html([unit], {0: verdict_of_unit})
 
 
 def test_an_assumption_that_holds_is_not_reported_to_fail() -> None:
@@ -168,23 +168,27 @@ def test_a_page_whose_tab_is_closed_before_its_work_ends(monkeypatch: pytest.Mon
 
 def test_conclusions_that_need_other_data_are_left_open() -> None:
     """Theorem 2 gives the direction for n = 1 only; figure-8 has two inputs, whose flows have two limits."""
-    said = {}
+    verdict_of_unit = {}
     for name in ("figure-8", "figure-1b"):
         (unit,) = [item for item in plan(dataset_named(name)) if (item.id, item.without) == ("theorem-2", "")]
-        said[name] = unit.run(nothing)
+        verdict_of_unit[name] = unit.run(nothing)
         if name == "figure-8":
-            assert "left open: flow-correlation (drawn for n = 1)" in statements_html([unit], {0: said[name]})
-    assert said["figure-8"].verdict == "upheld"
-    assert said["figure-1b"].left_open == ""
+            assert "left open: flow-correlation (drawn for n = 1)" in statements_html(
+                [unit], {0: verdict_of_unit[name]}
+            )
+    assert verdict_of_unit["figure-8"].verdict == "upheld"
+    assert verdict_of_unit["figure-1b"].left_open == ""
 
 
 def test_a_summary_counts_verdicts_and_names_what_fails() -> None:
     given = plan(dataset_named("figure-1a"))[0].given
     units = [StatementOnData(f"theorem-{k}", given, "separable" if k > 3 else "") for k in range(1, 7)]
     verdicts = ["upheld", "falsified", "upheld", "fails", "holds"]
-    said = {k: StatementVerdict(units[k].id, units[k].without, word, "", "") for k, word in enumerate(verdicts)}
+    verdict_of_unit = {
+        k: StatementVerdict(units[k].id, units[k].without, word, "", "") for k, word in enumerate(verdicts)
+    }
     assert summary_text(units, {}) == "0 of 3 statements tried"
-    assert summary_text(units, said) == (
+    assert summary_text(units, verdict_of_unit) == (
         "all 3 statements tried: 2 upheld; 1 falsified (theorem-2). Not true without an assumption that fails here:"
         " theorem-4 (without separable) (tables below)"
     )

@@ -132,5 +132,5 @@ def test_tables_of_sizes_have_a_row_for_each_fault() -> None:
     ]
     assert sizes_table(result).row_count == 2
     unit, planted = rows[0][1:3]
-    said = markdown([], [Column("lemma-3")], result, "command", {})
-    assert f"| `temperature` | {unit} | {planted} | {power_of_ten(1e-4)} | `lemma-5` |" in said
+    table = markdown([], [Column("lemma-3")], result, "command", {})
+    assert f"| `temperature` | {unit} | {planted} | {power_of_ten(1e-4)} | `lemma-5` |" in table

@@ -137,5 +137,5 @@ def test_the_commands_have_an_example_of_their_own() -> None:
 
 
 def test_every_public_name_says_what_it_is() -> None:
-    said = [name for name in theorems.__all__ if not isinstance(getattr(theorems, name), float)]
-    assert [name for name in said if not (getattr(theorems, name).__doc__ or "").strip()] == []
+    public_names = [name for name in theorems.__all__ if not isinstance(getattr(theorems, name), float)]
+    assert [name for name in public_names if not (getattr(theorems, name).__doc__ or "").strip()] == []

@@ -62,10 +62,10 @@ def test_a_hostile_statement_is_reported_with_its_case_and_the_others_go_on(
     assert "garbage" not in out
     assert "garbage" in err
     result = {one["id"]: one for one in json.loads((tmp_path / "out.json").read_text())["statements"]}
-    for id, said in SAID.items():
+    for id, reason in SAID.items():
         one = result[f"mine.py:{id}"]
-        assert (one["verdict"], one["reason"][: len(said)]) == ("inconclusive", said), id
-        assert f"mine.py:{id}: inconclusive: {said}" in out
+        assert (one["verdict"], one["reason"][: len(reason)]) == ("inconclusive", reason), id
+        assert f"mine.py:{id}: inconclusive: {reason}" in out
     assert result["mine.py:rearranges"]["verdict"] == result["lemma-11"]["verdict"] == "upheld"
     dead = result["dead.py:any"]
     assert dead["verdict"] == "inconclusive"
@@ -194,7 +194,7 @@ def test_whatever_untrusted_code_does_it_is_not_run_here_and_nothing_is_left(tmp
             ("the process that worked on it ", "out of time after 2 s")
         ), result
     forged = ("pickles as lines", "results of other units", "a result that is none", "words of its own", "deep")
-    said = {result.id: result.failed for result in results}
+    reason = {result.id: result.failed for result in results}
     for name in (*forged, "a flood of messages", "a flood without an end of line", "patched JSON"):
-        assert "sent something that is not a result" in said[name], (name, said[name])
-    assert said["forks and returns twice"] == said["an old message"] == said["leaves a session"] == ""
+        assert "sent something that is not a result" in reason[name], (name, reason[name])
+    assert reason["forks and returns twice"] == reason["an old message"] == reason["leaves a session"] == ""

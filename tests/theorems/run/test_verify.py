@@ -374,10 +374,10 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_data_are_refused_in_one_sentence(what: str) -> None:
-    held, said = BAD[what]
+    held, expected = BAD[what]
     with pytest.raises(InvalidInput) as refusal:
         case_of(held)
-    assert said in str(refusal.value)
+    assert expected in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 

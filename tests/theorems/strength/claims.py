@@ -130,13 +130,13 @@ def by_claim_name(claims: list[Strength]) -> dict[str, list[Strength]]:
 
 
 def _told(claims: list[Strength]) -> str:
-    said = [
+    part_texts = [
         f"{claim.slack} ≥ −{claim.tolerance}, {claim.mean} in the mean ({claim.form})"
         if claim.slack is not None
         else "undecided"
         for claim in claims
     ]
-    return " and ".join(said) or "not made"
+    return " and ".join(part_texts) or "not made"
 
 
 def _same(before: list[Strength], now: list[Strength]) -> bool:

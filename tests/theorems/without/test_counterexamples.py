@@ -41,8 +41,8 @@ def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
     """‖p_mm‖ as a reader finds it from the keys in the file, not in the units of the search."""
     case = load(path).case
     for assumption in read_named_values(path)["assumptions"]:
-        said = re.match(r"‖p_mm‖ = ([\d.e+-]+)", assumption["because"])
-        if said:
+        match = re.match(r"‖p_mm‖ = ([\d.e+-]+)", assumption["because"])
+        if match:
             solution = max_margin(case.problem.keys, case.chosen_tokens)
             assert isinstance(solution, MaxMargin)
-            assert float(said[1]) == pytest.approx(solution.norm, rel=1e-5)
+            assert float(match[1]) == pytest.approx(solution.norm, rel=1e-5)
