@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64
 from reference_attention.floats import EPS
 from reference_attention.training.derivatives import BatchField
 from theorems.adaptive_methods.adam import Betas, adam_descent, adam_direction, next_moments
+from theorems.adaptive_methods.inexact_steps import LARGEST_EXPONENT
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, sharper
@@ -36,8 +37,6 @@ IS_ADAM = premise("iterate-is-a-step-of-adam")
 IS_SHORT = premise("step-is-within-cauchy-schwarz")
 DIRECTION = sharper("step-follows-gradient")
 ADAM_PREMISES = (IS_ADAM, IS_SHORT)
-LARGEST = 300.0
-"""The largest exponent that is evaluated; beyond it κ_t is −∞, and the bounds are vacuous."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +120,7 @@ class AdamBounds:
     @cached_property
     def change(self) -> Numbers:
         """The numbers e^{Dℓ_s + χ_{t,s}} − 1, (t, t) at (t, t−s), 0 where s ≤ 0."""
-        exponent: Any = np.minimum(self.moves * self.since + self.further, LARGEST)
+        exponent: Any = np.minimum(self.moves * self.since + self.further, LARGEST_EXPONENT)
         steps = np.arange(len(self.schedule.lengths))
         return np.where(steps[:, None] > steps[None], np.expm1(exponent), 0.0)
 

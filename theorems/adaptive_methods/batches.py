@@ -21,6 +21,7 @@ from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient
 from reference_attention.training.steepest_descent import steepest_steps
+from theorems.adaptive_methods.inexact_steps import LARGEST_EXPONENT
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Ended, Form, Verdict
 from theorems.core.claim_name import premise
@@ -36,8 +37,6 @@ Shares = Float64[np.ndarray, "t n"]
 Samples = Callable[[Points], ScaledGradient]
 """The function points (b, d) → ∇ℓ_i of all samples, as log scales (b, n) and directions (b, n, d)."""
 SCHEDULE = premise("batches-are-those-asked-for")
-LARGEST = 300.0
-"""The largest exponent of a ratio that is evaluated; beyond it the bound of the misplaced share is 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,8 +273,8 @@ def misplaced(
         log_ratio: a bound of the further difference of the logarithms of two weights, (t,) or a number.
     """
     change: Any = reach * schedule.since
-    far = np.any(value_of(change) + np.asarray(change.error) > LARGEST, axis=1)
-    change = np.minimum(change, LARGEST)
+    far = np.any(value_of(change) + np.asarray(change.error) > LARGEST_EXPONENT, axis=1)
+    change = np.minimum(change, LARGEST_EXPONENT)
     above = np.exp(schedule.log_memory + change) @ exact(shares) / weights
     below = np.exp(schedule.log_memory - change) @ exact(shares) / weights
     low: Any = np.min(below, axis=1)

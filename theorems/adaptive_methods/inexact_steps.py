@@ -37,6 +37,10 @@ from theorems.steepest_descent.steepest_run import STEEPEST_ROUNDING
 FALLS, GROWS = sharper("potential-falls"), sharper("margin-grows")
 GAP = sharper("margin-gap", when="the bound on the margin becomes positive")
 STEP_CLAIMS = (FALLS, GROWS, GAP)
+LARGEST_EXPONENT = 300.0
+"""The largest exponent that is evaluated; beyond it a bound is vacuous."""
+VACUOUS = float(np.finfo(float).max) / 2**10
+"""The fall −VACUOUS of a potential is a bound that says nothing; a thousand of them are added without overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +68,8 @@ class InexactSteps:
     @cached_property
     def least(self) -> Numbers:
         """The lower bound of the margin after each step, (t, b)."""
-        gained = np.cumsum(self.gain + np.zeros_like(self.step_error), axis=0) - np.cumsum(
-            exact(self.step_error), axis=0
-        )
+        lost = np.minimum(self.step_error, VACUOUS)
+        gained = np.cumsum(self.gain + np.zeros_like(lost), axis=0) - np.cumsum(exact(lost), axis=0)
         return self.floor - self.potential[0] + gained
 
     def claims(self) -> Iterator[Claim]:
@@ -84,10 +87,15 @@ class InexactSteps:
 
 
 def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
-    """Return min(b, b/π_min), b = ηκ − (e^{Dρη} − 1 − Dρη)."""
-    moved = geometry.reach * rho * step
+    """Return min(b, b/π_min), b = ηκ − (e^{Dρη} − 1 − Dρη); a vacuous −1.8e305 where Dρη is above 300.
+
+    Rounding of large W may make ρ, which includes it, that long although η is short.
+    """
+    moved: Any = geometry.reach * rho * step
+    vacuous = np.asarray(value_of(moved) > LARGEST_EXPONENT)
+    moved = np.where(vacuous, 0.0, moved)
     b: Any = step * kappa - (np.expm1(moved) - moved)
-    return np.minimum(b, b / geometry.least_weight)
+    return np.where(vacuous, -VACUOUS, np.minimum(b, b / geometry.least_weight))
 
 
 def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:

@@ -15,7 +15,7 @@ from reference_attention.norms import Norm
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.norm_max_margin import norm_max_margin
-from theorems.adaptive_methods.adam_bounds import LARGEST
+from theorems.adaptive_methods.inexact_steps import LARGEST_EXPONENT
 from theorems.benchmark.margin_gap import Gap
 from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.bounded import in_floats
@@ -81,7 +81,7 @@ def rates(
     tau = sigma = mean = growth = 0.0
     for t in range(steps):
         # The previous step contributes ``growth``, D times its length.
-        if t and growth + further < LARGEST and math.isfinite(tau + sigma + mean):
+        if t and growth + further < LARGEST_EXPONENT and math.isfinite(tau + sigma + mean):
             m, y = math.expm1(growth), math.expm1(growth + further)
             old = sum_of_powers(second, t - 1)
             tau = first * ((1 + m) * tau + m * sum_of_powers(first, t - 1) + y)

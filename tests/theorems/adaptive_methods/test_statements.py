@@ -247,6 +247,15 @@ def test_a_step_may_lose_as_much_as_lemma_0_says_and_no_less_is_claimed(weight: 
     assert falls(gain * 0.2) is Verdict.FALSIFIED
 
 
+def test_bounds_are_vacuous_where_rounding_of_w_hides_the_steps() -> None:
+    """Steps of 1e-22 vanish in the rounding of W near 1e20, which ρ includes: e^{Dρη} overflows, no bound does."""
+    features = np.array([[1.991543865584311e-17], [323.61612839427823], [647.2322567885565]])
+    case = LabelledFeatures(features, np.zeros(3, dtype=np.int64), np.array([3551, 222, 1]), 2, seed=4899)
+    claims = check(statement(ADAM), case, REFERENCE).claims
+    assert {claim.name: claim.verdict for claim in claims}[FALLS] is Verdict.UPHELD
+    assert {claim.verdict for claim in claims} == {Verdict.UPHELD}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_schedules_are_right_and_wrong_ones_are_seen(kind: str) -> None:
     rng, weights = np.random.default_rng(0), np.full(5, 0.2)
