@@ -23,7 +23,6 @@ EXAMPLES = 50
 
 ANY_LOSS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-7", "lemma-8", "lemma-9", "lemma-14")
 USERS = ("lemma-4", "lemma-7", "theorem-1", "theorem-2", "theorem-3", "descent-from-a-margin")
-QUERIES = ("tsvm-rank", "tsvm-frobenius-path", "tsvm-no-stationary-point", "tsvm-local-path")
 DIRECTIONS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 
 ASKED: tuple[tuple[tuple[str, ...], str, float, float], ...] = (
@@ -45,9 +44,8 @@ ASKED: tuple[tuple[tuple[str, ...], str, float, float], ...] = (
     (USERS, "constant coordinate", 0.02, 0.4),
     (USERS, "repeated input", 0.02, 0.3),
     (USERS, "scores of three levels", 0.05, 0.5),
-    ((*USERS, *QUERIES), "apart in one coordinate, p_mm uses it", 0.1, 0.7),
-    ((*USERS, *QUERIES), "apart in one coordinate, p_mm does not", 0.02, 0.5),
-    (QUERIES, "degenerate duals", 0.05, 0.5),
+    (USERS, "apart in one coordinate, p_mm uses it", 0.1, 0.7),
+    (USERS, "apart in one coordinate, p_mm does not", 0.02, 0.5),
     (("theorem-5", "theorem-6", "lemma-12"), "decimals", 0.02, 0.4),
     (("theorem-5", "theorem-6", "lemma-12"), "degenerate duals", 0.02, 0.4),
     (("theorem-5", "theorem-6", "lemma-12"), "identical support features", 0.0, 1 / 3),

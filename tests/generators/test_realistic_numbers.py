@@ -162,15 +162,20 @@ def test_realistic_cases_satisfy_their_assumptions(expected: tuple[str, ...]) ->
 
 
 @pytest.mark.usefixtures("users_only")
-@pytest.mark.parametrize(
-    "id", ["theorem-5", "theorem-6", "lemma-8", "lemma-9", "theorem-4", "tsvm-rank", "tsvm-local-path", "tsvm-sequence"]
-)
+@pytest.mark.parametrize("id", ["theorem-5", "theorem-6", "lemma-8", "lemma-9", "theorem-4"])
 def test_realistic_cases_of_other_strategies_satisfy_their_assumptions(id: str) -> None:
+    assert unmet_assumptions(id) == []
+
+
+def unmet_assumptions(id: str) -> list[tuple[str, str]]:
+    """Draw cases of a statement and return the assumptions that data decide and a case does not satisfy."""
     statement = statement_named(id)
-    for case in sample(statement.cases(), 30):
-        for expected in {*statement.assumptions} - LATER:
-            result = statement.assumption(expected).check(case)
-            assert result.holds is True, (expected, result.evidence)
+    return [
+        (expected, result.evidence)
+        for case in sample(statement.cases(), 30)
+        for expected in {*statement.assumptions} - LATER
+        if (result := statement.assumption(expected).check(case)).holds is not True
+    ]
 
 
 def idle(case: Case) -> bool:
@@ -195,10 +200,14 @@ def test_a_third_have_neighbours_without_duals(expected: tuple[str, ...]) -> Non
 
 
 @pytest.mark.usefixtures("users_only")
-@pytest.mark.parametrize("id", ["theorem-5", "theorem-6", "tsvm-frobenius-path", "tsvm-local-path"])
+@pytest.mark.parametrize("id", ["theorem-5", "theorem-6"])
 def test_more_than_a_quarter_of_other_cases_have_an_idle_neighbour(id: str) -> None:
-    drawn = sample(statement_named(id).cases(), 60)
-    assert np.mean([idle(case) for case in drawn]) > 1 / 4
+    assert share_with_idle_neighbour(id) > 1 / 4
+
+
+def share_with_idle_neighbour(id: str) -> float:
+    """Draw cases of a statement and return the share in which a neighbour has no dual."""
+    return float(np.mean([idle(case) for case in sample(statement_named(id).cases(), 60)]))
 
 
 def test_a_copy_leaves_the_solution_as_it_is_and_has_no_dual() -> None:
