@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -179,3 +180,17 @@ def exists(path: str) -> bool:
     name, _, test = path.partition("::")
     files: list[Path] = list(ROOT.glob(name))
     return bool(files) and (not test or any(f"def {test}(" in file.read_text(encoding="utf-8") for file in files))
+
+
+def python_of(page: Path) -> str:
+    """Return the Python code of a page as one doctest."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def doctest_failures(text: str, name: str, names: dict[str, object]) -> list[str]:
+    """Run a doctest and return a message for each example that prints something else than it shows."""
+    test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
+    assert test.examples
+    messages: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF | doctest.ELLIPSIS).run(test, out=messages.append)
+    return messages

@@ -31,7 +31,20 @@ from generators.user_data import load, subject_of
 from reference_attention.files import from_json
 from tests import documents as documents_
 from tests import facts
-from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
+from tests.documents import (
+    Block,
+    Shown,
+    agree,
+    blocks,
+    commands,
+    doctest_failures,
+    documents,
+    inline,
+    lines,
+    python_of,
+    read,
+    rows,
+)
 from tests.places import ROOT
 from tests.test_layers import ROOMS
 from tests.test_recipes import RECIPE_COMMANDS
@@ -544,3 +557,7 @@ def test_a_path_or_a_target_or_an_option_that_does_not_exist_is_noticed(capsys: 
     ):
         with pytest.raises(AssertionError):
             check(shown_in(f"$ {command}"), capsys)
+
+
+def test_the_page_on_python_prints_what_it_shows() -> None:
+    assert doctest_failures(python_of(ROOT / "docs" / "library.md"), "library.md", {}) == []

@@ -262,8 +262,13 @@ def test_an_exception_of_a_statement_is_heeded() -> None:
 # The changes themselves.
 
 
-@pytest.mark.parametrize("id", ["theorem-1", "theorem-5", "tsvm-frobenius-path", "theorem-3", "lemma-8"])
+@pytest.mark.parametrize("id", ["theorem-1", "theorem-5", "theorem-3", "lemma-8"])
 def test_the_risk_at_the_changed_prompt_is_the_same(id: str) -> None:
+    check_risk_at_the_changed_prompt(id)
+
+
+def check_risk_at_the_changed_prompt(id: str) -> None:
+    """Assert that the risk at the changed prompt is the same under every relation that applies to drawn cases."""
     tried = set()
     for case in draw_cases(statements()[id], 12, 3):
         start = np.round(64 * case.rng().normal(size=case.problem.d)) / 64 / case.problem.key_scale

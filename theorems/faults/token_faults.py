@@ -1,14 +1,12 @@
-"""Faults in what is computed from tokens: keys X Wᵀ or vec(x zᵀ), and scores Y Xv."""
+"""Faults in what is computed from tokens: keys X Wᵀ and scores Y Xv."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from reference_attention.problem import Dataset, KeysAndScores, keys_and_scores
-from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
 from theorems.faults.fault import Faults, Kind
 
 FAULTS = Faults(Kind.DATA)
@@ -32,7 +30,8 @@ def _first_label(right: Right, data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.Y[0] * data.Y[:, None] * data.problem.scores
 
 
-def _single(x: np.ndarray) -> np.ndarray:
+def in_float32(x: np.ndarray) -> np.ndarray:
+    """Return the numbers rounded to float32, as float64."""
     return x.astype(np.float32).astype(np.float64)
 
 
@@ -40,7 +39,7 @@ def _single(x: np.ndarray) -> np.ndarray:
 def _single_head(right: Right, data: Dataset) -> KeysAndScores:
     """Compute scores from X and v in float32; X is scaled to 1 first, so that precision is lost but not range."""
     unit = float(np.abs(data.X).max()) or 1.0
-    scores = data.Y[:, None] * np.sum(_single(data.X / unit) * _single(data.v), axis=-1) * unit
+    scores = data.Y[:, None] * np.sum(in_float32(data.X / unit) * in_float32(data.v), axis=-1) * unit
     return data.problem.keys, scores
 
 
@@ -48,7 +47,7 @@ def _single_head(right: Right, data: Dataset) -> KeysAndScores:
 def _single_products(right: Right, data: Dataset) -> KeysAndScores:
     unit = float(np.abs(data.X).max()) or 1.0
     weights = float(np.abs(data.key_query).max()) or 1.0
-    keys = _single(_single(data.X / unit) @ _single(data.key_query / weights).T) * (unit * weights)
+    keys = in_float32(in_float32(data.X / unit) @ in_float32(data.key_query / weights).T) * (unit * weights)
     return keys, data.problem.scores
 
 
@@ -64,24 +63,3 @@ def _score_of_keys(right: Right, data: Dataset) -> KeysAndScores:
     keys = data.problem.keys
     same = keys.shape[2] == len(data.v)
     return keys, data.Y[:, None] * (keys @ data.v) if same else data.problem.scores
-
-
-@FAULTS.plant("outer-keys-transposed", "vec(z xᵀ) for vec(x zᵀ)", "tsvm-rank", outer_keys_and_scores)
-def _transpose_outer(right: Right, data: QueryDataset) -> KeysAndScores:
-    n, T, d = data.X.shape
-    keys = data.problem.keys.reshape(n, T, d, -1).swapaxes(2, 3).reshape(n, T, -1)
-    return keys, data.problem.scores
-
-
-@FAULTS.plant(
-    "queries-of-the-next-input", "the keys of an input with the query of another", "tsvm-rank", outer_keys_and_scores
-)
-def _queries_of_the_next_input(right: Right, data: QueryDataset) -> KeysAndScores:
-    return replace(data, queries=np.roll(data.queries, 1, axis=0)).problem.keys, data.problem.scores
-
-
-@FAULTS.plant("outer-keys-of-float32", "vec(x zᵀ) in float32", "tsvm-rank", outer_keys_and_scores)
-def _single_outer(right: Right, data: QueryDataset) -> KeysAndScores:
-    """Round the keys to float32 after scaling them to a third, so that precision is lost but not range."""
-    unit = float(np.abs(data.problem.keys).max())
-    return _single(data.problem.keys / unit / 3) * unit * 3, data.problem.scores

@@ -23,5 +23,5 @@ PAPER = Paper(
     without="theorems.next_token.without",
     faults="theorems.next_token.faults",
     figures="theorems.next_token.figures",
-    after=("steepest-descent",),
+    after=("token-selection", "transformers-as-svms", "steepest-descent"),
 )

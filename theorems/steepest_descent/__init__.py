@@ -20,6 +20,6 @@ PAPER = Paper(
     faults="theorems.steepest_descent.faults",
     figures="theorems.steepest_descent.figures",
     gaps="theorems.steepest_descent.margin_gap:GAPS",
-    after=("transformers-as-svms",),
+    after=("token-selection", "transformers-as-svms"),
     explained=(),
 )

@@ -14,7 +14,6 @@ from reference_attention.directions import direction
 from reference_attention.losses import loss_named
 from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Dataset, Problem, keys_and_scores, log_smoothness
-from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
 from reference_attention.risk import ScaledGradient, scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
@@ -261,12 +260,6 @@ def test_products_of_data_are_wrong_where_it_is_said() -> None:
         keys, _ = token_faults._single_products(keys_and_scores, data)
         assert keys == pytest.approx(data.problem.keys, rel=1e-6)
         assert (keys != data.problem.keys).any()
-
-
-def test_outer_products_the_wrong_way_round() -> None:
-    data = QueryDataset([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0, 7.0]], [1.0], [1.0, 0.0], "correlation")
-    keys, _ = token_faults._transpose_outer(outer_keys_and_scores, data)
-    assert keys.tolist() == [[[5, 10, 6, 12, 7, 14], [15, 20, 18, 24, 21, 28]]]
 
 
 def test_wrong_softmax_and_its_jacobian() -> None:

@@ -9,15 +9,14 @@ import doctest
 import importlib
 import inspect
 import pkgutil
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import theorems
 import theorems.api
+from tests.documents import doctest_failures, python_of
 from tests.places import ROOT
 
 PAGE = ROOT / "docs" / "library.md"
@@ -91,40 +90,22 @@ def test_other_names_are_refused() -> None:
 # Examples.
 
 
-def blocks(page: Path) -> str:
-    """The Python of a page, as one doctest."""
-    return "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
-
-
-def failures(text: str, name: str, names: dict[str, object]) -> list[str]:
-    """What a doctest prints that is not what it shows."""
-    test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
-    assert test.examples
-    messages: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF | doctest.ELLIPSIS).run(test, out=messages.append)
-    return messages
-
-
 def documented() -> list[str]:
     """Public names whose docstring has an example."""
     return [name for name in theorems.__all__ if ">>>" in (getattr(theorems, name).__doc__ or "")]
 
 
-def test_the_page_prints_what_it_shows() -> None:
-    assert failures(blocks(PAGE), PAGE.name, {}) == []
-
-
 @pytest.mark.parametrize("name", documented())
 def test_docstrings_print_what_they_show(name: str) -> None:
-    assert failures(inspect.getdoc(getattr(theorems, name)) or "", name, {}) == []
+    assert doctest_failures(inspect.getdoc(getattr(theorems, name)) or "", name, {}) == []
 
 
 def test_an_example_that_prints_something_else_is_noticed() -> None:
-    assert failures(">>> 1 + 1\n3\n", "wrong", {})
+    assert doctest_failures(">>> 1 + 1\n3\n", "wrong", {})
 
 
 def test_every_public_name_is_in_an_executed_example() -> None:
-    code = "\n".join(example.source for example in doctest.DocTestParser().get_examples(blocks(PAGE)))
+    code = "\n".join(example.source for example in doctest.DocTestParser().get_examples(python_of(PAGE)))
     used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
     assert set(theorems.__all__) - used == set()
 

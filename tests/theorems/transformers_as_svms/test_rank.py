@@ -10,12 +10,15 @@ from flint import fmpq_mat
 from hypothesis import given, settings
 
 from generators.case import Case
+from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.transformers_as_svms.section_2_cases import CASES, claims_of, falsified
 from theorems.core.check import check
 from theorems.core.claim import Verdict
+from theorems.core.dataset_claims import query_claims
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
+from theorems.transformers_as_svms.faults.outer_key_faults import TOKENS, _transpose_outer
 from theorems.transformers_as_svms.rank import tsvm_rank
 
 ID = "tsvm-rank"
@@ -92,3 +95,19 @@ def test_transposed_weights_of_least_nuclear_norm_are_caught_by_spans_and_column
     assert "nuclear-rank-at-most-supporting-inputs" in falsified(
         ID, "single-input", fault_named("nuclear-columns-doubled").implementation
     )
+
+
+def test_outer_products_the_wrong_way_round() -> None:
+    data = QueryDataset([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0, 7.0]], [1.0], [1.0, 0.0], "correlation")
+    keys, _ = _transpose_outer(outer_keys_and_scores, data)
+    assert keys.tolist() == [[[5, 10, 6, 12, 7, 14], [15, 20, 18, 24, 21, 28]]]
+
+
+@pytest.mark.parametrize("fault", TOKENS, ids=lambda fault: fault.name)
+def test_other_outer_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(0)
+    data = QueryDataset(rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), [-1, 1], rng.normal(size=4))
+    case = Case(data.problem, queried=data)
+    assert all(claim.verdict is Verdict.UPHELD for claim in query_claims(case, REFERENCE))
+    claims = query_claims(case, fault.implementation)
+    assert [claim.name for claim in claims if claim.verdict is not Verdict.UPHELD] == ["keys-are-outer-products"]
