@@ -1,4 +1,4 @@
-"""The thin reference: softmax attention, its risk, its hard-margin SVM, and its training.
+"""The reference implementation: softmax attention, its risk, its hard-margin SVM, and its training.
 
 | room | what |
 |---|---|

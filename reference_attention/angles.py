@@ -1,4 +1,4 @@
-"""1 − cos of the angle between a point and a direction, without cancellation where it is tiny.
+"""1 − cos of the angle between a point and a direction, without cancellation at tiny angles.
 
 The formula uses the difference between the unit vectors of the point and of the direction.
 """

@@ -1,7 +1,8 @@
 """Piecewise formulas and truncated series on NumPy arrays, torch tensors, and arrays that carry their rounding error.
 
 An array that carries its rounding error (:class:`theorems.bounded.Bounded`) has a method ``widen``. A comparison of
-such an array is true only where it is certain, so an entry may lie on either side of a bound.
+such an array is true only where it is certain. Where the error leaves open on which side of a bound an entry lies, both
+x < bound and x ≥ bound are false.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def carries_rounding(x: Array) -> bool:
 
 
 def namespace(*arrays: Array) -> Any:
-    """Return the namespace of the first array that carries its rounding error, otherwise of the first array."""
+    """Return the namespace of the first array that carries its rounding error; if none does, of the first array."""
     return namespace_of(next(filter(carries_rounding, arrays), arrays[0]))
 
 
@@ -39,7 +40,7 @@ def namespace_of(x: Array) -> Any:
 
 
 def pieces(xp: Any, x: Array, bound: float, below: Array, above: Array) -> Array:
-    """Return ``below`` where x < bound and ``above`` elsewhere; an enclosure of both where x may be on either side."""
+    """Return ``below`` where x < bound and ``above`` elsewhere; an enclosure of both where this is uncertain."""
     if carries_rounding(x):
         return xp.select([x < bound, x >= bound], [below, above])
     return xp.where(x < bound, below, above)
@@ -81,6 +82,6 @@ def log_abs(x: Array) -> Array:
 
 
 def log_of(number: float, like: Array) -> Array:
-    """Return the logarithm of a constant as an array like ``like``, since the logarithm itself is not a float."""
+    """Return the logarithm of a constant as an array like ``like``, which can carry its rounding error."""
     xp = array_namespace(like)
     return xp.log(xp.full_like(like, number))

@@ -25,7 +25,7 @@ Row = list[fmpq]
 def tilted_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, p_mm: list[fmpq], mu: float
 ) -> Direction | None:
-    """Return the direction of case (A1): a mixture of q and p_mm that lies in the cone of width mu around q.
+    """Return the direction of case (A1): a mixture of the given direction q and p_mm, in the cone of width mu around q.
 
     The share of p_mm is halved until the mixture lies in the cone; the result is None if the smallest share still
     leaves the cone. Margins are concave along the segment from q to p_mm, and normalising a proper mixture of two unit
@@ -56,8 +56,9 @@ def higher_neighbours_direction(
 
     M has the rows of all directional neighbours of q, and N⁺ contains those of higher score. M w is −1 on N⁺ and 0 on
     the other neighbours (M has full row rank), so for small τ exactly the tokens of N⁺ attain the smallest margin, θ‖q‖
-    − τ. τ starts at half of the value up to which every other token stays further away and the margin stays positive;
-    then it is halved until the direction lies in the cone. If N⁺ contains all neighbours, the result is q itself.
+    − τ. τ starts at half of the largest value for which all other tokens have larger margins and the smallest margin is
+    positive; then τ is halved until the direction lies in the cone. If N⁺ contains all neighbours, the result is q
+    itself.
     """
     chosen_scores = np.take_along_axis(scores, alpha[:, None], axis=1)
     near, above = direction.neighbours, scores > chosen_scores
@@ -69,7 +70,7 @@ def higher_neighbours_direction(
         return None
     most = theta / 2
     for i, t in np.argwhere(~near & ~direction.selected).tolist():
-        # direction.exact + τ row·w > θ − τ.
+        # The margin of token t must stay above the smallest one: direction.exact + τ row·w > direction.least − τ.
         speed = inner(_row(keys, alpha, i, t), w) + 1
         if speed < 0:
             most = min(most, (direction.exact[i][t] - theta) / -speed / 2)
@@ -91,7 +92,7 @@ def best_token_direction(
         return None
     most = rational(2.0 ** round(float(np.log2(direction.norm))))
     for i, t in np.argwhere(~direction.selected).tolist():
-        # direction.exact + τ row·w > τ.
+        # The margin of token t must stay above that of the tied tokens: direction.exact + τ row·w > τ.
         speed = 1 - inner(_row(keys, alpha, i, t), w)
         if speed > 0:
             most = min(most, direction.exact[i][t] / speed / 2)

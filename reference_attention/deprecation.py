@@ -14,7 +14,7 @@ class FormerName:
         self.name = name
 
     def __set_name__(self, owner: type, former: str) -> None:
-        """Note the former name, to which the class assigns this object."""
+        """Store the former name, which is the attribute to which the class assigns this object."""
         self.former = former
 
     def __get__(self, instance: Any, owner: type) -> Any:

@@ -1,4 +1,4 @@
-"""Directions in which a prompt grows: which tokens they select, by which margin, and against which neighbours; exact.
+"""Directions in which a prompt grows: the tokens that they select, their margins and their neighbours, all exact.
 
 Definition 3 is about a unit vector q, and vectors of floats rarely have length one. Selected tokens, directional
 neighbours and neighbour-optimality do not depend on the length of q; margins of two directions are compared through
@@ -88,7 +88,7 @@ class Direction:
 
 
 def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -> Direction:
-    """Return the selection of a vector q in the sense of Definition 3, decided over the rationals.
+    """Return the tokens that a vector q selects (Definition 3) and their margins, decided over the rationals.
 
     Args:
         keys: shape (n, T, d).
@@ -106,7 +106,7 @@ def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -
 
 
 def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) -> Direction:
-    """Return the selection of a rational vector (Definition 3), e.g. of p_mm or of an exact perturbation.
+    """Return the tokens that a rational vector selects (Definition 3), for example p_mm, and their margins.
 
     Raises:
         InvalidInput: the zero vector, or a vector beyond the range of float64.
@@ -121,7 +121,7 @@ def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) 
 
 @lru_cache(maxsize=2)
 def _whole_keys(entries: bytes, shape: tuple[int, int]) -> tuple[fmpz_mat, int]:
-    """Return keys, given as bytes, as integers (n T, d), and the exponent of their unit, a power of two."""
+    """Return keys, given as bytes, as integers of shape (n T, d) in units of 2^exponent, and the exponent."""
     dyadic = Dyadic.of(np.frombuffer(entries).reshape(shape))
     return from_limbs(dyadic.limbs()), dyadic.exponent
 
@@ -153,18 +153,18 @@ def _direction_of_weights(
 
 
 def not_below(direction: Direction, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
-    """Return the directional neighbours (i, t) that do not score strictly below every selected token of their input."""
+    """Return the directional neighbours (i, t) that score at least as high as some selected token of input i."""
     lowest = np.min(np.where(direction.selected, scores, np.inf), axis=1, keepdims=True)
     return [(int(i), int(t)) for i, t in np.argwhere(direction.neighbours & (scores >= lowest))]
 
 
 def neighbour_optimal(direction: Direction, scores: Float64[np.ndarray, "n T"]) -> bool:
-    """Return whether every directional neighbour scores strictly below its selected token(s) (Definition 3); exact."""
+    """Return whether every directional neighbour scores below all selected tokens of its input (Definition 3)."""
     return not not_below(direction, scores)
 
 
 def margin_sign(first: Direction, second: Direction) -> int:
-    """Return the sign of θ(first) − θ(second), exact: squares of non-negative numbers are compared."""
+    """Return the sign of θ(first) − θ(second), exactly, by comparing squares of non-negative numbers."""
     if first.least is None or second.least is None:
         return int(first.least is None) - int(second.least is None)
     gap = first.least**2 * second.norm_squared - second.least**2 * first.norm_squared
@@ -185,12 +185,12 @@ def unit_difference(a: fmpq | None, first: Direction, b: fmpq | None, second: Di
 
 
 def parallel(first: Sequence[fmpq], second: Sequence[fmpq]) -> bool:
-    """Return whether first = c·second for some c > 0, exact."""
+    """Return whether first = c·second for some c > 0, exactly."""
     return inner(first, second) > 0 and inner(first, second) ** 2 == inner(first, first) * inner(second, second)
 
 
 def within_cone(x: Sequence[fmpq], q: Sequence[fmpq], mu: float) -> bool:
-    """Return whether cos(x, q) ≥ 1 − μ, for 0 ≤ μ ≤ 1; exact, by squares.
+    """Return whether cos(x, q) ≥ 1 − μ, for 0 ≤ μ ≤ 1, exactly, by comparing squares.
 
     Raises:
         InvalidInput: μ outside [0, 1].

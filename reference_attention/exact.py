@@ -22,7 +22,7 @@ def rational(x: float) -> fmpq:
     """Return a finite float as the rational number that it represents.
 
     Raises:
-        InvalidInput: NaN or infinite.
+        InvalidInput: x is NaN or infinite.
     """
     if not math.isfinite(x):
         raise InvalidInput(f"array: {x} is not a rational number; replace NaN and infinite entries.")
@@ -83,7 +83,7 @@ def to_float(q: fmpq) -> float:
     """Return the float nearest to a rational (a subnormal or zero below the normal range of float64).
 
     Raises:
-        InvalidInput: beyond the range of float64.
+        InvalidInput: q is beyond the range of float64.
     """
     value = ratio(q.p, q.q)
     if math.isinf(value):
@@ -103,17 +103,17 @@ def times_power_of_two(q: fmpq, exponent: int) -> fmpq:
 
 
 PRIME = 2**61 - 1
-"""A prime; the rank of an integer matrix modulo it is at most the rank over the rationals."""
+"""Prime for computing ranks: the rank of an integer matrix modulo a prime is at most that over the rationals."""
 
 LIMB = 50
-"""Number of bits of a limb."""
+"""Number of bits of a limb: large integers are split into limbs, their digits in base 2^50."""
 
 MANY_TERMS = 65
 """Number of terms above which a matrix product is faster than a loop."""
 
 
 def from_limbs(limbs: Int64[np.ndarray, "l m k"]) -> fmpz_mat:
-    """Return the matrix with these limbs, the lowest first, shape (m, k)."""
+    """Return the integer matrix Σ_l limbs_l · 2^(l·:data:`LIMB`), shape (m, k)."""
     _, m, k = limbs.shape
     base = fmpz(1) << LIMB
     matrices = (fmpz_mat(m, k, limb.ravel().tolist()) for limb in limbs[::-1])
@@ -156,7 +156,7 @@ class Dyadic:
     def limbs(self) -> Int64[np.ndarray, "l *shape"]:
         """Return the entries divided by 2^exponent in base 2^:data:`LIMB`, lowest limb first, each signed and < 2^53.
 
-        Machine integers become integers of any length several times faster than Python's integers do.
+        python-flint converts these machine integers several times faster than Python's integers of any length.
         """
         sizes, signs = np.abs(self.mantissas), np.sign(self.mantissas)
         first, within = np.divmod(self.shifts, LIMB)

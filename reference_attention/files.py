@@ -65,8 +65,8 @@ def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Ite
         otherwise: what the user can do if the file is larger.
 
     Raises:
-        InvalidInput: the file does not exist, is a directory, a device or a pipe, is too large, or cannot be read, here
-            or within the block; memory is too small for it.
+        InvalidInput: the file does not exist, is a directory, a device or a pipe, is too large for ``largest`` or for
+            memory, or cannot be read, when it is opened or within the block.
     """
     try:
         # Without this flag, opening a pipe that has no writer would block.
@@ -105,7 +105,7 @@ def read_text(path: Path, expected: str, largest: int = LARGEST_TEXT, otherwise:
     """Return the text of a user's file.
 
     Raises:
-        InvalidInput: as :func:`open_regular`, or it is no UTF-8.
+        InvalidInput: as :func:`open_regular`, or the file is not UTF-8.
     """
     content = read_bytes(path, expected, largest, otherwise)
     try:
@@ -155,7 +155,7 @@ def _plain(value: Any) -> Any:
     """Return a value as JSON represents it: lists for arrays, strings for NaN and infinities."""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf" and np.isfinite(value).all():
-            return value.tolist()  # JSON has all of these values
+            return value.tolist()  # JSON can represent all of these values
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _plain(entry) for name, entry in value.items()}
@@ -209,7 +209,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Flush the names in a directory to disk, where the system can."""
+    """Flush the names in a directory to disk, if the system supports it."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -263,7 +263,7 @@ def make_directory(directory: Path) -> None:
     """Make a directory unless it exists.
 
     Raises:
-        InvalidInput: it cannot be made.
+        InvalidInput: the directory cannot be made.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

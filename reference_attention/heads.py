@@ -1,9 +1,9 @@
-"""Nonlinear heads ψ: networks with one hidden layer, and the loss they incur when attention mixes in other tokens.
+"""Nonlinear heads ψ: networks with one hidden layer, and how their units change when attention mixes in other tokens.
 
 ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is Σ_t
 s_t z_itj with z_itj = w_j·x_it + c_j. So ψ depends on the tokens only through these *features* z, shape (n, T, m). A
-linear head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax
-weights of e^{−10⁶} the value of ψ carries no information.
+linear head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: where softmax
+weights are as small as e^{−10⁶}, the value of ψ itself shows no change.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83), Lemma 14.
 """
@@ -59,9 +59,9 @@ class Activation(ABC):
     def lowest_secant(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
         """Return the least |change|/δ over steps 0 < δ ≤ reach.
 
-        The quotient is the mean of φ' between z and z + sign δ. φ' has no interior minimum, so as δ grows the mean
-        first does not fall and then does not rise (or only one of the two happens): its least value is the slope at z
-        or the secant over the whole reach.
+        The quotient is the mean of φ' between z and z + sign δ. φ' has no interior minimum. So as δ grows, the mean is
+        first non-decreasing and then non-increasing (one of the two phases may be empty), and its least value is the
+        slope at z or the secant over the whole reach.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             full_secant = np.exp(self.log_change(z, sign, np.log(reach)) - np.log(reach))
@@ -114,7 +114,7 @@ class Tanh(Activation):
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
         """Return log |tanh(z + sign·e^{log_size}) − tanh z|."""
-        # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)); tanh is odd, so a step up from z is one down from −z.
+        # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)); tanh is odd, so a step up from z is a step down from −z.
         x = -sign * z
         size = np.exp(np.minimum(log_size, 700.0))
         log_sinh = np.where(size < 1e-8, log_size, size - math.log(2) + np.log(-np.expm1(-2 * np.maximum(size, 1e-8))))
@@ -238,7 +238,7 @@ class Head:
     labels: Float64[np.ndarray, "n"]
 
     def __post_init__(self) -> None:
-        """Refuse arrays that make no head, and keep checked copies of the others."""
+        """Refuse arrays that do not make a head; otherwise keep checked copies."""
         features = checked_array("head_features", self.features, ("n", "T", "m"))
         n, _, m = features.shape
         weights = checked_array("head_weights", self.weights, (m,))
@@ -262,7 +262,7 @@ class Head:
 
     @property
     def signs(self) -> Float64[np.ndarray, "n m"]:
-        """Return the direction −sign(Y_i b_j) in which a feature must move for Y_i ψ to fall."""
+        """Return −sign(Y_i b_j), the direction in which feature z_itj must move for Y_i ψ to fall."""
         return np.asarray(-np.sign(self.labels[:, None] * self.weights))
 
     def units(self, name: str, *arguments: Array) -> Array:

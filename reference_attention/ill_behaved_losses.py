@@ -56,11 +56,11 @@ class Squared(IllBehavedLoss):
         return namespace_of(u).exp(-self.log_slope(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
-        # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), whose sign is that of the product.
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
+        # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), so its sign is the product of the signs of both factors.
         xp = namespace(u, sign, log_size)
         factor = 1 - u + sign * xp.exp(log_size) / 2
-        # At u = 1 the factor is δ/2, also where δ underflows.
+        # At u = 1 the second factor is δ/2, also where δ underflows.
         size = log_size + xp.where(u == 1, log_size + log_of(0.5, log_size), log_abs(factor))
         return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), by_sign(xp, sign, size, size)
 
@@ -79,11 +79,11 @@ class Squared(IllBehavedLoss):
 
     def steepening(self, low: float, high: float) -> float:
         """Return 0, or +inf where high > 1, since the loss increases there."""
-        # Where the loss increases, its slope gives no lower bound of its decrease.
+        # Where the loss increases in u, its slope gives no lower bound of ℓ(u − δ) − ℓ(u).
         return math.inf if high > 1 else 0.0
 
     def defect(self, low: float, high: float) -> str:
-        """Return the value ℓ'(high) ≥ 0 as the defect if high ≥ 1, otherwise an empty text."""
+        """Return a text that names the value ℓ'(high) ≥ 0 if high ≥ 1, otherwise an empty text."""
         return f"ℓ'({high:g}) = {high - 1:g} is not negative" if high >= 1 else ""
 
 
@@ -107,10 +107,10 @@ class Cubic(IllBehavedLoss):
         return -2 * xp.sign(u) * xp.exp(-log_abs(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
         # u³ − (u − δ)³ = δ (3 (u − δ/2)² + δ²/4).
         xp = namespace(u, sign, log_size)
-        # At u = 0 the difference is −δ/2, also where δ underflows.
+        # At u = 0, u − δ/2 is −δ/2, also where δ underflows.
         half = log_size + log_of(0.5, log_size)
         log_distance = xp.where(u == 0, half, log_abs(u - sign * xp.exp(log_size) / 2))
         size = log_size + xp.logaddexp(log_of(3.0, log_size) + 2 * log_distance, 2 * half)
@@ -136,7 +136,7 @@ class Cubic(IllBehavedLoss):
         return 2 / low if low > 0 else math.inf if high > 0 else 0.0
 
     def defect(self, low: float, high: float) -> str:
-        """Return ℓ'(0) = 0 as the defect if [low, high] contains 0, otherwise an empty text."""
+        """Return a text that names ℓ'(0) = 0 if [low, high] contains 0, otherwise an empty text."""
         return "ℓ'(0) = 0 is not negative" if low <= 0 <= high else ""
 
 
@@ -160,7 +160,7 @@ class Kinked(IllBehavedLoss):
         return namespace_of(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
         # ℓ has slope −1 below the kink and −1/4 above it, so the parts of [u − δ, u] below and above it have weights 1
         # and 1/4.
         xp = namespace(u, sign, log_size)
@@ -186,8 +186,8 @@ class Kinked(IllBehavedLoss):
         return 0.0
 
     def defect(self, low: float, high: float) -> str:
-        """Return the jump of ℓ' at 0 as the defect if it lies in [low, high], otherwise an empty text."""
-        return "ℓ' jumps from −1 to −1/4 at 0, so it is not Lipschitz" if low <= 0 < high else ""
+        """Return a text that names the jump of ℓ' at 0 if [low, high] contains 0, otherwise an empty text."""
+        return "ℓ' jumps from −1 to −1/4 at 0, so ℓ' is not Lipschitz" if low <= 0 < high else ""
 
 
 ILL_BEHAVED_LOSSES: dict[str, IllBehavedLoss] = {loss.name: loss for loss in (Squared(), Cubic(), Kinked())}

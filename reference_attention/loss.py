@@ -44,7 +44,7 @@ class Loss(ABC):
 
     @abstractmethod
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}.
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}.
 
         Args:
             u: the point with whose loss the loss at u − δ is compared.
@@ -69,10 +69,10 @@ class Loss(ABC):
 
     @abstractmethod
     def steepening(self, low: float, high: float) -> float:
-        """Return the least κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high], which is 0 exactly where ℓ is convex there.
+        """Return the least κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high]; it is 0 if and only if ℓ is convex there.
 
-        Where ℓ is not convex, its increase from u to u − δ can be less than |ℓ'(u)| δ, but it is at least ℓ(u − δ) −
-        ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2} for u − δ, u in [low, high]: |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx}, and (1 − e^{−y})/y ≥
+        Where ℓ is not convex, its increase from u to u − δ can be less than |ℓ'(u)| δ. But if u − δ and u lie in [low,
+        high], then ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}, because |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx} and (1 − e^{−y})/y ≥
         e^{−y/2}.
         """
 

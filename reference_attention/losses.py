@@ -30,9 +30,9 @@ from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array, Loss
 
 SMALLEST = 2.0**-1022
-"""The smallest normal float. Both branches of a formula are evaluated; with this bound the unused one stays finite."""
+"""The smallest normal float: a lower bound of arguments, which keeps the unused branch of a formula finite."""
 MANY = 64
-"""Array size from which on NumPy's exp and log1p, which are vectorised, are faster than its logaddexp, which is not."""
+"""Least array size for which NumPy's exp and log1p (vectorised) are faster than its logaddexp (not vectorised)."""
 
 
 def _log_expm1(xp: Any, log_x: Array) -> Array:
@@ -84,18 +84,20 @@ class Logistic(Loss):
         return xp.exp(-_softplus(xp, -u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = log1p(σ(−u) expm1(δ)); both branches are kept in logarithms.
         xp = namespace(u, sign, log_size)
         log_sigma = self.log_slope(u)
-        # δ > 0: y = log(σ(−u)(e^δ − 1)), the excess is log(1 + e^y), its logarithm y − e^y/2 up to 5/24 e^{2y}.
+        # δ > 0: with y = log(σ(−u)(e^δ − 1)) the excess is log(1 + e^y); its logarithm is y − e^y/2 up to an error of
+        # 5/24 e^{2y}.
         y = log_sigma + _log_expm1(xp, log_size)
         small = off_by(y - xp.exp(at_most(xp, y, 0.0)) / 2, 1e-18)
         up = pieces(xp, y, -20.0, small, xp.log(_softplus(xp, at_least(xp, y, -20.0))))
         if xp is np and np.all(sign > 0):
             return sign, up
-        # δ < 0: z = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is −log(1 − e^z) = e^z + e^{2z}/2 + …, its logarithm
-        # z + e^z/2 up to 5/24 e^{2z}; where e^z is near one (u ≪ 0), 1 − e^z = σ(u) + σ(−u) e^{−|δ|} does not cancel.
+        # δ < 0: with z = log(σ(−u)(1 − e^{−|δ|})) < 0 the excess has the size −log(1 − e^z) = e^z + e^{2z}/2 + …; its
+        # logarithm is z + e^z/2 up to an error of 5/24 e^{2z}. Where e^z is near one (u ≪ 0), 1 − e^z is computed as
+        # σ(u) + σ(−u) e^{−|δ|}, without cancellation.
         z = log_sigma + _log_one_minus_exp(xp, log_size)
         middle = -xp.log1p(-xp.exp(at_least(xp, at_most(xp, z, -0.5), -20.0)))
         far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - exp(xp, log_size))
@@ -141,7 +143,7 @@ class Exponential(Loss):
         return namespace_of(u).ones_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
         xp = namespace(u, sign, log_size)
         return sign, by_sign(xp, sign, -u + _log_expm1(xp, log_size), -u + _log_one_minus_exp(xp, log_size))
@@ -181,7 +183,7 @@ class Correlation(Loss):
         return namespace_of(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| = |δ|."""
+        """Return the sign of ℓ(u − δ) − ℓ(u) = δ and the logarithm of its absolute value."""
         return sign, by_sign(namespace(u, sign, log_size), sign, log_size, log_size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
@@ -223,7 +225,7 @@ class Sigmoid(Loss):
         return namespace_of(u).tanh(u / 2)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
+        """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = σ(u) σ(|δ|−u) (1 − e^{−|δ|}) for δ > 0, −σ(−u) σ(|δ|+u) (1 − e^{−|δ|}) for δ < 0.
         xp = namespace(u, sign, log_size)
         size, log_decay = exp(xp, log_size), _log_one_minus_exp(xp, log_size)
@@ -272,7 +274,7 @@ def _softplus_scalar(x: float) -> float:
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation(), Sigmoid())}
 """The losses of Assumption A by name."""
 DRAWN_LOSSES = ("logistic", "exponential", "correlation", "sigmoid")
-"""The losses that strategies draw unless they name others. A new one is left out: it would change all drawn cases."""
+"""The losses that strategies draw unless they name others. A new loss is not added: it would change all drawn cases."""
 
 
 def loss_named(name: str) -> Loss:

@@ -64,7 +64,9 @@ class Blocks:
     def __post_init__(self) -> None:
         """Refuse other powers and kinds."""
         if self.power not in (1.0, math.inf) or self.kind not in KINDS:
-            raise InvalidInput(f"norm: {self.power}, {self.kind!r}; give 1 or ∞ of {', '.join(KINDS)}.")
+            raise InvalidInput(
+                f"norm: power {self.power}, kind {self.kind!r}; give power 1 or ∞ and kind {' or '.join(KINDS)}."
+            )
 
     def __str__(self) -> str:
         """Return the name of the norm: largest row, sum of columns, …."""

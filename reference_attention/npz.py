@@ -24,18 +24,18 @@ LARGEST = 2**24
 """Largest total number of entries of the arrays of a file: 128 MiB of float64, so that the handful of copies that
 checking takes stays below a gigabyte. Exact decisions become infeasible at far smaller sizes."""
 LONGEST_DESCRIPTOR = 24
-"""Number of bytes that may stand between two members of an archive: a data descriptor."""
+"""Largest number of bytes between two members of an archive: the length of a data descriptor."""
 MOST_AXES = 32
 
 Names = Callable[[Collection[str]], None]
-"""A function that raises for unusable names, before anything is unpacked."""
+"""A function of the arrays' names that raises if a name cannot be used; called before arrays are unpacked."""
 
 
 def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
     """Return the arrays of an open file by name; messages refer to the file by its path.
 
     Raises:
-        InvalidInput: damaged, pickled, too large, or refused by ``check_names``.
+        InvalidInput: the file is damaged, pickled or too large, or ``check_names`` refuses it.
         OSError: the file cannot be read.
     """
     if not zipfile.is_zipfile(file):
@@ -70,11 +70,11 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
         if name in members:
             raise InvalidInput(f"{path}: {name} occurs twice; write the file with numpy.savez.")
         if not 0 <= member.header_offset - end <= LONGEST_DESCRIPTOR:
-            raise ValueError("the archive has bytes that its directory does not tell of")
+            raise ValueError("the archive has bytes that its directory does not list")
         members[name] = member
         end = _end(archive, member)
     if not 0 <= archive.start_dir - end <= LONGEST_DESCRIPTOR:
-        raise ValueError("the archive has bytes that its directory does not tell of")
+        raise ValueError("the archive has bytes that its directory does not list")
     return members
 
 

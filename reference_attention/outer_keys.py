@@ -59,7 +59,7 @@ class OuterKeys:
 
     @property
     def exponent(self) -> int:
-        """Return the exponent such that every entry is an integer multiple of 2^exponent."""
+        """Return an exponent such that every entry is an integer multiple of 2^exponent."""
         x, z = self._dyadic
         return x.exponent + z.exponent
 

@@ -1,8 +1,9 @@
 """Problems and datasets: the data that the theorems are about, validated once, in this module.
 
 With the head v fixed, everything depends only on the keys k_it = W x_it, the scores γ_it = Y_i vᵀ x_it and the loss. A
-:class:`Problem` holds those; a :class:`Dataset` holds tokens, labels, key-query weights and head, from which a Problem
-is made with *correctly rounded* products: ties between exact scores stay ties, on every machine.
+:class:`Problem` consists of these three; a :class:`Dataset` consists of tokens, labels, key-query weights and head. The
+Problem of a Dataset is computed with *correctly rounded* products: ties between exact scores stay ties, on every
+machine.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1 and Definition 1.
 """
@@ -160,7 +161,7 @@ class Problem:
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes; T = 1 (nothing to select); an unknown loss.
+        InvalidInput: NaN or infinite entries; unsuitable shapes; T = 1 (nothing to select); an unknown loss.
 
     >>> from theorems import Problem
     >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
@@ -179,7 +180,7 @@ class Problem:
     factors: OuterKeys | None = field(init=False, repr=False)
 
     def __init__(self, keys: ArrayLike | OuterKeys, scores: ArrayLike, loss: Loss | str = "logistic") -> None:
-        """Check the arrays and the loss, and keep factors of keys only where a product may have been rounded."""
+        """Check the arrays and the loss, and keep factors of keys only if a product may have been rounded."""
         factors = keys if isinstance(keys, OuterKeys) and not keys.short else None
         floats = checked_array("keys", keys.floats if isinstance(keys, OuterKeys) else keys, ("n", "T", "d"))
         n, tokens, _ = floats.shape
@@ -207,7 +208,7 @@ class Problem:
 
     @property
     def exact_keys(self) -> Keys:
-        """Return the keys for exact decisions: as factors where they were given so and a product was rounded."""
+        """Return the keys for exact decisions: as factors if factors were given and a product was rounded."""
         return self.keys if self.factors is None else self.factors
 
     @cached_property
@@ -236,7 +237,7 @@ class Problem:
     def log_smoothness(self) -> float:
         """Return log L_p, where L_p is a Lipschitz constant of ∇L from keys and scores (−inf when ∇L = 0 throughout).
 
-        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖, it is
+        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖, L_p is
         never larger than the constant of Lemma 6, so Lemma 6 follows from this constant.
         """
         key_norms = np.linalg.norm(self.keys, ord=2, axis=(1, 2))
@@ -270,7 +271,7 @@ class Dataset:
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes, T = 1, labels other than ±1; an unknown loss.
+        InvalidInput: NaN or infinite entries; unsuitable shapes; T = 1; labels other than ±1; an unknown loss.
 
     >>> from theorems import Dataset
     >>> dataset = Dataset(X=[[[1, 2], [3, 4]]], Y=[-1], v=[1, 0])
@@ -340,7 +341,7 @@ class Dataset:
 
     @classmethod
     def realising(cls, problem: Problem) -> Dataset:
-        """Return a dataset whose problem is ``problem``: the score is one more coordinate of each token, v that axis.
+        """Return a dataset whose problem is ``problem``: a token is its key followed by its score; v is the last axis.
 
         The paper's Figure 1 is built in this way (W is the projection off the last axis, all labels are +1).
         """

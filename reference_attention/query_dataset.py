@@ -31,7 +31,7 @@ class QueryDataset:
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes, T = 1, labels other than ±1; an unknown loss.
+        InvalidInput: NaN or infinite entries; unsuitable shapes; T = 1; labels other than ±1; an unknown loss.
 
     >>> from theorems import QueryDataset
     >>> data = QueryDataset(X=[[[1, 2], [3, 4]]], queries=[[1, 0.5]], Y=[1], v=[1, 0])
@@ -78,7 +78,7 @@ class QueryDataset:
         return Problem(self.keys, scores, self.loss)
 
     def with_queries_scaled(self, factor: float) -> QueryDataset:
-        """Return the same data in the units W ↦ W / factor; exact when the factor is a power of two."""
+        """Return the data with all queries times ``factor``, on which W/factor acts as W; exact for powers of two."""
         return replace(self, queries=self.queries * factor)
 
 

@@ -23,7 +23,7 @@ from reference_attention.span import is_thin
 
 
 class _NumPy:
-    """NumPy's functions without their wrappers, whose overhead dominates on small arrays; with the same results."""
+    """NumPy's functions without their wrappers, whose overhead dominates on small arrays; the results are the same."""
 
     abs, exp, log, sign, sqrt, matmul, any = np.abs, np.exp, np.log, np.sign, np.sqrt, np.matmul, np.any
     where, mean, broadcast_to, take_along_axis = np.where, np.mean, np.broadcast_to, np.take_along_axis
@@ -184,7 +184,7 @@ class _Pairs:
 
 
 def _pays(xp: Any, keys: Array, p: Array) -> bool:
-    """Return whether :class:`_Pairs` saves memory: fewer pairs of keys than points times tokens, in a large space."""
+    """Return whether :class:`_Pairs` saves memory: the space is large, and there are more points than tokens."""
     if xp is not _NumPy or keys.ndim != 3:
         return False
     n, tokens, d = keys.shape

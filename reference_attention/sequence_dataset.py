@@ -43,7 +43,7 @@ class SequencePart:
 
     @property
     def share(self) -> float:
-        """Return the share of these pairs in the risk.
+        """Return the share of the pairs of this part among all pairs.
 
         L = Σ share · L_part + a constant from the pairs that see a single token.
         """
@@ -65,11 +65,11 @@ class SequenceDataset:
         loss: a :class:`Loss` or its name.
         mask: whether query k of input i sees token t, booleans of shape (n, L, T); all True when omitted.
         causal: whether query k sees the tokens 0 … k only; replaces a mask and needs L = T.
-        values: vᵀx_it, shape (n, T), where they are known instead of the head, which is then zero.
+        values: vᵀx_it, shape (n, T), if they are given in place of the head, which is then zero.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes, labels other than ±1, an unknown loss; a query that sees no
-            token; no query that sees two.
+        InvalidInput: NaN or infinite entries; unsuitable shapes; labels other than ±1; an unknown loss; a query that
+            sees no token; no query that sees two.
 
     >>> from theorems import SequenceDataset
     >>> X = [[[1, 2], [3, 4], [5, 7]]]
@@ -165,7 +165,7 @@ class SequenceDataset:
         return self.parts[-1].problem
 
     def with_queries_scaled(self, factor: float) -> SequenceDataset:
-        """Return the same data in the units W ↦ W / factor; exact when the factor is a power of two."""
+        """Return the data with all queries times ``factor``, on which W/factor acts as W; exact for powers of two."""
         return replace(self, queries=self.queries * factor)
 
 
@@ -173,7 +173,7 @@ def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[
     """Return the read-only mask of the tokens that each query sees."""
     _, length, tokens = shape
     if causal and mask is not None:
-        raise InvalidInput("mask: causal is a mask already; give one of them.")
+        raise InvalidInput("mask: causal=True is a mask already; give either mask or causal.")
     if causal and length != tokens:
         raise InvalidInput(f"causal: {length} queries and {tokens} tokens; give a query per token, or a mask.")
     if mask is None:

@@ -106,7 +106,7 @@ def tangential(
     """Return coordinates of the parts of vectors that are orthogonal to a unit vector.
 
     The last column of a thin basis stands for all directions outside its span, so its coordinate is the length of the
-    part there.
+    part outside the span.
     """
     coordinates = np.asarray(vectors @ basis)
     if basis.shape[1] < axis.size - 1:

@@ -58,7 +58,7 @@ def test_a_mask_of_numbers_is_one_of_booleans() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"mask": MASK, "causal": True}, "mask: causal is a mask already; give one of them."),
+        ({"mask": MASK, "causal": True}, "mask: causal=True is a mask already; give either mask or causal."),
         ({"causal": True}, "causal: 3 queries and 4 tokens; give a query per token, or a mask."),
         ({"mask": 2 * MASK}, "mask: dtype int64 and shape (2, 3, 4) are not"),
         ({"mask": MASK[:, :2]}, "give booleans of shape (2, 3, 4)."),

@@ -66,7 +66,7 @@ def test_a_mask_and_a_start_are_read_back(tmp_path: Path) -> None:
         ({"queries": None}, "causal says what queries see; add queries of shape (n, L, e)."),
         ({"queries": X[:, 0], "Y": [1, 1]}, "causal is for several queries per input; give queries of shape (n, L, e)"),
         ({"queries": X[:, :2], "Y": Y[:, :2]}, "causal: 2 queries and 3 tokens; give a query per token, or a mask."),
-        ({"mask": np.ones((2, 3, 3))}, "mask: causal is a mask already; give one of them."),
+        ({"mask": np.ones((2, 3, 3))}, "mask: causal=True is a mask already; give either mask or causal."),
         (
             {"causal": None, "mask": np.ones((2, 3, 2))},
             "mask: dtype float64 and shape (2, 3, 2) are not those of a mask",
