@@ -1,1 +1,1 @@
-"""Next-token prediction: its loss as one problem, extended supports, the subspace F, training, and its limits."""
+"""Next-token prediction: the loss, extended supports, the subspace F of finite limits, training, and its limits."""

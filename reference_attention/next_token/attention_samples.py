@@ -1,8 +1,9 @@
-"""Attention that predicts a token by its total weight: the master problem of the samples, and the priority graph.
+"""Attention that predicts a token by its total softmax weight: its master problem, and the priority graph.
 
-A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k), and the mass on tokens v is the
-prediction of v. The alternatives are its distinct tokens, with a_iv = vec(e_v e_kᵀ) and the number of occurrences as
-multiplicity. The priority graph of k has an edge from the label to every other token of each sequence that ends in k.
+A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k); the total weight on the occurrences
+of token v is the predicted probability of v. The alternatives of the sequence are its distinct tokens v, with a_iv =
+vec(e_v e_kᵀ) and the number of occurrences of v as multiplicity. The priority graph of k has an edge from the label to
+every other token of each sequence that ends in k.
 
 Reference: arXiv 2403.08081, Section 2 (its code: yixiao-huang/next-token-prediction).
 """
@@ -42,7 +43,7 @@ def attention_problem(
     distinct = [np.unique(row, return_counts=True) for row in rows]
     for i, ((tokens_of_row, _), label) in enumerate(zip(distinct, labels.tolist(), strict=True)):
         if label not in tokens_of_row:
-            raise InvalidInput(f"labels: {label} does not occur in sequence {i}, which can never predict it.")
+            raise InvalidInput(f"labels: {label} does not occur in sequence {i}; give a token of the sequence.")
     most = max(len(tokens) for tokens, _ in distinct)
     vectors = np.zeros((len(rows), most, e.shape[1]))
     counts = np.zeros((len(rows), most), dtype=np.int64)
@@ -55,9 +56,9 @@ def attention_problem(
 
 
 def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n K"]:
-    """Return the mask of the alternatives of each sequence in the strongly connected component of its label.
+    """Return a mask of the tokens of each sequence that are in the strongly connected component of its label.
 
-    The components are those of the priority graph of the sequence's last token, by Tarjan's algorithm in SciPy.
+    The graph is the priority graph of the sequence's last token; SciPy finds its components by Tarjan's algorithm.
     """
     rows = [[x for x in row if x != ABSENT] for row in samples.tolist()]
     distinct = [sorted(set(row)) for row in rows]

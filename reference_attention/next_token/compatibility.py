@@ -1,8 +1,8 @@
-"""NTP-compatibility, decided over integers: some θ reproduces the frequencies of the tokens after each context exactly.
+"""NTP-compatibility, decided over integers: whether some θ reproduces the frequencies of tokens after each context.
 
-The equations (a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' for z, z' ∈ S_j have a solution if and only if Π (c_jz
-m_jz'/(c_jz' m_jz))^y = 1 for every rational y with Σ y (a_jz − a_jz') = 0, where c are the counts. This is an equality
-of integers, decided by comparing the exponents of primes.
+In the notation of :mod:`.master_problem`, the equations (a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' for z, z' ∈
+S_j have a solution if and only if Π (c_jz m_jz'/(c_jz' m_jz))^y = 1 for every rational y with Σ y (a_jz − a_jz') = 0,
+where c are the counts. This is an equality of integers, decided by comparing the exponents of primes.
 
 Reference: arXiv 2402.18551, Definition 1 and (4).
 """
@@ -36,7 +36,7 @@ def compatible(problem: MasterProblem) -> bool:
 
 
 def _exponents(problem: MasterProblem, j: int, v: int) -> dict[int, int]:
-    """Return the prime factorisation of c_jz m_jv/(c_jv m_jz), z = z_j, as exponents by prime."""
+    """Return the prime factorisation of c_jz m_jv/(c_jv m_jz), z the first token of S_j, as exponents by prime."""
     z, exponents = int(problem.first[j]), dict[int, int]()
     for number, sign in (
         (problem.counts[j, z], 1),

@@ -1,11 +1,11 @@
 """Extended supports Ŝ_j ⊇ S_j with proof: the tokens that training cannot separate from those that followed context j.
 
-C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C gives the alternatives
-of S_j equal logits. Ŝ_j adds to S_j each v whose logit equals theirs for all U ∈ C. A single linear program determines
-Ŝ: maximise Σ t_jv subject to (a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv ≤ 1. As C is a cone, t is 0 or 1 in a solution, and 1
-exactly outside Ŝ. The solver's answer is then proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥
-0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of
-Ŝ∖S.
+S_j ⊆ V_j are the alternatives that followed context j and all its alternatives. C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈
+S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C gives the alternatives of S_j equal logits. Ŝ_j is S_j and
+each v whose logit equals that of S_j for all U ∈ C. A single linear program determines Ŝ: maximise Σ t_jv subject to
+(a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv ≤ 1. As C is a cone, t is 0 or 1 in a solution, and 1 exactly outside Ŝ. The
+solver's answer is then proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv
+(a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of Ŝ∖S.
 
 References: derived here; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
@@ -26,7 +26,7 @@ from reference_attention.next_token.master_problem import MasterProblem, Vector
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Pair = tuple[int, int]
-"""A context j and an alternative v, as (j, v)."""
+"""A pair (j, v) of a context j and one of its alternatives v."""
 TIED = 0.5
 """Tolerance of the linear program: a t_jv below it counts as 0."""
 
@@ -62,7 +62,7 @@ class ExtendedSupports:
         if sets.shape != problem.supports.shape or (problem.supports & ~sets).any():
             return "the sets do not contain the supports"
         if (sets & ~problem.alternatives).any() or len(self.separator) != problem.dimension:
-            return "the sets or U are those of another problem"
+            return "the sets or U have the shapes of another problem"
         gains = dict(zip(rows, products(list(rows.values()), self.separator), strict=True))
         for (j, v), gain in gains.items():
             if sets[j, v] and gain != 0:
@@ -74,13 +74,13 @@ class ExtendedSupports:
         if set(self.tying) != tied or not all(x > 0 for x in self.tying.values()):
             return "λ is not positive exactly on the alternatives of Ŝ∖S"
         if not all(pair in rows and problem.supports[pair] for pair in self.levelling):
-            return "μ is non-zero on an alternative that did not follow"
+            return "μ is non-zero on an alternative that did not follow its context"
         total = combination([rows[pair] for pair in weights], list(weights.values()), problem.dimension)
         return "" if all(x == 0 for x in total) else "Σλ(a_z − a_v) + Σμ(a_z − a_z') is not 0"
 
 
 def extended_supports(problem: MasterProblem) -> ExtendedSupports:
-    """Return Ŝ, proven; where the solver's floats do not suffice, by :func:`supports_by_exclusion`.
+    """Return Ŝ with its proof, by :func:`supports_by_exclusion` where the linear program in floats does not suffice.
 
     >>> extended_supports(MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])).sets
     array([[ True,  True, False],
@@ -90,7 +90,7 @@ def extended_supports(problem: MasterProblem) -> ExtendedSupports:
 
 
 def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
-    """Solve the linear program in (U, t) and return its proof over the rationals; None where it proves nothing."""
+    """Solve the linear program in (U, t); return Ŝ with a proof over the rationals, or None without a proof."""
     rows = problem.differences
     level = [pair for pair in rows if problem.supports[pair]]
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -157,7 +157,8 @@ def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
 def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
     """Return Ŝ by deciding for each alternative, by an exact SVM, whether some U ∈ C separates it.
 
-    An infeasible SVM gives Farkas multipliers as the proof. This function shares only the rows with the linear program.
+    An infeasible SVM gives Farkas multipliers as the proof. This function and the linear program share nothing but the
+    rows.
     """
     rows = problem.differences
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -179,7 +180,10 @@ def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
 def separate_pairs(
     problem: MasterProblem, separated: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
 ) -> MaxMargin | Infeasible:
-    """Return the least U that ties ``level`` (default S), with (a_jz − a_jv)·U ≥ 1 for ``separated`` pairs, else ≥ 0.
+    """Return the U of least norm that ties the alternatives of ``level`` (default S) and separates ``separated`` pairs.
+
+    To tie alternatives of a context is to give them equal logits. (a_jz − a_jv)·U is ≥ 1 for ``separated`` pairs (j, v)
+    and ≥ 0 for all others.
 
     The problem is solved as an ATT-SVM of inputs with two tokens: each inequality is an input of required margin 1 or
     0, and each equality is two inputs of required margin 0.

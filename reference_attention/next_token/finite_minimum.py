@@ -1,14 +1,14 @@
-"""The limit θ_⋆ of P_Fθ, enclosed: the unique minimiser, on F, of the loss restricted to the extended supports.
+"""An enclosure of θ_⋆, the limit of P_Fθ: the unique minimiser, on F, of the loss restricted to the extended supports.
 
-L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method computes a rational point θ̂ of F. Along a step
-h each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R
-decreases L_fin. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F
-and φ(s) = L_fin(θ̂ + s h), ‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F
-s})/D_F. So
+F is the subspace of :mod:`.subspace_split`, and L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's
+method computes a rational point θ̂ of F. Along a step h the term φ_j of each context satisfies |φ_j'''| ≤ R φ_j'',
+where R is the largest range of a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R decreases L_fin. With D_F the
+largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h),
+‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
 
-in balls of :data:`.subspace_split.BITS` bits: a proof that needs no interval Newton step.
+evaluated in balls of :data:`.subspace_split.BITS` bits. This proof needs no interval Newton step.
 
 References: Bach, *Self-concordant analysis for logistic regression*, 2010; F. Johansson, *Arb* (2017).
 """
@@ -30,18 +30,18 @@ from reference_attention.next_token.subspace_split import BITS, Split
 from reference_attention.svm.ball_matrices import above, below, least_eigenvalue, multiply
 
 STEPS = 100
-"""Largest number of steps of Newton's method in floats; damped, it takes about ten."""
+"""Largest number of steps of Newton's method in floats; about ten damped steps are usually taken."""
 POLISHED = 40
-"""Largest number of further steps in balls; each doubles the number of digits, once floats have some."""
+"""Largest number of further steps in balls; each about doubles the number of correct digits that floats leave."""
 UNDAMPED = 1e-3
-"""Largest change of a logit by a Newton step up to which the step is not damped."""
+"""Largest change of a logit by a Newton step for which the step is not damped."""
 CLOSE = 2.0**-200
-"""Radius of the enclosure of θ_⋆, relative to 1 + ‖θ_⋆‖; so small that only rounding to floats limits what is derived
-from θ_⋆."""
+"""Largest accepted radius of the enclosure of θ_⋆, relative to 1 + ‖θ_⋆‖; so small that only rounding to floats limits
+the quantities derived from θ_⋆."""
 DOUBLED = 30
 """Largest number of times that the damping factor of a step is doubled."""
 ENOUGH = -250
-"""Exponent of 2: the distance ‖θ̂ − θ_⋆‖ below which θ̂ is accepted."""
+"""Exponent e of the distance 2^e: the search ends when ‖θ̂ − θ_⋆‖ is proven to be smaller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class FiniteMinimum:
     """The minimiser θ_⋆, enclosed in a ball around a rational point.
 
     Attributes:
-        split: F.
+        split: the subspace F and the extended supports.
         point: θ̂ ∈ F, D rationals.
         lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty if it reached θ_⋆.
     """
@@ -119,7 +119,7 @@ class FiniteMinimum:
         return self.at.value
 
     def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
-        """Return the array of number(log share), (m, K), with ``missing`` where there is no alternative."""
+        """Return number(x) of each log share x, shape (m, K), with ``missing`` where there is no alternative."""
         out = np.full(self.split.problem.counts.shape, missing)
         with ctx.workprec(BITS):
             for pair, log_share in self.at.log_shares.items():
@@ -188,7 +188,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
     >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     >>> found = finite_minimum(Split.of(problem, problem.supports))
     >>> found.shares.round(3), found.floats.round(3)
-    (array([[0.667, 0.333, 1.   ]]), array([ 0.347, -0.347,  0.   ]))
+    (array([[0.667, 0.333, 0.471]]), array([ 0.347, -0.347,  0.   ]))
     """
     r = split.dimension
     if r == 0:
@@ -213,7 +213,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
         return minimum
     gradient_norm = float(norm_of(minimum.at.gradient).mid())
     return replace(
-        minimum, lost=f"Newton's method ended at a gradient of length {gradient_norm:.3g}, from which nothing follows"
+        minimum, lost=f"Newton's method ended at a gradient of length {gradient_norm:.3g}, too long for an enclosure"
     )
 
 
@@ -248,8 +248,8 @@ def damping(moved: float, slope: Callable[[float], float] | None = None) -> floa
 
     Args:
         moved: R.
-        slope: maps a factor to the derivative of the loss along the step there; the factor is doubled while this is
-            negative.
+        slope: maps a factor to the derivative of the loss along the step there; the factor is doubled while that
+            derivative is negative.
     """
     if not moved > UNDAMPED:
         return 1.0
@@ -263,7 +263,7 @@ def damping(moved: float, slope: Callable[[float], float] | None = None) -> floa
 
 
 def _newton(split: Split) -> Float64[np.ndarray, "r"]:
-    """Return the point where damped steps in floats end; the last finite point where there are no further ones."""
+    """Return the point where damped Newton steps in floats end; if a step is not finite, the point before it."""
     problem, sets = split.problem, split.sets
     rows = split.spread({pair: [float(x.mid()) for x in row] for pair, row in split.spanned.items()}, split.dimension)
     with np.errstate(divide="ignore"):
@@ -282,7 +282,7 @@ def _newton(split: Split) -> Float64[np.ndarray, "r"]:
         centred = rows - np.einsum("jv,jvr->jr", q, rows)[:, None]
         gradient = np.einsum("j,jv,jvr->r", pi, q - p, rows)
         hessian = np.einsum("j,jv,jvr,jvs->rs", pi, q, centred, centred)
-        # In units in which the Hessian's diagonal is 1.
+        # Rescale the coordinates so that the Hessian's diagonal is 1.
         unit = np.diag(hessian) ** -0.5
         if not np.isfinite(unit).all() or not np.isfinite(hessian).all():
             break

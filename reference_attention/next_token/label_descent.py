@@ -23,7 +23,7 @@ Batch = Float64[np.ndarray, "b D"]
 
 
 def label_loss(problem: MasterProblem, theta: Batch) -> Float64[np.ndarray, "b"]:
-    """Return L at each point."""
+    """Return the loss L(θ) of this module at each point."""
     odds = _odds(problem, theta)[2]
     return np.asarray(np.logaddexp(0.0, odds) @ to_floats(problem.weights))
 

@@ -43,16 +43,16 @@ class MasterProblem:
     """Contexts, their alternatives, and how often each followed.
 
     Args:
-        vectors: a_jv, shape (m, K, D), or their factors x_jv and z_j if they are vec(x_jv z_jᵀ), which floats round;
-            zero where there is no such alternative.
+        vectors: a_jv, shape (m, K, D), or the factors x_jv and z_j of a_jv = vec(x_jv z_jᵀ), whose products floats
+            would round; zero where there is no such alternative.
         counts: how often v followed context j, whole numbers, shape (m, K); at least one count of each context is
             positive.
         multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
         embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ), as in :meth:`of_tokens`.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes; a context without counts; a positive count of an alternative
-            of multiplicity 0.
+        InvalidInput: NaN or infinite entries; unsuitable shapes; a context without counts; a positive count of an
+            alternative of multiplicity 0.
 
     >>> MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     MasterProblem(1 context, 3 alternatives, D = 3)
@@ -72,7 +72,7 @@ class MasterProblem:
         *,
         embeddings: Float64[np.ndarray, "m d"] | None = None,
     ) -> None:
-        """Check the arrays, keep them read-only, and keep the factors only where floats do not hold their products."""
+        """Check the arrays, keep them read-only, and keep the factors only if floats would round their products."""
         factors = vectors if isinstance(vectors, OuterKeys) else None
         floats = checked_array("vectors", vectors if factors is None else factors.floats, ("m", "K", "D"))
         if factors is not None and factors.short and factors.exponent >= LEAST_EXPONENT:
@@ -188,11 +188,11 @@ class MasterProblem:
 
     @cached_property
     def differences(self) -> dict[tuple[int, int], Vector]:
-        """Return a_jz − a_jv over the rationals, z = z_j, by :attr:`pairs`; D numbers each."""
+        """Return a_jz − a_jv, z = z_j, as D rationals for each pair (j, v) of :attr:`pairs`."""
         return {(j, v): self._difference(j, v) for j, v in self.pairs}
 
     def _difference(self, j: int, v: int) -> Vector:
-        """Return a_jz − a_jv; for factors (x_z − x_v) z_jᵀ, in which no product was rounded."""
+        """Return a_jz − a_jv exactly; from factors as vec((x_jz − x_jv) z_jᵀ), so that no product is rounded."""
         at = self.vectors if self.factors is None else self.factors.tokens
         ends = zip(at[j, self.first[j]].tolist(), at[j, v].tolist(), strict=True)
         row = [rational(x) - rational(y) for x, y in ends]
@@ -233,8 +233,7 @@ def whole_numbers(name: str, value: Any, shape: tuple[int | str, ...]) -> Int64[
     """Return ``value`` as int64 of the given shape (letters stand for any length), or refuse it.
 
     Raises:
-        InvalidInput: a number is not whole or is negative, the shape is another one, or the sum is too large to be
-            exact.
+        InvalidInput: a number is not whole or is negative, the shape is wrong, or the sum is too large to be exact.
     """
     refuse_truth_values(name, value)
     expected = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

@@ -1,4 +1,6 @@
-"""Gradient descent on the next-token loss, with P_Fθ and θ_⊥ stored separately; steps are constant or normalized.
+"""Gradient descent on the next-token loss, with the parts of θ in F and F^⊥ stored separately.
+
+The subspace F is that of :mod:`.subspace_split`. Steps have a constant size, or the gradient is normalized.
 
 Reference: arXiv 2402.18551, Theorem 2 and Figure 5.
 """
@@ -44,7 +46,7 @@ def next_token_descent(
     steps: int,
     normalized: bool = False,
 ) -> SplitRun:
-    """Run θ_{k+1} = θ_k − η∇L(θ_k), or − η∇L/‖∇L‖, from several starts at once; return every iterate.
+    """Run θ_{k+1} = θ_k − η∇L(θ_k), or with ∇L/‖∇L‖ for ∇L, from several starts at once; return every iterate.
 
     Args:
         minimum: the problem, and the origin of the coordinates.
@@ -76,9 +78,10 @@ def next_token_descent(
 def smoothness(problem: MasterProblem) -> float:
     """Return a float above the smoothness β of the loss, by two bounds.
 
-    The two bounds are Σ π_j diam(a_j)²/4 and λ_max(Σ π_j h_j h_jᵀ)/2; the smaller bound is returned. ∇²L is the mean of
-    the covariances of a_j under the softmax: none has an eigenvalue above diam(a_j)²/4, and with a_jv = vec(e_v h_jᵀ)
-    it is (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first factor has no eigenvalue above 1/2.
+    The two bounds are Σ π_j diam(a_j)²/4 and λ_max(Σ π_j h_j h_jᵀ)/2; the smaller bound is returned. ∇²L is the mean,
+    with weights π_j, of the covariances of a_j under the softmax. No covariance has an eigenvalue above diam(a_j)²/4.
+    With a_jv = vec(e_v h_jᵀ) the covariance is (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first factor has no eigenvalue above
+    1/2.
     """
     total = fmpq(0)
     for j, pi in enumerate(problem.weights):

@@ -1,8 +1,8 @@
 """The regularization path of next-token prediction: argmin of L over balls, by the multiplier of ‖θ‖²/2.
 
 The minimiser θ of L(θ) + (μ/2)‖θ‖² also minimises L over the ball of radius B = ‖θ‖; B → ∞ as μ → 0. Newton's method
-works in units in which the Hessian's diagonal is 1: the diagonal on F is of size 1, and on F^⊥ of size μ. Steps are
-damped as in :mod:`.finite_minimum`.
+works in units in which the Hessian's diagonal is 1, because in other units it is of size 1 on F and of size μ on F^⊥.
+Steps are damped as in :mod:`.finite_minimum`.
 
 Reference: arXiv 2402.18551, (8) and Theorem 1.
 """
@@ -23,7 +23,7 @@ STEPS = 60
 SETTLED = 1e-12
 """Largest change of a logit in the last Newton step; a further step would change logits by about the square of this."""
 RESIDUAL = 8e-7
-"""Largest length of ∇L + μθ at a point, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
+"""Largest residual of a point: ‖∇L + μθ‖ relative to μ‖θ‖, and 2‖θ‖‖∇L + μθ‖ relative to L − L_⋆."""
 
 
 def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Float64[np.ndarray, "b"]) -> SplitRun:

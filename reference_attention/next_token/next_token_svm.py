@@ -1,6 +1,6 @@
-"""NTP-SVM, exact: the least θ that ties each extended support and gives all other alternatives margin 1.
+"""NTP-SVM, exact: the θ of least norm that ties each extended support and gives all other alternatives margin 1.
 
-θ_mm = argmin ‖θ‖ subject to (a_jz − a_jz')·θ = 0 within Ŝ_j and (a_jz − a_jv)·θ ≥ 1 for v ∉ Ŝ_j. It lies in F^⊥, and
+θ_mm = argmin ‖θ‖ subject to (a_jz − a_jz')·θ = 0 within Ŝ_j and (a_jz − a_jv)·θ ≥ 1 for v ∉ Ŝ_j. θ_mm lies in F^⊥, and
 θ_mm = Σ λ_jv g_jv, Σλ = ‖θ_mm‖². The problem is always feasible; θ_mm = 0 if there is nothing outside Ŝ.
 
 References: arXiv 2402.18551, Definition 3 (Ŝ = S); derived here for Ŝ ≠ S.
@@ -61,21 +61,21 @@ class NextTokenSvm:
         if any(weight < 0 or self.sets[pair] or margins[pair] != 1 for pair, weight in self.duals.items()):
             return "a dual is negative, or positive where the margin is not 1"
         if not all(self.sets[pair] for pair in self.multipliers):
-            return "a multiplier of an equality is off Ŝ"
+            return "a multiplier of an equality belongs to an alternative outside Ŝ"
         weights = {**self.duals, **self.multipliers}
         total = combination([rows[pair] for pair in weights], list(weights.values()), problem.dimension)
-        return "" if total == self.point else "θ_mm is not the combination of the rows with the duals"
+        return "" if total == self.point else "θ_mm is not the combination of the rows with the multipliers"
 
 
 def next_token_svm(problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> NextTokenSvm | Infeasible:
-    """Solve NTP-SVM for these sets: Ŝ, for which it is feasible, or S.
+    """Solve NTP-SVM for the given sets: the extended supports Ŝ, for which it is feasible, or S.
 
     >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     >>> next_token_svm(problem, problem.supports).point
     [1/3, 1/3, -2/3]
     """
     if (problem.supports & ~sets).any():
-        raise InvalidInput("sets: an alternative that followed is missing; give sets that contain S.")
+        raise InvalidInput("sets: an alternative that followed its context is missing; give sets that contain S.")
     separated = [pair for pair in problem.pairs if not sets[pair]]
     if not separated:
         return NextTokenSvm(sets, [fmpq(0)] * problem.dimension, {}, {})

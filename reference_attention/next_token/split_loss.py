@@ -1,6 +1,7 @@
 """The loss and its gradient at θ = θ_⋆ + u + θ_⊥ with u ∈ F, from u and θ_⊥, so that parts below eps‖θ‖ are not lost.
 
-With d_jv = a_jv·u minus its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
+The notation is that of :mod:`.finite_minimum` and :mod:`.subspace_split`. With d_jv = a_jv·u minus its mean under q⋆_j
+and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
 
     L(θ) − L_⋆ = Σ π_j log(1 + Σ_{Ŝ_j} q⋆_jz (e^{d_jz} − 1)) + Σ π_j log(1 + x_j),
     log w_jv = log w⋆_jv + d_jv − log(1 + Σ_{Ŝ_j} q⋆_jz (e^{d_jz} − 1)),

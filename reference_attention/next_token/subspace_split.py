@@ -1,4 +1,4 @@
-"""θ in two parts: P_Fθ, which decides between alternatives of an extended support, and θ_⊥, which rules out the others.
+"""θ split in two: P_Fθ decides between alternatives of an extended support, θ_⊥ rules out all other alternatives.
 
 F = span{a_jv − a_jz : v, z ∈ Ŝ_j}. In orthonormal coordinates of F and of F^⊥ the two parts are short vectors that are
 stored separately: a single vector θ would resolve P_Fθ only to the rounding of its length, which grows without bound.
@@ -53,8 +53,8 @@ class Split:
     def orthogonal(self) -> list[Vector]:
         """Return a rational orthogonal basis of Q^D, not normalized, that begins with the basis of F.
 
-        It is separate from :attr:`spanning` because the basis of F^⊥ takes longer, and the minimum on F does not need
-        it.
+        This basis is separate from :attr:`spanning` because the part in F^⊥ takes longer, and the minimum on F does not
+        need it.
         """
         problem = self.problem
         others = [row for pair, row in problem.differences.items() if not self.sets[pair]]
@@ -104,7 +104,7 @@ class Split:
 
     @cached_property
     def spanned(self) -> dict[Pair, list[arb]]:
-        """Return the coordinates in F, as balls, of the pairs within extended supports, which lie in F."""
+        """Return the coordinates in F of a_jv − a_jz for v ∈ Ŝ_j, as balls, by pair (j, v)."""
         rows = {pair: row for pair, row in self.problem.differences.items() if self.sets[pair]}
         return _in_balls(rows, self.spanning, self.spanning_squares)
 
@@ -114,7 +114,7 @@ class Split:
         return np.asarray(self.problem.alternatives & ~self.sets)
 
     def spread(self, values: dict[Pair, list[float]], width: int = 0) -> Float64[np.ndarray, "m K s"]:
-        """Return vectors that are given by pair (j, v) as an array, 0 at all other pairs.
+        """Return an array with the vector of each pair (j, v) in ``values``, and 0 at all other pairs.
 
         The last axis of the array has length ``width``; the default is the length of the vectors, or D if there are no
         vectors.
@@ -150,7 +150,7 @@ def _squares(basis: list[Vector]) -> Vector:
 
 
 def _in_balls(rows: dict[Pair, Vector], basis: list[Vector], squares: Vector) -> dict[Pair, list[arb]]:
-    """Return the coordinates of the negative rows in the normalized basis."""
+    """Return the coordinates of −row in the normalized basis, for each row, as balls."""
     coordinates = {}
     with ctx.workprec(BITS):
         scales = [arb(x).rsqrt() for x in squares]

@@ -1,9 +1,9 @@
 """Attention where no prompt selects all optimal tokens: the tokens that stay tied, and the limit of the prompt.
 
 C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts at which no token has a larger logit than the optimal token α_i.
-Where ATT-SVM of α is infeasible, some tokens tie with α on all of C, and a single U ∈ C separates the others: the
-extended supports Ŝ_i of next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as the token that
-followed; exact, with weights that prove it.
+Where ATT-SVM of α is infeasible, some tokens tie with α on all of C, and a single U ∈ C separates all others from α.
+The tied tokens are the extended supports Ŝ_i of next-token prediction (:mod:`.extended_supports`) with a_it = k_it and
+α_i as the token that followed; they are computed exactly, with a proof.
 
 With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention restricted to the
 tokens of Ŝ_i. Weights within Ŝ_i relative to each other depend on x only, and the weights outside Ŝ_i vanish along U,
@@ -11,15 +11,16 @@ which leaves x unchanged. So
 
     L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
 
-if no token outside Ŝ_i scores more than the lowest of Ŝ_i: without those tokens the mixture of scores is no lower, and
-ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity; it is convex in σ(x),
-hence a minimum where its slope is zero, if F is a line, each Ŝ_i has at most one token besides α_i, all at one
-distance, and ℓ is convex (:attr:`ScoreSplit.convex`).
+if no token outside Ŝ_i scores more than the lowest of Ŝ_i: removing the tokens outside Ŝ_i then does not lower the
+mixture of scores, and ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity;
+L_F is convex in σ(x), so that a point of slope zero is a minimum, if F is a line, each Ŝ_i has at most one token
+besides α_i, all at one distance, and ℓ is convex (:attr:`ScoreSplit.convex`).
 
-Along a flow p = x + y with y across F, x comes to rest where ∇L_F = 0 while y grows without bound, and what is left of
-the gradient of y is far below the rounding of the gradient of x. Therefore both are followed separately. With x at rest
-each token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable
-data, so y/‖y‖ is expected to converge to the max-margin direction on F^⊥.
+Along a flow p = x + y with y across F, x comes to rest where ∇L_F = 0 while y grows without bound, and the gradient in
+y falls far below the rounding of the gradient in x. Therefore x and y are followed separately. With x at rest, −∇L in y
+is a combination of the rows P_⊥(k_iα − k_it), t ∉ Ŝ_i, with the weights |ℓ'| s_it (o_i − γ_it) > 0, where o_i is the
+score of the mixture. This is the gradient of separable data, so y/‖y‖ is expected to converge to the max-margin
+direction on F^⊥.
 
 Reference: derived here; arXiv 2402.18551 for next-token prediction.
 """
@@ -53,18 +54,19 @@ AT_REST = 2.0**-6
 STEPS = 60
 """Largest number of Newton steps from the point of separation to the rest point."""
 SETTLED = 1e-12
-"""Largest change of a logit in the last step; coordinates that move no logit by as much are set to 0."""
+"""Largest change of a logit in the last step; coordinates that move every logit by less are set to 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreSplit:
-    """The tokens tied with α on all of C, and those that some prompt of C separates.
+    """The tokens tied with α on all of C, and the tokens that some prompt of C separates from α.
 
     Attributes:
         problem: keys and scores; a single token of each input has the highest score.
         master: the master problem with the rows k_iα − k_it.
         supports: Ŝ_i with its proof.
-        svm: the least U that ties Ŝ_i and gives all other tokens margin 1, exact; 0 if there are none.
+        svm: the U of least norm that ties Ŝ_i and gives all other tokens margin 1, exact; 0 if there are no other
+            tokens.
     """
 
     problem: Problem
@@ -249,7 +251,7 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
         norm: the norm at which to stop.
 
     Returns:
-        The flow to that norm, or the reason why it is not known.
+        The flow to that norm, or the reason why it could not be continued.
     """
     weights = np.where(split.sets, 0.0, _weights(split, flow.points)).sum(axis=-1).max(axis=-1)
     weightless = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
@@ -313,7 +315,7 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
 
 
 def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m n T"]:
-    """Return the softmax weights, in coordinates in which ties are exact."""
+    """Return the softmax weights at the points, computed in coordinates in which ties are exact."""
     logits = -np.einsum("ntr,mr->mnt", split.inside, points @ split.level.T)
     logits -= np.einsum("nts,ms->mnt", split.outside, points @ split.across.T)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -321,9 +323,9 @@ def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[n
 
 
 def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
-    """Return ∇L along F^⊥, with x at rest, as a function; only tokens outside Ŝ_i contribute.
+    """Return a function that computes ∇L along F^⊥, with x at rest.
 
-    Nothing cancels as their weights vanish.
+    Only tokens outside Ŝ_i contribute to it, so nothing cancels as their weights vanish.
     """
     problem, sets = split.problem, split.sets
     level = np.logaddexp.reduce(np.where(sets, -(split.inside @ x), -np.inf), axis=1)

@@ -56,7 +56,10 @@ def test_contexts_that_contradict_each_other_are_joined() -> None:
         (lambda found: {"tying": {pair: -x for pair, x in found.tying.items()}}, "λ is not positive"),
         (lambda found: {"tying": {pair: x + 1 for pair, x in list(found.tying.items())[:1]}}, "λ is not positive"),
         (lambda found: {"tying": {p: x + k for k, (p, x) in enumerate(found.tying.items())}}, "is not 0"),
-        (lambda found: {"levelling": {(0, 2): fmpq(1)}}, "μ is non-zero on an alternative that did not follow"),
+        (
+            lambda found: {"levelling": {(0, 2): fmpq(1)}},
+            "μ is non-zero on an alternative that did not follow its context",
+        ),
         (lambda found: {"sets": np.ones((1, 3), dtype=bool)}, "do not contain"),
         (lambda found: {"separator": [fmpq(1)]}, "another problem"),
     ],
