@@ -1,5 +1,7 @@
 """Minimisation of the risk over a ball ‖p‖ ≤ R: L-BFGS from many starts, then Newton on the sphere or inside.
 
+The objective is the log excess log(L − L_opt), where L_opt is the risk of selecting the tokens of highest score.
+
 References: P.-A. Absil et al., *Optimization Algorithms on Matrix Manifolds*, 2008 (Newton's method on the sphere).
 """
 
@@ -23,22 +25,23 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
 
 WORTHWHILE = 0.01
-"""Largest relative distance above the lowest log excess from which Newton's method continues after L-BFGS."""
+"""Largest relative distance of a log excess from the lowest one at which Newton's method continues after L-BFGS."""
 
 SAME = 1e-3
 """Distance, relative to R, below which two points count as equal; the error of L-BFGS is the square root of its
 tolerance."""
 
 ROUNDING = 1e-13
-"""Newton steps below this, relative to ‖offset‖ + 1/κ (κ the size of the keys), no longer change the offset."""
+"""Size of a Newton step, relative to ‖offset‖ + 1/κ (κ the size of the keys), below which the offset is final."""
 
 STALLED = 1e-8
-"""Newton steps that no longer shrink count as rounding if they are below this, in the same units; if a larger step
-stalls, the method has not converged."""
+"""Size of a Newton step, in the units of :data:`ROUNDING`, below which steps that no longer shrink count as rounding;
+if larger steps no longer shrink, the method has not converged."""
 
 SHORTEST = 1e-14
-"""Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others, the curvature
-is that of the sphere, and the valley, at the next kink of the maximum of logits, lies at a share as small as |y|/R."""
+"""Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others, only the sphere
+contributes curvature, and the minimum along the step, at the next kink of the maximum of logits, lies at a share as
+small as |y|/R."""
 
 UNSEEN = 1e-13
 """Slope of log(L − L_opt), per 1/κ, below which it counts as rounding error, so that the risk counts as flat."""
@@ -48,7 +51,7 @@ FLAT_RISK = "a token of lower score is selected: the excess does not vanish and 
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """A candidate for p̄(R)."""
+    """A candidate for the minimiser p̄(R) over the ball."""
 
     p: Point
     offset: Point
@@ -89,7 +92,7 @@ class BallSearch:
         minima = [m for m in candidates if m is not None]
         for start in directions:
             rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))
-            # Newton's method lowers the value little: it is run only from new points whose value is near the lowest.
+            # Newton's method lowers the value little, so it is run only from new points whose value is near the lowest.
             lowest_yet = min((m.log_excess for m in minima), default=math.inf)
             near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not minima
             if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in minima):
@@ -128,7 +131,7 @@ class BallSearch:
             value, slope = self._excess.value_and_slope(R * unit)
             if value == -math.inf:
                 return -1e300, np.zeros_like(x)
-            # Divided by R: L-BFGS is not invariant under scaling.
+            # Divide by R, because L-BFGS is not invariant under scaling.
             return value / (R * self._scale), (slope - (slope @ unit) * unit) / (size * self._scale)
 
         optimum = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
@@ -176,7 +179,7 @@ class BallSearch:
         return p, "Newton's method did not converge inside the ball"
 
     def _polish(self, R: float, rough: Point) -> Minimum:
-        """Run Newton's method from a rough minimiser, in offsets from the ray of p_mm where that is near."""
+        """Run Newton's method from a rough minimiser, in offsets from the ray of p_mm if the ray is near."""
         unit = rough / np.linalg.norm(rough)
         if self._ray is not None and unit @ self._ray > 0.9:
             near = self._newton(R, self._ray, self._across(R * unit), self._exact_margins(R))
@@ -211,7 +214,7 @@ class BallSearch:
             step = _descent_step(slope, curvature)
             size = float(np.linalg.norm(step)) * self._scale
             reach = 1 + float(np.linalg.norm(y)) * self._scale
-            # Steps that stopped shrinking below STALLED are rounding: weak curvature Θ/R amplifies it.
+            # Steps below STALLED that no longer shrink are rounding, amplified by the weak curvature Θ/R.
             if size <= ROUNDING * reach or (size <= STALLED * reach and size >= last / 2):
                 reason = ""
                 break
@@ -247,7 +250,7 @@ class BallSearch:
 
 
 class _LeftTheBall(Exception):
-    """An exception: L-BFGS left the region in which interior minimisers are searched for."""
+    """Exception raised where L-BFGS leaves the region in which interior minimisers are searched for."""
 
 
 def _complement(unit: Point) -> Float64[np.ndarray, "d d-1"]:

@@ -1,6 +1,7 @@
 """The function log(L − L_opt) with gradient and Hessian, as a function of p or of the offset of p from a ray.
 
-Far from the origin the rounding of p is too coarse; its offset from the ray keeps all digits.
+L_opt is the risk of selecting the tokens of highest score. Far from the origin the rounding of p is too coarse; the
+offset of p from the ray keeps all digits.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -51,7 +52,7 @@ class Excess:
         """Return the log excess and its gradient, whatever tokens are selected at p."""
         differences, relative = self._selected(p)
         at = terms(differences, self.problem.loss, relative)
-        # δ_i = Σ_t s_t (γ_best − γ_t), the selected token among them.
+        # δ_i = Σ_t s_t (γ_best − γ_t); the sum includes the selected token.
         score_gaps = self._best - differences.reference
         log_selected = -np.log1p(np.exp(relative).sum(axis=1))
         with np.errstate(divide="ignore"):

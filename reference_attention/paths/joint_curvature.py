@@ -1,7 +1,7 @@
 """Second derivatives of the joint risk and of the excess risk, for Newton's method.
 
-With E_i and π_i of :mod:`.joint_risk`, G_i = ∇(−E_i), Λ = log L + rΓ and u_i = rΓ + E_i: ∇²Λ = Σ π_i σ(u_i) G_i G_iᵀ −
-∇Λ ∇Λᵀ + Σ π_i ∇²(−E_i), where
+With E_i, s_it, c_it, k̄_i, π_i and Γ of :mod:`.joint_risk`, G_i = ∇(−E_i), Λ = log L + rΓ and u_i = rΓ + E_i: ∇²Λ = Σ
+π_i σ(u_i) G_i G_iᵀ − ∇Λ ∇Λᵀ + Σ π_i ∇²(−E_i), where
 
     ∂²(−E_i)/∂w∂p = Σ_t s_it (z_iα − z_it) (k_it − k̄_i)ᵀ,
     ∂²(−E_i)/∂p² = Σ_t s_it c_it ((k_it − k̄_i)(k_it − k̄_i)ᵀ − Cov_i),

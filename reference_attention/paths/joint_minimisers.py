@@ -25,7 +25,7 @@ class Pair:
     """The pair of head r v̄_mm + w and prompt p at one radius.
 
     Attributes:
-        joint: tokens, keys, α, (SVM).
+        joint: the tokens, keys and α, and the solution of (SVM).
         log_r, R: the radii.
         w: the head minus r v̄_mm, (d,).
         p: the prompt, (k,).
@@ -68,7 +68,7 @@ def follow_from(
     """Return, for each start, the pair at each radius; starts are the direction ``first`` and two random directions.
 
     Args:
-        joint: tokens, keys, α, (SVM).
+        joint: the tokens, keys and α, and the solution of (SVM).
         schedule: R ↦ log r.
         radii: increasing, in units of ``unit``.
         unit: the unit of the radii.

@@ -1,8 +1,8 @@
 """Descent on the joint risk over the two spheres ‖v‖ = r, ‖p‖ = R: Newton's method with the exact second derivative.
 
 The method also descends along directions of negative curvature: the step is −|H|⁻¹∇, |H| the second derivative with its
-eigenvalues taken positive, in units in which a logit and an output change by about one. So it leaves saddles, and ends
-at a local minimiser (or at a point where rounding stops it, which the remaining gradient shows).
+eigenvalues taken positive, in units in which a logit and an output change by about one. So the descent leaves saddles,
+and ends at a local minimiser (or at a point where rounding stops it, which the remaining gradient shows).
 
 A head is v = r v̄_mm + w with w = B y − (r − √(r² − ‖y‖²)) v̄_mm, where the columns of B are orthonormal and orthogonal
 to v̄_mm, shape (d, e), e = d − 1.
@@ -54,7 +54,7 @@ class Spheres:
     """The two spheres at one pair of radii.
 
     Attributes:
-        joint: tokens, keys, α, (SVM).
+        joint: the tokens, keys and α, and the solution of (SVM).
         log_r, R: the radii.
         basis: B, (d, e).
     """
@@ -96,7 +96,7 @@ class Local:
 
     Attributes:
         y, p: the head's part orthogonal to v̄_mm, and the prompt.
-        value, slope, second: the function, its gradient and second derivative.
+        value, slope, second: the value of the function, its gradient and second derivative.
         across: an orthonormal basis Q of the moves orthogonal to p on which the risk depends, (k, t); p moves along
             R(p + Qτ)/‖p + Qτ‖.
     """
@@ -150,7 +150,10 @@ class JointObjective:
 
 @dataclass(frozen=True, eq=False)
 class PromptObjective:
-    """The function log(L − L_α) + rΓ of τ for a fixed head; only in directions orthogonal to given rows, if any."""
+    """The function log(L − L_α) + rΓ of τ for a fixed head, where L_α is the risk when α is selected exactly.
+
+    If rows are given, the prompt moves only in directions orthogonal to them.
+    """
 
     spheres: Spheres
     w: Float64[np.ndarray, "d"]
@@ -159,7 +162,7 @@ class PromptObjective:
 
     @cached_property
     def drops(self) -> Drops:
-        """Return the drops of the head."""
+        """Return the :func:`.joint_risk.head_drops` of the head."""
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
     def values(self, y: Float64[np.ndarray, "*a e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
@@ -249,9 +252,9 @@ def beside_ties(
     """Descend on the log-excess with the logits of nearly tied tokens fixed; return the prompt of lower value.
 
     Where tokens of an input nearly tie at r ≫ 1, so that their weight q_i is neither 0 nor 1, the exponent r (slack_i −
-    q_i d_i) multiplies the rounding error of logits of size R by r. Then derivatives that change the tie are
-    meaningless, but derivatives that keep it are accurate. So the descent keeps the tied logits fixed, at the best of
-    several distances from the tie.
+    q_i d_i), with d_i the drop of the output, multiplies the rounding error of logits of size R by r. Then derivatives
+    that change the tie are meaningless, but derivatives that keep it are accurate. So the descent keeps the tied logits
+    fixed, at the best of several distances from the tie.
     """
     s, empty = spheres, np.zeros(0)
     prompt_objective = PromptObjective(s, w)

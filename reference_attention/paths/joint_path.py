@@ -33,9 +33,9 @@ Schedule = Callable[[float], float]
 """A function R ↦ log r."""
 
 LOST = 1e-3
-"""Norm of the gradient of the log-excess above which descent was stopped by rounding, far from its goal."""
+"""Norm of the gradient of the log-excess; a descent that ends above it was stopped by rounding, far from its goal."""
 COUPLED = -9.0
-"""log(r max_i q_i), with q_i = 1 − s_iα, above which head and prompt are minimised together."""
+"""Value of log(r max_i q_i), with q_i = 1 − s_iα, above which head and prompt are minimised together."""
 TURNS = 6
 """Number of alternations between head and prompt; each multiplies the error by about r max q ≤ e^{COUPLED}."""
 GRADIENT = 1e-10
@@ -49,8 +49,8 @@ LATE, LATE_GROWTH = 256.0, 16.0
 """Value of max‖k_iα − k_it‖ R beyond which p(R) is nearly a straight line, and the ratio of successive radii beyond
 it."""
 MOST_STEPS = 24
-"""Largest number of radii on the way to a requested radius; then the search jumps there, and the residual tells whether
-it succeeded."""
+"""Largest number of radii on the way to a requested radius; after them the search jumps to that radius, and the
+residual tells whether it succeeded."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
 """Largest log L + rΓ of a starting point for which all inputs count as selecting their tokens (at the minimiser it is
 at most about log 2), and the ratio of radii below which a step is no longer shortened."""
@@ -113,7 +113,7 @@ class Branch:
     """A local minimiser that is being followed.
 
     Attributes:
-        spheres: the spheres on which it lies.
+        spheres: the spheres on which the minimiser lies.
         y, p: the head's part orthogonal to v̄_mm, and the prompt.
         residual: norm of the remaining projected gradients.
         before: the previous radius and prompt.
@@ -162,7 +162,7 @@ def advance_branch(
     """Return the branch continued to a larger radius.
 
     Args:
-        joint: tokens, keys, α, (SVM).
+        joint: the tokens, keys and α, and the solution of (SVM).
         basis: an orthonormal basis of the complement of v̄_mm, (d, e).
         schedule: R ↦ log r.
         branch: the branch so far.
@@ -202,7 +202,7 @@ def descend_at_radius(
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
-    """Return the offset w of the best head of radius r for a fixed prompt, shape (d,); a convex problem."""
+    """Return the offset w of the best head of radius r for a fixed prompt, shape (d,); the problem is convex."""
     spheres = Spheres(joint, log_r, float(np.linalg.norm(p)), complement(joint.svm.direction))
     y, _, _ = descend(JointObjective(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
     return spheres.offset(y)
@@ -220,7 +220,7 @@ def prompt_at(
 
 
 def path_of(branches: list[Branch]) -> JointPath:
-    """Return a branch at increasing radii as a path."""
+    """Return the path whose points are the given branches, one for each radius."""
     return JointPath(
         radii=np.array([b.spheres.R for b in branches]),
         log_head_radii=np.array([b.spheres.log_r for b in branches]),
@@ -240,9 +240,9 @@ def _next(
     """Return the next radius and a prompt from which the descent at that radius starts.
 
     The prompt is p scaled to the next radius or, if its risk is lower, the continuation of the line through the last
-    two prompts, which p = R p̄ + o(1) follows. Scaling enlarges the offset, but keeps a selected token selected. Both
-    may stop selecting α in a non-support that selects it only narrowly, and then the risk jumps by many orders of
-    magnitude. So far out the step is shortened until no selection is lost.
+    two prompts, which p = R p̄ + o(1) follows. Scaling enlarges the offset, but keeps a selected token selected. Either
+    prompt may stop selecting α at a non-support that selects α only narrowly, and then the risk jumps by many orders of
+    magnitude. At large radii the step is therefore shortened until no selection is lost.
     """
     R, y, p, before = branch.spheres.R, branch.y, branch.p, branch.before
     late = R * branch.spheres.joint.longest_row > LATE
@@ -264,7 +264,7 @@ def _next(
 
 
 def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"]) -> float:
-    """Return log(r max q) over the inputs that influence the digits of L, which have E_i below 40."""
+    """Return log(r max q) over the inputs with E_i < 40, which are those that influence the digits of L."""
     joint, log_r = spheres.joint, spheres.log_r
     logs = joint.log_weights(p)
     matters = joint.svm.support | (exponents(joint, log_r, spheres.offset(y), logs) < 40.0)

@@ -27,10 +27,11 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 NOISE = 2.0**-46
-"""Share of the largest singular value of the k_iα − k_it below which a singular value is rounding: no prompt of length
-R moves a logit along its direction by more than that share of R max‖k_iα − k_it‖, up to the number of rows."""
+"""Share of the largest singular value of the rows k_iα − k_it below which a singular value counts as rounding. Its
+direction contributes to the logits of a prompt of length R at most this share of R max‖k_iα − k_it‖, up to a factor of
+the number of rows."""
 Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
-"""Sign and logarithm of the decrease of an output with each token in place of α, :func:`head_drops`."""
+"""Sign and logarithm of the decrease of an output when each token replaces α; see :func:`head_drops`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Joint:
         tokens: z_it = Y_i x_it, shape (n, T, d).
         keys: k_it, shape (n, T, k).
         alpha: α, shape (n,).
-        svm: v_mm on z_iα.
+        svm: the solution v_mm of (SVM) on z_iα.
     """
 
     tokens: Float64[np.ndarray, "n T d"]
@@ -71,7 +72,7 @@ class Joint:
 
     @cached_property
     def longest_row(self) -> float:
-        """Return max ‖k_iα − k_it‖: no prompt of length R has a logit beyond R times it."""
+        """Return max ‖k_iα − k_it‖; logits of a prompt of length R are at most R times this length."""
         return float(np.max(np.linalg.norm(self.rows, axis=-1)))
 
     def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
@@ -97,7 +98,7 @@ class Joint:
         return None if len(significant) in (0, rows.shape[1]) else np.asarray(significant.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        """Return the direction of q's projection onto that span; any direction of the span if it is zero."""
+        """Return the direction of q's projection onto the span of the rows; any direction of the span if this is 0."""
         if self.span_basis is not None:
             part = self.span_basis.T @ q
             q = self.span_basis @ part if part.any() else self.span_basis[:, 0]
@@ -112,7 +113,7 @@ class Joint:
     def along(self) -> tuple[Float64[np.ndarray, "n T1"], Float64[np.ndarray, "n T1"]]:
         """Return sign and logarithm of slack_i and −δ_it, zero at α, shape (n, 1 + T).
 
-        The part of E_i along v̄_mm is r times a combination of these.
+        The part of E_i along v̄_mm is r times a combination of these numbers.
         """
         terms = np.concatenate([self.svm.slack[:, None], np.where(self.others, -self.drops, 0.0)], axis=1)
         with np.errstate(divide="ignore"):
@@ -132,7 +133,7 @@ class Joint:
 def joint_of_chosen(
     tokens: Float64[np.ndarray, "n T d"], keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"]
 ) -> Joint | None:
-    """Return the joint problem of signed tokens and keys that selects α; None if no head separates its features."""
+    """Return the joint problem of signed tokens and keys that selects α; None if no head separates the tokens z_iα."""
     svm = label_svm(chosen_rows(tokens, alpha))
     return None if isinstance(svm, Infeasible) else Joint(tokens, keys, alpha, svm)
 
@@ -177,7 +178,7 @@ def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float
     """Return the offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r.
 
     Feasible offsets are unchanged. In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² −
-    ‖w_⊥‖²)), which needs no r².
+    ‖w_⊥‖²)), and the last form needs no r².
     """
     u = joint.svm.direction
     along = np.sum(w * u, axis=-1, keepdims=True)
@@ -221,7 +222,8 @@ def excess_gradient(
     """Return log(L(v, p) − L_α(v)) + rΓ and its derivative in p, L_α(v) the risk of v when α is selected exactly.
 
     Where r e^{−RΘ} is tiny, L(v, p) differs from L_α(v) only beyond the last digit of a float; this logarithm keeps the
-    difference. It is +inf where the excess is not positive, that is, where p has no higher risk than selecting α.
+    difference. The logarithm is +inf where the excess is not positive, that is, where p has no higher risk than
+    selecting α.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -296,8 +298,8 @@ def _logistic_excess(
 ) -> Float64[np.ndarray, "*b n"]:
     """Return log|ℓ(u − x) − ℓ(u)| + rΓ at u = rΓ + E_iα, u − x = rΓ + E_i, x = sign·e^{log_size}.
 
-    Up to |x| = 1 it is log|log1p(σ(−u) expm1(x))|. Beyond that, the two losses differ enough to be subtracted; E_i must
-    then not be computed as E_iα − x, both of which may be of size r.
+    Up to |x| = 1 the result is computed as log|log1p(σ(−u) expm1(x))|. Beyond that, the two losses differ enough to be
+    subtracted; E_i must then not be computed as E_iα − x, both of which may be of size r.
     """
     base = log_slopes(joint, log_r, at_alpha)
     log_x = np.minimum(log_size, 0.0)

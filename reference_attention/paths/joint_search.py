@@ -32,15 +32,14 @@ from reference_attention.paths.scheduled_direction import least_norm
 LEVELS = (1.0, 16.0, 256.0, 4096.0, 2.0**18)
 """Sizes of the largest logits at which directions are tried."""
 NEW, KEPT, LAST = 2, 4, 3
-"""At each level: number of new directions from which to descend, and of branches kept; then number followed to the
+"""Number of new directions per level from which to descend; of branches kept per level; of branches followed to the
 end."""
 SAME = 1e-9
 """Logarithms of risks that differ by less than this count as equal."""
 INWARD = 8
-"""Number of directions that are also moved until they select α; random prompts rarely do so in a narrow cone."""
+"""Number of directions that are also moved until they select α, since random prompts rarely lie in a narrow cone."""
 DEPTH = 2.0**-4
-"""The least margins of the directions that are moved until they select α, in units of their norm times the row's
-norm."""
+"""Least margin of a unit vector after it is moved until it selects α, in units of the norm of the row."""
 APART = 1e-2
 """Branches whose logits differ by less than this count as the same branch."""
 
@@ -62,7 +61,7 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
     """Return the pair of least risk over ‖v‖ ≤ r(R), ‖p‖ ≤ R that descent reaches from directions of the prompt.
 
     Args:
-        joint: tokens, keys, α, (SVM).
+        joint: the tokens, keys and α, and the solution of (SVM).
         schedule: R ↦ log r.
         R: the radius.
         starts: directions to begin with, in any order; the path begins at the first, at a small radius.
@@ -100,10 +99,11 @@ def _best(
 
 
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
-    """Return the direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does.
+    """Return, of the directions that select α by some margin, the one nearest to a unit vector u, (1, k).
 
-    If the cone of directions that select α is too narrow for that margin, the result is the max-margin direction,
-    whatever u is. That biases only the start of the search, not its result, which is chosen by the risk.
+    The array has no row if no prompt selects α. If the cone of directions that select α is too narrow for the margin
+    :data:`DEPTH`, the result is the max-margin direction, whatever u is. That biases only the start of the search, not
+    its result, which is chosen by the risk.
     """
     rows = joint.rows[joint.others]
     offset = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)

@@ -19,10 +19,10 @@ from reference_attention.paths.joint_newton import Spheres
 from reference_attention.paths.joint_risk import joint_gradient
 
 LARGE_HEAD = 150.0
-"""log(r max q) beyond which BFGS replaces Newton's method, because squares of such heads overflow."""
+"""Value of log(r max q) beyond which BFGS replaces Newton's method, because squares of such heads overflow."""
 RESTARTS, ITERATIONS = 3, 200
-"""Restarts, and iterations of each. BFGS is restarted where rounding stopped it well before its goal, which happens
-when its memory holds the curvature of far-away points."""
+"""Numbers of restarts, and of iterations per restart. BFGS is restarted where rounding stopped it well before its goal,
+which happens when its memory holds the curvature of far-away points."""
 
 
 def descend_large_heads(

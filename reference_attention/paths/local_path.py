@@ -25,7 +25,7 @@ from reference_attention.span import differences_to_first, tangential, thin_tang
 
 SCANNED_NORMS, SCANNED_DIRECTIONS = 12, 24
 POLISHED = 1
-"""Number of the best scanned points that are polished, per radius."""
+"""Number of scanned points of least risk, per radius, from which SLSQP starts."""
 
 SignedLog = tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]
 Excess = Callable[[Float64[np.ndarray, "*b d"]], SignedLog]
@@ -98,7 +98,7 @@ class _Cone:
         return np.asarray((along > 0) & (across <= self.tangent * along))
 
     def coordinates(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
-        """Return y of the direction of x, moved into the cone where it lies outside."""
+        """Return the coordinates y of the direction of x, which is moved into the cone if it lies outside."""
         along = np.maximum(x @ self.axis, 1e-100)[..., None]
         y = self._across(x) / along / self.tangent
         size = np.linalg.norm(y, axis=-1, keepdims=True)
@@ -120,20 +120,20 @@ def local_path(
 ) -> LocalPath:
     """Minimise L over cone_μ(q) ∩ {R0 ≤ ‖p‖ ≤ R} for each R: a scan, then SLSQP from the best points.
 
-    A point of a smaller radius stays a candidate for the larger ones, so the risk never rises along the path.
+    A point of a smaller radius stays a candidate for all larger radii, so the risk never rises along the path.
 
     Args:
         problem: the problem.
         q: the axis, of any length.
-        alpha: tokens whose risk the excess refers to.
+        alpha: the tokens α of L_α, the risk of selecting α exactly.
         norms: radii R > R0.
         mu: width of the cone, 0 < μ < 1.
         radius: R0 > 0.
         starts: further points, shape (s, d); each is tried if it lies in the cone, and so is its direction at every
             norm.
         seed: seed of the scanned directions.
-        excess: sign and logarithm of L(p) − L_α as a function of p; that of the problem by default.
-        gradient: ∇L as a function of p; that of the problem by default.
+        excess: sign and logarithm of L(p) − L_α as a function of p; computed from the problem by default.
+        gradient: ∇L as a function of p; computed from the problem by default.
 
     Raises:
         InvalidInput: μ, R0 or radii out of range.
@@ -195,7 +195,7 @@ def _polish(
     radius: float,
     R: float,
 ) -> Float64[np.ndarray, "d"]:
-    """Run SLSQP in (y, log r) from ``start``: decrease log of a positive excess, increase log of a negative one."""
+    """Run SLSQP in (y, log r) from ``start``: decrease log |excess| of a positive excess, otherwise increase it."""
     sign, size = excess(start)
     if sign == 0 or not np.isfinite(size):
         return start

@@ -1,8 +1,8 @@
 """The regularization path of W where mixtures are best: argmin of L over ‖W‖_F ≤ R, to hundreds of digits.
 
 On the path at ‖W‖ = ρ‖W^mm‖, n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] is of size e^{−ρ}, and so are the
-weights of masked tokens. The weights inside O_i have to agree with s⋆ to as many digits. So float64 fails at ρ ≈ 35,
-but numbers of 3ρ bits suffice.
+weights of tokens outside the support O_i of s⋆_i. The weights inside O_i have to agree with s⋆ to as many digits. So
+float64 fails at ρ ≈ 35, but numbers of 3ρ bits suffice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -95,7 +95,7 @@ def _softmax(logits: Balls) -> Balls:
 def mixing_path(
     keys: OuterKeys, attention: OptimalAttention, penalty: fmpq, svm: GeneralSvm, rhos: list[float]
 ) -> list[MixingPoint]:
-    """Return stationary points of L on the spheres ‖W‖ = ρ‖W^mm‖, by Newton's method from the ray with its offset.
+    """Return stationary points of L on the spheres ‖W‖ = ρ‖W^mm‖, by Newton's method from near the ray of W^mm.
 
     Args:
         keys: keys of orthonormal tokens.
@@ -135,7 +135,7 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
                 return MixingPoint(rho, list(W.entries()), eta, bits, "Newton's method meets a singular system")
             W, eta = (W + arb_mat(step.tolist()[:k])).mid(), (eta + step[k, 0]).mid()
             relative_step = max(abs(x) for x in step.entries()[:k]) / size
-            # Newton's method converges quadratically: after a step below half of the digits all digits are right.
+            # Newton's method converges quadratically: after a relative step below 2^(−bits/2) all digits are right.
             if relative_step < arb(2) ** (-bits // 2) and abs(step[k, 0]) < arb(2) ** -64 * abs(eta):
                 return MixingPoint(rho, list(W.entries()), eta, bits)
             if not (relative_step.is_finite() and eta.is_finite()):

@@ -1,10 +1,11 @@
 """The regularization path of (K, Q) beside the ray of W_⋆, as a smooth system that is regular at 1/ρ = 0.
 
-On the sphere ½(‖K‖² + ‖Q‖²) = ρC_⋆ write K = √ρ (K_⋆ + k/ρ), Q = √ρ (Q_⋆ + q/ρ): W = ρW_⋆ + o with o = K_⋆qᵀ + kQ_⋆ᵀ +
-kqᵀ/ρ. Far out the risk is f(W) = log Σ_j c_j e^{−h_j}, h_j = ⟨G_j, W⟩, with −∇f = M(W) = Σ ω_jG_j; points are
-stationary if M(W)Q = μK, M(W)ᵀK = μQ. With ω_j = λ_j/C_⋆ + δ_j/ρ on the support S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j, μ =
-1/C_⋆ + ν/ρ, the terms that do not vanish with 1/ρ cancel, and with ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an
-antisymmetric Ω, which is 0 at a solution,
+On the sphere ½(‖K‖² + ‖Q‖²) = ρC_⋆ write K = √ρ (K_⋆ + k/ρ) and Q = √ρ (Q_⋆ + q/ρ); then W = ρW_⋆ + o with the offset o
+= K_⋆qᵀ + kQ_⋆ᵀ + kqᵀ/ρ. Far out the risk is f(W) = log Σ_j c_j e^{−h_j}, h_j = ⟨G_j, W⟩, with −∇f = M(W) = Σ ω_jG_j,
+and points are stationary if M(W)Q = μK and M(W)ᵀK = μQ. Let m_j = ⟨G_j, W_⋆⟩ be the margins, λ_j the duals and S their
+support. Substitute ω_j = λ_j/C_⋆ + δ_j/ρ on S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j and μ = 1/C_⋆ + ν/ρ. Then the terms that
+do not vanish with 1/ρ cancel. With ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an antisymmetric Ω, which is 0 at a
+solution, the equations are
 
     δM Q' + M_⋆q/C_⋆ − νK' − k/C_⋆ + K'Ω = 0,   δMᵀK' + M_⋆ᵀk/C_⋆ − νQ' − q/C_⋆ = 0,
     log(λ_j/C_⋆ + εδ_j) + ⟨G_j, o⟩ + t = log c_j (j ∈ S),   log ω_j = log c_j − ρ(m_j − 1) − ⟨G_j, o⟩ − t (j ∉ S),
@@ -41,7 +42,7 @@ class NuclearOffsets:
         duals: λ_j, shape (N,).
         beyond: m_j − 1, shape (N,).
         log_costs: log c_j, shape (N,).
-        support: S.
+        support: the indices of the rows in S.
         unit: the exponent with W = 2^unit W', where W is in the units of the data.
     """
 
@@ -57,7 +58,7 @@ class NuclearOffsets:
 
     @classmethod
     def of(cls, svm: NuclearMaxMargin, log_costs: Float64[np.ndarray, "N"]) -> NuclearOffsets:
-        """Return the system beside a solution, which must be proven.
+        """Return the system near the ray of a solution that is proven to be the only one.
 
         Args:
             svm: the solution.
@@ -94,7 +95,7 @@ class NuclearOffsets:
 
     @property
     def start(self) -> Vector:
-        """Return the origin of the unknowns k, q by rows, δ, ν, t, Ω above its diagonal."""
+        """Return a vector of zeros for the unknowns: k and q by rows, δ, ν, t, and Ω above its diagonal."""
         (d, r), (e, _) = self.K.shape, self.Q.shape
         return np.zeros((d + e) * r + len(self.support) + 2 + r * (r - 1) // 2)
 
@@ -104,7 +105,7 @@ class NuclearOffsets:
         return x[: d * r].reshape(d, r), x[d * r : (d + e) * r].reshape(e, r)
 
     def offset(self, x: Vector, eps: float) -> Float64[np.ndarray, "d e"]:
-        """Return o."""
+        """Return the offset o = K_⋆qᵀ + kQ_⋆ᵀ + ε kqᵀ."""
         k, q = self.factors(x)
         return np.asarray(self.K @ q.T + k @ self.Q.T + eps * (k @ q.T))
 

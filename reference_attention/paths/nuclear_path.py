@@ -1,8 +1,9 @@
 """The regularization path of (K, Q): argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R, equivalently of L(W) over ‖W‖_⋆ ≤ R.
 
-The path is followed from the largest radius down, by Newton's method on :mod:`.nuclear_offsets`, beside the only
-solution W_⋆ of ATT-SVM⋆. At each radius R‖M(W)‖_op − ⟨M(W), W⟩ bounds how far f lies above its minimum over the ball (f
-is convex in W: Frank and Wolfe), which proves that a minimiser is global, among matrices of every rank.
+The path is followed from the largest radius down, by Newton's method on the system of :mod:`.nuclear_offsets`, near the
+ray of the unique solution W_⋆ of ATT-SVM⋆. At each radius the gap R‖M(W)‖_op − ⟨M(W), W⟩ bounds how far f lies above
+its minimum over the ball (f is convex in W: Frank and Wolfe). A gap of 0 proves that a minimiser is global, among
+matrices of every rank.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -25,10 +26,10 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 STEPS = 40
 """Largest number of Newton steps per radius, of which five are usually enough."""
 HALVINGS, FIRST_STEP = 6, 1e-4
-"""Largest number of times that the logarithm of a step in 1/ρ is halved; and, at 1/ρ = 0, the share of a step that
-failed at which the next try is made."""
+"""Largest number of times that a step in 1/ρ is split, in the middle on a logarithmic scale; and the share of its
+length at which a step that begins at 1/ρ = 0 is split."""
 STALLED = 1e-9
-"""Newton steps below this that no longer shrink count as rounding; the unknowns are of about size one."""
+"""Size of a Newton step below which steps that no longer shrink count as rounding; unknowns are of about size one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class NuclearPath:
 
     Attributes:
         rho: R/C_⋆, (r,), increasing.
-        K, Q: factors, of the rank of W_⋆, shapes (r, d, k) and (r, e, k); NaN where the search failed.
+        K, Q: factors, shapes (r, d, k) and (r, e, k) with k the rank of W_⋆; NaN where the search failed.
         offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
         gaps: by how much f = log Σ c_j e^{−h_j} can lie above its minimum over the ball (Frank and Wolfe), (r,).
         reasons: for every radius, why the point is not proven to lie on the path; empty where it is.
@@ -69,27 +70,27 @@ def nuclear_path(
 ) -> NuclearPath:
     """Return the minimisers over the balls of radius ρC_⋆.
 
-    Where α is not of highest score, but all tight constraints belong to tokens that score less, the points are local
-    minimisers near the ray of W_⋆ of the risk without the tokens that score at least as much as α: these have margins
-    above 1, so their weight vanishes as the radius grows.
+    If α is not the token of highest score, but all tight constraints belong to tokens that score less than α, the
+    points are local minimisers, near the ray of W_⋆, of the risk without the tokens that score at least as much as α.
+    Those tokens have margins above 1, so their weight vanishes as the radius grows.
 
     Args:
         problem: the problem.
-        svm: the solution of ATT-SVM⋆(α), proven the only one.
+        svm: the solution of ATT-SVM⋆(α), proven to be the only one.
         rhos: (r,), in any order; the result is sorted.
 
     Raises:
         InvalidInput: radii that are not positive and finite; a tight constraint of a token that scores no less than α;
-            a solution that is not proven the only one.
+            a solution that is not proven to be the only one.
     """
     rho = np.unique(np.asarray(rhos, dtype=np.float64))
     if rho.size == 0 or not np.isfinite(rho).all() or (rho <= 0).any():
         raise InvalidInput("rhos: radii must be positive and finite; give a list of numbers.")
     if svm.exact is None:
-        raise InvalidInput(f"svm: the path is followed beside the only solution; not decided: {svm.undecided}.")
+        raise InvalidInput(f"svm: the solution must be unique; this is not decided: {svm.undecided}.")
     log_costs = log_costs_of(problem, svm)
     if np.isneginf(log_costs[svm.exact.support]).any():
-        raise InvalidInput("svm: a tight constraint is of a token that scores no less than α; choose another α.")
+        raise InvalidInput("svm: a tight constraint belongs to a token that scores no less than α; choose another α.")
     offsets = NuclearOffsets.of(svm, log_costs)
     solutions, x = [], newton(offsets, offsets.start, 0.0)
     # A step that is too long makes weights outside the support overflow; such a step is not taken.
@@ -147,7 +148,7 @@ def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
 
 
 def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
-    """Return R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j), and a bound of its rounding error in float64."""
+    """Return the gap R‖M(W)‖_op − ⟨M(W), W⟩, with ω = softmax(log c_j − h_j), and a bound of its rounding error."""
     if not np.isfinite(x).all():
         return math.inf, 0.0
     offset_margins = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
@@ -164,10 +165,10 @@ def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
 def gap_rounding(
     weights: Float64[np.ndarray, "N"], sizes: Float64[np.ndarray, "N"], entries: int, R: float, offset: float
 ) -> float:
-    """Return the rounding error in float64 of a gap that is 0: 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖).
+    """Return 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖), the rounding error in float64 of a gap that is exactly 0.
 
-    The first part is the error of the sums. For the second part, o has its own rounding error, and h_j has ‖G_j‖ times
-    that error. This is the relative error of the weights ω_j, and R‖M‖_op has R Σ_j ω_j‖G_j‖ times it.
+    The 1 is the error of the sums, and ‖G_j‖‖o‖ is that of the offset: a rounding error eps‖o‖ of o changes h_j by up
+    to ‖G_j‖ eps‖o‖, hence ω_j by the same share of itself, and R‖M‖_op by R ω_j‖G_j‖ times that share.
 
     Args:
         weights: ω_j.

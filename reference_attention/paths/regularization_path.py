@@ -48,7 +48,7 @@ class Path:
         offsets: the part of p̄(R) orthogonal to p̄_mm, (r, d), to full relative precision; NaN without p_mm.
         one_minus_cosine: 1 − cos∠(p̄(R), p̄_mm), (r,), computed from the offset; NaN without p_mm and at 0.
         interior: whether the computed minimiser lies inside the ball, (r,).
-        converged: (r,), whether it is a local minimum to rounding (global ones cannot be certified in general).
+        converged: (r,), whether the point is a local minimum to rounding (a global one cannot be certified in general).
         reasons: why it did not converge, for every radius; empty where converged.
     """
 
@@ -77,7 +77,7 @@ def regularization_path(
         problem: the problem.
         norms: radii, (r,), in any order; the result is sorted.
         max_margin: the solution of ATT-SVM(α), a start and the origin of the offsets; ``None`` where there is none.
-        alpha: tokens of highest score, where several attain it; the first ones by default.
+        alpha: for each input the token of highest score to use if several attain it; the first one by default.
         starts: further directions to start from, (s, d).
         seed: seed of the random starts.
 
@@ -89,7 +89,7 @@ def regularization_path(
         raise InvalidInput("norms: radii must be positive and finite; give a list of numbers.")
     chosen = problem.optimal if alpha is None else np.asarray(alpha)
     if chosen.shape != (problem.n,) or (problem.gaps(chosen) < 0).any():
-        raise InvalidInput("alpha: the path is relative to the tokens of highest score; give one of those per input.")
+        raise InvalidInput("alpha: the path is relative to tokens of highest score; give one such token per input.")
     span = span_of(problem.keys)
     search = BallSearch(problem, chosen, max_margin, span)
     rng = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ def regularization_path(
     else:
         along, across = points @ unit, np.linalg.norm(offsets, axis=1)
         size = np.hypot(along, across)
-        # 1 − a/h = c²/(h(h + a)), h² = a² + c², cancels where a < 0, and a prompt of 0 has no direction.
+        # 1 − a/h = c²/(h(h + a)) with h² = a² + c²; h + a cancels where a < 0. A prompt of 0 has no direction.
         with np.errstate(invalid="ignore"):
             one_minus = np.where(along > 0, across**2 / (size * (size + along)), 1 - along / size)
     return Path(
@@ -136,7 +136,7 @@ def _expanded(
     offsets: Float64[np.ndarray, "r k"],
     max_margin: MaxMargin | None,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "r d"]]:
-    """Return points and their offsets from p̄_mm from their coordinates, with p̄_mm itself in place of its image."""
+    """Return the points and the offsets with given coordinates in the span, with p̄_mm itself for its projection."""
     if max_margin is None:
         return span.points(points), span.points(offsets)
     ray = span.coordinates(max_margin.direction)

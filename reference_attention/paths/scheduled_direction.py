@@ -1,7 +1,7 @@
 """The limit direction of the joint path along r = cR, which goes from p_mm (c = 0) to p_relax (c ≥ c*).
 
-Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}. So
-p_R/R tends to
+Let S be the supports of the head's SVM. Along r = cR a non-support i contributes e^{−R (c slack_i + margin_i)} to the
+risk, and a support e^{−R margin_i}. So p_R/R tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 
@@ -55,7 +55,7 @@ def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
 
 
 def least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
-    """Return argmin ‖p‖ subject to rows·p ≥ bounds, by non-negative least squares; None if the solver returns none.
+    """Return argmin ‖p‖ subject to rows·p ≥ bounds, by non-negative least squares; None without a solution.
 
     The result is None if there is no such p, or if the solver fails.
     """

@@ -83,12 +83,12 @@ def test_bad_input() -> None:
         nuclear_path(data.problem, svm, [1.0, -1.0])
     other = nuclear_max_margin(data.keys, np.argmin(data.problem.scores, axis=1))
     assert isinstance(other, NuclearMaxMargin)
-    with pytest.raises(InvalidInput, match="svm: a tight constraint is of a token that scores no less"):
+    with pytest.raises(InvalidInput, match="svm: a tight constraint belongs to a token that scores no less"):
         nuclear_path(data.problem, other, [10.0])
     same = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])
     several = nuclear_max_margin(same.keys, [0, 0])
     assert isinstance(several, NuclearMaxMargin)
-    with pytest.raises(InvalidInput, match="svm: the path is followed beside the only solution"):
+    with pytest.raises(InvalidInput, match="svm: the solution must be unique; this is not decided"):
         nuclear_path(same.problem, several, [10.0])
 
 

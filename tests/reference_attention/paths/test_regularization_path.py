@@ -321,13 +321,13 @@ def test_bad_input_is_refused() -> None:
     for radii in ([0.0, 1.0], [-1.0], [], [1.0, np.nan], [np.inf]):
         with pytest.raises(InvalidInput, match="norms: radii must be positive and finite"):
             regularization_path(problem, radii, max_margin=svm)
-    with pytest.raises(InvalidInput, match="alpha: the path is relative to the tokens of highest score"):
+    with pytest.raises(InvalidInput, match="alpha: the path is relative to tokens of highest score"):
         regularization_path(problem, [1.0], alpha=(problem.optimal + 1) % 4)
 
 
 def test_an_alpha_that_is_a_little_worse_than_the_best_is_refused() -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(1, 2, 2)), np.array([[1.0, 0.75]]))
-    with pytest.raises(InvalidInput, match="alpha: the path is relative to the tokens of highest score"):
+    with pytest.raises(InvalidInput, match="alpha: the path is relative to tokens of highest score"):
         regularization_path(problem, [1.0], alpha=np.array([1]))
 
 
