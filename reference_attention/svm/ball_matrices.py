@@ -62,7 +62,7 @@ def squared_norm(matrix: arb_mat) -> arb:
 
 
 def cholesky(matrix: arb_mat) -> arb_mat | None:
-    """Return balls around the Cholesky factors of all symmetric A in a ball matrix; None if one may be indefinite."""
+    """Return balls around the Cholesky factors of all symmetric A in the matrix; None if some A may be indefinite."""
     A, n = matrix.tolist(), matrix.nrows()
     for j in range(n):
         pivot = A[j][j]

@@ -30,7 +30,7 @@ FACTOR, LAST = 16, 2.0**48
 STEPS = 400
 """Largest number of Newton steps per τ, of which about ten are taken unless the start is far off."""
 APPROXIMATE: Literal["approx"] = "approx"
-"""The algorithm for linear equations: only midpoints are kept, as error bounds grow with every elimination."""
+"""python-flint's solver of linear equations without error bounds, which would grow with every elimination."""
 MOST = 256
 """Largest number of entries of W; for more, second derivatives take minutes."""
 CENTRED, EXACT = 0.2, 1e-12
@@ -209,13 +209,13 @@ def spectral_max_margin(
 ) -> tuple[Rational, Rational] | None:
     """Return W of nearly the largest margin in ‖W‖_op ≤ 1, and λ ≥ 0, or None.
 
-    λ_j = 1/(τ(g_j·W − s)), and ‖Σλ_jg_j‖_⋆/Σλ_j is within (N + 2 min(d, e))/τ of the margin. The result is None where
-    Newton's method ends before it, or W has more than :data:`MOST` entries.
+    λ_j = 1/(τ(g_j·W − s)), and ‖Σλ_jg_j‖_⋆/Σλ_j is within (N + 2 min(d, e))/τ of the margin. The result is None if
+    Newton's method fails, or if W has more than :data:`MOST` entries.
 
     Args:
         rows: vec g_j, (N, d e).
         shape: (d, e).
-        feasible: vec W of the largest margin in ‖·‖_F and of least margin 1, (d e,).
+        feasible: vec W of the largest margin in ‖·‖_F, scaled to least margin 1, (d e,).
     """
     if len(feasible) > MOST:
         return None
@@ -233,13 +233,13 @@ def nuclear_max_margin(
 ) -> tuple[Rational, Rational] | None:
     """Return W of nearly the largest margin in ‖W‖_⋆ ≤ 1, and λ ≥ 0, or None.
 
-    λ has nearly the largest sum at ‖Σλ_jg_j‖_op ≤ 1, and W is the gradient of −log det there, of margins 1 + 1/(τλ_j).
-    The result is None where Newton's method ends before it, or W has more than :data:`MOST` entries.
+    λ has nearly the largest sum under ‖Σλ_jg_j‖_op ≤ 1. W is the gradient of −log det at that λ; its margins are 1 +
+    1/(τλ_j). The result is None if Newton's method fails, or if W has more than :data:`MOST` entries.
 
     Args:
         rows: vec g_j, (N, d e).
         shape: (d, e).
-        feasible: vec W of the largest margin in ‖·‖_F and of least margin 1, (d e,).
+        feasible: vec W of the largest margin in ‖·‖_F, scaled to least margin 1, (d e,).
         duals: λ ≥ 0 of that W, with W = Σλ_jg_j, (N,).
     """
     if len(feasible) > MOST:
@@ -265,7 +265,8 @@ def dot(a: Point, b: Point) -> arb:
 def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
     """Return the first and the second derivative of −log det(I − WᵀW) in vec W.
 
-    With E = (I − WᵀW)⁻¹, A = E Wᵀ and L = I + W A = (I − W Wᵀ)⁻¹ they are 2 tr(A H) and 2 tr(E Hᵀ L H) + 2 tr(A H A H).
+    With E = (I − WᵀW)⁻¹, A = E Wᵀ and L = I + W A = (I − W Wᵀ)⁻¹ the derivatives in the direction H are 2 tr(A H) and 2
+    tr(E Hᵀ L H) + 2 tr(A H A H).
     """
     d, e = W.nrows(), W.ncols()
     E = (_eye(e) - W.transpose() * W).mid().solve(_eye(e), algorithm=APPROXIMATE)
@@ -277,7 +278,7 @@ def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
 
 
 def _of_slacks(rows: list[Point], slacks: Point) -> tuple[arb_mat, Point]:
-    """Return T, with TᵀT the second derivative of −Σ log(g_j·x − b_j), and the first derivative, from the slacks."""
+    """Return T and the first derivative of −Σ log(g_j·x − b_j), where TᵀT is its second derivative, from the slacks."""
     table = arb_mat([[(x / s).mid() for x in row] for row, s in zip(rows, slacks, strict=True)])
     gradient = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
     return table, gradient.mid().entries()
@@ -316,7 +317,7 @@ def _solve(matrix: arb_mat, right: Point) -> Point:
 
 
 def _halves(point: Point) -> tuple[Point, Point]:
-    """Return p and t."""
+    """Return the two halves of a point (p, t): p and t."""
     return point[: len(point) // 2], point[len(point) // 2 :]
 
 

@@ -33,7 +33,7 @@ class KeyRows:
 
     Attributes:
         inputs, tokens: the i and t of each row, shape (m,) with m = n (T − 1).
-        floats: the rows, shape (m, d); a difference of floats is within one rounding of the exact one.
+        floats: the rows, shape (m, d); each entry is within one rounding of the exact one.
         scale: the exponent for which ``floats = 2^−scale (k_iα_i − k_it)`` before rounding, with the keys as given.
     """
 
@@ -90,9 +90,9 @@ class KeyRows:
         return rows * (fmpz(1) << max(0, self.shift - shift))
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the exact rows with the given indices, in the units of ``floats`` and times 2^s, and s.
+        """Return 2^s times the exact rows with the given indices, in the units of ``floats``, and s.
 
-        The exponent s is such that the rows are integers. Only the keys of these rows are read.
+        The exponent s makes all entries integers. Only the keys of these rows are read.
         """
         if len(indices) and not isinstance(self._keys, OuterKeys):
             i, t = self.inputs[indices], self.tokens[indices]

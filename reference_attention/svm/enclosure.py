@@ -16,8 +16,8 @@ from flint import arb, arb_mat, ctx, fmpz_mat
 from jaxtyping import Float64
 
 BITS = (128, 384)
-"""Working precision in bits, and the precision to try next if it does not suffice: the 53 bits of a float, twice the
-bits of a condition number, and one bit that elimination loses with each row."""
+"""Working precision in bits, and the precision to try next if it does not suffice: they have to cover the 53 bits of a
+float, twice the bits of a condition number, and one bit that elimination loses with each row."""
 ENOUGH = 60
 """Relative accuracy in bits that a ball needs: slightly more than a float's, since fewer bits rarely determine the
 rounding."""
@@ -69,7 +69,7 @@ def enclose(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None
 
 
 def round_balls(balls: arb_mat, exponent: int) -> Float64[np.ndarray, "k"] | None:
-    """Return the numbers times 2^exponent, each rounded once to float64; None if a ball is too wide to decide it."""
+    """Return the numbers times 2^exponent, each rounded once to float64; None if a ball leaves the rounding open."""
     with ctx.workprec(BITS[0]):
         entries = (balls * arb(2) ** exponent).entries() if exponent else balls.entries()
         low = np.array([float(x.lower()) for x in entries])

@@ -1,7 +1,7 @@
 """W_fin, the part of W that stays finite where attention mixes, and the path's offset from the ray of W^mm, in balls.
 
-W_fin is the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) inside the sets O_i. Logarithms of rationals are not
-rational, but everything else is, so each number in this module is a rational combination of logarithms.
+W_fin is the W of least norm with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) for t, τ ∈ O_i. Logarithms of rationals are
+not rational, but everything else is, so each number in this module is a rational combination of logarithms.
 
 References: *Transformers as Support Vector Machines*, Section 6; F. Johansson, *Arb: efficient arbitrary-precision
 midpoint-radius interval arithmetic* (2017).
@@ -28,7 +28,7 @@ def log_ratios(rows: SetRows, attention: OptimalAttention, alpha: list[int]) -> 
 
 
 def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
-    """Return the least p with row·p = value for each of the rows: Gᵀ(GGᵀ)⁻¹b.
+    """Return the p of least norm with row·p = value for each of the rows: Gᵀ(GGᵀ)⁻¹b.
 
     Args:
         rows: G; a maximal independent subset is used, and the values of the other rows must follow from its values.
@@ -59,7 +59,7 @@ def finite_part(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 
 
 def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
-    """Return o = lim W̄_R − ρ W^mm, which is orthogonal to W^mm.
+    """Return the offset o = lim (W̄_R − ρ W^mm) of the regularization path W̄_R; it is orthogonal to W^mm.
 
     The offset o is [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] minus the component along W^mm, where S are the tokens with λ_j
     > 0 and c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of margin 1 have to be in S.
@@ -69,7 +69,7 @@ def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 
 
 def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
-    """Return the o₂ of W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²).
+    """Return o₂ in the expansion W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²) of the regularization path.
 
     Write o = Σ_j o_j G_j plus a combination of the rows of E. Then o₂ is determined by ⟨G_j, o₂⟩ = −o_j/λ_j + t, with a
     common t, and E o₂ = 0.

@@ -14,7 +14,7 @@ from reference_attention.span import span_of_rows
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 TOLERANCE = 1e-11
-"""Largest violation of a margin, in rows of size one; the exact method distinguishes margins that are closer."""
+"""Largest violation of a margin, in rows of size one; the exact method distinguishes closer margins."""
 UNBOUNDED = 1e30
 """The value that daqp treats as infinite."""
 
@@ -24,7 +24,7 @@ class FloatSolution:
     """The solution u ≥ 0 and the residual r = f − E u of least squares, with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1).
 
     Attributes:
-        u: zeros when the solver gave up; its support is the guess, shape (m,).
+        u: the solution, whose support is the guess; zeros if the solver failed; shape (m,).
         design: E with its columns and h scaled by powers of two, shape (e, m) with e = d + 1.
         residual: r, shape (e,).
     """
@@ -51,10 +51,10 @@ class FloatSolution:
 def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "m"]) -> FloatSolution:
     """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, or by NNLS where daqp returns no point.
 
-    The rows are scaled to the same size: without that, for inputs of very different key scales, floats see only the
-    largest. Where there is no feasible point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u proves
-    the infeasibility. Both solvers use only inner products of rows, and are given coordinates in their span where these
-    are fewer.
+    The rows are scaled to the same size: otherwise, if the keys of inputs have very different sizes, floats resolve
+    only the largest. Where there is no feasible point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u
+    proves the infeasibility. Both solvers use only inner products of rows, so they are given coordinates in the span of
+    the rows if these are fewer.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]

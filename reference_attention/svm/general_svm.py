@@ -1,6 +1,6 @@
-"""Gen-SVM, exact: the least W that gives the tokens of each set O_i equal logits and separates them from the rest.
+"""Gen-SVM, exact: the W of least norm that gives tokens of each set O_i equal logits and separates O_i from the rest.
 
-min ‖W‖_F subject to (x_it − x_iτ)ᵀ W z_i = 0 for t, τ ∈ O_i, and ≥ 1 for t ∈ O_i, τ ∉ O_i. It is an ATT-SVM in which
+min ‖W‖_F subject to (x_it − x_iτ)ᵀ W z_i = 0 for t, τ ∈ O_i, and ≥ 1 for t ∈ O_i, τ ∉ O_i. This is an ATT-SVM in which
 each constraint is an input of two tokens; an equality becomes two opposite constraints of required margin 0.
 
 References: *Transformers as Support Vector Machines*, Section 6, (Gen-SVM).
@@ -22,13 +22,13 @@ from reference_attention.outer_keys import OuterKeys, rational_keys
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Pair = tuple[int, int]
-"""An input i and a token t, as (i, t)."""
+"""A pair (i, t) of an input and a token."""
 Vector = list[fmpq]
 
 
 @dataclass(frozen=True, eq=False)
 class SetRows:
-    """The rows (x_iα − x_it) z_iᵀ, as vectors, divided by whether t belongs to O_i.
+    """The rows (x_iα − x_it) z_iᵀ, as vectors, in two groups: token t belongs to O_i, or it does not.
 
     Attributes:
         level: E, by (i, t) with t ∈ O_i, t ≠ α_i: the rows whose product with W is to be 0 in Gen-SVM.

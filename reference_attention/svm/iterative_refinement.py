@@ -2,8 +2,8 @@
 
 For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ. An approximate inverse R of G_S G_Sᵀ
 improves λ by R(h_S − G_S p), where the residual and p are computed to a hundred bits (:mod:`.ozaki_products`). If
-‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. That decides signs
-and roundings wherever the rows are not nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
+‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. This bound decides
+signs and roundings wherever the rows are not nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
 
 References: S. M. Rump, *Verification methods: rigorous results using floating-point arithmetic*, Acta Numerica 19
 (2010), sections 10.1 and 10.2.
@@ -23,11 +23,11 @@ from reference_attention.svm.ozaki_products import Grid, Twice, two_sum
 STEPS = 4
 """Largest number of refinements; each adds as many correct digits as R has."""
 SPREAD = 300
-"""Largest exponent, positive or negative, of the size of a row: nothing overflows, or underflows where it matters."""
+"""Largest absolute exponent of the size of a row; within it nothing overflows, and underflow is harmless."""
 ROOM = 1 + 2.0**-30
 """A factor that covers the rounding errors of the sums from which the bounds themselves are computed."""
 ENOUGH = 0.5
-"""Upper bound of ‖1 − R G Gᵀ‖, so that each step at least halves the error of λ."""
+"""Largest accepted ‖1 − R G Gᵀ‖; up to it each step at least halves the error of λ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Unit:
 
     Attributes:
         inverse: R, (s, s).
-        contraction: a bound of ‖1 − R G Gᵀ‖, the largest sum of a row; infinite where there is no R.
+        contraction: a bound of ‖1 − R G Gᵀ‖_∞, the largest absolute row sum; infinite if there is no R.
         columns, rows: the sums Σ_j |g_jk| over rows and Σ_k |g_jk| over columns, (d,) and (s,).
     """
 
@@ -93,7 +93,8 @@ class Unit:
         except np.linalg.LinAlgError:
             self.inverse, self.contraction = np.zeros((s, s)), math.inf
             return
-        # Rounded rows, d products and their sum, s products with R and theirs, all within (d + s + 8) eps of the sizes.
+        # Errors of the rounded rows, of d products and their sum, and of s products with R and their sum: together at
+        # most (d + s + 8) eps, relative to the sizes.
         rounding = (d + s + 8) * EPS * (np.abs(self.inverse) @ (sizes @ sizes.T))
         deviation = np.abs(np.eye(s) - self.inverse @ gram) + rounding
         self.contraction = float(deviation.sum(axis=1).max()) * ROOM

@@ -27,8 +27,8 @@ class LabelSvm:
         direction: v̄_mm = v_mm/‖v_mm‖, shape (d,).
         margin: Γ = 1/‖v_mm‖.
         slack: v̄_mm·z_i − Γ, exactly 0.0 at supports and rounded once from the exact v_mm·z_i elsewhere, (n,).
-        support: v_mm·z_i = 1 exactly, shape (n,).
-        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive at every support if any such λ is, (n,).
+        support: whether v_mm·z_i is exactly 1, shape (n,).
+        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive at every support if some such λ is, (n,).
         strictly_complementary: whether some λ is positive at every support; proven either way.
     """
 

@@ -6,10 +6,10 @@ Lawson and Hanson's reduction: with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the
 - r = 0: the u ≥ 0 prove that there is no such point (Gᵀu = 0 and hᵀu = 1, Farkas);
 - r ≠ 0: ρ = 1 − hᵀu = ‖r‖² > 0, the point is p = Gᵀu / ρ and its duals are λ = u / ρ.
 
-Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from *any* start
-without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in use stay linearly
-independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution only determines the
-start, so in general one linear system is solved and the result checked. Before the rationals, refinement
+Lawson and Hanson's active-set method for non-negative least squares is run in exact arithmetic. There it terminates
+from *any* start without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in use
+stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution only
+determines the start, so in general one linear system is solved and the result checked. Before the rationals, refinement
 (:mod:`.iterative_refinement`) and then ball arithmetic (:mod:`.enclosure`) are tried; they give the same proof if no
 further constraint is tight.
 
@@ -57,10 +57,10 @@ class Rows(Protocol):
         """Return the rows with the given indices times 2^shift, exactly, shape (len(indices), d)."""
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the rows with these indices times 2^s, exactly, shape (len(indices), d), and the cheapest such s."""
+        """Return 2^s times the given rows as integers, shape (len(indices), d), and s, which may depend on the rows."""
 
     def twice(self, indices: Sequence[int]) -> Twice | None:
-        """Return rows as exact sums of two floats, shape (len(indices), d); None where these are not available."""
+        """Return rows as exact sums of two floats, shape (len(indices), d); None if such sums are not available."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,13 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The state in which the method stopped.
+    """The result of the method: the support, whether a point exists, and the margins.
 
     Attributes:
         support: the rows in use, in increasing order; linearly independent when feasible.
         feasible: whether there is a point at all.
-        margins: g_j·p in floats within rounding (exactly rounded where it was close to h_j), shape (m,).
-        tight: g_j·p = h_j, decided exactly, shape (m,).
+        margins: g_j·p in floats within rounding (exactly rounded if close to h_j), shape (m,).
+        tight: whether g_j·p = h_j, decided exactly, shape (m,).
         steps: how many linear systems were solved; 1 when the float solution had the right support.
     """
 
@@ -129,7 +129,7 @@ class Outcome:
 
     @cached_property
     def exact(self) -> Solution:
-        """Return the exact solution on the support; where balls sufficed it is computed on first use."""
+        """Return the exact solution on the support, computed on first use if floats or balls proved the support."""
         return self._solved()
 
     def point(self, exponent: int) -> Float64[np.ndarray, "d"]:
@@ -148,7 +148,7 @@ class Outcome:
 
 
 def _times(values: Float64[np.ndarray, "k"], exponent: int) -> Float64[np.ndarray, "k"] | None:
-    """Return the floats times 2^exponent; None where that would round them again."""
+    """Return the floats times 2^exponent; None if the product would be rounded."""
     scaled = np.ldexp(values, exponent)
     return scaled if np.array_equal(np.ldexp(scaled, -exponent), values) else None
 
@@ -198,7 +198,7 @@ class _ActiveSet:
         self.support = support
 
     def enter(self, row: int) -> None:
-        """Add a violated constraint, and remove constraints that turn negative until the solution is positive."""
+        """Add a violated constraint, and remove constraints whose u turns negative until the solution is positive."""
         support = [*self.support, row]
         u = [*(fmpq(x, self.over) for x in self.numer.entries()), fmpq(0)]
         while True:
@@ -286,7 +286,7 @@ def _proven_outcome(
     margins: Float64[np.ndarray, "m"],
     refined: Refined | None,
 ) -> Outcome:
-    """Return the outcome where nothing but the support is tight; the rationals are computed on demand."""
+    """Return the outcome for a proven support whose rows alone are tight; the rationals are computed on demand."""
     tight = np.zeros(len(margins), dtype=bool)
     tight[support] = True
 
@@ -322,10 +322,10 @@ def _margins(
     p: Float64[np.ndarray, "d"],
     support: list[int],
 ) -> tuple[Float64[np.ndarray, "m"], Bool[np.ndarray, "m"], Int64[np.ndarray, "k"]]:
-    """Return the margins g_j·p (h_j on the support), which others are below h_j, and those that floats cannot decide.
+    """Return the margins g_j·p (h_j on the support), a mask of those below h_j, and the rows that floats cannot decide.
 
-    The bound on their error: row and point are each within a rounding of the exact ones, and the sum of d products adds
-    d more, hence (d + 4) eps Σ|g_k p_k| with room for the rounding of the bound itself.
+    The error of a margin is at most (d + 4) eps Σ_k|g_k p_k|: row and point are each within a rounding of the exact
+    ones, the sum of d products adds d roundings, and the rest covers the rounding of the bound itself.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         margins = floats @ p

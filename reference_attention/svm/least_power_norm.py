@@ -1,9 +1,9 @@
 """ATT-SVM in another norm, in floats: min ‖p‖_q subject to (k_iα − k_it)·p ≥ 1 for every t ≠ α_i, 1 < q ≤ ∞.
 
-For 1 < q < ∞ it is the limit of mirror descent with the potential ‖p‖_q^q/q. SLSQP solves the strictly convex program
-min ‖p‖_q^q/q, Newton's method on the equations of its support refines the solution, and it is accepted by the residual
-of its KKT conditions and the gap to the dual value. For q = ∞ it is a linear program, whose solutions need not be
-unique: only the margin is.
+For 1 < q < ∞ the solution is the limit direction of mirror descent with the potential ‖p‖_q^q/q. SLSQP solves the
+strictly convex program min ‖p‖_q^q/q, Newton's method on the equations of its support refines the solution, and the
+solution is accepted if the residual of its KKT conditions and the gap to the dual value are small. For q = ∞ the
+problem is a linear program: the margin is unique, but solutions need not be.
 
 References: Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror Descent*,
 JMLR 2023; scipy.optimize (SLSQP, nnls, HiGHS).
@@ -22,10 +22,10 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 ACCEPTED = 1e-9
-"""The largest accepted KKT residual. It changes the direction by about as much, far below the deviations that are
-measured against it, and is far above the residual that Newton's method leaves."""
+"""Largest accepted KKT residual. Such a residual changes the direction by about as much, far less than the deviations
+that are measured against it, and is far above the residual that Newton's method leaves."""
 NEAR = 1e-6
-"""A constraint this near to its bound is tried as part of the support; the residual decides whether it belongs."""
+"""Distance of a margin from 1 up to which its constraint is tried as part of the support; the residual decides."""
 NEWTON = 50
 """Largest number of steps of Newton's method, which needs a handful."""
 
@@ -83,7 +83,9 @@ def least_power_norm(
         InvalidInput: a norm out of range, or a point that does not separate α.
     """
     if not norm > 1:
-        raise InvalidInput(f"norm: {norm} is not above 1; the solution would not be unique, or the norm none.")
+        raise InvalidInput(
+            f"norm: {norm} must be above 1; at 1 the solution is not unique, and below 1 there is no norm."
+        )
     rows = difference_rows(keys, alpha)
     least = float((rows @ feasible).min())
     if not least > 0:
@@ -106,7 +108,7 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
 
     The conditions are: margins ≥ 1, ∇ψ(p) = Σ λ_j row_j, λ_j ≥ 0 on margins of 1. The residual does not depend on how p
     was computed: λ is the non-negative least squares solution over the margins within :data:`NEAR` of one, and each λ_j
-    times the margin's excess counts, too. ∇ψ is relative to its norm.
+    times the margin's excess counts, too. Here ψ = ‖p‖_q^q/q; violations of its equation are relative to ‖∇ψ(p)‖.
     """
     margins = rows @ p
     slope = _slope(p, norm)
@@ -119,9 +121,10 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
 
 
 def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
-    """Return by how much ‖p‖_q exceeds the lower bound from weak duality, relatively: ‖Σλ row‖_q'/Σλ ≥ γ.
+    """Return the relative gap by which ‖p‖_q exceeds its lower bound from weak duality, Σλ/‖Σλ row‖_q'.
 
-    λ is the multiplier of :func:`kkt_residual`, p in units of its least margin; the gap is ∞ where nothing is proven.
+    λ is the multiplier of :func:`kkt_residual`, and p is scaled to least margin 1. The gap is ∞ where nothing is
+    proven.
     """
     margins, slope = rows @ p, _slope(p, norm)
     tight, least = margins <= 1 + NEAR, float(margins.min())
@@ -155,7 +158,8 @@ def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
 def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, float]:
     """Run Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 over the support, and return p and its KKT residual.
 
-    The unknown is p if q ≥ 2 and z = ∇ψ(p) if q < 2: in either case the other one is a differentiable function of it.
+    The unknown is p if q ≥ 2 and z = ∇ψ(p) if q < 2: in either case the other of p and z is a differentiable function
+    of the unknown.
     """
     tight = rows[rows @ p <= 1 + near]
     duals, distance = nonnegative_least_squares(tight.T, _slope(p, norm))
@@ -186,7 +190,7 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
 
 
 def _program(rows: Rows, norm: float) -> tuple[Vector, float]:
-    """Solve min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s.
+    """Solve min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s; return p and its residual.
 
     The residual is the gap to the dual value or the largest violation of a constraint.
     """

@@ -1,7 +1,7 @@
 """The largest margin in ‖·‖_1 or ‖·‖_∞: a linear program whose vertex and duals are computed over the rationals.
 
-HiGHS guesses the basis, which is the set of tight constraints. It is made optimal by exchanges over the rationals, and
-gives p and the duals.
+HiGHS guesses the basis, which is the set of tight constraints. Exchanges of constraints over the rationals make the
+basis optimal, and the optimal basis gives p and the duals.
 
 References: Terlaky, *A convergent criss-cross method*, 1985; scipy.optimize (HiGHS).
 """
@@ -54,7 +54,7 @@ def linear_max_margin(rows: list[Rational], norm: float) -> tuple[Rational, Rati
 
 
 def _power_of_two(x: fmpq) -> fmpq:
-    """Return a power of two between |x|/2 and |x|, about; 1 for x = 0."""
+    """Return a power of two between about |x|/2 and |x|; 1 for x = 0."""
     size = abs(to_float(x))
     return fmpq(2) ** (math.frexp(size)[1] - 1) if size else fmpq(1)
 
@@ -79,10 +79,10 @@ def _constraints(rows: list[Rational], norm: float, sizes: Rational, unit: fmpq)
 def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, dict[int, fmpq]] | None:
     """Return the vertex of A x ≤ b with the largest last variable, and its duals by constraint.
 
-    The criss-cross method starts from the first independent constraints. It exchanges the first constraint that is
-    violated, or has a negative dual, for the first whose pivot has the right sign, and it terminates (Terlaky, *A
-    convergent criss-cross method*, 1985). The result is ``None`` if it needs more than :data:`EXCHANGES` exchanges, or
-    if no pivot has the right sign.
+    The criss-cross method starts from the first independent constraints. Each step exchanges the first constraint that
+    is violated or has a negative dual for the first constraint whose pivot has the right sign. The method terminates
+    (Terlaky, *A convergent criss-cross method*, 1985). The result is ``None`` if the method needs more than
+    :data:`EXCHANGES` exchanges, or if no pivot has the right sign.
     """
     variables = len(table[0])
     basis = _first_independent(table)

@@ -38,9 +38,9 @@ class MaxMargin:
         alpha: the chosen tokens, shape (n,).
         p: p_mm(α), each entry the exact one rounded once, shape (d,).
         duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero at α and where the margin exceeds the required one, shape
-            (n, T). Dual solutions need not be unique; the support of this one is linearly independent.
+            (n, T). Dual solutions need not be unique; in this one the rows with λ_it > 0 are linearly independent.
         margins: (k_iα_i − k_it)·p, exactly 1.0 at neighbours, elsewhere up to rounding, +inf at α, shape (n, T).
-        neighbours: the SVM-neighbours, margin exactly 1, decided over the rationals, False at α, shape (n, T).
+        neighbours: mask of the SVM-neighbours (margin exactly 1), decided over the rationals, False at α, shape (n, T).
         exact: the solution as rationals.
         required: the margin required of each input, 1 throughout in ATT-SVM(α); where it is 0 (see :func:`max_margin`),
             ``neighbours`` are the tokens of margin exactly 0; shape (n,).
@@ -116,7 +116,7 @@ class MaxMargin:
 
     @property
     def kkt_residual(self) -> float:
-        """Return by how much the float solution violated the KKT conditions before certification; relative."""
+        """Return the relative amount by which the float solution violated the KKT conditions before certification."""
         return self._guess.kkt_residual
 
     @cached_property

@@ -1,9 +1,9 @@
 """ATT-SVM': the max-margin problem when each input has a set O_i of optimal tokens, exact.
 
 min ‖p‖ subject to max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p ≥ 1 for every i. For one choice α_i ∈ O_i per input the
-problem is convex: an ATT-SVM in which the other tokens of O_i impose no constraint. The feasible set over all choices
-is the union of these, which is not convex, and the solutions G_mm can be several points. Every choice is solved over
-the rationals, so no tolerance is needed to decide which choices are equally good.
+problem is convex: an ATT-SVM in which the other tokens of O_i impose no constraint. The feasible set of ATT-SVM' is the
+union of the feasible sets of all choices. The union is not convex, and the solutions G_mm can be several points. Every
+choice is solved over the rationals, so no tolerance is needed to decide which choices are equally good.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (ATT-SVM').
 """
@@ -40,7 +40,7 @@ class ChoiceSolution:
         alpha: the chosen tokens, shape (n,).
         margins: (k_iα_i − k_iβ)·p for the non-optimal β, +inf at optimal tokens, shape (n, T).
         duals: λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
-        neighbours: margin exactly 1, False at optimal tokens, shape (n, T).
+        neighbours: whether the margin is exactly 1; False at optimal tokens, shape (n, T).
         svm: the ATT-SVM that was solved: the inputs that have a non-optimal token, each with α first and then its
             non-optimal tokens; inputs with fewer non-optimal tokens repeat one of them.
     """
@@ -142,7 +142,7 @@ def max_margin_sets(
             f"optimal: {count} choices of one optimal token per input are more than the {MOST_CHOICES} that are"
             " enumerated; give fewer inputs or smaller sets."
         )
-    # Inputs with a single option come first, so that what they rule out is decided only once.
+    # Inputs with a single option come first, so that a conflict among them is found only once.
     inputs.sort(key=lambda i: (len(options[i]), i))
     fixed = {i: options[i][0] for i in inputs if len(options[i]) == 1}
     search = _Search(keys, optimal, solver)
@@ -163,7 +163,7 @@ class _Search:
 
     def completions(self, chosen: dict[int, int], open_inputs: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
         """Yield the feasible choices that agree with ``chosen``."""
-        # With one input left, the complete problems decide; the partial one is skipped.
+        # With one input left, the complete problems decide, so the partial problem is not solved.
         if chosen and len(open_inputs) != 1:
             solution = self._solve(chosen)
             if isinstance(solution, Infeasible):

@@ -1,12 +1,13 @@
 """The largest margin of chosen tokens among prompts of ‖p‖ ≤ 1: γ = max min_it (k_iα − k_it)·p, with a proof.
 
-For q = 1 and q = ∞ it is a linear program, solved over the rationals, and γ is exact, as for q = 2. For other q, and
-for the nuclear and the spectral norm of W and those of blocks, p and λ come from a barrier method. For any p and λ ≥ 0,
+For q = 1 and q = ∞ the problem is a linear program, solved over the rationals, and γ is exact, as for q = 2. For other
+q, and for the nuclear norm, the spectral norm and the norms of blocks, p and λ come from a barrier method. For any p
+and λ ≥ 0,
 
     min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
 
 so wrong p or λ only widen the enclosure, which still contains γ; a point whose enclosure is wider than :data:`ACCEPTED`
-is rejected. Solutions need not be unique for q = 1, ∞; γ is.
+is rejected. For q = 1 and q = ∞ solutions need not be unique, but γ is.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 scipy.optimize (HiGHS).
@@ -54,7 +55,7 @@ class NormMaxMargin:
         norm: q, 1 ≤ q ≤ ∞, or a norm of matrices.
         exact_p: p over the rationals, of least margin 1, (d,); possibly one of many solutions.
         exact_duals: λ ≥ 0, one for each row g_it = k_iα − k_it, t ≠ α_i, input by input, (n (T−1),).
-        rows: these rows, over the rationals.
+        rows: the rows g_it, over the rationals.
     """
 
     alpha: Int64[np.ndarray, "n"]
@@ -80,7 +81,7 @@ class NormMaxMargin:
 
     @cached_property
     def primal_residual(self) -> float:
-        """Return by how much a margin of p is below 1; exact, rounded once."""
+        """Return by how much the least margin of p falls below 1; exact, rounded once."""
         return to_float(max(1 - min(products(self.rows, self.exact_p)), fmpq(0)))
 
     @cached_property
@@ -107,7 +108,8 @@ def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> No
     """Return the largest margin of α in a norm; ``None`` if α cannot be separated, or if no solution is proven.
 
     Raises:
-        InvalidInput: a norm below 1, or one of matrices of another shape; the nuclear norm without the keys' factors.
+        InvalidInput: a norm below 1, or a norm of matrices of another shape; the nuclear norm without the keys'
+            factors.
 
     >>> import numpy as np
     >>> found = norm_max_margin(np.array([[[0.0, 0.0], [1.0, -1.0], [0.0, -3.0]]]), np.array([0]), np.inf)
@@ -120,7 +122,7 @@ def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> No
     elif isinstance(norm, Blocks):
         solved = _of_blocks(keys, alpha, rows, norm)
     elif not norm >= 1:
-        raise InvalidInput(f"norm: {norm} is not at least 1; below it there is no norm.")
+        raise InvalidInput(f"norm: {norm} must be at least 1; below 1 there is no norm.")
     else:
         solved = linear_max_margin(rows, norm) if norm in LINEAR else _power(keys, alpha, rows, norm)
     if solved is None:
@@ -157,7 +159,9 @@ def _of_matrices(
 ) -> tuple[Rational, Rational] | None:
     """Return W and λ for a norm of matrices, in floats or, where the gap is too large, in numbers of many digits."""
     if math.prod(norm.shape) != keys.shape[2]:
-        raise InvalidInput(f"norm: of matrices of shape {norm.shape}, where vec(W) has {keys.shape[2]} entries.")
+        raise InvalidInput(
+            f"norm: the matrices of shape {norm.shape} must have {keys.shape[2]} entries, as vec(W) has."
+        )
     if norm.power == 1 and not isinstance(keys, OuterKeys):
         raise InvalidInput("keys: the nuclear norm needs the factors of keys; give OuterKeys(tokens, queries).")
     svm = max_margin(keys, alpha)
@@ -174,18 +178,20 @@ def _of_matrices(
 def _of_blocks(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Blocks
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ for the largest block, by the spectral norm of matrices with one column per block.
+    """Return W and λ for the norm of the largest block, by the spectral norm of matrices with one column per block.
 
     Entry j of vec(W) is put into row j and the column of its block, all else is 0. Such an M has a diagonal MᵀM, with
     the squares of the blocks' ‖·‖_2, so ‖M‖_op is the largest ‖·‖_2 of a block. Admitting all matrices does not change
     the largest margin: the mean of a matrix over the sign changes of blocks, each applied to its rows and its column,
-    is such an M, of the same margin and no larger ‖·‖_op.
+    is such an M, with the same margin and no larger ‖·‖_op.
 
     Raises:
         InvalidInput: blocks of matrices of another shape, or the sum of blocks, whose largest margin has no solver.
     """
     if math.prod(norm.shape) != keys.shape[2] or norm.power == 1:
-        raise InvalidInput(f"norm: {norm} for {norm.shape}; give the largest of blocks of {keys.shape[2]} entries.")
+        raise InvalidInput(
+            f"norm: {norm}, shape {norm.shape}; give a norm of the largest block, of {keys.shape[2]} entries."
+        )
     svm = max_margin(keys, alpha)
     if not isinstance(svm, MaxMargin):
         return None

@@ -1,7 +1,8 @@
 """Weak duality for the nuclear-norm SVM, in balls: Σ b_j λ_j/‖M‖_op ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m(KQᵀ).
 
-The bounds hold for every λ ≥ 0 with M = Σ λ_j a_j z_jᵀ, and for all factors K, Q of a W = KQᵀ that separates: ‖W‖_⋆ ≥
-⟨M, W⟩/‖M‖_op ≥ Σ λ_j b_j/‖M‖_op for every feasible W, and ‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
+The bounds hold for every λ ≥ 0 with M = Σ λ_j a_j z_jᵀ, and for all factors K, Q of a W = KQᵀ that separates, where m
+is the least ratio of a margin of W to its bound b_j: ‖W‖_⋆ ≥ ⟨M, W⟩/‖M‖_op ≥ Σ λ_j b_j/‖M‖_op for every feasible W, and
+‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def least_value(a: arb_mat, z: arb_mat, b: Sequence[arb], duals: Sequence[arb]) 
         size = sum((square[i, i] for i in range(square.nrows())), arb(0))
         if not size > 0:
             return arb(0)
-        # Scaled so that the largest eigenvalue is near one.
+        # Scale by 1/size, so that the largest eigenvalue is near one.
         largest = -least_eigenvalue(multiply(square, -1 / size)) * size
         total = sum((x * y for x, y in zip(b, duals, strict=True)), arb(0))
         bound = (total / largest.upper().sqrt()).lower()

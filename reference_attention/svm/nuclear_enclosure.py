@@ -45,7 +45,7 @@ REFINEMENTS = 4
 CORRECTIONS = 8
 """Largest number of supports that are tried; for inputs of about the same size the first one is right."""
 SINGULAR = 1e-7
-"""Singular values of the derivative below this, relative to the largest, count as zero in steps of least norm."""
+"""Ratio to the largest singular value of the derivative below which others count as zero in steps of least norm."""
 CONTRACTION = 1e-3
 """Largest accepted α; beyond it the system is singular as far as floats can tell."""
 
@@ -66,7 +66,7 @@ class NuclearEnclosure:
         value: C_⋆ = ‖W‖_⋆ = Σ λ_j.
         U1, V1: orthonormal singular vectors of M = Σ λ_j a_j z_jᵀ for its singular value 1, shapes (d, r) and (e, r).
         gap: g = 1 − σ_{r+1}(M), 1 where there is no further singular value.
-        injectivity: τ, the least singular value of P ↦ (⟨a_j z_jᵀ, U1 P V1ᵀ⟩)_j ∈ S on symmetric matrices.
+        injectivity: τ, the least singular value of P ↦ (⟨a_j z_jᵀ, U1 P V1ᵀ⟩)_{j∈S} on symmetric matrices.
     """
 
     K: arb_mat
@@ -124,7 +124,7 @@ def _correct_support(
     Q: Float64[np.ndarray, "e r"],
     duals: Vector,
 ) -> Int64[np.ndarray, "s"] | None:
-    """Return the support without its most negative dual, or with the most violated constraint; None if it is right."""
+    """Return the support without the row of most negative dual, or with the most violated row; None if it is right."""
     if duals.min() < 0:
         return np.delete(support, np.argmin(duals * rows.b[support]))
     excess = np.vecdot(rows.a @ K, rows.z @ Q) / rows.b - 1
@@ -141,7 +141,7 @@ def nearest_stationary(
 ) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Float64[np.ndarray, "N"]]:
     """Return K, Q and λ ≥ 0 that satisfy the system in floats, the nearest such point if there are several.
 
-    Newton steps of least norm lead to the point.
+    The point is reached by Newton steps of least norm.
     """
     with precision():
         system, x = _system(rows, K, Q, duals, support)
@@ -205,7 +205,7 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
     try:
         Y = np.linalg.inv(J)
     except np.linalg.LinAlgError:
-        raise NotDecided("the system of its optimality conditions may be singular") from None
+        raise NotDecided("the system of optimality conditions may be singular") from None
     x = [arb(v) for v in floats.tolist()]
     for _ in range(REFINEMENTS):
         step = Y @ np.array([float(f.mid()) for f in system.ball_residual(x)])
@@ -213,24 +213,26 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
     at = np.array([float(v) for v in x])
     alpha, change = _contraction(system, Y, at)
     residual = np.array([float(f.abs_upper()) for f in system.ball_residual(x)])
-    # Sums of positive floats, doubled for their rounding and the rounding to floats.
+    # The sums of positive floats are doubled, which covers their rounding and that of the balls to floats.
     eta = 2 * float((np.abs(Y) @ residual).max())
     radius = 2 * eta if eta > 0 else 2.0**-150
     if not alpha + change * radius < CONTRACTION or not radius < 1:
-        raise NotDecided("the system of its optimality conditions may be singular")
+        raise NotDecided("the system of optimality conditions may be singular")
     return [v + arb(0, radius) for v in x]
 
 
 def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector) -> tuple[float, float]:
-    """Return a bound of ‖I − YJ(x)‖_∞, and how much it can grow per unit of radius, with all rounding errors."""
+    """Return a bound of ‖I − YJ(x)‖_∞ with all rounding errors, and its largest growth per unit of radius."""
     d, e, r, s = system.sizes
     J = system.derivative(x)
     size, inverse = len(J), float(np.abs(Y).sum(axis=1).max())
     defect = float(np.abs(np.eye(size) - Y @ J).sum(axis=1).max())
-    # γ_k |Y||J| for the product; entries of J are sums of products of factors below 1 and unknowns.
+    # The rounding error of the product is at most γ_k |Y||J|. Entries of J are sums of products of factors below 1 and
+    # unknowns, with the error ``entry``.
     product = 2 * (size + 2) * EPS * float((np.abs(Y) @ np.abs(J)).sum(axis=1).max())
     entry = 2 * (s + d + e + 8) * EPS * (1 + (s + d + e) * float(np.abs(x).max()))
-    # J is affine in the unknowns: rows of its derivative sum to at most that, as |a|, |z| < 1.
+    # J is affine in the unknowns. As |a|, |z| < 1, its absolute row sums change by at most the sum in brackets per unit
+    # of radius.
     change = 2 * inverse * (2 * s * max(d, e) + 3 * r + 2 * d * e * r)
     return 2 * (defect + product + inverse * size * entry), change
 
@@ -256,7 +258,7 @@ def _proven(
     M = dual_matrix(rows.a_balls, rows.z_balls, duals)
     d, e, r = M.nrows(), M.ncols(), K.ncols()
     within = M.transpose() * M - V1 * V1.transpose() if e <= d else M * M.transpose() - U1 * U1.transpose()
-    # The eigenvalues are 1 on the range of V1 and 1 − σ² on its complement.
+    # I − ``within`` has the eigenvalue 1 on the range of V1 (or U1), and 1 − σ² on its complement.
     least = least_eigenvalue(identity(min(d, e)) - within)
     # A lower bound of g up to a factor of 2 suffices, as g enters only bounds.
     if not 2 * least.lower() > least.upper():
@@ -290,18 +292,18 @@ def _in_units(
 
 
 def _least_singular_value(images: arb_mat) -> arb:
-    """Return τ, to a relative precision for all scales of the rows: 1/τ² is the largest eigenvalue of (AᵀA)⁻¹.
+    """Return τ, relatively precise for all scales of the rows: 1/τ² is the largest eigenvalue of (AᵀA)⁻¹.
 
     Raises:
-        NotDecided: it may be zero.
+        NotDecided: τ may be zero.
     """
     try:
         inverse = (images.transpose() * images).inv()
     except ZeroDivisionError:
-        raise NotDecided("the map of the face to the margins may be singular") from None
+        raise NotDecided("several matrices with the same singular spaces may have the same tight margins") from None
     largest = -least_eigenvalue(multiply(inverse, arb(-1)))
     if not 2 * largest.lower() > largest.upper():
-        raise NotDecided("the map of the face to the margins may be singular")
+        raise NotDecided("several matrices with the same singular spaces may have the same tight margins")
     return 1 / largest.sqrt()
 
 

@@ -28,8 +28,8 @@ CENTRED = 0.3
 LARGEST = 1e9
 """Largest Σ b_j λ_j, in units of the largest b_j; beyond it no W separates, or only with a margin beyond floats."""
 BACK, HALVINGS = 0.9, 60
-"""The share of the way to the boundary that a step may go, and how often it is shortened, at most, until it lies
-within."""
+"""Largest share of the way to the boundary that a step may go, and largest number of times that a step is shortened
+until it stays inside the domain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class NuclearFloatSolution:
         u, v: singular vectors of M, which are also singular vectors of W, shapes (d, k) and (e, k) with k = min(d, e).
         weights: singular values of W, decreasing, shape (k,).
         support: whether b_j λ_j/Σ b_j λ_j is larger than the margin's excess in units of b_j, shape (N,).
-        rank: number of singular values of W that are larger than 1 − the corresponding ones of M.
+        rank: number of singular values of W that exceed 1 minus the corresponding singular value of M.
         value: Σ b_j λ_j.
     """
 
@@ -75,7 +75,7 @@ def nuclear_float_solution(
         return None
     weights = 2 * mu * s / ((1 - s) * (1 + s))
     support = b * duals / value > mu / (b * duals)
-    # Whatever signs the decomposition gave: the largest entry of each left vector is positive.
+    # Fix the signs of the singular vectors: the largest entry of each left vector is positive.
     signs = np.sign(u[np.argmax(np.abs(u), axis=0), np.arange(u.shape[1])])
     return NuclearFloatSolution(duals, u * signs, vt.T * signs, weights, support, int(np.sum(weights > 1 - s)), value)
 
@@ -102,7 +102,8 @@ class _Barrier:
         for _ in range(STEPS):
             u, s, vt = np.linalg.svd(self.matrix(duals), full_matrices=False)
             au, zv, ratio = self.a @ u, self.z @ vt.T, 1 / ((1 - s) * (1 + s))
-            # a_jᵀ M (I − MᵀM)⁻¹ z_k; (I − MMᵀ)⁻¹ and (I − MᵀM)⁻¹ are the identity off the singular vectors.
+            # a_jᵀ M (I − MᵀM)⁻¹ z_k; (I − MMᵀ)⁻¹ and (I − MᵀM)⁻¹ are the identity on the complement of the singular
+            # vectors.
             slope = (au * (s * ratio)) @ zv.T
             left, right = (gram + (x * (ratio - 1)) @ x.T for gram, x in zip(self._grams, (au, zv), strict=True))
             hessian = 2 * (left * right + slope * slope.T) * np.outer(duals, duals) + np.eye(len(duals))

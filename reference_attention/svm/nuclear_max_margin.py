@@ -33,7 +33,7 @@ Matrix = Float64[np.ndarray, "_ _"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearMaxMargin:
-    """A solution of ATT-SVM⋆(α), with proven bounds of its value; where data are not degenerate the only solution.
+    """A solution of ATT-SVM⋆(α), with proven bounds of its value; the only solution unless the data are degenerate.
 
     Attributes:
         alpha: the chosen tokens, shape (n,).
@@ -41,7 +41,7 @@ class NuclearMaxMargin:
         duals: λ ≥ 0, zero at α, shape (n, T). C_⋆ = Σ λ_it and ‖Σ λ_it (x_iα_i − x_it) z_iᵀ‖_op = 1.
         margins: (x_iα_i − x_it)ᵀ W z_i, exactly 1.0 where λ_it > 0 is proven, +inf at α, shape (n, T).
         bounds: C_⋆ from below and from above.
-        exact: the solution in balls, which proves that it is the only one; None where it is not decided.
+        exact: the solution in balls, which proves that it is the only one; None where uniqueness is not decided.
         undecided: the reason why the solution is not decided; empty where it is.
         rows: the constraints by their factors, in units in which C_⋆ is about 1.
 
@@ -83,7 +83,7 @@ class NuclearMaxMargin:
 
     @property
     def norm(self) -> float:
-        """Return C_⋆ = ‖W‖_⋆, the middle of its bounds."""
+        """Return the midpoint of the bounds of C_⋆ = ‖W‖_⋆."""
         return (self.bounds[0] + self.bounds[1]) / 2
 
     @property
@@ -119,7 +119,8 @@ class NuclearMaxMargin:
     def injectivity(self) -> float | None:
         """Return a lower bound of τ; None where it is not decided.
 
-        τ is the least singular value of P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_S on symmetric matrices.
+        τ is the least singular value of P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_{(i,t)∈S} on symmetric matrices, S the
+        support.
         """
         return None if self.exact is None else float(self.exact.injectivity.lower())
 

@@ -1,8 +1,9 @@
 """A second solution of ATT-SVM⋆, over the rationals: a proof that W_⋆ is not unique, for data of small fractions.
 
-W and λ in floats are rounded to fractions; these are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and W = MS
-with S = MᵀW ⪰ 0 of trace Σλ, for then ‖W‖_⋆ = tr S = Σλ. If for some symmetric D ≠ 0 in the range of S, MD has margin 0
-on all tight constraints, then M(S + tD) is another solution for small t: its norm is tr S + tΣλ_j⟨G_j, MD⟩ = tr S.
+W and λ in floats are rounded to fractions. The fractions are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and
+W = MS with S = MᵀW ⪰ 0 of trace Σλ, because then ‖W‖_⋆ = tr S = Σλ. If for some symmetric D ≠ 0 in the range of S, MD
+has margin 0 on all tight constraints, then M(S + tD) is another solution for small t: its norm is tr S + tΣλ_j⟨G_j, MD⟩
+= tr S.
 
 Source: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """

@@ -1,6 +1,7 @@
 """The bordered square system of the nuclear-norm SVM.
 
-For a rank r and a support S, in K (d × r), Q (e × r), λ_S and an antisymmetric Ω (r × r):
+For a rank r and a support S, the unknowns are K (d × r), Q (e × r), λ_S and an antisymmetric Ω (r × r), and the
+equations are
 
     MQ − K + KΩ = 0,   MᵀK − Q = 0,   ⟨a_j z_jᵀ, KQᵀ⟩ = b_j (j ∈ S),   K0ᵀK = KᵀK0,   M = Σ_S λ_j a_j z_jᵀ.
 

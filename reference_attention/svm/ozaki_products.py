@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 KEPT = 110
-"""Number of bits below the largest entry that slices keep at least."""
+"""Least number of bits below the largest entry that slices keep."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Grid:
 
     @cached_property
     def _levels(self) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
-        """Return the pairs (a, b) with a + b < slices, ordered by their sum, and where each sum begins."""
+        """Return the pairs (a, b) with a + b < slices, ordered by a + b, and where each value of a + b begins."""
         pairs = np.array([(a, level - a) for level in range(self.slices) for a in range(level + 1)])
         return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 

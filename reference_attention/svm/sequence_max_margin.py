@@ -22,7 +22,7 @@ from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import least_norm
 
 Place = tuple[int, int, int]
-"""The index of a problem, of one of its inputs, and of a token."""
+"""The indices of a problem, of one of its inputs, and of a token of this input."""
 
 PartKeys = Float64[np.ndarray, "_n _t d"] | OuterKeys
 """Keys of one of several problems, given as an array or by their factors."""
@@ -36,8 +36,8 @@ class StackedRows:
 
     Attributes:
         floats: the rows, shape (m, d).
-        shift: ``integers(…) = 2^shift · floats`` before rounding.
-        unit: ``integers(…) = 2^−unit`` times the rows as given.
+        shift: the exponent for which ``integers(…) = 2^shift · floats`` before rounding.
+        unit: the exponent for which ``integers(…)`` are 2^−unit times the rows as given.
         places: the problem, the input and the token of each row.
     """
 
@@ -83,7 +83,7 @@ class SequenceMaxMargin:
         alpha: the chosen tokens, (n,) per problem.
         p: vec(W^mm), each entry the exact one rounded once, shape (d,).
         margins: (k_iα_i − k_it)·p, up to rounding, +inf at α; (n, T) per problem.
-        neighbours: margin exactly 1, decided over the rationals, False at α; (n, T) per problem.
+        neighbours: whether the margin is exactly 1, decided over the rationals; False at α; (n, T) per problem.
         duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero where the margin exceeds 1; (n, T) per problem.
         exact_p: p, d rationals.
         exact_duals: the positive λ, by problem, input and token.

@@ -2,8 +2,8 @@
 
 Newton's method minimises the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W − s), in vec(W) and s, for falling μ. At its
 minimum λ_j = μ/(g_j·W − s) adds up to 1 and ‖Σ λ_j g_j‖_⋆ − s ≤ (N + 2 min(d, e)) μ. Steps are computed along singular
-vectors of W and in units in which log det has the second derivative 2: there its Hessian is 2 (I + s_a s_b P), where P
-exchanges the entries (a, b) and (b, a).
+vectors of W, in units in which the Hessian of −log det is 2 (I + s_a s_b P), where P exchanges the entries (a, b) and
+(b, a).
 
 References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
 """
@@ -23,7 +23,7 @@ FIRST, USEFUL, LAST, FACTOR = 0.1, 1.5e-7, 0.9e-9, 0.1
 """The first μ, the largest μ whose point is accepted, and the last μ, in units of a margin that is attained; the factor
 by which μ is multiplied."""
 INSIDE = 0.9
-"""‖W‖_op of the first W, and the share of the way to the boundary that a step may go."""
+"""Value of ‖W‖_op at the first W, and largest share of the way to the boundary that a step may go."""
 STEPS, HALVINGS = 30, 40
 """Largest number of Newton steps per μ (three to six are usually taken), and of halvings of a step."""
 CENTRED = 0.3
@@ -73,7 +73,7 @@ class _Barrier:
         return np.asarray(self.rows @ point[:-1] - point[-1])
 
     def duals(self, point: Float64[np.ndarray, "l"], mu: float) -> Duals:
-        """Return λ after one more step, to first order.
+        """Return the λ that one more Newton step would give, to first order.
 
         The slacks at the point have few correct digits; λ computed from them would make Σ λ_j g_j inaccurate.
         """
@@ -83,7 +83,7 @@ class _Barrier:
         return np.asarray(np.maximum(mu / slacks * (1 - relative_changes), 0.0))
 
     def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
-        """Return the relative gap between ‖Σ λ_j g_j‖_⋆/Σ λ_j and min g_j·W/‖W‖_op; ∞ where they bound nothing."""
+        """Return the relative gap between ‖Σ λ_j g_j‖_⋆/Σ λ_j and min g_j·W/‖W‖_op; ∞ where these are no bounds."""
         size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
         margin, total = float((self.rows @ point[:-1]).min()) / size, float(duals.sum())
         if not (margin > 0 and 0 < total < np.inf):
