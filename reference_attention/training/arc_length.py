@@ -38,13 +38,13 @@ ABSOLUTE = 1e-10
 relatively."""
 
 ROUNDINGS = 64
-"""The absolute tolerance is at least this many roundings of the largest norm: at norm ‖p‖ logits carry an error of ε κ
+"""Least absolute tolerance, in roundings of the largest norm: at norm ‖p‖ logits carry an error of ε κ
 ‖p‖, so the offset from the ray has an error of ε‖p‖, and a solver with a smaller tolerance would never be satisfied."""
 
 SHORT = 1e-7
-"""Solver steps this short, relative to 1/κ and to the smaller of ‖p‖ and the arc length so far, indicate a sharp turn
-or a stationary point. Newton's method then looks for a stationary point. The beginning of a path has steps that are
-short compared with any norm."""
+"""Length of a solver step, relative to 1/κ and to the smaller of ‖p‖ and the arc length so far, below which it
+indicates a sharp turn or a stationary point; Newton's method then looks for a stationary point. The arc length is used
+because steps at the beginning of a path are short compared with any norm."""
 
 FORGOTTEN = 0.2
 """Decay per step of the count of reversed directions; with it, reversals in two of ten consecutive steps count as
@@ -164,7 +164,7 @@ class Tracer:
             if log_scale == -math.inf or self._resolves(curvature, 1):
                 return Stop.STATIONARY, ""
             return self._give_up(p, 0.0, log_norm, UNRESOLVED)
-        # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
+        # The integration ends at the arc length e^{u_end}/κ; a flow that is longer has not reached the norm.
         u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
         options = {"jac": self._jacobian} if self._slope.newton else {}
         solver = method(
@@ -187,8 +187,8 @@ class Tracer:
             s_before, log_norm_before, unit_before = s, log_norm, unit
             s = math.expm1(u) / self._kappa
             log_norm, unit = self._gradient(p)
-            # In a valley the gradient at a point shows its error across the valley; the last step shows where the flow
-            # goes.
+            # In a valley the gradient mostly reflects the error of the point across the valley; the last step shows
+            # where the flow goes.
             along = (p - p_before) / (s - s_before) if s > s_before else -unit
             flips = flips + 1 if unit @ unit_before < 0 else max(0.0, flips - FORGOTTEN)
             size = float(np.linalg.norm(p))
@@ -253,8 +253,8 @@ class Tracer:
         return Stop.FAILED, f"{why} (at norm {np.linalg.norm(p):g})"
 
     def _at_rest(self, p: Point, s: float) -> tuple[Stop, str]:
-        """Record a stationary point and return this end."""
-        # The flow takes infinite time to arrive there; the gradient is zero up to rounding.
+        """Record a stationary point and return that the flow ended there."""
+        # The flow takes infinite time to arrive at p, where the gradient is zero up to rounding.
         self._add(p, s, (-1, None), -math.inf)
         return Stop.STATIONARY, ""
 
@@ -297,7 +297,7 @@ class Tracer:
         bounds the distance from the stationary point.
 
         Args:
-            curvature: the Hessian there.
+            curvature: the Hessian at the point.
             rank: how many of the largest eigenvalues must resolve the point. At a start one is enough: a symmetric
                 start is stationary whatever the other eigenvalues are.
         """
@@ -306,7 +306,7 @@ class Tracer:
 
 
 def _step(solver: OdeSolver, u: float) -> str | None:
-    """Take one step that does not pass u; return what went wrong, if anything did."""
+    """Take one step that does not pass u; return the reason if the step failed, otherwise None."""
     end = solver.t_bound
     solver.t_bound = min(end, max(u, np.nextafter(solver.t, math.inf)))
     if isinstance(solver, LSODA):
@@ -326,7 +326,7 @@ def _frame(axis: Point) -> Square:
 
 
 def _central_differences(field: GradientField, scale: float) -> NewtonField:
-    """Return a function for gradient and Hessian, given only the gradient, by central differences."""
+    """Return a function for gradient and Hessian that computes the Hessian by central differences of the gradient."""
 
     def newton(p: Point) -> tuple[float, Point, Square]:
         log_scale, direction = field(p)

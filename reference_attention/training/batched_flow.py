@@ -34,11 +34,10 @@ seven."""
 FIRST = 1e-2
 """The first step in u."""
 SAFETY, LARGEST, SMALLEST = 0.8, 4.0, 0.2
-"""For the choice of the next step: a factor applied to the step that would just meet the tolerance, and the largest and
-smallest ratio of consecutive steps."""
+"""Factor on the step that would just meet the tolerance, and largest and smallest ratio of consecutive steps."""
 SHORT = 1e-6
-"""A step in arc length this short, relative to ‖p‖ + 1/κ, counts as no progress: the flow is near a stationary point or
-turns sharply."""
+"""Length of a step in arc length, relative to ‖p‖ + 1/κ, below which it counts as no progress: the flow is near a
+stationary point or turns sharply."""
 MOST = 2000
 """Number of steps, rejected ones included, after which a flow is followed separately."""
 ARRIVED = 1e-10
@@ -84,12 +83,14 @@ def gradient_flows(
         InvalidInput: problems of several shapes or losses; starts or norms that do not fit.
     """
     if len({(p.keys.shape, p.loss.name) for p in problems}) != 1:
-        raise InvalidInput("problems: they have several shapes or losses; follow those of one shape and loss together.")
+        raise InvalidInput("problems: all must have the same shape and loss; make a call for each shape and loss.")
     starts, norms = np.array(starts, dtype=np.float64), np.asarray(norms, dtype=np.float64)
     if starts.shape != (len(problems), problems[0].d) or norms.shape != (len(problems),):
-        raise InvalidInput(f"starts: give {(len(problems), problems[0].d)} of them, and as many norms as problems.")
+        raise InvalidInput(
+            f"starts: give an array of shape {(len(problems), problems[0].d)}, and one norm per problem."
+        )
     if not (np.isfinite(norms) & (norms > np.linalg.norm(starts, axis=1))).all():
-        raise InvalidInput("norms: give finite norms beyond those of the starts.")
+        raise InvalidInput("norms: each must be finite and larger than the norm of its start.")
     alike = all(problem is problems[0] for problem in problems)
     span = span_of(problems[0].keys, *starts) if alike else None
     run = _Run(problems, starts if span is None else span.coordinates(starts), norms, relative, span)
@@ -145,17 +146,18 @@ class _Run:
                     field = BatchedGradient(self._keys[on], self._scores[on], self._loss, self._span)
 
     def _advance(self, field: BatchedGradient, on: Int64[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
-        """Take one step of these flows where it is accurate enough; return which of them have arrived."""
+        """Advance the flows ``on`` by a step each, if the step is accurate enough; return which of them arrived."""
         u, p = self._u[on], self.p[on]
-        # The norm grows by no more than the arc length, which therefore never passes it.
+        # The norm grows by no more than the arc length, so a step of arc length ``gap`` does not pass the requested
+        # norm.
         gap = self._norms[on] - np.linalg.norm(p, axis=1)
         _, direction, curvature = field.newton(p)
         length = np.linalg.norm(direction, axis=1)
         unit = direction / length[:, None]
         last_step = p - self._before[on]
         size = np.linalg.norm(last_step, axis=1, keepdims=True)
-        # In a valley the gradient at a point shows its error across the valley; the last step shows where the flow
-        # goes.
+        # In a valley the gradient mostly reflects the error of the point across the valley; the last step shows where
+        # the flow goes.
         along = np.divide(last_step, size, out=-unit, where=size > 0)
         arc = np.minimum(gap, field.ahead(p, along))
         h = np.minimum(self._h[on], np.log1p(self._kappa[on] * arc / np.exp(u)))

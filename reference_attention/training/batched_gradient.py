@@ -40,7 +40,7 @@ class _At:
         slopes: |ℓ'|/total of each input, in the common scale, (n, b).
         coefficients: the coefficients of the rows in the gradient, (n, others, b).
         outputs: γ_iᵀ s_i, (n, b).
-        unsure: where logarithms decided, (b,).
+        unsure: mask of the problems whose gradient was computed from logarithms, (b,).
     """
 
     shares: Float64[np.ndarray, "n others b"]
@@ -63,7 +63,7 @@ class BatchedGradient:
         keys: (b, n, T, d).
         scores: (b, n, T).
         loss: ℓ.
-        span: the span of all problems, if p and the gradient are to be coordinates of it, (b, k).
+        span: the span of all problems, if p and the gradient are given by coordinates in it, (b, k).
     """
 
     def __init__(

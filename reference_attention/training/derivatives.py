@@ -35,7 +35,7 @@ CANCELS = 1e-150
 """Length of a gradient, in units of the largest row and gap, below which it may depend on the terms that were
 dropped."""
 NORMAL = 1e-290
-"""Squares below this lose digits, because they are near the lower end of float64's normal range."""
+"""Size below which squares lose digits, because it is near the lower end of float64's normal range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +110,11 @@ class Terms:
 def terms(
     differences: Differences, loss: Loss, relative: Float64[np.ndarray, "*b n others"], shift: float = 0.0
 ) -> Terms:
-    """Return the :class:`Terms` at logits ``relative + shift``, which are differences to those of the reference tokens.
+    """Return the :class:`Terms` at logits ``relative + shift``, given as differences to the reference tokens' logits.
 
     A shift common to all tokens stays out of the arithmetic, so that it costs no digits of ``relative`` however large
     it is (a margin of 1e6 would cost six). γ_t − γᵀs = δγ_t − E[δγ] does not cancel unless the scores themselves do,
-    because the sum E runs over the other tokens only.
+    because E sums over the other tokens only.
     """
     weights = np.exp(relative + shift if shift else relative)
     total = 1.0 + weights.sum(axis=-1, keepdims=True)
@@ -241,7 +241,7 @@ class Selected:
     """The map from p (d,) to differences to the tokens selected at p, and the logits relative to them.
 
     Args:
-        keys, scores: those of one problem.
+        keys, scores: the arrays of one problem.
         span: the span in which p and the differences are coordinates, (k,).
     """
 
@@ -270,7 +270,7 @@ class Selected:
         return self._differences, relative
 
     def _take(self, token: Int64[np.ndarray, "n"]) -> None:
-        """Compute the differences to the given tokens, unless they are those of the last call."""
+        """Compute the differences to the given tokens, unless the last call had the same tokens."""
         selection = token.tobytes()
         if selection != self._selection:
             self._differences = differences_to(self._keys, self._scores, token, self._span)

@@ -33,7 +33,7 @@ from reference_attention.training.iteration import (
 
 
 class Stop(StrEnum):
-    """The reason why an optimiser or a flow ended; ``STATIONARY`` is never a convergence in direction."""
+    """The reason why an optimiser or a flow ended; ``STATIONARY`` means convergence to a finite point."""
 
     STEPS = "all steps done"
     OVERFLOW = "a step was not representable"
@@ -52,7 +52,7 @@ class Trajectory:
         norms: ‖p(t)‖, (r, *b).
         log_gradient_norm: log ‖∇L(p(t))‖, (r, *b); −inf where the gradient is exactly zero.
         log_time: log of the sum of the step sizes up to t, (r, *b); −inf at t = 0.
-        representable: (*b,), false where a step overflowed; such a start stays where it was.
+        representable: (*b,), false where a step overflowed; from there on the iterate does not move.
         stop: ``STEPS``, or ``OVERFLOW`` when any start is not representable.
     """
 
@@ -106,7 +106,7 @@ def gradient_descent(
         start: p(0), one start or a batch of them.
         steps: number of steps.
         log_step: log η, a single number or one per start.
-        gradient: the gradient that is used; the reference, a kernel or a planted fault.
+        gradient: the function that computes ∇L: the reference, a kernel or a planted fault.
         record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:
@@ -180,7 +180,7 @@ def descend(
         steps: number of steps.
         log_step: log of the step size, or of the step length when ``normalized``.
         normalized: whether each gradient is divided by its norm.
-        gradient: the gradient that is used, as for :func:`gradient_descent`.
+        gradient: the function that computes ∇L, as for :func:`gradient_descent`.
         record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:

@@ -85,7 +85,7 @@ def factored_gradient_descent(
         Q: the start, (e, m).
         steps: number of steps.
         log_step: log η of a constant step; by default :func:`.factorization.log_safe_step` of each iterate.
-        length: the length of normalized steps, used instead, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½.
+        length: the length of normalized steps, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½, in place of ``log_step``.
         gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
         rule: the function that turns ∇L(W) into gradients in K and Q.
         record_every: k, to record every k-th iterate, besides the first and the last.

@@ -1,7 +1,7 @@
 """Gradient flow on (K, Q), W = K Qᵀ, in arc length: dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
 
 KᵀK − QᵀQ is conserved, and so ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a constant. The norm of a flow is the joint
-norm (‖K‖² + ‖Q‖²)^½: at norm 1e3 W has nuclear norm 5e5.
+norm (‖K‖² + ‖Q‖²)^½: at norm 1e3, W has a nuclear norm of about 5e5.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699.
 """
@@ -43,7 +43,7 @@ class FactoredFlow:
     Attributes:
         K, Q: (r, d, m) and (r, e, m).
         norms: (‖K‖_F² + ‖Q‖_F²)^½, (r,).
-        arc_length: in the joint norm, (r,).
+        arc_length: arc length in the joint norm, (r,).
         log_gradient_norm: log (‖∇_K‖² + ‖∇_Q‖²)^½, (r,).
         sign: sign of L(W) − L_opt, (r,).
         log_risk: log |L(W) − L_opt|, (r,).
@@ -117,7 +117,7 @@ def factored_flow(
         relative: relative tolerance of the solver.
 
     Raises:
-        InvalidInput: a start that does not fit the data, a norm that is not larger than its norm.
+        InvalidInput: a start that does not fit the data, a norm that is not larger than that of the start.
 
     >>> import numpy as np
     >>> from theorems import QueryDataset, factored_flow

@@ -1,7 +1,7 @@
 """Factors (K, Q) of the key-query weights W = K Qᵀ as one point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
 
-∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction, so the factors add
-no cancellation or underflow to those of ∇L(W). Along a straight line in (K, Q) logits are quadratic.
+∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction, so that multiplying
+by the factors adds no cancellation or underflow. Along a straight line in (K, Q) logits are quadratic.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -131,7 +131,7 @@ class QuadraticWallDistance(WallDistance):
         self._layout = layout
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """Return the least arc at which another term of ∇L is e^ROOM times the one that is largest at p."""
+        """Return the least arc at which another term of ∇L is e^ROOM times the term that is largest at p."""
         layout, (K, Q), (U, V) = self._layout, self._layout.split(p), self._layout.split(velocity)
         differences, logs = self.terms(layout.weights(p))
         rates, bends = (
@@ -194,7 +194,7 @@ def log_safe_step(problem: Problem, K: Keys, Q: Queries, log_gradient: float) ->
 
 
 def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_gradient: float) -> float:
-    """Return :func:`log_safe_step` from constants that are known."""
+    """Return :func:`log_safe_step`, given log L̂ and log c."""
     size = max(float(np.linalg.norm(K, 2)), float(np.linalg.norm(Q, 2)))
 
     def log_constant(log_size: float) -> float:
@@ -208,10 +208,10 @@ def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_g
 
 
 def refuse_start(norm: float, begin: float) -> None:
-    """Raise if the norm to follow a flow to is not larger than the norm of its start.
+    """Raise unless the norm at which a flow ends is finite and larger than the norm of its start.
 
     Raises:
         InvalidInput: the norm is not finite or not larger than ``begin``.
     """
     if not (math.isfinite(norm) and norm > begin):
-        raise InvalidInput(f"norm: {norm:g} is not finite and beyond the norm {begin:g} of (K, Q); give a larger one.")
+        raise InvalidInput(f"norm: {norm:g} must be finite and larger than the norm {begin:g} of (K, Q).")

@@ -32,11 +32,11 @@ from reference_attention.training.slope import slope_of
 __all__ = ["ABSOLUTE", "METHODS", "RELATIVE", "Flow", "gradient_flow"]
 
 METHODS = {"LSODA": (LSODA, 10_000), "BDF": (BDF, 3_000), "Radau": (Radau, 1_000)}
-"""The solvers and their largest numbers of steps, tried in this order; the next solver is used only when one fails. A
-flow to norm 10⁶ takes a few hundred steps of LSODA, or thousands from a start of norm 10³ and more."""
+"""The solvers and their largest numbers of steps, tried in this order; a solver is used only if the previous one fails.
+A flow to norm 10⁶ takes a few hundred steps of LSODA, or thousands from a start of norm 10³ and more."""
 
 RELATIVE = 1e-9
-"""Relative tolerance of the solver: an error of 10⁻³ at ‖p‖ = 10⁶, where the path's distance from the ray is O(1)."""
+"""Relative tolerance of the solver: it allows an error of 10⁻³ at ‖p‖ = 10⁶, where the path is O(1) from the ray."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +113,8 @@ def gradient_flow(
         start: p(0), (d,).
         norm: the norm at which to stop, larger than ‖start‖.
         record: norms at which to record the first passage; by default eight per decade.
-        gradient: the gradient that is used; the reference, a kernel or a planted fault. The analytic Jacobian is used
-            for the default.
+        gradient: the function that computes ∇L: the reference, a kernel or a planted fault. The analytic Jacobian is
+            used for the default.
         alpha: the tokens that the recorded risk is compared with, the optimal ones by default.
         relative: relative tolerance of the solver, see :data:`RELATIVE`.
         axis: a direction, (d,); the solver then works in an orthogonal frame that begins with it, so that ``relative``
@@ -122,14 +122,14 @@ def gradient_flow(
         absolute: absolute tolerance of the solver, at least the rounding of p at ``norm`` and 10⁻¹⁰ of a logit.
 
     Raises:
-        InvalidInput: a start of the wrong shape or not finite, a norm that is not larger than its norm.
+        InvalidInput: a start of the wrong shape or not finite, a norm that is not larger than that of the start.
     """
     start = np.array(start, dtype=np.float64)
     if start.shape != (problem.d,) or not np.isfinite(start).all():
         raise InvalidInput(f"start: give one finite point of shape ({problem.d},), not {start.shape}.")
     begin = float(np.linalg.norm(start))
     if not (math.isfinite(norm) and norm > begin):
-        raise InvalidInput(f"norm: {norm:g} is not finite and beyond the norm {begin:g} of start; give a larger one.")
+        raise InvalidInput(f"norm: {norm:g} must be finite and larger than the norm {begin:g} of start.")
     kappa = problem.key_scale
     if record is None:
         low = max(begin, min(1e-3 / kappa, norm / 10))
@@ -167,9 +167,10 @@ def gradient_flow(
 
 
 def follow(tracer: Tracer) -> tuple[str, Stop, str]:
-    """Return the name of the first of :data:`METHODS` that succeeds, or of the last one, why it stopped, and a reason.
+    """Return the name of the solver that succeeded, or of the last one tried; how it ended; and a reason.
 
-    The reason says why the last method failed if all methods fail, and is empty otherwise.
+    The solvers of :data:`METHODS` are tried in order. The reason says why the last one failed if all fail, and is empty
+    otherwise.
     """
     reasons, name, stop = [], "", Stop.FAILED
     for name in METHODS:

@@ -46,7 +46,7 @@ def single_field(
     if gradient is risk.scaled_gradient:
         return gradient_field(keys, scores, loss, span)
     if span is not None:
-        raise ValueError("span: only the reference's own gradient is known to stay in it; give no span.")
+        raise ValueError("span: only the reference's own gradient is known to stay in the span; give no span.")
 
     def field(p: Point) -> tuple[float, Point]:
         slope = gradient(keys, scores, loss, p)

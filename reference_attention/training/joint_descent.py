@@ -75,8 +75,8 @@ def joint_descent(
         prompt_step: η_p.
         normalized: divide each gradient by its own norm (Figure 3 has η = 0.1 for both); a zero gradient moves nothing.
         weights: the softmax under test.
-        gradient: the gradient in p under test, of keys, the scores Y_i x_it·v, loss and p.
-        by_head: the gradient in v under test, of signed tokens, weights and v.
+        gradient: the gradient in p under test, as a function of keys, the scores Y_i x_it·v, loss and p.
+        by_head: the gradient in v under test, as a function of signed tokens, weights and v.
     """
     loss = loss_named("logistic")
     heads = np.empty((steps + 1, head.size))

@@ -15,7 +15,7 @@ from reference_attention.training.iteration import Gradient, single_field
 from reference_attention.training.wall_distance import WallDistance
 
 UNSEEN = 1e-13
-"""Curvatures below this, relative to the largest, are rounding errors; Newton steps ignore their directions."""
+"""Ratio to the largest curvature below which a curvature is a rounding error; Newton steps ignore its direction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Slope:
 
     Attributes:
         field: p ↦ ∇L as a log scale and a direction.
-        newton: p ↦ ∇L in that form and the Hessian; ``None`` where there is no formula for the Hessian.
+        newton: p ↦ ∇L as a log scale and a direction, and the Hessian; ``None`` if there is no formula for the Hessian.
         arc: (p, unit velocity) ↦ how far the straight piece goes before another term of ∇L takes over.
         scale: a number such that a step of 1/scale from the origin changes a logit by about one.
         unit: a power of two; arc lengths are measured in units of its inverse.

@@ -24,7 +24,7 @@ from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, b
 
 Batch = Float64[np.ndarray, "b d"]
 Direction = Callable[[Float64[np.ndarray, "*b d"], Norm], Float64[np.ndarray, "*b d"]]
-"""A function (x, norm) → Δ."""
+"""A function (x, norm) → Δ, the unit step of steepest ascent along the gradient x."""
 
 
 def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np.ndarray, "*b d"]:
@@ -62,7 +62,7 @@ def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.
 
 
 def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:
-    """Return U Vᵀ of each matrix over its nonzero singular values, which are those above the rounding of the largest.
+    """Return U Vᵀ of each matrix, over the singular values that exceed the rounding of the largest.
 
     Args:
         matrices: (*b, k, l).
@@ -97,7 +97,7 @@ def steepest_descent(
         lengths: η_t, one for each step.
         norm: q ≥ 1 of ‖·‖_q, or a norm of matrices.
         momentum: β, in [0, 1).
-        gradient: the gradient that is used; the reference, a kernel or a planted fault.
+        gradient: the function that computes ∇L: the reference, a kernel or a planted fault.
         direction: the function that gives Δ, for planted faults; only the default is steepest descent.
 
     Returns:
@@ -118,9 +118,9 @@ def steepest_steps(
     momentum: float,
     direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b d"]:
-    """Run the iteration of :func:`steepest_descent` along arbitrary gradients, and return all iterates.
+    """Run the iteration of :func:`steepest_descent` with the gradients of ``field``, and return all iterates.
 
-    ``field`` gives the gradients at a batch of points, as log scales and directions.
+    ``field`` returns the gradients at a batch of points, as log scales and directions.
 
     Raises:
         InvalidInput: a norm below 1, or a momentum out of range.
@@ -160,7 +160,7 @@ def mirror_descent(
         log_step: log η.
         norm: q, 1 < q < ∞.
         normalized: whether ∇L is divided by ‖∇L‖_{q'}, 1/q + 1/q' = 1.
-        gradient: the gradient that is used; the reference, a kernel or a planted fault.
+        gradient: the function that computes ∇L: the reference, a kernel or a planted fault.
 
     Returns:
         The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` gives p. Steps
@@ -177,7 +177,7 @@ def mirror_descent(
     for t in range(steps):
         log_scale, direction = field(primal_point(z, norm))
         if normalized:
-            # Computed in units of the largest entry, since a high power of a small entry underflows.
+            # Compute in units of the largest entry, since a high power of a small entry underflows.
             largest = np.abs(direction).max(axis=-1, keepdims=True)
             direction = direction / np.where(largest > 0, largest, 1.0)
             size = (np.abs(direction) ** conjugate_power(norm)).sum(axis=-1) ** (1 / conjugate_power(norm))

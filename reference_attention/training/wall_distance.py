@@ -31,7 +31,7 @@ class WallDistance:
         self._fixed: Float64[np.ndarray, "n others"]
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """Return the length from p along a unit vector until another term of ∇L is e^ROOM times the one largest at p.
+        """Return the length from p along a unit vector until a term of ∇L is e^ROOM times the term largest at p.
 
         The length is infinite where no term gains on the largest one.
         """

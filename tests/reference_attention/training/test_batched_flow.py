@@ -182,11 +182,11 @@ def test_a_step_that_is_wrong_does_not_pass(monkeypatch: pytest.MonkeyPatch, fau
 def test_bad_input_is_named() -> None:
     batch, starts = problems(2, 2, 3, 2)
     other, _ = problems(1, 2, 3, 4)
-    with pytest.raises(InvalidInput, match="problems: they have several shapes"):
+    with pytest.raises(InvalidInput, match="problems: all must have the same shape"):
         gradient_flows([batch[0], *other], starts, norms=np.full(2, 10.0))
     with pytest.raises(InvalidInput, match="starts: give"):
         gradient_flows(batch, starts[:1], norms=np.full(2, 10.0))
-    with pytest.raises(InvalidInput, match="norms: give finite norms"):
+    with pytest.raises(InvalidInput, match="norms: each must be finite"):
         gradient_flows(batch, starts, norms=np.full(2, 1e-9))
-    with pytest.raises(InvalidInput, match="norms: give finite norms"):
+    with pytest.raises(InvalidInput, match="norms: each must be finite"):
         gradient_flows(batch, starts, norms=np.linalg.norm(starts, axis=1))

@@ -146,7 +146,11 @@ def test_another_rule_has_no_hessian_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"K": K[:2]}, "K: shape"), ({"Q": Q[:, :1]}, "Q: shape"), ({"norm": 1.0}, "norm: 1 is not finite and beyond")],
+    [
+        ({"K": K[:2]}, "K: shape"),
+        ({"Q": Q[:, :1]}, "Q: shape"),
+        ({"norm": 1.0}, "norm: 1 must be finite and larger than"),
+    ],
 )
 def test_a_flow_refuses_what_does_not_fit(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):

@@ -345,9 +345,9 @@ def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
 
 def test_bad_input_is_refused() -> None:
     problem, _ = separable(0)
-    with pytest.raises(InvalidInput, match=r"norm: 1 is not finite and beyond the norm 2\.44949 of start"):
+    with pytest.raises(InvalidInput, match=r"norm: 1 must be finite and larger than the norm 2\.44949 of start"):
         gradient_flow(problem, np.ones(6), norm=1.0)
-    with pytest.raises(InvalidInput, match="norm: 2 is not finite and beyond the norm 2 of start"):
+    with pytest.raises(InvalidInput, match="norm: 2 must be finite and larger than the norm 2 of start"):
         gradient_flow(problem, 2 * np.eye(6)[0], norm=2.0)
     with pytest.raises(InvalidInput, match=r"start: give one finite point of shape \(6,\)"):
         gradient_flow(problem, np.ones(5), norm=10.0)
