@@ -60,8 +60,8 @@ def parts(
             "loss: L(p) at the cap.\n"
             "proven bound: the bound of descent-from-a-margin on 1 − cos at the cap, for rules with steps along −∇L,"
             " once the run satisfies its assumptions.\n"
-            f"selects: not yet, if tokens other than the limit's have the largest weights at the cap, but weights below"
-            f" {SURE:g}, or only since the last nine tenths of the run.",
+            f"selects: not yet, if tokens other than the limit's have the largest weights at the cap, but those weights"
+            f" are below {SURE:g}, or the tokens changed after the first tenth of the run.",
         )
         guaranteed = list(_guarantee_rows(ran))
         if guaranteed:
@@ -249,7 +249,7 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
 
 
 def token_ids(alpha: Sequence[int], most: int = 6) -> str:
-    """Return the selected tokens as text; with over ``most`` inputs only the first ones, or the one that all share."""
+    """Return the selected tokens as text: all, or the first ``most``, or only the token that all inputs share."""
     if len(alpha) <= most:
         return ", ".join(map(str, alpha))
     if len(set(alpha)) == 1:

@@ -67,7 +67,7 @@ class _Unit:
 
     @property
     def foreign(self) -> bool:
-        """Whether the unit runs a user's code, which may end the process."""
+        """True if the unit runs a user's code, which may end the process."""
         return any(map(is_in_a_file, self.rules))
 
     @property
@@ -77,7 +77,7 @@ class _Unit:
 
     @property
     def total(self) -> int | None:
-        """The number of rules; None for a user's rule, whose number of iterations is known only after the limits."""
+        """The number of rules; None for a user's rule, which reports iterations whose total is not yet known."""
         return None if self.foreign else len(self.rules)
 
     def where(self, done: int | None) -> str:
@@ -89,7 +89,7 @@ class _Unit:
         return Batch(self.id, failed=why or "interrupted")
 
     def run(self, progress: Progress) -> Batch:
-        """Compare the rules; an error in a user's file is reported in the result, with its line."""
+        """Compare the rules; if a user's file raises an error, return a result that names the error and its line."""
         began = time.perf_counter()
         try:
             problems, starts, names, shape = self._problems()
@@ -153,7 +153,7 @@ class Generated(_Unit):
 
     @property
     def data_name(self) -> str:
-        """The numbers of the problems in words."""
+        """The word ``generated`` with the numbers of the first and the last problem, counted from 1."""
         return f"generated {self.first + 1}-{self.last}"
 
     def _problems(self) -> Problems:

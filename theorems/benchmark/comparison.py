@@ -41,13 +41,13 @@ class Comparison:
     """One problem with the measurements of all rules on it.
 
     Attributes:
-        name: of the data.
+        name: the name of the data.
         start: p(0).
         alpha: the tokens that the limit selects, one per input; empty without a limit.
-        kind: GMM if these are the optimal tokens, otherwise LMM (globally or locally max-margin).
-        limit: the direction p̄_mm of those tokens.
-        margin: Θ = 1/‖p_mm‖.
-        no_limit: why there is no limit to compare with, so that no rule was run; empty if there is one.
+        kind: GMM (globally max-margin) if the tokens alpha are the optimal ones, otherwise LMM (locally max-margin).
+        limit: the direction p̄_mm of the tokens alpha.
+        margin: the margin of p̄_mm, Θ = 1/‖p_mm‖.
+        no_limit: the reason why there is no limit to compare with, so that no rule was run; empty if there is a limit.
         rules: the measurement of each rule.
         powers: the limits in other norms with which mirror descent was compared.
     """
@@ -76,17 +76,17 @@ def compare(
     keys: OuterKeys | None = None,
     foreign: bool = False,
 ) -> tuple[Comparison, ...]:
-    """Run all rules on problems of one shape and loss, each from one start, and measure the runs.
+    """Run all rules on problems of one shape and loss, with one start for each problem, and measure the runs.
 
     Args:
         problems: the problems.
-        starts: p(0) for each.
-        names: a name for each.
+        starts: p(0) for each problem.
+        names: a name for each problem.
         rules: the names of the rules.
         steps: the number of iterations.
         under_test: the implementation that computes gradients and limits.
         progress: called with the number of rules done; for a user's rule (``foreign``) with the number of iterations.
-        shape: of the trained parameter, (d,) or (d, e).
+        shape: the shape of the trained parameter, (d,) or (d, e).
         keys: the factors of the keys, if W is trained.
         foreign: whether the rules are a user's own.
 

@@ -1,7 +1,7 @@
-"""The relative gap between a run's margin and the largest one: the bound that a statement proves, and its value.
+"""The relative gap between a run's margin and the largest possible one: its proven bound and its measured value.
 
-A paper provides functions that compute such bounds as a mapping, ``Paper.gaps``, from ids of statements to
-``(problem, solution of ATT-SVM, consecutive iterates, norm, theory of the rule) → Gap | None``.
+``Paper.gaps`` maps the id of each statement that proves such a bound to the function that computes it, ``(problem,
+solution of ATT-SVM, consecutive iterates, norm, theory of the rule) → Gap | None``.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The levels of 1 − cos."""
 FAR = 1e6
-"""The norm to which the flow is followed, in units of 1/(largest key) and of ‖p(0)‖."""
+"""The norm to which the flow is followed, in units of 1/(largest key) or of ‖p(0)‖, whichever is larger."""
 DRAWN = 61
 """The number of iterations whose 1 − cos is stored for a curve; they are evenly spaced in log t."""
 EUCLIDEAN = 2.0
@@ -63,7 +63,7 @@ class Limit:
 
     Attributes:
         svm: p_mm of the tokens that the flow selects.
-        kind: whether those are the optimal tokens.
+        kind: GLOBAL if these tokens are the optimal ones, else LOCAL.
     """
 
     svm: MaxMargin
@@ -75,8 +75,8 @@ class Measurement:
     """One run of a rule on one problem.
 
     Attributes:
-        rule: its name.
-        theory: the theorems about it.
+        rule: the name of the rule.
+        theory: the theorems about the rule.
         iterations: for each of :data:`LEVELS` the first iteration from which on 1 − cos stays at or below it, up to the
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
@@ -123,7 +123,7 @@ def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Impl
     """Return the limit direction of the flow from a start, or why there is none, such as a finite stationary point.
 
     The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
-    ``limit-followed`` allows; a direction that converges is O(log ρ/ρ) away.
+    ``limit-followed`` allows; a direction that converges is only O(log ρ/ρ) away.
     """
     flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test[scaled_gradient])
     return limit_of_flow(problem, flow, under_test)
@@ -146,14 +146,14 @@ def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implemen
     alpha, size = problem.selection_at(p), float(np.linalg.norm(p))
     svm = under_test[max_margin](problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
-        return f"the flow selects {alpha.tolist()}, which cannot be separated"
+        return f"the flow selects the tokens {alpha.tolist()}, which no p separates from the others"
     apart = float(np.sqrt(2 * one_minus_cosine(p, svm.direction)))
     if not apart <= (size / svm.norm) ** -0.5:
-        return f"the flow is {apart:.1e} from the direction of the tokens that it selects at norm {size:.3g}"
+        return f"at norm {size:.3g} the flow is {apart:.1e} from the max-margin direction of the tokens that it selects"
     if np.array_equal(alpha, problem.optimal):
         return Limit(svm, Kind.GLOBAL)
     if not locally_optimal(svm, problem.scores):
-        return f"the flow selects {alpha.tolist()}, which is not locally optimal"
+        return f"the flow selects the tokens {alpha.tolist()}, which are not locally optimal"
     return Limit(svm, Kind.LOCAL)
 
 
@@ -179,7 +179,7 @@ class Limits:
         self._largest_spectral: float | None = None
 
     def direction(self, norm: float | None) -> Float64[np.ndarray, "d"]:
-        """Return the max-margin direction: p_mm unless the rule's theory names another norm."""
+        """Return the max-margin direction in ‖·‖_q, q = ``norm``; that of p_mm if ``norm`` is None."""
         return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
 
     def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
@@ -207,7 +207,7 @@ class Limits:
         return float(one_minus_cosine(p, target)), float(excess)
 
     def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
-        """Return m(W)/‖W‖_op divided by its largest possible value; None if no W is trained, or it is unknown."""
+        """Return m(W)/‖W‖_op divided by its largest possible value; None if no W is trained or that is unknown."""
         if self._keys is None or not p.any():
             return None
         if self._largest_spectral is None:
@@ -238,8 +238,8 @@ def measure(
     """Measure a batch of runs of one rule, one run per problem.
 
     Args:
-        rule: its name.
-        theory: the theorems about it.
+        rule: the name of the rule.
+        theory: the theorems about the rule.
         run: its iterates, with points of shape (r, b, d) for b problems.
         problems: the b problems.
         limits: the limit on each problem.
@@ -280,7 +280,7 @@ def measure(
 
 
 def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
-    """Return whether the last tokens are selected from a tenth of the run on, finally with weights ≥ :data:`SURE`.
+    """Return whether the final tokens are selected since a tenth of the run, and finally have weights ≥ :data:`SURE`.
 
     This is an observation, not a proof: a run may keep tokens for long, and then change them.
     """
@@ -306,7 +306,7 @@ def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, sh
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:
-    """Return the first iteration from which on ``apart`` stays at or below ``level``; a NaN (at p = 0) is above."""
+    """Return the first iteration from which on ``apart`` is at most ``level``; a NaN (at p = 0) counts as above."""
     above = np.flatnonzero(~(apart <= level))
     first = int(above[-1]) + 1 if len(above) else 0
     return int(iterations[first]) if first < len(apart) else None

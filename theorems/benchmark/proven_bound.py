@@ -15,11 +15,12 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 
 
 def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
-    """Compute a bound of 1 − cos(p(t), p_mm) at the last of the iterates of a rule whose steps go along −∇L.
+    """Compute a bound of 1 − cos(p(t), p_mm) at the last iterate of a rule whose steps go along −∇L.
 
-    The bound starts at the first iterate from which on every optimal logit exceeds the others by log(2(T−1)A).
-    Return None if there is no such iterate before the last, or if the tokens of p_mm are not the unique optimal tokens.
-    The bound is computed in floats, for comparison, and is no claim.
+    The bound uses the steps since the first iterate from which on every optimal logit exceeds the others by
+    log(2(T−1)A). Return None if there is no such iterate before the last, or if the tokens of p_mm are not the unique
+    optimal tokens. The bound is computed in floats, without rounding bounds, for comparison only: it is no claim that
+    is checked.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
     if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal):

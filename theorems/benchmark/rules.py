@@ -74,11 +74,12 @@ class Rule:
 
     Attributes:
         name: the name that ``--rule`` takes.
-        theory: the theorems about it.
-        step: η; ``None`` stands for 1/L_p of the problem, or for a rule without a step.
+        theory: the theorems about the rule.
+        step: η; ``None`` means 1/L_p of the problem for gradient descent, or a rule without a step size.
         power: q of mirror descent.
         betas: β1 and β2 of Adam, if they are given.
-        own: the class, if it is defined in a user's file, or the class of ``torch.optim`` with its arguments.
+        own: the class in a user's file, or the class of ``torch.optim`` with its arguments; None for a rule of this
+            package.
     """
 
     name: str
@@ -99,15 +100,15 @@ class Rule:
         record_every: int = 1,
         progress: Progress = nothing,
     ) -> Run:
-        """Run the rule on problems of one shape and loss, each from one start.
+        """Run the rule on problems of one shape and loss, with one start for each problem.
 
         Args:
-            problems: one per start.
+            problems: one problem per start.
             starts: p(0), (b, d).
             steps: the number of iterations.
             under_test: the implementation that computes gradients.
-            shape: of the trained parameter, (d,) unless p is vec(W).
-            record_every: m, if every m-th iterate is recorded besides the first and the last.
+            shape: the shape of the trained parameter, (d,) unless p is vec(W).
+            record_every: m; every m-th iterate is recorded, besides the first and the last.
             progress: called with the number of iterations done, for rules with a ``step`` method.
 
         Raises:
@@ -173,19 +174,19 @@ STEPPED: dict[str, Theory] = {
     "normalized-factored": factored_descent.JOINTLY,
     "factored-apart": factored_descent.APART,
 }
-"""The kinds of rules with a step, and the theorems about them."""
+"""The kinds of rules with a step size, and the theorems about each kind."""
 POWERED = {"mirror": False, "normalized-mirror": True}
-"""The kinds of rules with a power and a step, and whether they are normalized."""
+"""The kinds of rules with a power q and a step size; True if the kind is normalized."""
 
 
 def kind_of(name: str) -> str:
-    """Return the longest kind with which the name begins, followed by a hyphen; otherwise the name itself."""
+    """Return the longest kind with which the name begins, before a hyphen; if there is none, the name itself."""
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 
 
 def rule_named(name: str) -> Rule:
-    """Return the rule with a name; a name in a user's file runs that file.
+    """Return the rule with a name; for a rule in a user's file, run that file.
 
     Raises:
         InvalidInput: the name has none of the :data:`FORMS`, its numbers are out of range, or a file cannot be used.
@@ -219,10 +220,10 @@ def rule_named(name: str) -> Rule:
 
 
 def expand_rules(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names without duplicates, and one name per value of ``gd-0.1,1`` or of a list in arguments.
+    """Return the names without duplicates; split ``gd-0.1,1``, or a list in arguments, into one name per value.
 
     Raises:
-        InvalidInput: arguments of ``torch.optim`` that are no literals.
+        InvalidInput: an argument of a ``torch.optim`` class is no literal.
 
     >>> expand_rules(["normalized-0.01,0.1", "mirror-1.5-1,2", "torch.optim:SGD(lr=[1, 2])"])[:4]
     ('normalized-0.01', 'normalized-0.1', 'mirror-1.5-1', 'mirror-1.5-2')

@@ -20,7 +20,8 @@ class Spread:
     """The results of one rule on all generated problems that have a limit, at one level.
 
     Attributes:
-        quartiles: lower quartile, median and upper quartile of the iterations; ``None`` beyond the cap.
+        quartiles: lower quartile, median and upper quartile of the iterations; ``None`` where the quartile is beyond
+            the cap.
         not_within: the number of problems on which the level is not reached within the cap.
     """
 
@@ -33,11 +34,12 @@ class Summary:
     """The results of one rule on all generated problems that have a limit.
 
     Attributes:
-        rule: its name.
-        theory: the theorems about it.
+        rule: the name of the rule.
+        theory: the theorems about the rule.
         levels: the results at each level.
         other_tokens: the number of problems on which the run settles on tokens that the flow does not select.
-        not_yet: the number of problems on which such tokens have the largest weights, but the run has not settled.
+        not_yet: the number of problems on which such other tokens have the largest weights, but the run has not
+            settled.
         norm: the median of ‖p‖ at the cap.
         exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """

@@ -141,7 +141,7 @@ def test_a_rule_that_ends_its_process_costs_only_its_own_row(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("mine.py", "mine.py: name the rule as mine.py:NAME; it has Normalized, Counting"),
+        ("mine.py", "mine.py: name the rule as mine.py:NAME; the rules in the file are Normalized, Counting"),
         ("mine.py:None", "mine.py: has no rule 'None'; its rules are"),
         ("mine.py:number", "mine.py: 'number' is no class derived from theorems.api.Optimiser"),
         ("mine.py:Optimiser", "mine.py: 'Optimiser' is no class derived from"),
@@ -164,7 +164,8 @@ def test_a_file_that_cannot_be_used(rule: str, message: str, capsys: pytest.Capt
 def test_the_command_refuses_a_bad_rule_file_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *ON_FIGURE_1A, "--rule", "mine.py:Stepless"]) == 2
     printed = capsys.readouterr()
-    assert printed.err.strip() == "theorems: mine.py: Stepless has no step(self, p, gradient); it says where p goes."
+    wanted = "mine.py: Stepless has no step(self, p, gradient); define it so that it returns the next p."
+    assert printed.err.strip() == f"theorems: {wanted}"
     assert not printed.out
 
 

@@ -1,14 +1,15 @@
 """Adam with ε = 0: m ← β₁ m + (1−β₁) g, s ← β₂ s + (1−β₂) g², p ← p − η (m/(1−β₁ᵗ))/√(s/(1−β₂ᵗ)), entry by entry.
 
-``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``: these β and steps of η/√t. A positive ε
+``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``: the β in the name, and steps of η/√t. A positive ε
 would exceed every gradient after a few steps, so that Adam would turn into gradient descent with momentum. An entry
 whose gradient has been zero throughout does not move.
 
-Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` prove the largest ℓ∞ margin for
-attention, which Zhang et al. prove for separable linear data, and bound the gap at every step. For steps of constant
-length they bound the gap, too, but it may stay positive, and no limit is proven. For β = (0.9, 0.999) the bound says
-nothing at usual step sizes: it needs η of about γ(1−β₂)/D², with γ the largest margin and D the largest ℓ1 norm of a
-difference of keys. With constant ε > 0 the limit on linear data is the ℓ2 direction (Wang et al.).
+Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` prove for attention that the margin
+tends to the largest ℓ∞ margin, and bound the gap at every step; Zhang et al. prove the limit for separable linear data.
+For steps of constant length the two statements bound the gap, too, but the gap may stay positive, and no limit is
+proven. For β = (0.9, 0.999) the bound says nothing at usual step sizes: it needs η of about γ(1−β₂)/D², with γ the
+largest margin and D the largest ℓ1 norm of a difference of keys. With constant ε > 0 the limit on linear data is the ℓ2
+direction (Wang et al.).
 
 References: Kingma, Ba, *Adam*, ICLR 2015; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, NeurIPS 2024;
 Wang et al., *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.
@@ -31,7 +32,7 @@ STATEMENTS = ("adam-one-input", "adam-from-a-margin")
 
 
 def theory_of(step: float, betas: tuple[float, float] | None = None) -> Theory:
-    """Return the theory of steps of η/√t with the given β; for ``None`` of constant steps with the default β."""
+    """Return the theory of Adam: with ``betas`` for steps of η/√t; with ``None`` for constant steps and default β."""
     first, second = BETAS if betas is None else betas
     if first**2 >= second:
         return Theory(source="no theorem known for β₁² ≥ β₂")

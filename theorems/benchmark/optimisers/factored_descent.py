@@ -6,7 +6,7 @@ code, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient
   its own norm + ε, ε = 2⁻⁵². As each factor is normalized by itself, steps do not go along −∇L(K, Q), and even in
   the limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
 
-They start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
+All three kinds start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
 
 Limit: for steps along the joint gradient, W of least nuclear norm is expected; no theorem proves it.
 
@@ -30,7 +30,7 @@ OPEN = "open; on (K, Q) expected: least nuclear norm"
 
 
 class Way(StrEnum):
-    """The scaling of the gradients in K and in Q, with its theory."""
+    """The scaling of the gradients in K and in Q."""
 
     PLAIN = "plain"
     JOINTLY = "jointly"
@@ -42,7 +42,7 @@ APART = Theory(source="none: each factor is normalized by itself, which is no gr
 
 
 class Factored(Optimiser):
-    """Descent on the factors K and Q of W, from one start on one problem; its points are vec(W)."""
+    """Descent on the factors K and Q of W, from one start on one problem; the iterates are vec(W)."""
 
     def __init__(self, way: Way, step: float) -> None:
         """Take the scaling of gradients, and the step size η."""

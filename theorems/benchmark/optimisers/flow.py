@@ -1,11 +1,11 @@
 """The gradient flow in arc length, dp/ds = −∇L/‖∇L‖, read at s = η t: normalized gradient descent is its Euler scheme.
 
-:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records only the point where a norm is
-first reached, and so misses parts where the norm falls; therefore the same equation is integrated here with dense
+:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records only the point where each norm
+is first reached, and so misses parts where the norm falls. Therefore the same equation is integrated here with dense
 output.
 
 Limit: p_mm of the tokens that this flow selects, by the definition of the limit in ``theorems bench``. Once every
-optimal logit exceeds the others by enough, ``descent-from-a-margin`` proves it, with 1 − cos = O(log s/s).
+optimal logit exceeds the others by enough, ``descent-from-a-margin`` proves this limit, with 1 − cos = O(log s/s).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 to 4; scipy.integrate.LSODA.
 """

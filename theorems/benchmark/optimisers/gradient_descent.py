@@ -5,9 +5,9 @@ Both run :func:`reference_attention.training.descent.descend`.
 Limit: p_mm. Theorems 2 and 3 prove it for gradient descent with η ≤ 1/L_p (L_p: the Lipschitz constant of ∇L);
 ``descent-from-a-margin`` proves it for both, once every optimal logit exceeds the others by enough.
 
-Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t, normalized like t:
-hence the exponent 1 in log t and in t. For normalized gradient descent 1 − cos = O(log t/t) is proven, that is an
-exponent of ½ up to the logarithm.
+Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t for gradient descent
+and like t for normalized gradient descent: hence the exponent 1, in log t or in t. For normalized gradient descent a
+proven bound is 1 − cos = O(log t/t), that is, an exponent of ½ up to the logarithm.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3, Appendix E.1; Soudry, Hoffer,
 Nacson, Gunasekar, Srebro, *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018 (1/log t, linear data).

@@ -4,11 +4,12 @@
 = 1. The state kept between steps is the dual point ∇ψ(p).
 
 Limit: the solution of ATT-SVM with ‖p‖_q in place of ‖p‖. For one input with equal non-optimal scores
-``mirror-one-input`` proves it from any start, with a rate, plain or normalized; ``mirror-from-a-margin`` for any inputs
-and scores as long as margins stay large enough. Julistiono, Ataee Tarzanagh and Azizan prove it, at a rate
-polynomial in log t, for the key-query matrix of attention with a fixed head, from starts in a cone around a locally
-optimal solution and with small steps; Sun et al. for separable linear data, faster for the normalized rule. Steepest
-descent in ‖·‖_q, another rule, has a margin that tends to the same largest one (``steepest-one-input``).
+``mirror-one-input`` proves this limit and a rate from any start, plain or normalized; ``mirror-from-a-margin`` proves
+it for any inputs and scores as long as margins stay large enough. Julistiono, Ataee Tarzanagh and Azizan prove it, at a
+rate polynomial in log t, for the key-query matrix of attention with a fixed head, from starts in a cone around a
+locally optimal solution and with small steps; Sun et al. prove it for separable linear data, with a faster rate for the
+normalized rule. Steepest descent in ‖·‖_q is another rule, but its margin tends to the same largest margin
+(``steepest-one-input``).
 
 References: Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent: Generalized Max-Margin Token
 Selection*, 2024 (arXiv 2410.14581); Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit
@@ -44,7 +45,7 @@ class MirrorDescent(Optimiser):
         self._dual = signed_power(setting.start, self._power - 1)
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return the point whose dual point is one step further."""
+        """Take a step from the stored dual point, and return the p that belongs to the new one."""
         g = scaled_vectors.of(gradient)
         if self._normalized:
             # Entries are at most 1, and one of them is 1 unless all are 0.
@@ -63,7 +64,7 @@ def signed_power(x: Vector, exponent: float) -> Vector:
 
 
 def theory_of(power: float, normalized: bool) -> Theory:
-    """Return the theorems about mirror descent with ‖·‖_power, plain or normalized."""
+    """Return the theorems about mirror descent in the norm ‖·‖_q, q = ``power``, plain or normalized."""
     if normalized:
         return Theory(power, "mirror-one-input; linear data (Sun et al. 2023)", statements=STATEMENTS)
     source = "mirror-one-input; from a cone (Julistiono et al. 2024)"

@@ -1,9 +1,9 @@
 """Muon's rule: B ← μ B + ∇L(W), W ← W − η U Vᵀ, where B = U Σ Vᵀ over the nonzero singular values; μ = 0.95.
 
-The factor U Vᵀ comes from a singular value decomposition in place of Newton and Schulz's iteration, and without
-Nesterov's correction. Where a prompt p is trained, B is a single column, U Vᵀ = B/‖B‖, and this is *normalized
-gradient descent with momentum*: no other geometry. It differs where W is trained (data with queries), whose
-gradient is a matrix.
+The factor U Vᵀ is computed by a singular value decomposition in place of Newton and Schulz's iteration; Nesterov's
+correction is left out. Where a prompt p is trained, B is a single column, U Vᵀ = B/‖B‖, and the rule is *normalized
+gradient descent with momentum*. The two rules differ where W is trained (data with queries), because its gradient is a
+matrix.
 
 The weight of a gradient in B decays like μᵗ. If ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the
 margin), the oldest gradients dominate for ever and determine the direction.
@@ -11,7 +11,7 @@ margin), the oldest gradients dominate for ever and determine the direction.
 Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: in ℓ2 for a prompt, in the
 spectral norm for W, and for a single query in every norm of the singular values. ``steepest-one-input`` (from any
 start) and ``steepest-from-a-margin`` bound the gap, with β = μ. Without momentum (``spectral-ETA``) the gap is bounded
-once margins are large enough. On separable linear data the norm is the spectral one, too.
+once margins are large enough. On separable linear data the margin grows in the spectral norm, too.
 
 References: Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, NeurIPS 2025.

@@ -18,7 +18,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 
 class NaiveNormalized(Optimiser):
-    """Normalized gradient descent with a float64 gradient subject to cancellation; p does not move if that is 0."""
+    """Normalized gradient descent with a float64 gradient that suffers cancellation; p does not move if it is 0."""
 
     theory = Theory(2.0, "as normalized-ETA until its gradient is rounding only")
 
@@ -32,7 +32,7 @@ class NaiveNormalized(Optimiser):
         self._keys, self._scores, self._loss = problem.keys, problem.scores, problem.loss
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return p − η g/‖g‖, with g computed here."""
+        """Return p − η g/‖g‖, with g computed in float64; ``gradient`` is ignored."""
         logits = self._keys @ p
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)

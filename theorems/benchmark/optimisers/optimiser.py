@@ -6,7 +6,8 @@
         def step(self, p, gradient):
             return p - 0.1 * np.sign(gradient.direction)
 
-``theorems bench --rule my_file.py:SignDescent`` compares it with the others; docs/benchmarks.md is the manual.
+``theorems bench --rule my_file.py:SignDescent`` compares this class with the default rules; docs/benchmarks.md is the
+manual.
 """
 
 from __future__ import annotations
@@ -45,14 +46,16 @@ class Theory:
         exponent: the exponent of that power by theory; ``None`` if theory gives none.
         proven: the largest exponent that is proven for attention, up to logarithms of x; ``None`` if none is proven.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
-        steepest: q, if every step, of any length, is in the direction of steepest descent in ‖·‖_q for M ← β M + ∇L, so
-            that ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
-        momentum: β of M.
-        adam: η, r, β1 and β2, if steps are Adam's without ε, corrected, of lengths η/t^r for t = 1, 2, …, so that
-            ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
-        blocks: if steps of W are steepest in another norm, its kind of :class:`~reference_attention.norms.Blocks`.
+        steepest: q, if every step, of any length, is in the direction of steepest descent in ‖·‖_q for M ← β M + ∇L (M:
+            the momentum), so that ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of
+            a run.
+        momentum: β of the momentum M.
+        adam: η, r, β1 and β2, if steps are Adam's with ε = 0 and bias correction, and their lengths η/t^r for t = 1, 2,
+            …, so that ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
+        blocks: the kind of :class:`~reference_attention.norms.Blocks`, if steps of W are steepest in such a norm; else
+            empty.
         statements: ids of the theorems on attention that are about the rule.
-        spectral: whether steps of W are steepest in the spectral norm of W; for a single column that is ‖·‖_2.
+        spectral: whether steps of W are steepest in the spectral norm of W, which is ‖·‖_2 for a single column.
     """
 
     norm: int | float | None = None
@@ -79,9 +82,9 @@ class Setting:
     """The problems and starts with which a run begins.
 
     Attributes:
-        problems: one per start; a single one unless the rule is ``batched``.
+        problems: one problem per start; a single problem unless the rule is ``batched``.
         start: p(0), (d,), or (b, d) where the rule is ``batched``.
-        shape: of the trained parameter: (d,), or (d, e) where p is vec(W).
+        shape: the shape of the trained parameter: (d,), or (d, e) where p is vec(W).
         under_test: the functions that a rule may call, such as ``log_excess_risk``.
     """
 
@@ -103,8 +106,9 @@ class Optimiser:
     stores its state in attributes of its own.
 
     Attributes:
-        theory: the theorems about it; none by default.
-        batched: whether it works on arrays (b, d) of b starts on b problems, and not on (d,).
+        theory: the theorems about the rule; none by default.
+        batched: whether ``step`` takes p and the gradient of b problems at once, as arrays (b, d), and not of one,
+            (d,).
     """
 
     theory: ClassVar[Theory] = Theory()
@@ -118,11 +122,11 @@ class Optimiser:
 
         Args:
             p: p(t), (d,); not to be changed in place.
-            gradient: ∇L(p(t)) = e^{log_scale} · direction; far out e^{log_scale} is zero in float64, so use
+            gradient: ∇L(p(t)) = e^{log_scale} · direction; for large ‖p‖ e^{log_scale} is zero in float64, so use
                 ``direction`` alone if the rule does not depend on the scale. Where ∇L = 0, log_scale is −∞ and
                 direction 0.
 
         Returns:
-            An array of the shape of p. A run ends if it is not finite, or larger than 1e140.
+            An array of the shape of p. A run ends if an entry is not finite, or larger than 1e140.
         """
         raise NotImplementedError(f"{type(self).__name__} has no step(p, gradient)")

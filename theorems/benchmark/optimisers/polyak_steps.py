@@ -2,11 +2,12 @@
 
 L* is the infimum of L if the optimal tokens can be separated. Once they are selected, L − L* and ‖∇L‖ fall at the same
 rate, and steps have about the constant length ‖p_mm‖, like those of normalized gradient descent. Near a local
-max-margin direction L stays above L* while ∇L vanishes: the steps grow, and the run leaves it or ends in a step beyond
-float64.
+max-margin direction L stays above L* while ∇L vanishes: the steps grow, until the run leaves that direction or a step
+exceeds the range of float64.
 
 Limit: steps go along −∇L, so ``descent-from-a-margin`` applies: while every optimal logit exceeds the others by at
-least log(2(T−1)A), a bound on 1 − cos follows from the steps taken; it goes to 0 if their lengths stay bounded.
+least log(2(T−1)A), a bound on 1 − cos follows from the steps taken; the bound goes to 0 if the lengths of steps stay
+bounded.
 
 References: Polyak, *Introduction to Optimization*, 1987, section 5.3; for a rate with steps (L − L*)/‖∇L‖² on convex
 risks Hazan, Kakade, *Revisiting the Polyak step size*, 2019.

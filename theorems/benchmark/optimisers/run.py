@@ -33,7 +33,7 @@ class Run:
         points: p(t), (r, b, d).
         iterations: t, (r,).
         representable: (b,), false where a step led to a point that is not finite or too large to be squared; such a run
-            stays where it was.
+            does not take the step.
     """
 
     points: Float64[np.ndarray, "r b d"]
@@ -61,7 +61,7 @@ def recorded_iterations(steps: int, every: int) -> Int64[np.ndarray, "r"]:
 
 
 def nothing(done: int) -> None:
-    """Ignore the number of iterations done."""
+    """Ignore the number of iterations done; used where no progress is shown."""
 
 
 def follow(
@@ -75,20 +75,20 @@ def follow(
     record_every: int = 1,
     progress: Progress = nothing,
 ) -> Run:
-    """Run a rule, on all problems at once if it is batched and otherwise on one after another.
+    """Run a rule on problems: on all at once if the rule is batched, otherwise on one after another.
 
     Args:
-        make_rule: makes the rule anew.
-        problems: as many as starts, of one shape and loss.
+        make_rule: a function that returns a new instance of the rule.
+        problems: one problem per start, all of one shape and loss.
         starts: p(0), (b, d).
         steps: the number of iterations.
         under_test: the implementation that computes gradients.
-        shape: of the trained parameter, (d,) unless p is vec(W).
-        record_every: m, to record every m-th iterate, besides the first and the last.
+        shape: the shape of the trained parameter, (d,) unless p is vec(W).
+        record_every: m; every m-th iterate is recorded, besides the first and the last.
         progress: called with the number of iterations done, over all problems.
 
     Raises:
-        NotAPoint: a step is not an array of numbers of the shape of p.
+        NotAPoint: a step did not return an array of numbers of the shape of p.
     """
     shape = shape or (starts.shape[1],)
     iterations = recorded_iterations(steps, record_every)

@@ -25,7 +25,7 @@ def of(gradient: ScaledGradient) -> ScaledGradient:
 
 
 def total(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
-    """Compute a x + b y of vectors that come from :func:`of` or from this function."""
+    """Compute a x + b y for vectors x and y returned by :func:`of` or by this function."""
     top = np.maximum(x.log_scale, y.log_scale)
     left, right = (np.exp(np.maximum(gradient.log_scale - top, NOTHING))[..., None] for gradient in (x, y))
     return of(ScaledGradient(top, a * left * x.direction + b * right * y.direction))

@@ -1,7 +1,7 @@
 """Sign descent p ← p − η sign ∇L, and descent with rows normalised: every row of W moves by η along its own gradient.
 
-Both are steepest descent: in ‖·‖_∞ of the entries, and in the largest ‖·‖_2 of a row of W. A prompt has rows of one
-entry, so for it the two rules agree.
+Both rules are steepest descent: the first in the norm ‖·‖_∞ of the entries, the second in the norm max_r ‖W_r‖_2 of the
+rows. The rows of a prompt have one entry, so the two rules agree on a prompt.
 
 Limit: steps of constant length may keep a gap of D'²η/8 to the largest margin in that norm, and
 ``steepest-one-input`` or ``steepest-from-a-margin`` bounds it.
@@ -38,12 +38,12 @@ class SignDescent(Optimiser):
         self._step = step
 
     def begin(self, setting: Setting) -> None:
-        """Take the norm in which steps are steepest."""
+        """Choose the norm in which steps are steepest: that of the rows for :class:`RowDescent`, else ‖·‖_∞."""
         shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._norm: Norm = Blocks(math.inf, "rows", (shape[0], shape[1])) if self.by_rows else math.inf
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return p − η Δ, Δ the steepest direction."""
+        """Return p − η Δ, where Δ is the direction of steepest descent."""
         return np.asarray(p - self._step * steepest_direction(np.asarray(gradient.direction), self._norm))
 
 

@@ -1,7 +1,7 @@
 """Rules of ``torch.optim`` by name with their arguments, such as ``torch.optim:AdamW(lr=0.1)``.
 
 The arguments are read as literals and nothing of the text is executed. The class gets ∇L in float64, computed without
-cancellation; if ∇L underflows, it gets 0, as in training.
+cancellation; if ∇L underflows, the class gets 0, as in training.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TorchRule:
     """A class of ``torch.optim`` with its arguments; calling it makes a rule for a run.
 
     Attributes:
-        name: of the class.
+        name: the name of the class.
         arguments: the keyword arguments, literals.
     """
 
@@ -49,7 +49,7 @@ class _TorchOptimiser(Optimiser):
         self._rule = rule
 
     def begin(self, setting: Setting) -> None:
-        """Make the parameter, in the shape of p or W, and the instance."""
+        """Make the parameter, in the shape of p or W, and an instance of the class that updates it."""
         import torch
 
         self._torch = torch
@@ -57,7 +57,7 @@ class _TorchOptimiser(Optimiser):
         self._optimiser = getattr(torch.optim, self._rule.name)([self._parameter], **self._rule.arguments)
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return the parameter after a step of the instance."""
+        """Return the parameter after a step of the ``torch.optim`` instance."""
         g = np.exp(np.asarray(gradient.log_scale))[..., None] * np.asarray(gradient.direction)
         self._parameter.grad = self._torch.tensor(g.reshape(self._parameter.shape))
         self._optimiser.step()
@@ -70,10 +70,11 @@ def is_of_torch(name: str) -> bool:
 
 
 def torch_rule(name: str) -> TorchRule:
-    """Read the rule from its name, and try a step of it.
+    """Return the rule with a name, after trying one step of it.
 
     Raises:
-        InvalidInput: torch is not installed, it has no such class, or arguments are no literals or are refused.
+        InvalidInput: torch is not installed or has no such class, or arguments are no literals or are refused by the
+            class.
     """
     class_name, arguments = _read(name)
     if find_spec("torch") is None:
@@ -96,17 +97,17 @@ def torch_rule(name: str) -> TorchRule:
     except Exception as error:  # whatever torch raises about its arguments
         why = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInput(
-            f"--rule: {name} cannot be used ({why}); give arguments with which {class_name} needs nothing but a dense"
-            " gradient alone."
+            f"--rule: {name} cannot be used ({why}); give arguments with which {class_name} takes"
+            " a step from a dense gradient alone, without a closure."
         ) from None
     return rule
 
 
 def swept(name: str) -> list[str]:
-    """Return the names with one value per argument, if arguments are lists, as in ``torch.optim:SGD(lr=[0.1, 1])``.
+    """Expand a name whose arguments are lists into names with one value per argument, in all combinations.
 
     Raises:
-        InvalidInput: arguments that are no literals.
+        InvalidInput: an argument is no literal.
 
     >>> swept("torch.optim:SGD(lr=[0.1, 1], momentum=0.9)")
     ['torch.optim:SGD(lr=0.1, momentum=0.9)', 'torch.optim:SGD(lr=1, momentum=0.9)']
@@ -122,7 +123,7 @@ def swept(name: str) -> list[str]:
 
 
 def _read(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the class and its arguments, without executing anything.
+    """Parse a name into the class name and its keyword arguments, without executing anything.
 
     Raises:
         InvalidInput: the text is no call with keyword arguments that are literals.

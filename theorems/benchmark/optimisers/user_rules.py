@@ -1,4 +1,4 @@
-"""Rules in a user's Python file, by ``path.py:name``: classes derived from :class:`.optimiser.Optimiser`."""
+"""Rules in a user's Python file, named ``path.py:NAME``: classes derived from :class:`.optimiser.Optimiser`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from theorems.run.registry.user_file import names_in_file, parts_of
 
 
 def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
-    """Load the class ``path.py:name``, and the theory that it declares.
+    """Load the class named ``path.py:NAME``, and return it with the theory that it declares.
 
     Raises:
-        InvalidInput: there is no such file, it cannot be run, it has no such name, or the named object is no rule.
+        InvalidInput: the file does not exist, cannot be run or has no such name, or the named object is no rule.
     """
     path, name = parts_of(id)
     names = names_in_file(path, "a rule")
     by_name = {key: value for key, value in names.items() if _is_a_rule(value)}
     rules = ", ".join(by_name) or "none; derive a class from theorems.api.Optimiser"
     if not name:
-        raise InvalidInput(f"{path}: name the rule as {path}:NAME; it has {rules}.")
+        raise InvalidInput(f"{path}: name the rule as {path}:NAME; the rules in the file are {rules}.")
     if name not in names:
         raise InvalidInput(f"{path}: has no rule {name!r}; its rules are {rules}.")
     if name not in by_name:
         raise InvalidInput(f"{path}: {name!r} is no class derived from theorems.api.Optimiser; its rules are {rules}.")
     rule = by_name[name]
     if rule.step is Optimiser.step:
-        raise InvalidInput(f"{path}: {name} has no step(self, p, gradient); it says where p goes.")
+        raise InvalidInput(f"{path}: {name} has no step(self, p, gradient); define it so that it returns the next p.")
     if rule.batched:
-        raise InvalidInput(f"{path}: {name}.batched is set; a rule of a file sees one problem at a time, leave it out.")
+        raise InvalidInput(f"{path}: {name}.batched is set; leave it out: a rule in a file gets one problem at a time.")
     return rule, theory_of(rule, f"{path}: {name}")
 
 
@@ -41,7 +41,7 @@ def theory_of(rule: type[Optimiser], name: str) -> Theory:
     """Return the theory that a class declares, as plain numbers and text, which can be sent to other processes.
 
     Raises:
-        InvalidInput: its ``theory`` is no Theory, or has invalid values.
+        InvalidInput: the class's ``theory`` is no Theory, or has invalid values.
     """
     theory: Any = rule.theory
     if not isinstance(theory, Theory):
@@ -55,7 +55,7 @@ def theory_of(rule: type[Optimiser], name: str) -> Theory:
     steepest, momentum = theory.steepest, theory.momentum
     if steepest is not None and not (_is_number(steepest) and steepest >= 1):
         raise InvalidInput(
-            f"{name}.theory: steepest is {steepest!r}; give the q ≥ 1 of the norm (np.inf is one), or None."
+            f"{name}.theory: steepest is {steepest!r}; give the q of the norm ‖·‖_q, 1 ≤ q ≤ np.inf, or None."
         )
     if not (_is_number(momentum) and 0 <= momentum < 1):
         raise InvalidInput(f"{name}.theory: momentum is {momentum!r}; give a number from 0 to below 1.")
@@ -78,9 +78,9 @@ def _is_number(value: Any) -> bool:
 
 
 def load_rule(id: str) -> None:
-    """Load the file of a rule, to check it.
+    """Load the rule named ``path.py:NAME``, to check that it can be used.
 
     Raises:
-        InvalidInput: it cannot be used.
+        InvalidInput: the rule cannot be used.
     """
     optimiser_in_file(id)
