@@ -16,13 +16,15 @@
 | to compute | |
 |---|---|
 | `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | keys, scores; tokens, labels, head |
-| `QueryDataset`, `SequenceDataset` | tokens with queries, of which W is trained: one per input, several |
+| `QueryDataset`, `SequenceDataset` | tokens with queries, to train W: one query per input, or several |
 | `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
 | `nuclear_max_margin` → `NuclearMaxMargin` | the SVM of least nuclear norm, for (K, Q), enclosed |
-| `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
-| `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | on factors (K, Q) of W |
+| `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | paths of p, to norms of
+1e6 | | `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | training of the factors
+(K, Q) of W |
 | `softmax_weights`, `risk`, `scaled_gradient`, `head_gradient` | attention at points |
-| `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | the same, with rounding bounds |
+| `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | attention at points, with rounding bounds
+|
 
 | to state | |
 |---|---|
@@ -120,7 +122,7 @@ _MODULE_OF = {name: module for module, name in _IMPORT.findall(Path(__file__).re
 """The module of each public name, as the imports above state it."""
 
 _FORMER = {"drawn": "draws", "rounded": "with_rounding"}
-"""The present name of each former public name, which works for one more version."""
+"""Former public names, which work for one more version, and the present name of each."""
 
 __all__ = sorted(_MODULE_OF)
 

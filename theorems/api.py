@@ -23,7 +23,8 @@
 | `Implementation`, `REFERENCE` | the implementation under test: `under_test[f]` is f, or its replacement |
 | `softmax_weights`, `risk`, `scaled_gradient` | softmax attention: weights, L(p), ∇L(p) |
 | `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
-| `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
+| `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | paths of p to norms of 1e6, without
+cancellation |
 | `head_gradient`, `label_svm`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
 | `exact`, `with_rounding`, `Bounded`, `in_floats` | arrays with rounding bounds; the same formulas in floats |
 | `AttentionAt` | softmax attention at points on such arrays |

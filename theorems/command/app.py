@@ -54,7 +54,7 @@ def add_subcommand(kind: type[Any], place: str) -> None:
     """Add a subcommand.
 
     Args:
-        kind: the dataclass of its options, which gives it its name and its help.
+        kind: the dataclass of the subcommand's options, which determines its name and its help.
         place: ``module:NAME`` of the function that takes the options, imported when the subcommand is called.
     """
     hints = get_type_hints(kind, include_extras=True)
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Bad input, and output that cannot be written, are reported in one sentence on standard error.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller
+        if getattr(sys, name) is None:  # the caller closed this stream
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         with suppress(AttributeError, ValueError):
             getattr(sys, name).reconfigure(errors="replace")

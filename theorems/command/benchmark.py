@@ -28,7 +28,7 @@ from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.tables import console
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
-"""The default data: those of the paper's Figure 1 (Figure 4 uses the data of 1(c))."""
+"""The default data, used by the paper's Figures 1(a) to 1(c); Figure 4 uses those of 1(c)."""
 
 
 def bench_and_report(options: BenchOptions) -> int:

@@ -28,7 +28,7 @@ def check_targets(*paths: Path | None) -> None:
     """Check that output files can be written, before anything runs.
 
     Raises:
-        InvalidInput: one of them cannot be written.
+        InvalidInput: one of the files cannot be written.
     """
     for path in paths:
         if path is not None:
@@ -39,10 +39,10 @@ def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **opt
     """Run units with progress on standard error, and return their results and whether a signal ended the run.
 
     Args:
-        units: the units.
+        units: the units of work.
         jobs: the number of processes.
         title: the plural noun for the units, for the progress bars.
-        steps: the plural noun for their steps.
+        steps: the plural noun for the steps of a unit, likewise.
         options: further arguments of :func:`theorems.run.schedule.run_stepwise`.
     """
     totals = {unit.id: unit.total for unit in units}
@@ -65,7 +65,7 @@ def resumable(options: HuntOptions | PowerOptions, run: Mapping[str, Any]) -> It
 
 
 def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
-    """Write files, and return an error message for each that could not be written."""
+    """Write files, and return an error message for each file that could not be written."""
     sentences = []
     for path, text in texts:
         try:

@@ -45,7 +45,7 @@ from theorems.run.verify import Progress, nothing
 
 
 def hunt_and_report(options: HuntOptions) -> int:
-    """Hunt, print, write; return 1 if a counterexample was found, 0 if none, 3 if no case could be decided.
+    """Hunt, print and write; return 1 if a counterexample was found, 0 if none was, 3 if no case could be decided.
 
     Raises:
         InvalidInput: before anything runs, if an id is unknown or a directory cannot be used.
@@ -86,7 +86,7 @@ def hunt_there(
 
 
 def load_weakening(id: str, without: str) -> Heading:
-    """Return the heading of the statement without the assumption."""
+    """Return the heading of a statement weakened by dropping the assumption ``without``."""
     return heading_of(weakened_named(id, without).statement)
 
 
@@ -116,7 +116,7 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
         [result], interrupted = run_units([work], 1, "hunts", "cases", **run_options)
     if interrupted or result.failed != OVER:
         return result, interrupted
-    # If time is over without a counterexample, only the finished rounds count.
+    # If the time ends without a counterexample, only the finished rounds count.
     finished = tuple(filter(None, result.rounds))
     why = "" if finished else f"no round of {ROUND} cases was finished in {options.seconds:g} s"
     return replace(result, rounds=finished, failed=why), False
@@ -144,8 +144,8 @@ def hunt_here(
         open_journal(options.resume, _identity(options, heading_of(weakened.statement))) as journal,
         hunt_progress(console(stderr=True), weakened.name, options.seconds) as show,
     ):
-        # After rounds searched by an engine, observations of this process are not the first ones of the hunt: no
-        # journal.
+        # After rounds searched by an engine, the observations of this process are not the first ones of the hunt, so no
+        # journal is kept.
         hunt_journal = HuntJournal(journal if searched is None else None)
         rounds, observations = ((), hunt_journal.known) if searched is None else searched.as_known(options.cases)
 
@@ -185,7 +185,7 @@ def hunt_here(
 
 
 def replay_and_report(options: ReplayOptions) -> int:
-    """Check a counterexample again, from its data alone; return 1 if it still falsifies, 0 if not, 3 if undecided.
+    """Check a counterexample again, from its data alone; return 1 if it still is one, 0 if not, 3 if undecided.
 
     Raises:
         InvalidInput: the file is not a counterexample.
@@ -211,7 +211,7 @@ def replay_and_report(options: ReplayOptions) -> int:
 def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
     """Replay the recorded counterexamples of statements, by default of all, and print the table statement × assumption.
 
-    Return 0 if every pair has a record that replays, or needs none; else 1.
+    Return 0 if every pair of a statement and an assumption has a record that replays, or needs none; else 1.
 
     Raises:
         InvalidInput: an id is unknown, or a file is not a counterexample.

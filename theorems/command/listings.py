@@ -38,7 +38,7 @@ def print_list(options: ListOptions) -> int:
     """Print the requested table; by default statements, capabilities of kernels, definitions and assumptions.
 
     Raises:
-        InvalidInput: the table is unknown, takes no ids, or an id is unknown.
+        InvalidInput: the table is unknown, ids are given for a table that takes none, or an id is unknown.
     """
     name, *ids = options.what or ("",)
     if name and name not in TABLES:

@@ -20,13 +20,13 @@ JOBS = min(2, os.cpu_count() or 1)
 
 
 def same_seed(results: str) -> Any:
-    """Return the option ``--seed``; ``results`` is the noun for what it determines."""
+    """Return the option ``--seed``; ``results`` is the noun for what the seed determines."""
     return typer.Option(min=0, metavar="S", help=f"Same seed, same {results}.")
 
 
 def seed_or_fresh(what: str) -> Any:
-    """Return the option ``--seed`` that also takes "fresh", for a random seed; ``what`` is what it determines."""
-    return typer.Option(parser=_seed, metavar="S", help=f'Same seed, same {what}; "fresh" draws one and prints it.')
+    """Return the option ``--seed`` that also takes "fresh"; ``what`` is the noun for what the seed determines."""
+    return typer.Option(parser=_seed, metavar="S", help=f'Same seed, same {what}; "fresh" draws a seed and prints it.')
 
 
 def _seed(text: str | int) -> int:
@@ -52,7 +52,7 @@ def examples_option(objects: str, least: int = 1) -> Any:
 
 
 def processes(independent: str, least: int = 1, more: str = "") -> Any:
-    """Return the option ``--jobs``; ``independent`` is what does not depend on it, with a verb: "the results do"."""
+    """Return the option ``--jobs``; ``independent`` is what does not depend on N, with "do": "the results do"."""
     return typer.Option(min=least, metavar="N", help=f"Number of processes; {independent} not depend on it.{more}")
 
 

@@ -17,7 +17,7 @@ from theorems.run.tables import console
 from theorems.run.untrusted_calls import headings
 
 LISTED = 12
-"""Most faults that the message on uncaught faults names; the table has all."""
+"""The largest number of uncaught faults that the message names; the table has all of them."""
 
 
 def power_and_report(options: PowerOptions) -> int:
@@ -64,7 +64,7 @@ def _command(options: PowerOptions) -> str:
 
 
 def _exit_code(faults: Sequence[Fault], columns: Sequence[Column]) -> int:
-    wrong = "the correct implementation is falsified, so that this column of the table means nothing: "
+    wrong = "the correct implementation is falsified, so this statement's column of the table means nothing: "
     useless = [column for column in columns if column.failed or column.falsified]
     complain(*(f"{column.id}: {column.failed or wrong + column.falsified}" for column in useless))
     if useless:

@@ -37,7 +37,7 @@ def check_document(option: str, path: Path | None, *others: str) -> None:
 
 
 def evidence_about(about: Description) -> Evidence:
-    """Return what is recorded about the statements of a run: counterexamples, and tables of planted faults."""
+    """Return the recorded counterexamples and tables of planted faults for the statements of a run."""
     suite = [statement_named(heading.id) for heading in about.statements if not heading.file]
     return hunt_records(suite), power(suite)
 
@@ -48,7 +48,7 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
     Args:
         path: the file for the document.
         results: the results of the run.
-        evidence: the records about its statements, of :func:`evidence_about`.
+        evidence: the records about the statements of the run, from :func:`evidence_about`.
         all_statements: whether the run is about every statement of the suite.
     """
     about = results.about

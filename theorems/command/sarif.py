@@ -15,7 +15,7 @@ from theorems.run.result import Result
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SHOWN_AS = {Verdict.FALSIFIED: ("fail", "error"), Verdict.INCONCLUSIVE: ("open", "none")}
-"""SARIF kind and level of the verdicts that are reported (section 3.27.10 asks for level "none" unless "fail")."""
+"""SARIF kind and level of each reported verdict; by section 3.27.10 the level is "none" unless the kind is "fail"."""
 FOLDERS = ("", "src/")
 """Folders of a checkout that may contain packages."""
 

@@ -16,12 +16,12 @@ from theorems.command import completion, options
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List statements, capabilities of kernels, definitions and assumptions; or one of the tables below.
+    """List statements, capabilities of kernels, definitions and assumptions; or print one of the tables below.
 
-    assumptions: these alone. data: the named datasets. tolerances: every tolerance of the suite, with its formula and
-    its reason. drawn [ID]...: sizes and properties of the first 50 generated cases of each statement. counterexamples
-    [ID]...: for each statement and each of its assumptions, the recorded counterexample without the assumption,
-    replayed.
+    assumptions: the assumptions alone. data: the named datasets. tolerances: every tolerance of the suite, with its
+    formula and its reason. drawn [ID]...: sizes and properties of the first 50 generated cases of each statement.
+    counterexamples [ID]...: for each statement and each of its assumptions, the recorded counterexample without the
+    assumption, replayed.
 
     Exit code 0: listed; 1: a counterexample does not replay, or a pair was never hunted; 2: bad input.
     """
@@ -105,7 +105,7 @@ class VerifyOptions:
     jobs: Annotated[
         int,
         options.processes(
-            "the results do", 0, " 0: also run your files and your kernel in this process, to debug them."
+            "the results do", 0, " With 0 your files and your kernel run in this process, too, to debug them."
         ),
     ] = options.JOBS
     engine: options.Engine = options.LOCAL
@@ -117,9 +117,7 @@ class VerifyOptions:
     known_failures: options.KnownFailures = None
     write_known_failures: Annotated[
         Path | None,
-        options.file(
-            "Write a file for --known-failures, with the number of claims checked, below which a later run fails."
-        ),
+        options.file("Write a file for --known-failures; a later run fails if it checks fewer claims than this run."),
     ] = None
     emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
         None
@@ -146,7 +144,7 @@ class ExplainOptions:
 
     Trained weights in the file (p; with queries W_trained, or K_trained and Q_trained) or of a module are explained as
     they are: softmax weights and margins, the tokens that they choose, whether that choice is locally optimal, and
-    their distance from the max-margin direction. The flow then starts there.
+    their distance from the max-margin direction. The flow then starts from the trained weights.
 
     Exit code 0: explained; 2: bad input; 3: the limit of the flow could not be decided, or the module's file ended its
     process.

@@ -136,7 +136,7 @@ def _documents(options: VerifyOptions) -> list[Path]:
 SARIF = ".sarif"
 """Ending of the files of ``--report`` for code scanning."""
 SHORT = 18
-"""Most lines that ``--fail-fast`` prints about the falsified statement, so that all its output fits in 20 lines."""
+"""The largest number of lines that ``--fail-fast`` prints about the falsified statement; all output has at most 20."""
 
 
 class Report:
@@ -151,7 +151,7 @@ class Report:
         self._evidence: Evidence = (None, None)
 
     def __call__(self, event: Event) -> None:
-        """Read the known failures and print the opening, once the session has started.
+        """Handle an event: when the session starts, read the known failures and print the opening.
 
         Raises:
             InvalidInput: the file of known failures cannot be used.

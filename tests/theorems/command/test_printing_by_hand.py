@@ -127,7 +127,7 @@ def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture
     assert power._exit_code(faults, [Column("lemma-3", failed="it died")]) == Exit.INCONCLUSIVE
     assert said() == ["theorems: lemma-3: it died"]
     assert power._exit_code(faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
-    assert said()[0].endswith("this column of the table means nothing: sum")
+    assert said()[0].endswith("this statement's column of the table means nothing: sum")
 
 
 def test_a_bar_within_a_cell_of_a_document_is_no_border() -> None:
