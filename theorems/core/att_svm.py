@@ -25,7 +25,7 @@ def solve_att_svm(
         problem: keys and scores.
         alpha: the chosen tokens, (n,).
         under_test: the implementation whose solver is called.
-        claim: the name of the claim to report as undecided if there is no p_mm.
+        claim: the name of the claim that is reported as undecided if there is no p_mm.
         form: the form of that claim.
 
     Raises:

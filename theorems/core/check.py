@@ -31,8 +31,8 @@ class Outcome:
         reason: the falsified or undecided claim, the assumption with its evidence, or the error; empty if upheld.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
         touched: the functions of the attention kernel under test that were called; empty without a kernel.
-        not_found: whether the case is inconclusive only because a search of the suite found nothing, as it does with
-            the reference, too.
+        not_found: whether the case is inconclusive only because a search of the suite found nothing, with the
+            implementation under test as well as with the reference.
         parts: if the case is falsified, the verdicts on its premises, stated conclusion and sharper forms.
     """
 
@@ -75,7 +75,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
                 return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
             return replace(judged, not_found=_not_found(claims) and _not_found_either(statement, case, under_test))
         except Refused as refusal:
-            return Outcome(Verdict.NOT_APPLICABLE, reason=f"the kernel refuses it: {refusal}")
+            return Outcome(Verdict.NOT_APPLICABLE, reason=f"the kernel refuses the call: {refusal}")
         except (Exception, SystemExit) as error:
             return replace(error_outcome(statement, error, tuple(claims)), touched=tuple(sorted(calls)))
 
@@ -125,7 +125,7 @@ def _missing_claims(statement: Statement, case: Subject, under_test: Implementat
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
     lost = [claim.name for claim in _of_reference(statement, case, under_test) if claim.name not in names]
-    return f"{', '.join(dict.fromkeys(lost))}: claimed with the reference on this case, and not here" if lost else ""
+    return f"{', '.join(dict.fromkeys(lost))}: claimed for the reference on this case, but not here" if lost else ""
 
 
 def claims_of(conclusion: object) -> Iterator[Claim]:
@@ -176,7 +176,7 @@ def line_in(file: str, error: BaseException) -> int:
 
 
 def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims: list[Claim]) -> Outcome:
-    """Return the outcome for ``claims``; if that is falsified, compute the outcome's ``parts`` from ``all_claims``."""
+    """Return the outcome for ``claims``; if it is falsified, compute its ``parts`` from ``all_claims``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states

@@ -36,12 +36,12 @@ class Form(StrEnum):
     EFFECTIVE = "effective"
     """An inequality with explicit constants, true at every finite point."""
     LIMIT = "limit"
-    """A limit, followed to where it is visible, with its rate."""
+    """A limit with its rate, checked on a path that is followed far enough to show it."""
     SHARP = "sharp"
     """The next-order term of a limit, predicted in closed form."""
 
 
-UNBOUNDED = "the bound of its rounding is infinite, which allows everything"
+UNBOUNDED = "the bound of its rounding error is infinite, so no value could violate it"
 """The reason why a claim with an infinite tolerance is undecided."""
 
 
@@ -81,7 +81,7 @@ class Claim:
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
         if self.tolerance < 0:
-            raise ValueError(f"claim {self.name}: its tolerance is {self.tolerance:.6g}; none is negative")
+            raise ValueError(f"claim {self.name}: its tolerance is {self.tolerance:.6g}, but must not be negative")
         if np.isposinf(self.tolerance) and not self.undecided:
             object.__setattr__(self, "undecided", UNBOUNDED)
 
@@ -109,8 +109,8 @@ def at_least(
 ) -> Claim:
     """Return the claim that left ≥ right at every entry; the claim reports the entry nearest to failing.
 
-    An entry whose two sides are the same float holds with any tolerance; it is reported only if all entries are like
-    that. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
+    An entry whose two sides are the same float holds with any tolerance; it is reported only if the two sides are equal
+    at every entry. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
 
     Args:
         name: the name of the claim.
@@ -129,7 +129,7 @@ def at_least(
     """
     carried = isinstance(left, Bounded) or isinstance(right, Bounded)
     if carried == (rounding is not None):
-        raise TypeError(f"claim {name}: rounding= is for plain numbers, and only for them.")
+        raise TypeError(f"claim {name}: give rounding= if both sides are plain numbers, and only then.")
     if carried:
         gap: Any = left - right
         left, right = value_of(left), value_of(right)
@@ -141,7 +141,7 @@ def at_least(
         *(np.asarray(x, dtype=np.float64) for x in (left, right, rounding, 1.0 if scale is None else scale))
     )
     if left.size == 0:
-        return Claim(name, form, 0.0, 0.0, why, undecided=f"no {points} to try it at")
+        return Claim(name, form, 0.0, 0.0, why, undecided=f"there is no {points} at which to check it")
     slack = ((gap.value if carried else left - right) / scale).ravel()
     tolerance = (rounding / scale).ravel()
     bad = np.isnan(slack) | np.isnan(tolerance)
@@ -265,7 +265,7 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
 
 
 def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Claim]) -> Claim:
-    """Return the claim; as undecided, with the limit's ``not_found``, if the limit that it refines is undecided."""
+    """Return the claim; if the limit that it refines is undecided, an undecided copy with the limit's ``not_found``."""
     limit = refines.get(claim.name, "")
     of_limit = limits.get(limit)
     if not limit or claim.undecided or (of_limit and of_limit.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)):

@@ -28,10 +28,10 @@ class ClaimName(str):
 
     Attributes:
         part: a premise, the stated conclusion, or a sharper form of ours.
-        when: the cases on which the claim is made, in words; a :class:`theorems.core.parts.Condition` can also be
-            decided.
-        refines: the name of the claim of a limit that this claim sharpens; this claim is undecided if that one is.
-            Empty if none.
+        when: the cases on which the claim is made, in words; a :class:`theorems.core.parts.Condition` is also a
+            function that decides whether a case is among them.
+        refines: the name of the claim of a limit that this claim sharpens; this claim is undecided if the limit's claim
+            is. Empty if this claim sharpens no limit.
     """
 
     part: Part
@@ -69,8 +69,8 @@ def sharper(name: str, *, when: str = ALWAYS, refines: str = "") -> ClaimName:
     Args:
         name: the name, in kebab-case.
         when: the cases on which the claim is made.
-        refines: the claim of a limit whose rate or next-order term this claim gives. This claim is undecided if that
-            one is, see :func:`theorems.core.claim.unless_limit_is_open`.
+        refines: the claim of a limit whose rate or next-order term this claim gives. This claim is undecided if the
+            limit's claim is, see :func:`theorems.core.claim.unless_limit_is_open`.
     """
     return ClaimName(name, Part.SHARPER, when, refines)
 

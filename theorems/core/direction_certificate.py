@@ -23,7 +23,7 @@ def by_definition(
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
     """Return the selected tokens and directional neighbours of q, computed over the rationals from Definition 3."""
     n, tokens, d = keys.shape
-    # Scaled by powers of two, which change no order.
+    # Scale by powers of two: this does not change the order of the logits.
     whole = fmpz_mat(n * tokens, d, Dyadic.of(keys).integers())
     logits = (whole * fmpz_mat(d, 1, Dyadic.of(q).integers())).entries()
     rows = [logits[i * tokens : (i + 1) * tokens] for i in range(n)]

@@ -13,8 +13,8 @@ from theorems.core.claim import Claim, Form, at_least
 def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
     """Return the claim that left = right at every entry, up to the rounding error that the two sides carry.
 
-    Entries with exactly equal sides do not show how near the claim is to failing; they are left out unless all are
-    equal.
+    Entries with exactly equal sides do not show how near the claim is to failing; they are left out unless the sides
+    are equal at all entries.
 
     Args:
         name: the name of the claim.

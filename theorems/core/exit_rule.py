@@ -9,7 +9,7 @@ from theorems.core.exit_code import Exit
 
 
 def exit_of(verdicts: Iterable[Verdict]) -> Exit:
-    """Return the exit code for several verdicts; 0 requires one that is upheld, and none falsified or inconclusive."""
+    """Return the exit code for several verdicts; 0 if one is upheld and none is falsified or inconclusive."""
     distinct = set(verdicts)
     if Verdict.FALSIFIED in distinct:
         return Exit.FALSIFIED

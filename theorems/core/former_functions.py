@@ -60,7 +60,7 @@ def function_named(former: str) -> Callable[..., Any]:
 
 
 def functions_among(options: Iterable[str]) -> dict[str, Callable[..., Any]]:
-    """Return, by name, the functions of those options whose names are names of former attributes."""
+    """Return, by name, the functions of those ``options`` that are names of former attributes."""
     return {name: function_named(name) for name in options if name in _FUNCTIONS}
 
 

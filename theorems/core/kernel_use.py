@@ -34,9 +34,9 @@ def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
 SVM_ONLY = KernelUse(False, "speaks of keys and hard-margin SVM alone; it calls no attention kernel")
 BELOW_ROUNDING = KernelUse(
     False,
-    "compares risks that differ by e^{−R·margin}, below the spacing of a kernel's numbers; it uses the reference's",
+    "compares risks that differ by e^{−R·margin}, below the spacing of a kernel's numbers; it uses the reference",
 )
 FAR = KernelUse(
-    False, "its cone reaches to norms at which a kernel's gradient is rounding noise; it uses the reference's"
+    False, "its cone reaches to norms at which a kernel's gradient is rounding noise; it uses the reference"
 )
-SATURATED = KernelUse(False, "needs softmax weights of e^{−norm}, which underflow in a kernel; it uses the reference's")
+SATURATED = KernelUse(False, "needs softmax weights of e^{−norm}, which underflow in a kernel; it uses the reference")

@@ -15,11 +15,11 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 
 CLOSE = 2.0**-46
-"""Relative amount by which the first σ to be tried exceeds the largest singular value computed in floats."""
+"""Relative amount by which the first σ that is tried exceeds the largest singular value as computed in floats."""
 
 
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """Return a σ > ‖A‖_op, usually by a relative 2^−46; None if no such σ is found, as for A = 0."""
+    """Return a σ > ‖A‖_op, usually larger by a relative 2^−46; None if no such σ is found, as for A = 0."""
     square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
     size, excess = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
     while excess < 1 and 0 < size < math.inf:

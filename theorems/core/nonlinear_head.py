@@ -87,7 +87,7 @@ class HeadedAttention:
 
 
 def log_score_drop(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
-    """Return log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n)."""
+    """Return log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)|, which bounds how far scores drop, from log δ; (*b, n)."""
     head = mixing.head
     shape = log_steps.shape
     signs, best = np.broadcast_to(head.signs, shape), np.broadcast_to(mixing.best, shape)

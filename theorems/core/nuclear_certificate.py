@@ -1,8 +1,8 @@
-"""Certificate for a solution of ATT-SVM⋆ by the implementation under test: weak duality over the rationals.
+"""Certificate for a solution of ATT-SVM⋆ (least nuclear norm C_⋆) by the implementation under test: weak duality.
 
 K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
-definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m for any K, Q and λ.
-These bounds need no eigenvalue, no singular value and no tolerance. The claim that the two bounds meet needs a
+definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so over the rationals Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m for any K,
+Q and λ. These bounds need no eigenvalue, no singular value and no tolerance. The claim that the two bounds meet needs a
 tolerance, since K, Q and λ are rounded. Face, gap and support are compared with those of M computed in floats; gap and
 τ are bounded from both sides.
 
@@ -30,8 +30,8 @@ from theorems.core.tolerances import tolerance
 NUCLEAR_GAP = tolerance(
     "nuclear-duality-gap",
     "2^−44 + 8 (N + d + e) eps (max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖), relative to C_⋆",
-    "each entry of K, Q and λ is rounded once, which moves a margin, 1, by the first and ‖M‖_op, 1, by the second sum"
-    " times eps; σ is 1 + 2^−46 times a float singular value, or a few times as much",
+    "each entry of K, Q and λ is rounded once: this moves margins, which are 1, by the first term and ‖M‖_op, which is"
+    " 1, by the second term times eps; σ exceeds a float singular value by 2^−46 of it, or by a few times as much",
 )
 NOT_SEPARATING = "KQᵀ does not separate α"
 
@@ -98,7 +98,7 @@ class NuclearCertificate:
 
     @cached_property
     def rounding(self) -> float:
-        """The largest relative distance between both bounds that rounding can explain."""
+        """The largest relative distance between the lower and the upper bound that rounding can explain."""
         return 4 * CLOSE + 8 * (len(self.pairs) + sum(self.data.shape)) * EPS * self.sensitivity
 
     def wrong_bounds(self) -> str:
@@ -117,16 +117,16 @@ class NuclearCertificate:
         least, most = to_float(self.lower), to_float(self.upper)
         room = self.rounding * most
         if not low <= high or low > most + room or high < least - room:
-            return f"C_⋆ is between {least:.17g} and {most:.17g}, said to be between {low:.17g} and {high:.17g}"
+            return f"C_⋆ is between {least:.17g} and {most:.17g}, but stated as {low:.17g} to {high:.17g}"
         if svm.exact is None and (low > least + room or high < most - room):
-            return f"K, Q and duals prove {least:.17g} to {most:.17g}, no more"
+            return f"the stated bounds of C_⋆ are tighter than K, Q and duals prove: {least:.17g} to {most:.17g}"
         return ""
 
     def wrong_face(self) -> str:
         """Return the first error in rank, face, gap, support or τ of a solution stated to be unique; else empty."""
         svm, r = self.svm, self.svm.K.shape[1]
         if svm.face is None or svm.gap is None or svm.injectivity is None or svm.support is None or svm.rank != r:
-            return "it is said to be the only solution, without all that belongs to it"
+            return "the solution is stated to be unique, but its face, gap, τ, support or rank is missing or wrong"
         a, z, duals = self.floats
         M, (U1, V1) = (a * duals[:, None]).T @ z, svm.face
         off = 8 * (len(duals) + sum(self.data.shape)) * EPS * (1 + self.sensitivity)
@@ -143,18 +143,18 @@ class NuclearCertificate:
             or not svm.gap > 0
             or not values[0] <= 1 + off
         ):
-            return f"the singular values of M are {values}, its gap is said to be {svm.gap:.17g}"
+            return f"the singular values of M are {values}, but its gap is stated as {svm.gap:.17g}"
         positive = duals > 0
         margins = np.array([svm.margins[pair] for pair in self.pairs])
         if (positive != [svm.support[pair] for pair in self.pairs]).any() or (positive != (margins == 1.0)).any():
-            return "the support is not where duals are positive and margins 1"
+            return "the support is not the set of tokens with positive dual and margin 1"
         if not (margins[~positive] > 1).all() or not np.abs(margins - np.vecdot(a @ svm.W, z)).max() <= off * svm.norm:
-            return "a margin is not that of W, or not above 1 off the support"
+            return "a stated margin is not that of W, or is not above 1 outside the support"
         images = images_of(a[positive] @ U1, z[positive] @ V1)
         least = float(np.linalg.svd(images, compute_uv=False)[-1]) if len(images) >= images.shape[1] else 0.0
         room = off * float(np.linalg.norm(images))
         if not (least - room) / 2 <= svm.injectivity <= least + room or not svm.injectivity > 0:
-            return f"τ is {least:.17g}, said to be {svm.injectivity:.17g}"
+            return f"τ is {least:.17g}, but stated as {svm.injectivity:.17g}"
         return ""
 
 

@@ -33,7 +33,7 @@ class Part(StrEnum):
 
 
 class Condition(str):
-    """A description of the cases on which a claim is made, with a predicate that decides it.
+    """A description of the cases on which a claim is made, with a predicate that decides whether a case is among them.
 
     For example ``Condition("n = 1", lambda case: case.problem.n == 1)``.
 
@@ -55,8 +55,8 @@ class Parts:
     """The verdicts on the parts of a falsified statement; None for a part without claims.
 
     Attributes:
-        stated: the verdict on the stated conclusion. Inconclusive if a claim that the case calls for was not made or
-            not decided, or if a premise was falsified, because the computed objects are then not those of the
+        stated: the verdict on the stated conclusion. Inconclusive if a claim that must be made on the case was not made
+            or not decided, or if a premise was falsified, because the computed objects are then not those of the
             statement.
         forms: the verdict on the claims of each form, premises included.
     """

@@ -22,7 +22,7 @@ from theorems.core.tolerances import EXACT
 SAME_VERDICT = "same-verdict-on-changed-data"
 """The name of the claim that the verdict is the same on the changed case."""
 DIFFERS, NOT_FOUND = "differs", "not-found"
-"""Words after the name of a relation in the ``branch`` of that claim."""
+"""Words after the name of a relation in the ``branch`` of the claim :data:`SAME_VERDICT`."""
 
 
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
@@ -64,7 +64,7 @@ def missing_assumption(outcome: Outcome) -> str:
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
-    """Return the claims whose presence the case decides; whether others are made may depend on random draws."""
+    """Return the claims for which the case alone decides whether they are made; for others random draws may matter."""
     return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 
@@ -115,7 +115,7 @@ def difference_of(
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
     if outcome.verdict is Verdict.NOT_APPLICABLE:
         missing, now = (missing_assumption(each) for each in (outcome, changed))
-        return "" if missing == now else f"what does not hold is {now} in place of {missing}"
+        return "" if missing == now else f"the assumption that fails is {now} in place of {missing}"
     before, after = _by_name(outcome.claims), _by_name(changed.claims)
     other = [n for n in before if n in after and before[n] is not after[n] and n not in skipped]
     if other:

@@ -49,7 +49,7 @@ def exact_claim(name: str, wrong: str) -> Claim:
 
 
 def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Claim:
-    """Return the claim that each query that sees several tokens is one input, with exactly these tokens, of one part.
+    """Return the claim that each query that sees several tokens is an input of exactly one part, with these tokens.
 
     The input's exact keys are the products x_it z_ikᵀ; its float keys are those products and its scores are Y_ik
     vᵀx_it, each within half an ulp.
@@ -64,7 +64,7 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
     several = {(int(i), int(k)) for i, k in np.argwhere(data.mask.sum(axis=2) > 1)}
     pairs = [(int(i), int(k)) for part in parts for i, k in part.pairs]
     if len(pairs) != len(set(pairs)) or set(pairs) != several:
-        return f"{len(pairs)} queries are inputs of a part, {len(several)} of them see several tokens"
+        return f"the parts have {len(pairs)} queries as inputs, but {len(several)} queries see several tokens"
     head = exact_vector(data.v)
     for part in parts:
         if part.total != data.Y.size or part.problem.n != len(part.pairs):
@@ -74,7 +74,7 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
             place = f"query {k} of input {i}"
             tokens = np.flatnonzero(data.mask[i, k])
             if len(tokens) != part.problem.T or part.tokens[r].tolist() != tokens.tolist():
-                return f"{place} sees the tokens {tokens.tolist()}, and has {part.problem.T}"
+                return f"{place} sees the tokens {tokens.tolist()}, but its part has others, {part.problem.T}"
             query = exact_vector(data.queries[i, k])
             visible = [exact_vector(data.X[i, t]) for t in tokens]
             keys = [[a * b for a in token for b in query] for token in visible]
@@ -87,7 +87,7 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
             if _exceeds_half_ulp(part.problem.scores[r], scores) or _exceeds_half_ulp(
                 part.problem.keys[r], [x for key in keys for x in key]
             ):
-                return f"keys or scores of {place} are not the exact ones rounded"
+                return f"keys or scores of {place} are not the exact products rounded"
     return ""
 
 
@@ -133,7 +133,7 @@ def _risk_of(
 def solution_claim(
     data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen, svm: SequenceMaxMargin
 ) -> Claim:
-    """Return the claim that W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals.
+    """Return the claim that W^mm solves ATT-SVM over all queries, with exactly the neighbours and duals of ``svm``.
 
     The claim is decided by the KKT conditions over the rationals.
     """
@@ -143,7 +143,7 @@ def solution_claim(
 def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMargin) -> str:
     shapes = [array.shape for array in svm.neighbours]
     if any((a != b).any() for a, b in zip(alpha, svm.alpha, strict=True)) or len(shapes) != len(alpha):
-        return "α is not the tokens that were asked for"
+        return "the solution is for other tokens α than were asked for"
     if len(svm.exact_p) != len(next(iter(rows.values()))):
         return "W^mm has another shape"
     for place, row in rows.items():
@@ -162,13 +162,13 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
         return "a dual is negative, or positive off the neighbours"
     combined = [sum((w * rows[at][j] for at, w in nonzero.items()), fmpq(0)) for j in range(len(svm.exact_p))]
     if combined != list(svm.exact_p):
-        return "W^mm is not the combination of the rows with the duals"
+        return "W^mm is not the sum of the rows times their duals"
     ours = [np.zeros(shape) for shape in shapes]
     for (q, r, t), weight in nonzero.items():
         ours[q][r, t] = to_float(weight)
     same = all(np.allclose(a, b, rtol=4 * EPS, atol=0.0) for a, b in zip(svm.duals, ours, strict=True))
     if not (same and np.allclose(svm.p, to_floats(svm.exact_p), rtol=2 * EPS, atol=0.0)):
-        return "floats are not the exact ones rounded"
+        return "the float W^mm or duals are not the exact ones rounded"
     return ""
 
 
@@ -185,8 +185,7 @@ def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.ran
         return exact_claim(DECIDED, _wrong_solution(rows, alpha, solution))
     assert isinstance(solution, SequenceInfeasible)
     if not is_farkas_proof(rows, solution.exact):
-        return exact_claim(DECIDED, "called infeasible, and the multipliers prove nothing")
+        return exact_claim(DECIDED, "ATT-SVM is called infeasible, but the multipliers do not prove it")
     rank = int(fmpq_mat(list(rows.values())).rank())
-    # A Farkas proof is a linear dependence of the rows, so this check cannot fail; it is made because the paper states
-    # it.
-    return exact_claim(DECIDED, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")
+    # A Farkas proof is a linear dependence of the rows, so this check cannot fail; it repeats what the paper states.
+    return exact_claim(DECIDED, f"called infeasible, but all {rank} rows are independent" if rank == len(rows) else "")

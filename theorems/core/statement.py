@@ -37,7 +37,7 @@ class Statement:
 
     Attributes:
         id: the id, such as ``theorem-2`` or ``path.py:name``.
-        title: what it states, in a few words.
+        title: what the statement says, in a few words.
         source: the place in the paper that states it.
         assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``, which :meth:`assumption` looks up.
             The conclusion is checked only on cases on which all of them hold.
@@ -61,12 +61,12 @@ class Statement:
         premises: the claims that check what the conclusion assumes about data, solutions and runs. Claims in neither
             ``states`` nor ``premises`` are sharper forms.
         about: the class of the cases.
-        refines: for a claim that is judged only if the claim of a limit is decided, the name of that limit's claim, by
-            the name of the claim.
+        refines: a mapping from the name of each claim that is judged only if a limit is decided to the name of the
+            limit's claim.
         varies: reasons why a relation of :mod:`generators.metamorphic_relations` may change the verdict, by the name of
             the relation.
         search: the reason why a search or a run of the statement may be decided on a case but undecided on the case
-            changed by a relation; empty if that must not happen. If both are decided they must agree.
+            changed by a relation; empty if that must not happen. If both cases are decided, their verdicts must agree.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Statement:
 
     @property
     def says_whose(self) -> bool:
-        """Whether the statement declares which of its claims are the conclusion that its source states."""
+        """True if the statement declares which of its claims are the conclusion that its source states."""
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:
@@ -128,7 +128,7 @@ def always(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, ALWAYS)
 
 
-NO_WEIGHTS = {"queries-given": "it is about W, and without queries there is no W to train"}
+NO_WEIGHTS = {"queries-given": "the statement is about W, and without queries there is no W to train"}
 """Reasons why a statement cannot drop the assumption that certain data are given, by the id of the assumption."""
 
 NEED_OWN_CASES = {
@@ -170,7 +170,7 @@ def statement(
     Args:
         id: an id in kebab-case that no statement of the suite has.
         title: a few words on what the statement says; by default the first line of the docstring.
-        source: the place that states it.
+        source: the place that states the theorem.
         assumptions: ids of assumptions of the suite, or :class:`Assumption` objects.
         cases: a strategy for cases that satisfy the assumptions, or a function that returns one. By default
             :func:`generators.problems.cases` builds cases for the suite's assumptions; cases on which another
@@ -206,7 +206,7 @@ def statement(
     when = MappingProxyType({str(name): condition for name, condition in claims.items()})
     ids, own_assumptions = _split_assumptions(assumptions)
     if about is not Case and cases is None:
-        raise InvalidInput(f"statement {id}: no cases of {about.__name__} are built here; give a strategy, cases=….")
+        raise InvalidInput(f"statement {id}: the suite builds no {about.__name__}; give a strategy for cases, cases=….")
     strategy = _strategy(tuple(i for i in ids if i not in own_assumptions), cases, about)
     if from_data is not None and not callable(from_data):
         raise InvalidInput(f"statement {id}: from_data is no function; give one that yields cases.")
@@ -214,7 +214,7 @@ def statement(
     def decorate(conclusion: Conclusion) -> Statement:
         text = conclusion.__doc__ or ""
         if not text.strip():
-            raise InvalidInput(f"statement {id}: the conclusion has no docstring; state what it says there.")
+            raise InvalidInput(f"statement {id}: the conclusion has no docstring; state the theorem in it.")
         full_title = title or inspect.cleandoc(text).partition("\n")[0].rstrip(".:")
         return Statement(
             id,
@@ -257,9 +257,9 @@ def _read_declarations(
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
     """Return the condition of each claim, the stated claims and the premises, from the declarations."""
     if isinstance(claims, str) or not all(isinstance(name, ClaimName) for name in claims):
-        raise InvalidInput(f"statement {id}: claims are neither names with when each is made nor declarations.")
+        raise InvalidInput(f"statement {id}: give claims as declarations, or as a mapping from names to conditions.")
     if states is not None or premises:
-        raise InvalidInput(f"statement {id}: its declared claims say which part they are; leave out states, premises.")
+        raise InvalidInput(f"statement {id}: declared claims have their part already; leave out states and premises.")
     twice = next((name for name in claims if claims.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"statement {id}: the claim {twice!r} is declared twice.")
@@ -272,7 +272,7 @@ def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
     refines = {str(name): str(name.refines) for name in claims if isinstance(name, ClaimName) and name.refines}
     for name, limit in refines.items():
         if limit not in claims or limit in refines:
-            raise InvalidInput(f"statement {id}: {name!r} refines {limit!r}, which is no limit among its claims.")
+            raise InvalidInput(f"statement {id}: {name!r} refines {limit!r}; name a listed claim that refines none.")
     return refines
 
 
@@ -338,7 +338,7 @@ def _strategy(
     if cases is None:
         hard = next((id for id in ids if id in NEED_OWN_CASES), None)
         if hard is not None:
-            raise InvalidInput(f"cases: none are built for {hard!r}; give cases={NEED_OWN_CASES[hard]}.")
+            raise InvalidInput(f"cases: the suite builds none for {hard!r}; give cases={NEED_OWN_CASES[hard]}.")
         built = cases_with(assumptions=ids)
         return lambda: built
     if isinstance(cases, SearchStrategy):

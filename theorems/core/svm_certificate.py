@@ -43,7 +43,7 @@ def svm_claim(
     required: Int64[np.ndarray, "n"] | None = None,
     name: str = SVM_IS_OPTIMAL,
 ) -> Claim:
-    """Return the claim that p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
+    """Return the claim that p_mm solves ATT-SVM(α), with exactly the neighbours and duals of ``svm``.
 
     Checked exactly: every margin is at least the required margin, with equality exactly at the neighbours; duals are
     nonnegative, and zero except at neighbours; p is the sum of the rows k_iα − k_it times their duals. The solution's
@@ -77,7 +77,7 @@ def local_optimality_claim(
     for scores, called in ((problem.scores, "γ"), (-problem.scores, "−γ"), (0 * problem.scores, "0")):
         lower = all(float(scores[i, t]) < float(scores[i, alpha[i]]) for i, t in np.argwhere(svm.neighbours))
         if under_test[locally_optimal](svm, scores) != lower:
-            wrong = f"for the scores {called} α is called {'not ' if lower else ''}locally optimal"
+            wrong = f"for the scores {called} α is called {'not ' if lower else ''}locally optimal, which is wrong"
     return Claim(LOCAL_OPTIMALITY, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
@@ -85,9 +85,9 @@ def _first_error(
     problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, required: Int64[np.ndarray, "n"]
 ) -> str:
     if (svm.alpha != alpha).any():
-        return "α is not the tokens that were asked for"
+        return "the solution is for other tokens α than were asked for"
     if (svm.required != required).any():
-        return "other margins are required than were asked for"
+        return "the solution requires other margins than were asked for"
     keys = rational_keys(problem.exact_keys)
     margins = _exact_margins(problem, keys, alpha, list(svm.exact.p))
     return (
@@ -126,7 +126,7 @@ def _wrong_margin(
             return f"the margin of {place} is {to_float(margin):.17g} < {least}"
         if (margin == least) != bool(svm.neighbours[i, t]):
             reported = "a" if svm.neighbours[i, t] else "no"
-            return f"{place} has margin {least} + {to_float(margin - least):.3g}, reported {reported} neighbour"
+            return f"{place} has margin {least} + {to_float(margin - least):.3g}, but is called {reported} neighbour"
         if not abs(float(svm.margins[i, t]) - to_float(margin)) <= error[i, t]:
             return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[i, t]:.17g}"
     return ""
@@ -136,18 +136,18 @@ def _wrong_dual(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"],
     duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
     if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
         return "a dual is negative, or positive off the neighbours"
-    # Σ λ_it (k_iα − k_it), as a combination of keys.
+    # Write Σ λ_it (k_iα − k_it) as a combination of keys.
     weights = [fmpq(0)] * (problem.n * problem.T)
     for (i, t), weight in duals.items():
         weights[i * problem.T + int(alpha[i])] += weight
         weights[i * problem.T + t] -= weight
     total = (fmpq_mat(1, len(weights), weights) * keys).entries()
-    return "" if total == list(svm.exact.p) else "p_mm is not the combination of the rows with the duals"
+    return "" if total == list(svm.exact.p) else "p_mm is not the sum of the rows times their duals"
 
 
 def _wrong_float(svm: MaxMargin) -> str:
     if not np.allclose(svm.p, to_floats(svm.exact.p), rtol=2 * EPS, atol=0.0):
-        return "the float p_mm is not the exact one rounded"
+        return "the float p_mm is not the exact p_mm rounded"
     ours = np.zeros(svm.duals.shape)
     for pair, weight in svm.exact.duals.items():
         ours[pair] = to_float(weight)

@@ -3,9 +3,9 @@
 These flags decide which claims are made, so they are computed a second time, over the rationals. The rank comes from
 elimination, and positive duals are checked in the solution. That the other neighbours have dual 0 in every solution is
 proven by a direction z with p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows of those neighbours: since 0 =
-p·z = Σ λ_j g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker one z exists for all
-such rows. How z is found does not matter, because it is checked. Floats do not suffice: if a token is one rounding away
-from being a neighbour, g·z is that small, too.
+p·z = Σ λ_j g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker a single z exists
+for all such rows. How z is found does not matter, because it is checked. Floats do not suffice: if a token is one
+rounding away from being a neighbour, g·z is that small, too.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -42,7 +42,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
     rank = rank_of(rows)
     if svm.independent != (rank == len(rows)):
         word = "independent" if svm.independent else "dependent"
-        return f"the rows of {len(rows)} neighbours have rank {rank}, and are called {word}"
+        return f"the rows of {len(rows)} neighbours have rank {rank}, but are called {word}"
     duals = svm.exact_maximal_duals
     if why := _no_such_duals(duals, pairs, rows, list(svm.exact.p)):
         return why
@@ -50,17 +50,17 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
     if svm.strictly_complementary == any(without) or {(int(i), int(t)) for i, t in np.argwhere(svm.dual_support)} != {
         *duals
     }:
-        return f"{len(duals)} of {len(pairs)} neighbours have a positive dual, and the flags say otherwise"
+        return f"{len(duals)} of {len(pairs)} neighbours have a positive dual, but the flags say otherwise"
     if any(without) and not _proves(_gaining(rows, without), rows, without, list(svm.exact.p)):
         i, t = pairs[without.index(True)]
-        return f"token {t} of input {i} is said to have dual 0 in every solution, and nothing proves it"
+        return f"token {t} of input {i} is said to have dual 0 in every solution, but nothing proves it"
     return ""
 
 
 def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
     """Return why the duals are not positive or do not combine the rows to p; empty if they are and do."""
     if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
-        return "a positive dual is not positive, or not at a neighbour"
+        return "a dual stated as positive is not positive, or not that of a neighbour"
     total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))
     return "" if total == p else "the positive duals do not add up to p"
 
@@ -72,7 +72,7 @@ def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[
 
 
 def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
-    """Find z with g·z ≥ 1 for rows without a dual, g·z ≥ 0 for the others, whose sum is ≤ 0; else return 0."""
+    """Return z with g·z ≥ 1 for rows g without a dual, and g·z ≥ 0 of sum ≤ 0 for the others; 0 if there is none."""
     with_dual = [row for row, idle in zip(rows, without, strict=True) if not idle]
     against = [-sum(column, fmpq(0)) for column in zip(*with_dual, strict=True)] or [fmpq(0)] * len(rows[0])
     whole, _ = fmpq_mat([*rows, against]).numer_denom()

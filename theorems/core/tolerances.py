@@ -77,7 +77,7 @@ def reason(key: str, formula: str, because: str) -> Reason:
     for name, text in (("key", key), ("formula", formula), ("because", because)):
         if not isinstance(text, str) or not text.strip():
             raise InvalidInput(
-                f"reason: {name} is empty; a tolerance needs a key, its formula and why it is no larger."
+                f"reason: {name} is empty; give the key, the formula, and as because why the tolerance is no larger."
             )
     return Reason(key, formula, because)
 
@@ -85,7 +85,7 @@ def reason(key: str, formula: str, because: str) -> Reason:
 EXACT = tolerance("exact", "0", "decided over the rationals: nothing is rounded")
 ROUNDING = tolerance(
     "rounding",
-    "the error that left − right carries, over the larger side",
-    "rounding.bounded: both sides are computed on numbers that carry a proven bound of their rounding through every"
-    " operation; what an implementation returns carries what a correct one may be off by",
+    "the bound of the rounding error of left − right, divided by the larger side",
+    "both sides are computed with numbers that carry a proven bound of their rounding error through every operation;"
+    " numbers returned by an implementation carry the error that a correct implementation may have",
 )

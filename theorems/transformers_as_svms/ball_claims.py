@@ -32,7 +32,7 @@ def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, p
         points: what an entry is called in the detail line.
     """
     if not sides:
-        return Claim(name, form, 0.0, 0.0, BALLS, undecided=f"no {points} to try it at")
+        return Claim(name, form, 0.0, 0.0, BALLS, undecided=f"there is no {points} at which to check it")
     gaps = [left - right for left, right in sides]
     unknown = [k for k, gap in enumerate(gaps) if not gap.is_finite()]
     failed = [k for k, gap in enumerate(gaps) if gap < 0]

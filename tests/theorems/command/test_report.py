@@ -109,7 +109,7 @@ def test_the_real_statements_have_source_reason_and_evidence() -> None:
     text = document_of("lemma-11", "--examples", "2")
     assert "Source: Section 2, Lemma 2; Appendix B, Lemma 11." in text
     assert "| `margins-at-least-one` | exact | upheld |" in text
-    assert "| `rounding` | the error that left − right carries, over the larger side | rounding.bounded: both" in text
+    assert "| `rounding` | the bound of the rounding error of left − right, divided by the larger side | both" in text
     assert "theorems verify lemma-11 --examples 2 --seed 0" in text
     assert "| without | L11 |" in text
     for without in ("positive-labels", "strict-optimum", "head-in-key-range"):

@@ -86,7 +86,7 @@ def test_sides_that_carry_their_rounding_need_no_tolerance() -> None:
     assert at_least("x", Form.EFFECTIVE, left[:0], 0.0).verdict is Verdict.INCONCLUSIVE
     assert at_least("x", Form.EFFECTIVE, -np.inf, left[:1]).verdict is Verdict.FALSIFIED
     for sides, rounding in (((left, 0.0), 1.0), ((1.0, 0.0), None)):
-        with pytest.raises(TypeError, match="claim x: rounding= is for plain numbers"):
+        with pytest.raises(TypeError, match="claim x: give rounding= if both sides are plain numbers"):
             at_least("x", Form.EFFECTIVE, *sides, rounding=rounding)
 
 
@@ -272,5 +272,5 @@ def test_a_statement_lists_the_limits_that_its_claims_refine() -> None:
 
     assert conclusion.refines == {"offset": "direction"}
     assert conclusion.declarations[1].refines == "direction"
-    with pytest.raises(InvalidInput, match="refines 'direction', which is no limit"):
+    with pytest.raises(InvalidInput, match="refines 'direction'; name a listed claim"):
         statement("x", claims=(offset,), cases=small_cases)

@@ -78,7 +78,7 @@ def test_duals_combine_the_rows_of_their_own_inputs() -> None:
     svm = solution()
     assert svm.exact.duals == {(0, 1): fmpq(1, 2), (1, 1): fmpq(1, 2)}
     wrong = with_exact(svm, duals={(0, 1): fmpq(1), (1, 1): fmpq(1, 3)})
-    assert verdict(wrong) == (Verdict.FALSIFIED, "p_mm is not the combination of the rows with the duals")
+    assert verdict(wrong) == (Verdict.FALSIFIED, "p_mm is not the sum of the rows times their duals")
 
 
 @pytest.mark.parametrize("units", [8, -8])
@@ -105,7 +105,7 @@ def solution_of(svm: MaxMargin) -> MaxMargin:
 def test_rows_that_are_called_dependent_are_counted() -> None:
     svm = solution()
     wrong = Misjudged(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
-    assert verdict(wrong) == (Verdict.FALSIFIED, "the rows of 2 neighbours have rank 2, and are called dependent")
+    assert verdict(wrong) == (Verdict.FALSIFIED, "the rows of 2 neighbours have rank 2, but are called dependent")
 
 
 @pytest.mark.parametrize(("scores", "called"), [(SCORES, "γ"), (-SCORES, "−γ"), (0 * SCORES, "0")])

@@ -57,7 +57,7 @@ def test_a_claim_that_vanishes_is_no_pass() -> None:
     assert check(flagged, case, REFERENCE).verdict is Verdict.UPHELD
     outcome = check(flagged, case, saying(independent=False))
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert outcome.reason.startswith("if-independent: claimed with the reference")
+    assert outcome.reason.startswith("if-independent: claimed for the reference")
 
 
 @statement("fragile")

@@ -378,7 +378,7 @@ def test_a_file_that_cannot_be_used(text: str, message: str, capsys: pytest.Capt
         ('"it", assumptions=("seperable",)', "mine.py, line 3: assumption: 'seperable' is not one of"),
         ('"it", assumptions="separable"', "give a tuple of ids"),
         ('"it", assumptions=("separable", "separable")', "'separable' is given twice"),
-        ('"it", assumptions=("wider-direction",)', "none are built for 'wider-direction'; give cases=generators"),
+        ('"it", assumptions=("wider-direction",)', "builds none for 'wider-direction'; give cases=generators"),
         ('"it", assumptions=("head-in-key-range", "distinct-scores")', "cannot be combined"),
         ('"it", assumptions=(A,)', "'separable' is one of the suite's; choose another id"),
     ],
