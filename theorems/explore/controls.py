@@ -56,7 +56,7 @@ class Controls:
     """The widgets.
 
     Attributes:
-        load: a row that loads and saves.
+        load: a row of widgets that load and save data.
         edit: the widgets that change tokens and starts, and what is shown.
     """
 
@@ -93,7 +93,7 @@ class Controls:
         toggle = "lines.forEach((line, k) => { line.visible = cb_obj.active.includes(k) })"
         self.shown.js_on_change("active", CustomJS(args={"lines": lines}, code=toggle))
         self.table = _table(sources["rows"])
-        # A table looks at its rows anew only if others are shown.
+        # A table redraws its rows only if its view reports a change.
         again = CustomJS(args={"rows": self.table.view}, code="rows.change.emit()")
         sources["rows"].js_on_change("data", again)
         self.edit = Column(

@@ -19,9 +19,9 @@ from theorems.explore.state import State, state_of
 FIRST = "figure-8"
 """The data set that the page shows by default, with two inputs, two starts and two directions."""
 OF_ATTENTION = re.compile('"case": {[^}]*"(?:keys|X)": ')
-"""Pattern in the text of a counterexample's file if its data can be drawn."""
+"""Pattern that occurs in a counterexample's file if its data can be drawn."""
 OF_HUNTS = {"statement", "without", "case"}
-"""Pattern of the names of counterexamples' files."""
+"""Names of values that the JSON file of every counterexample has."""
 
 
 def state_named(source: str) -> State:

@@ -37,7 +37,7 @@ def as_json(case: Case) -> bytes:
 def as_npz(case: Case) -> bytes:
     """Return the data as an .npz file.
 
-    Arrays for single statements that have no name in such files, such as ``start_prompts``, are left out.
+    Arrays that only some statements use and that have no name in such files, such as ``start_prompts``, are left out.
     """
     content: dict[str, Any] = from_json(as_text(case))
     further = content.pop("arrays", {})

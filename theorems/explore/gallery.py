@@ -33,7 +33,7 @@ class Entry:
 
     Attributes:
         name: the name of the data set or the counterexample.
-        is_counterexample: whether it is a counterexample.
+        is_counterexample: whether the data set is a counterexample.
         says: a line on what it shows.
     """
 
@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """Return the file name of its page."""
+        """Return the file name of the page."""
         return f"{self.name}.html"
 
 
@@ -77,7 +77,7 @@ def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterato
 
 
 def gallery_page(entry: Entry) -> str:
-    """Return one page; for a counterexample with what it refutes, why, and the command that replays it."""
+    """Return the page of an entry; a counterexample's page says what it refutes, why, and how to replay it."""
     state = state_named(entry.name)
     findings, sentences = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
     again = f"<p><code>theorems explore --data {escape(entry.name)}</code> opens this page with tokens to drag.</p>"

@@ -47,7 +47,7 @@ def unpack_link(address: str) -> State:
     """Read the state from an address, or from its argument alone.
 
     Raises:
-        InvalidInput: there is no state in it, or it is damaged.
+        InvalidInput: the address contains no state, or a damaged one.
     """
     query = urlsplit(address).query if "?" in address else f"{NAME}={address}"
     packed_state = parse_qs(query).get(NAME, [""])[0]

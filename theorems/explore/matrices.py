@@ -28,7 +28,7 @@ def matrices_figure(sources: dict[str, ColumnDataSource]) -> tuple[Any, Any, Cus
         toolbar_location=None,
         background_fill_alpha=0,
     )
-    # Set with the matrices, since an empty plot has no range.
+    # Set the ranges when the matrices are set, since an empty plot has no range.
     code = """
 const {x, y} = matrices.data;
 if (x.length) { xs.setv({start: -1, end: Math.max(...x) + 1.5}); ys.setv({start: Math.min(...y) - 0.7, end: 2}) }

@@ -45,8 +45,8 @@ class Page:
     Attributes:
         state: the data and the display settings.
         document: the Bokeh document of the page.
-        layout, controls: its models.
-        view: the plane in which its tokens are drawn.
+        layout, controls: the Bokeh models of the page.
+        view: the plane in which the tokens are drawn.
         is_writing: whether the page is changing its models, so that listeners ignore the change.
     """
 

@@ -76,12 +76,12 @@ def tokens(state: State, solved: Solved) -> Columns:
 
 
 def _number(value: float | None) -> str:
-    """Return a number as text, or for None why there is none."""
+    """Return a number as text; for None, a text that says why there is no number."""
     return "none: there is no p_mm" if value is None else f"{value:.6g}"
 
 
 def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str]:
-    """Return a label per token; of several in one place, the first one's label names all, and the others have none."""
+    """Return a label per token; where tokens share a place, the label of the first names all, the others are empty."""
     labels = [""] * len(places)
     first: list[int] = []
     shared: dict[int, list[int]] = {}
@@ -98,7 +98,7 @@ def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str
 
 
 def trained(state: State, view: View) -> Columns:
-    """Return a row per checkpoint of the trained weights in the data, moved to the edge where it lies beyond it."""
+    """Return a row per checkpoint of the trained weights in the data, moved to the edge if it lies outside."""
     checkpoints = None if state.case.sequence is not None else checkpoints_of(state.case)
     columns: Columns = {"x": [], "y": [], "name": [], "norm": [], "selects": []}
     if checkpoints is None:

@@ -16,7 +16,7 @@ from theorems.explore.state import State
 ROOM = 1.3
 """Extent of the picture, in units of the distance of the outermost token from 0."""
 INDEPENDENT = 1e-6
-"""Least share of a direction orthogonal to the first axis for it to become the second axis."""
+"""A direction can become the second axis if at least this share of it is orthogonal to the first axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class View:
     def move_prompt(self, p: Float64[np.ndarray, "p"], place: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "p"]:
         """Return the prompt moved so that it is drawn at a place; its part orthogonal to the plane is kept.
 
-        If W is trained, it changes by a matrix of rank one.
+        If W is trained, W changes by a matrix of rank one.
         """
         moved = self.axes.T @ (place - self.place_prompts(p)) / self.unit
         if self.query is None:

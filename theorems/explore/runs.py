@@ -17,7 +17,7 @@ from theorems.benchmark.rules import rule_named
 from theorems.explore.state import State
 
 STEPS = 200
-"""Number of steps of rules with steps of constant length, which is chosen so that they reach the edge."""
+"""Number of steps of rules with steps of constant length; the length is chosen so that runs reach the edge."""
 SMOOTH_STEPS = 400
 """Number of steps of gradient descent, whose steps become arbitrarily short."""
 RECORDS = 50
@@ -29,7 +29,7 @@ class Run:
     """A rule from one start.
 
     Attributes:
-        rule: its name in :data:`RULES`.
+        rule: the name of the rule in :data:`RULES`.
         start: the number of the start.
         points: the recorded p, or vec(W), shape (r, p).
         steps: the step of each point, shape (r,); for the flow the number of the record.

@@ -53,7 +53,7 @@ class _Ours(HostMatches):
         super().__init__(f"^({'|'.join(map(re.escape, (HOST, 'localhost')))})$")
 
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
-        """Return what the router needs; None for a request that is not answered."""
+        """Return the match of the request for the router; None for a request that is not answered."""
         for protocol in request.headers.get("Sec-WebSocket-Protocol", "").split(",")[1:]:
             try:
                 get_session_id(protocol.strip())
@@ -119,9 +119,9 @@ def _page_maker(state: State) -> Callable[[Document], None]:
 
 
 def _requested_state(document: Document, state: State) -> tuple[State, str]:
-    """Return the state in the address of a document, and "".
+    """Return the state in the address of a document, and an error message, which is "" if there is no error.
 
-    Return the command's state if the address has none, or, with an error message, if it cannot be read.
+    If the address has no state, or one that cannot be read, return the command's state.
     """
     context = document.session_context
     arguments = context.request.arguments if context is not None and context.request is not None else {}

@@ -14,7 +14,7 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 
 REACHES = (2.0, 6.0, 20.0, 60.0, 200.0)
-"""‖p‖ at the edge of the picture, in units of ‖p_mm‖ (of 1/|keys| where there is none)."""
+"""‖p‖ at the edge of the picture, in units of ‖p_mm‖, or of 1/|keys| where there is no p_mm."""
 MOST_STARTS = 12
 """Largest number of starts in a picture."""
 EDITED = " (edited)"
@@ -92,7 +92,7 @@ class State:
             InvalidInput: the score is not finite, or scores are computed from tokens.
         """
         if self.scores_follow or self.case.sequence is not None:
-            raise InvalidInput("scores: follow from tokens, labels and head here; move the token instead.")
+            raise InvalidInput("scores: computed from tokens, labels and head here; move the token instead.")
         scores = self.case.problem.scores.copy()
         scores[i, t] = score
         return self._with_problem(Problem(self.case.problem.keys, scores, self.case.problem.loss))
@@ -121,7 +121,7 @@ class State:
         return self.but(starts=starts, start=min(self.start, count - 1))
 
     def _with_problem(self, problem: Problem) -> State:
-        """Return the state with other keys and scores, and with a dataset that has these (if it had a dataset)."""
+        """Return the state with other keys and scores; if it has a dataset, with one that has these keys and scores."""
         dataset = None if self.case.dataset is None else Dataset.realising(problem)
         return self._with_case(self.case.replace(problem=problem, dataset=dataset))
 

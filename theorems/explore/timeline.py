@@ -1,6 +1,7 @@
 """The timeline of a run: softmax weights and margins against ‖p‖ or steps, with a slider and a play button.
 
-The browser draws it alone, from the numbers of :func:`theorems.explore.time_columns.frames`, so it works in files, too.
+The browser draws the timeline without a server, from the numbers of :func:`theorems.explore.time_columns.frames`, so
+the timeline works in files, too.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Timeline:
 
     Attributes:
         column: the model that contains the timeline.
-        show: callback that redraws it; to be run when the document is ready.
+        show: callback that redraws the timeline; to be run when the document is ready.
         title: the text that names the run.
     """
 
@@ -134,7 +135,7 @@ def _curves(source: ColumnDataSource, title: str) -> tuple[Any, Span]:
         tools="save",
         toolbar_location=None,
         x_axis_label="‖p‖",
-        # Set with the curves, since an empty plot has no range.
+        # The range is set when the curves are, since an empty plot has no range.
         x_range=Range1d(0, 1),
         y_range=Range1d(-0.03, 1.03),
         background_fill_alpha=0,

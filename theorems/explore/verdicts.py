@@ -30,7 +30,7 @@ from theorems.run.session import Request, Session
 from theorems.run.verify import Progress
 
 OPEN = "open"
-"""The verdict on a statement without an assumption if its claims are undecided."""
+"""The verdict on a statement without an assumption if the claims of the statement are undecided."""
 PATIENT = 1.0
 """Seconds that a statement on earlier data may still take before its process is ended."""
 
@@ -44,8 +44,8 @@ class StatementVerdict:
         without: the assumption that is left out; empty if none is.
         verdict: a :class:`Verdict`; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
         tightest: the claim that is nearest to failing, or that failed.
-        because: the reason, unless it is upheld.
-        left_open: conclusions that the statement does not claim for such data, and for which data it does.
+        because: the reason for the verdict; empty if it is upheld.
+        left_open: conclusions that the statement does not claim for such data, each with the data for which it does.
     """
 
     id: str
@@ -120,7 +120,7 @@ def _without(id: str, without: str, case: Case) -> StatementVerdict:
 
 
 def assumptions_of(case: Case) -> list[NamedFinding]:
-    """Check every assumption of statements about such data, with the number that decides each."""
+    """Check every assumption of statements about such data, and return the findings with the deciding numbers."""
     with np.errstate(all="ignore"):  # searches for refuting prompts may overflow
         return findings(Given(case), select_statements((), subject=case))
 

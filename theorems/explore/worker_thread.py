@@ -44,7 +44,7 @@ class Latest:
         Args:
             steps: yields the results.
             take: called in the thread of the page with each result, and finally with ``done``.
-            failed: called instead with the exception, if ``steps`` raises one.
+            failed: called with the exception if ``steps`` raises one; then ``take`` is called no more.
             done: the value that marks the end of the results.
         """
         with self._asked:

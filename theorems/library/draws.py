@@ -21,8 +21,8 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
 
     Returns:
         A :class:`Drawn` by id, with ``sizes`` (smallest, median and largest n, T, d) and ``shares`` by property. A
-        share has the ``count`` of cases with the property, the number ``of`` cases to which it applies, and their
-        ratio ``value``.
+        share has the ``count`` of cases with the property, the number ``of`` cases to which the property applies, and
+        their ratio ``value``.
 
     Raises:
         InvalidInput: an id is unknown.

@@ -60,7 +60,7 @@ def explain(
     check_rules(rules)
     case, name = as_given(data, seed).case, name_of(data) or "data"
     if module is not None and train:
-        raise InvalidInput("--train: a module is explained on data with queries, where W is trained; leave one out.")
+        raise InvalidInput("--train trains a prompt, but data for a module have queries, which train W; leave one out.")
     if module is not None:
         return _explain_heads(case, name, module, starts, seed, rules)
     if not isinstance(case, Case):

@@ -17,9 +17,9 @@ class Table(Mapping[str, T], Generic[T]):
 
     Attributes:
         caption: the title of the table.
-        columns: the names of its columns.
+        columns: the names of the columns.
         objects: the objects by id.
-        row: returns the cells of one object.
+        row: a function that returns the cells of an object.
     """
 
     caption: str

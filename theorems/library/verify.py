@@ -109,8 +109,8 @@ def check_attention(
         dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel takes it and computes in
             it.
         interface: a key of :data:`attention_conformance.interfaces.INTERFACES`, such as "sdpa" or "flash"; recognised
-            by its parameters if left out.
-        device: the device of its tensors; the CPU by default.
+            by the kernel's parameters if left out.
+        device: the device of the kernel's tensors; the CPU by default.
 
     Raises:
         InvalidInput: the object is not a kernel, an id is unknown, or there is no such device.

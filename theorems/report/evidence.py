@@ -1,7 +1,7 @@
 """Recorded evidence for a report: counterexamples without an assumption, and tables of planted faults.
 
-Both are read from files; ``theorems list counterexamples`` and ``theorems power`` compute them again. Counterexamples
-are in the repository; ``make records`` writes the tables to a folder outside it.
+Both kinds of evidence are read from files; ``theorems list counterexamples`` and ``theorems power`` compute them again.
+Counterexamples are in the repository; ``make records`` writes the tables to a folder outside it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNTOUCHED = ("", "…")
 
 @dataclass(frozen=True)
 class HuntRecord:
-    """For each assumption of a statement, whether a counterexample without it is recorded; assumptions by status."""
+    """The assumptions of a statement, grouped by the recorded status of the statement without each of them."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
 
 
 def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
-    """Yield the tables fault × statement of a document, none if it does not exist."""
+    """Yield the tables fault × statement of a document, none if the document does not exist."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:

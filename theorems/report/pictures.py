@@ -21,7 +21,7 @@ NEAR = 8.0
 ROW, NAMES, WIDTH = 20.0, 92.0, 340.0
 """Height of a line, width of the names and width of the picture of tolerances, in SVG units."""
 FULL = 0.8
-"""Position, in SVG units, where the whole tolerance is used; beyond it a claim is falsified."""
+"""Position of a claim that uses its whole tolerance, as a share of the width; claims beyond it are falsified."""
 
 
 def limit_picture(title: str, limit: Limit) -> Picture:

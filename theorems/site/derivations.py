@@ -71,7 +71,7 @@ def derivations() -> dict[str, Derivation]:
 
 
 def texts_of(id: str) -> tuple[str, str]:
-    """Return the docstrings of a statement: that of its module, and that of its conclusion."""
+    """Return two docstrings of a statement: of its module, and of its conclusion."""
     statement = statements()[id]
     return inspect.getdoc(importlib.import_module(statement.conclusion.__module__)) or "", statement.text
 
@@ -88,8 +88,8 @@ def resolve(reference: str, place: str) -> tuple[str, str] | None:
     """Return the module of a reference, and the object in it if it names one; None outside the :data:`ROOMS`.
 
     Args:
-        reference: a dotted name; with a dot in front it is the end of a name, as in Sphinx: of the same package if
-            there is one.
+        reference: a dotted name; with a leading dot, as in Sphinx, the end of a dotted name, preferably in the package
+            of ``place``.
         place: the module of the docstring.
     """
     parts = reference.lstrip(".").split(".")

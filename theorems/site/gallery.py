@@ -11,7 +11,7 @@ GALLERY = "gallery"
 """The folder of the gallery within the site."""
 INTRODUCTION = (
     "Pages of [`theorems explore`](../docs/explore.md): pictures with hover values, and a slider through the run. The"
-    " command opens the same with tokens that can be dragged."
+    " command opens the same pages with tokens that can be dragged."
 )
 
 

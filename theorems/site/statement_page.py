@@ -104,7 +104,7 @@ def _row(id: str, without: str, text: str) -> Link:
 
 def _without(statement: Statement, id: str, status: Status, root: Path) -> Iterator[Block]:
     if status is Status.NEEDED:
-        yield paragraph(f"Needed to state it: {statement.needs[id]}.")
+        yield paragraph(f"The statement cannot be formulated without this assumption: {statement.needs[id]}.")
         return
     if status is Status.HOLE:
         yield paragraph("Not hunted.")
@@ -116,7 +116,7 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
     yield paragraph(_sentence(content["why"]) if content["why"] else "The record does not describe the mechanism.")
     if status is Status.NONE_FOUND:
         effort = content["none_found"]
-        met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""
+        met = f", on {effort['met']} of which only this assumption fails" if "met" in effort else ""
         yield paragraph(f"No counterexample was found in {effort['cases']} cases{met}; that proves nothing.")
         return
     ours = folder == root / COUNTEREXAMPLES
