@@ -1,4 +1,4 @@
-"""Entry point of ``python -m theorems``; a ``theorems.py`` in the working directory would be run instead."""
+"""Entry point of ``python -m theorems``, unless a ``theorems.py`` in the working directory is run in its place."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def parts(
                 guaranteed,
                 "margin gap: 1 − (m/‖p‖)/γ, where m is the smallest margin of p and γ the largest possible one at"
                 " ‖p‖ = 1, in the norm named.\n"
-                "guarantee: the proven upper bound; vacuous: it is 1 or more and says nothing; such bounds are shown"
-                " for Adam only.\n"
+                "guarantee: the proven upper bound; vacuous: the bound is 1 or more and says nothing; vacuous"
+                " bounds are shown for Adam only.\n"
                 "ratio: measured/guarantee.",
             )
         yield (
@@ -81,7 +81,7 @@ def parts(
             list(_rate_rows(ran)),
             "in: the variable of the power law, t or log t.\n"
             "fitted b: by least squares in logarithms, for runs of at least 1000 iterations; ±: its jackknife error"
-            " over blocks of the tail; a large one means that the curve is not a power law.\n"
+            " over blocks of the tail; a large error means that the curve is not a power law.\n"
             "theory's: the b of a run with p = u p_mm + O(1), u → ∞.\n"
             "of the ℓ2 margin, of the ℓ∞ margin: the smallest margin of p at the cap, divided by the largest possible"
             " one at the same ‖p‖_2, or ‖p‖_∞.",
@@ -91,9 +91,9 @@ def parts(
             "W at the cap, compared with the solutions of ATT-SVM of least Frobenius and least nuclear norm",
             ("data", "rule", *NUCLEAR, SPECTRAL),
             list(_nuclear_rows(ran)),
-            "excess: ‖W‖_⋆/(m(W) C_⋆) − 1, where m(W) is the smallest margin; it is 0 exactly if W has the least"
-            " nuclear norm possible for its margin.\n"
-            "of the spectral margin: m(W)/‖W‖_op, divided by the largest possible one; Muon's steps increase it.",
+            "excess: ‖W‖_⋆/(m(W) C_⋆) − 1, where m(W) is the smallest margin and C_⋆ the least nuclear norm for"
+            " margin 1; excess 0 means that W has the least nuclear norm possible for its margin.\n"
+            "of the spectral margin: m(W)/‖W‖_op, divided by the largest possible value; Muon's steps increase it.",
         )
     if named:
         yield (
@@ -112,7 +112,8 @@ def parts(
             _generated_note(generated, steps),
         )
         yield (
-            f"Number of these {count} that do not reach the level within {steps} iterations; quartiles of the fitted b",
+            f"Number of these {count} problems whose runs do not reach the level within {steps} iterations;"
+            " quartiles of the fitted b",
             ("rule", "limit", *LEVEL_NAMES, "other tokens", "not yet", "in", "fitted b"),
             list(_missing_rows(spreads)),
             "",

@@ -138,7 +138,7 @@ def _comparison(
 
 
 def merge(parts: Iterable[Comparison], rules: Sequence[str]) -> list[Comparison]:
-    """Merge comparisons of the same problems: one per problem, with the measurements of all rules in their order."""
+    """Merge comparisons of the same problems into one per problem, with the measurements in the order of ``rules``."""
     by_name: dict[str, list[Comparison]] = {}
     for comparison in parts:
         by_name.setdefault(comparison.name, []).append(comparison)

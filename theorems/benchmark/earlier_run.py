@@ -1,7 +1,7 @@
 """Comparison of a run with the JSON of an earlier run, for ``--compare``: the iterations that each rule needs.
 
-Iterations are counted, not timed, so that every difference counts: a row is *worse* if some level takes more iterations
-than in the earlier run, *better* if none takes more and some level takes fewer.
+Iterations do not depend on the machine, as times do, so that every difference counts: a row is *worse* if some level
+takes more iterations than in the earlier run, *better* if none takes more and some level takes fewer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Counts of iterations by name, such as a level; ``None`` (not reached) counts as more than any number."""
+"""Counts of iterations by name, such as the name of a level; ``None`` (not reached) counts as more than any number."""
 GENERATED = "generated"
 
 
@@ -52,7 +52,7 @@ def earlier(path: Path) -> dict[str, Any]:
     """Read the JSON of an earlier run of ``theorems bench``.
 
     Raises:
-        InvalidInput: there is no such file, or it is no JSON of ``theorems bench``.
+        InvalidInput: the file does not exist, or is no JSON of ``theorems bench``.
     """
     if path.suffix != ".json":
         raise InvalidInput(
@@ -98,7 +98,10 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
 
 def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
-    """Return the counts in a run's JSON by data and rule: iterations, or for generated problems quartiles and misses.
+    """Return the counts in a run's JSON by data and rule.
+
+    The counts are iterations to each level; for generated problems, the quartiles of these iterations and the number of
+    problems that do not reach the level.
 
     Raises:
         KeyError, TypeError, ValueError: ``report`` does not have the form of that JSON.

@@ -40,7 +40,7 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 FAR = 1e6
 """The norm to which the flow is followed, in units of 1/(largest key) or of ‖p(0)‖, whichever is larger."""
 DRAWN = 61
-"""The number of iterations whose 1 − cos is stored for a curve; they are evenly spaced in log t."""
+"""The number of iterations whose 1 − cos is stored for a curve; the iterations are evenly spaced in log t."""
 EUCLIDEAN = 2.0
 SURE = 0.99
 """Least softmax weight of the selected tokens of a settled run, so that other tokens share at most one hundredth."""
@@ -120,7 +120,7 @@ class Measurement:
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit direction of the flow from a start, or why there is none, such as a finite stationary point.
+    """Return the limit direction of the flow from a start, or the reason why it has none, such as a stationary point.
 
     The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
     ``limit-followed`` allows; a direction that converges is only O(log ρ/ρ) away.
@@ -162,7 +162,7 @@ class NoLimit(ArithmeticError):
 
 
 class Limits:
-    """The solutions of ATT-SVM for the tokens of a limit, in any norm; each is computed once, at its first use."""
+    """The solutions of ATT-SVM for the tokens of a limit, in any norm; each solution is computed at first use."""
 
     def __init__(self, problem: Problem, limit: Limit, keys: OuterKeys | None = None) -> None:
         """Store the limit, and compute the differences k_iα − k_it to its tokens.
@@ -222,7 +222,7 @@ class Limits:
         """Return the solution of ATT-SVM in ‖p‖_q, computed at the first call.
 
         Raises:
-            NoLimit: the solver did not find it.
+            NoLimit: the solver did not find the solution.
         """
         if norm not in self.found:
             solution = least_power_norm(self._problem.keys, self.svm.alpha, norm, self.svm.p)

@@ -22,7 +22,8 @@ from max_margin_theorems.extensions import extensions, object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
-# Set this before NumPy is loaded: work is divided among processes, and threads within these would only slow it down.
+# Set this before NumPy is loaded: work is divided among processes, and threads within a process would only slow it
+# down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 

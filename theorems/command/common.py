@@ -42,7 +42,7 @@ def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **opt
         units: the units of work.
         jobs: the number of processes.
         title: the plural noun for the units, for the progress bars.
-        steps: the plural noun for the steps of a unit, likewise.
+        steps: the plural noun for the steps of a unit, for the progress bars.
         options: further arguments of :func:`theorems.run.schedule.run_stepwise`.
     """
     totals = {unit.id: unit.total for unit in units}

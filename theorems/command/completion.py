@@ -16,7 +16,7 @@ TABLES = ("assumptions", "data", "tolerances", "drawn", "counterexamples")
 def ids(incomplete: str) -> list[str]:
     """Return the ids of statements.
 
-    They are read from the sources, since importing these takes longer than a user waits for a shell.
+    The ids are read from the source files, since importing the statements takes longer than a user waits for a shell.
     """
     rooms = [ROOM, *(folder for paper in papers() if paper.package for folder in folders_of(paper.top))]
     texts = (file.read_text(encoding="utf-8") for room in rooms for file in room.rglob("*.py"))

@@ -26,7 +26,7 @@ def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] 
     """Return the results as a JUnit XML document.
 
     Falsified is a failure, inconclusive an error; not applicable is skipped, and so is a falsified statement that
-    ``expected`` (id: reason) lists. The text is the claim with its numbers, or the reason.
+    ``expected`` (id: reason) lists. The text of the element is the claim with its numbers, or the reason.
     """
     counts = {name: 0 for _, name in SHOWN_AS.values()}
     suite = ElementTree.Element("testsuite", name="theorems", tests=str(len(results)))

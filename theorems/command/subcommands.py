@@ -143,8 +143,8 @@ class ExplainOptions:
     p_mm, the assumptions that hold or fail, and the theorems that therefore apply.
 
     Trained weights in the file (p; with queries W_trained, or K_trained and Q_trained) or of a module are explained as
-    they are: softmax weights and margins, the tokens that they choose, whether that choice is locally optimal, and
-    their distance from the max-margin direction. The flow then starts from the trained weights.
+    they are: softmax weights and margins, the chosen tokens, whether this choice is locally optimal, and the distance
+    of the trained weights from the max-margin direction. The flow then starts from them.
 
     Exit code 0: explained; 2: bad input; 3: the limit of the flow could not be decided, or the module's file ended its
     process.

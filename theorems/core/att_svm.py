@@ -46,7 +46,7 @@ def end_as_infeasible(
     form: Form = Form.EXACT,
     svm: str = "ATT-SVM",
 ) -> NoReturn:
-    """End a statement because the implementation under test called its SVM (in any norm) infeasible.
+    """End a statement because the implementation under test called the statement's SVM (in any norm) infeasible.
 
     Raises:
         Refuted: the multipliers do not prove that the SVM is infeasible.
@@ -54,7 +54,7 @@ def end_as_infeasible(
     """
     refusal = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
     if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), infeasible.exact):
-        raise Refuted(claim, f"{refusal}, and the multipliers prove nothing", form)
+        raise Refuted(claim, f"{refusal}, but the multipliers do not prove it", form)
     raise Undecided(claim, refusal, form)
 
 

@@ -66,7 +66,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
                 _require_declared(statement, claim)
                 all_claims.append(claim)
                 if calls or not under_test.recorded or claim.verdict is not Verdict.UPHELD:
-                    claims.append(claim)  # with a kernel, keep only claims that may depend on its calls
+                    claims.append(claim)  # of a kernel, keep only claims that may depend on calls
             if under_test.recorded and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
             judged = replace(_judge(statement, case, claims, all_claims), touched=tuple(sorted(calls)))
@@ -194,10 +194,10 @@ def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims:
 
 
 def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
-    """Describe the part of the statement to which a falsified claim belongs, and the verdict on its conclusion.
+    """Describe the part of the statement to which a falsified claim belongs, and the verdict on the conclusion.
 
     Returns:
-        The description; empty for a statement that does not declare which of its claims are its conclusion.
+        The description; empty for a statement that does not declare which of its claims are the conclusion.
     """
     if parts is None or not statement.says_whose:
         return ""

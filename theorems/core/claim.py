@@ -115,7 +115,7 @@ def at_least(
     Args:
         name: the name of the claim.
         form: exact, effective, limit or sharp.
-        left: an array. If it or ``right`` carries its rounding error (:class:`theorems.bounded.Bounded`), the
+        left: an array. If ``left`` or ``right`` carries a rounding error (:class:`theorems.bounded.Bounded`), the
             tolerance is the error bound of ``left − right``.
         right: an array that broadcasts against ``left``.
         rounding: for plain numbers, the absolute error of ``left − right``, per entry.

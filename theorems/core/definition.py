@@ -28,7 +28,7 @@ class Definition:
         """Import and return the objects that :attr:`objects` names.
 
         Raises:
-            ImportError, AttributeError: there is no such object.
+            ImportError, AttributeError: an object does not exist.
         """
         values = []
         for name in self.objects:

@@ -47,10 +47,10 @@ _FUNCTIONS = {
 
 
 def function_named(former: str) -> Callable[..., Any]:
-    """Return the function that the attribute with this former name was.
+    """Return the function that an attribute of this former name held.
 
     Raises:
-        AttributeError: there was no such attribute.
+        AttributeError: the class had no such attribute.
     """
     if former not in _FUNCTIONS:
         raise AttributeError(f"Implementation has no attribute {former!r}; ask for a function f by under_test[f]")

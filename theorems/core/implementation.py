@@ -25,7 +25,7 @@ class Implementation(UnderTest):
 
     Attributes:
         name: the name in reports.
-        replaced: the replacements, each by the function of the reference that it replaces, with the same signature.
+        replaced: a mapping from functions of the reference to their replacements, which have the same signatures.
         textbook_eps: 0 if gradients have small relative errors even when the softmax saturates. A kernel that computes
             the textbook formula has absolute errors instead; give the spacing of the kernel's floats at 1 (2⁻⁵² for
             float64), from which tolerances at finite points are computed.

@@ -74,7 +74,7 @@ class HeadedAttention:
         return self.under_test[scaled_gradient](self.problem.keys, scores, CORRELATION, p)
 
     def as_implementation(self) -> Implementation:
-        """Return an implementation with this risk and gradient, whose arguments scores, loss and α are ignored."""
+        """Return an implementation with this risk and gradient, which ignore their arguments scores, loss and α."""
 
         def excess(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
             log_size = self.log_excess(p)

@@ -104,7 +104,7 @@ def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) 
 def unseen_claim(
     data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
 ) -> Claim | None:
-    """Return the claim that changing a query's masked tokens changes no bit of its risk; None if no token is masked."""
+    """Return the claim that changing a query's masked tokens keeps every bit of its risk; None if none is masked."""
     blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
     if not len(blind):
         return None
@@ -121,7 +121,7 @@ def unseen_claim(
 def _risk_of(
     data: SequenceDataset, pair: tuple[int, int], under_test: Implementation, points: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "s b"] | None:
-    """Return sign and logarithm of a query's excess risk, (2, b), from the parts under test; None if no part has it."""
+    """Return sign and logarithm of a query's excess risk, (2, b), from the parts; None if no part has the query."""
     for part in under_test[sequence_parts](data):
         for r in np.flatnonzero((part.pairs == pair).all(axis=1)).tolist():
             keys, scores, loss = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
@@ -175,8 +175,8 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
 def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
     """Return the claim that ATT-SVM for random tokens is solved, or proven infeasible, which requires dependent rows.
 
-    The rank of the rows is computed exactly and is the same for every choice of tokens. It does not follow from the
-    numbers of rows and dimensions.
+    The rank of the rows is computed exactly and is the same for every choice of tokens. The rank does not follow from
+    the numbers of rows and dimensions.
     """
     keys = [part.problem.exact_keys for part in data.parts]
     alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)

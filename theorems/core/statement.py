@@ -55,7 +55,7 @@ class Statement:
         own_assumptions: assumptions other than the suite's, by id.
         claims: the cases on which each claim is made, by the name of the claim; empty if the statement does not declare
             its claims.
-        file: the user's file that defines it; empty for statements of the suite.
+        file: the user's file that defines the statement; empty for statements of the suite.
         states: the claims that are the conclusion as the source states it; empty if no source states the conclusion;
             None if they are not declared, and then all claims count as the conclusion.
         premises: the claims that check what the conclusion assumes about data, solutions and runs. Claims in neither

@@ -1,8 +1,8 @@
 """Certificate of p_mm: the solution by the implementation under test satisfies the KKT conditions over the rationals.
 
-Statements compare paths, flows and cones with p_mm, its neighbours (the support vectors) and its duals, and these
-decide which claims are made. Without the certificate, an error of an SVM solver would appear as a violated limit, or
-not at all.
+Statements compare paths, flows and cones with p_mm, its neighbours (the support vectors) and its duals, and neighbours
+and duals decide which claims are made. Without the certificate, an error of an SVM solver would appear as a violated
+limit, or not at all.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2 and Theorem 6.
 """

@@ -1,11 +1,11 @@
 """Check of the flags of a solution of ATT-SVM: the rank of the neighbours' rows, and which duals can be positive.
 
 These flags decide which claims are made, so they are computed a second time, over the rationals. The rank comes from
-elimination, and positive duals are checked in the solution. That the other neighbours have dual 0 in every solution is
-proven by a direction z with p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows of those neighbours: since 0 =
-p·z = Σ λ_j g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker a single z exists
-for all such rows. How z is found does not matter, because it is checked. Floats do not suffice: if a token is one
-rounding away from being a neighbour, g·z is that small, too.
+elimination, and positive duals are checked in the solution. A direction z proves that the other neighbours have dual 0
+in every solution, if p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows of the other neighbours: since 0 = p·z
+= Σ λ_j g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker a single z exists for
+all such rows. How z is found does not matter, because it is checked. Floats do not suffice: if a token is one rounding
+away from being a neighbour, g·z is that small, too.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -58,7 +58,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
 
 
 def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
-    """Return why the duals are not positive or do not combine the rows to p; empty if they are and do."""
+    """Return why the duals are not positive, or why the rows times the duals do not add up to p; else empty."""
     if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
         return "a dual stated as positive is not positive, or not that of a neighbour"
     total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))

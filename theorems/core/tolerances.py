@@ -77,7 +77,7 @@ def reason(key: str, formula: str, because: str) -> Reason:
     for name, text in (("key", key), ("formula", formula), ("because", because)):
         if not isinstance(text, str) or not text.strip():
             raise InvalidInput(
-                f"reason: {name} is empty; give the key, the formula, and as because why the tolerance is no larger."
+                f"reason: {name} is empty; give key, formula, and because: the reason why the tolerance is no larger."
             )
     return Reason(key, formula, because)
 

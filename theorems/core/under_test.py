@@ -1,6 +1,6 @@
 """The interface between a run and an implementation under test; the default methods serve the reference.
 
-An attention kernel overrides them (``attention_conformance.kernel.kernel_implementation``).
+An attention kernel overrides these methods (``attention_conformance.kernel.kernel_implementation``).
 """
 
 from __future__ import annotations

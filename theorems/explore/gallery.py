@@ -34,7 +34,7 @@ class Entry:
     Attributes:
         name: the name of the data set or the counterexample.
         is_counterexample: whether the data set is a counterexample.
-        says: a line on what it shows.
+        says: a line on what the data set shows.
     """
 
     name: str

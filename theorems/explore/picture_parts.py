@@ -1,7 +1,7 @@
 """Parts of the picture: numbers to draw, as columns by name, in the order in which they are computed.
 
 All numbers come from the reference or from functions of ``theorems explain``: p_mm, neighbours and duals over the
-rationals, and runs of the reference's rules. The page draws their projections.
+rationals, and runs of the reference's rules. The page draws projections of these points to a plane.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class State:
         starts: p(0), shape (s, p); vec(W(0)) where W is trained.
         token: (i, t), the token with a ring; the picture shows the margin band of its input.
         alpha: the tokens whose p_mm is shown; None for the optimal ones.
-        reach: one of :data:`REACHES`.
+        reach: ‖p‖ at the edge of the picture, one of :data:`REACHES`.
         rule: the rule whose run the slider shows, by its name in :data:`theorems.explore.runs.RULES`.
         start: the number of the start of that run.
     """

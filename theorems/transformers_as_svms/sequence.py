@@ -147,7 +147,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if isinstance(svm, SequenceInfeasible):
         refusal = "ATT-SVM(opt) was reported as infeasible"
         if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
-            raise Refuted(SVM_IS_OPTIMAL, f"{refusal}, and the multipliers prove nothing", Form.EXACT)
+            raise Refuted(SVM_IS_OPTIMAL, f"{refusal}, but the multipliers do not prove it", Form.EXACT)
         raise Undecided(SVM_IS_OPTIMAL, refusal)
     solution = solution_claim(data, ours, alpha, svm)
     yield solution

@@ -8,7 +8,7 @@ code, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient
 
 All three kinds start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
 
-Limit: for steps along the joint gradient, W of least nuclear norm is expected; no theorem proves it.
+Limit: for steps along the joint gradient, W of least nuclear norm is expected, but no theorem proves this.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); github.com/umich-sota/TF-as-SVM.
 """

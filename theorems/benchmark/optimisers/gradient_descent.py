@@ -1,6 +1,6 @@
 """Gradient descent, p ← p − η ∇L(p), and normalized gradient descent, p ← p − η ∇L(p)/‖∇L(p)‖, with constant steps.
 
-Both run :func:`reference_attention.training.descent.descend`.
+Both rules run :func:`reference_attention.training.descent.descend`.
 
 Limit: p_mm. Theorems 2 and 3 prove it for gradient descent with η ≤ 1/L_p (L_p: the Lipschitz constant of ∇L);
 ``descent-from-a-margin`` proves it for both, once every optimal logit exceeds the others by enough.

@@ -1,9 +1,9 @@
 """Heavy-ball momentum: u ← β u + ∇L(p), p ← p − η u, with β = 0.9 and u = 0 at first.
 
 Limit: unknown for attention. On separable linear data, with an exponentially tailed loss, the limit is the ℓ2
-max-margin direction. With normalized steps, along u/‖u‖, the rule is steepest descent in ℓ2 with momentum, and the gap
-of its margin is bounded for attention, too (``steepest-one-input``, ``steepest-from-a-margin``), like ``muon`` on a
-prompt.
+max-margin direction. With normalized steps, along u/‖u‖, the rule would be steepest descent in ℓ2 with momentum, like
+``muon`` on a prompt; for such steps ``steepest-one-input`` and ``steepest-from-a-margin`` bound the gap of the margin
+for attention.
 
 References: Polyak, *Some methods of speeding up the convergence of iteration methods*, 1964; Wang, Meng, Zhang, Sun,
 Chen, Ma, Liu, *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.

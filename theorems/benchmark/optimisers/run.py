@@ -32,8 +32,8 @@ class Run:
     Attributes:
         points: p(t), (r, b, d).
         iterations: t, (r,).
-        representable: (b,), false where a step led to a point that is not finite or too large to be squared; such a run
-            does not take the step.
+        representable: (b,), false where a step led to a point that is not finite or too large to be squared; the run
+            does not take such a step.
     """
 
     points: Float64[np.ndarray, "r b d"]
@@ -51,7 +51,7 @@ class Run:
         return np.asarray(self.points[-1])
 
     def one_minus_cosine(self, unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "r b"]:
-        """Compute 1 − cos∠(p(t), unit), without cancellation; NaN at 0."""
+        """Compute 1 − cos∠(p(t), unit), without cancellation; NaN at p = 0."""
         return one_minus_cosine_along(self.points, self.norms, unit)
 
 

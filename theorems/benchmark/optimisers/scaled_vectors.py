@@ -32,7 +32,7 @@ def total(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGra
 
 
 def size_of(x: ScaledGradient) -> Scalar:
-    """Compute ‖direction‖; return 1 where it is 0."""
+    """Compute ‖direction‖; return 1 where the norm is 0."""
     length = np.sqrt((x.direction * x.direction).sum(axis=-1))
     return np.asarray(np.where(length > 0, length, 1.0))
 

@@ -3,8 +3,8 @@
 Both rules are steepest descent: the first in the norm ‖·‖_∞ of the entries, the second in the norm max_r ‖W_r‖_2 of the
 rows. The rows of a prompt have one entry, so the two rules agree on a prompt.
 
-Limit: steps of constant length may keep a gap of D'²η/8 to the largest margin in that norm, and
-``steepest-one-input`` or ``steepest-from-a-margin`` bounds it.
+Limit: steps of constant length may keep a gap of D'²η/8 to the largest margin in the norm of the rule (D': the largest
+dual norm of a difference of non-optimal keys); ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026.
