@@ -208,7 +208,7 @@ def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, d
     outcomes = [check_with_relation(statement, ORDERED.replace(seed=seed), REFERENCE) for seed in range(60)]
     reasons = [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
     assert bool(reasons) is differs
-    assert all("more is claimed only before the change" in reason for reason in reasons)
+    assert all("more is claimed only on the unchanged case" in reason for reason in reasons)
 
 
 def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -87,7 +87,7 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
     for option in options:
         if then[option] != now[option]:
             raise InvalidInput(
-                f"--compare: {path} was written with --{option} {then[option]}, not {now[option]}; give the same."
+                f"--compare: {path} was written with --{option} {then[option]}, not {now[option]}; give the same value."
             )
     for data in then["data"]:
         content, digest = data.get("content"), now["contents"].get(data["name"])

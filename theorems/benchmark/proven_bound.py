@@ -19,8 +19,8 @@ def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "
 
     The bound uses the steps since the first iterate from which on every optimal logit exceeds the others by
     log(2(T−1)A). Return None if there is no such iterate before the last, or if the tokens of p_mm are not the unique
-    optimal tokens. The bound is computed in floats, without rounding bounds, for comparison only: it is no claim that
-    is checked.
+    optimal tokens. The bound is computed in floats, without rounding bounds: it serves for comparison, and no claim
+    uses it.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
     if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal):

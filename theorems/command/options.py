@@ -47,7 +47,7 @@ def _seed(text: str | int) -> int:
 
 
 def examples_option(objects: str, least: int = 1) -> Any:
-    """Return the option ``--examples``."""
+    """Return the option ``--examples``; ``objects`` is the noun for what is generated."""
     return typer.Option(min=least, metavar="N", help=f"Generated {objects}.")
 
 

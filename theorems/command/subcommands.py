@@ -297,7 +297,7 @@ class BenchOptions:
     resume: options.Resume = None
     plot: Annotated[Path | None, options.file("Draw the distance from the limit against t: svg, png or pdf.")] = None
     compare: Annotated[
-        Path | None, options.file("Compare each row with an earlier --json: better, worse or the same.")
+        Path | None, options.file("Compare each row with an earlier file of --json: better, worse or the same.")
     ] = None
 
 

@@ -58,7 +58,7 @@ def verify_and_report(options: VerifyOptions) -> int:
         raise InvalidInput("--emit-test writes tests of a kernel; give the kernel with --attention.")
     if options.attention is not None and _documents(options):
         raise InvalidInput(
-            "--report: with --attention only a .sarif file can be written; give one, or leave out --attention."
+            "--report: with --attention only a .sarif file can be written; give such a file, or leave out --attention."
         )
     if options.badge is not None and options.attention is None:
         raise InvalidInput("--badge counts the capabilities of a kernel; give the kernel with --attention.")
@@ -257,7 +257,11 @@ class Report:
         if len(lines) > SHORT - 1:
             again = [line for line in lines if line.startswith("  Reproduce with")]
             room = SHORT - 2 - len(again)
-            lines = [*lines[:room], f"  … {len(lines) - room - len(again)} more lines, without --fail-fast", *again]
+            lines = [
+                *lines[:room],
+                f"  … {len(lines) - room - len(again)} more lines are shown without --fail-fast",
+                *again,
+            ]
         for line in (*lines, last_line):
             self.out.print(line, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Exit codes of the command."""
+"""Exit codes of the command ``theorems``."""
 
 from __future__ import annotations
 

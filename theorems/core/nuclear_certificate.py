@@ -33,7 +33,7 @@ NUCLEAR_GAP = tolerance(
     "each entry of K, Q and λ is rounded once: this moves margins, which are 1, by the first term and ‖M‖_op, which is"
     " 1, by the second term times eps; σ exceeds a float singular value by 2^−46 of it, or by a few times as much",
 )
-NOT_SEPARATING = "KQᵀ does not separate α"
+NOT_SEPARATING = "KQᵀ does not separate the tokens α from the others"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class NuclearCertificate:
         if not all(np.isfinite(x).all() for x in (svm.K, svm.Q, svm.duals)):
             return "K, Q or duals are not finite"
         if (svm.duals < 0).any() or svm.duals[np.arange(n), self.alpha].any():
-            return "a dual is negative, or not zero at α"
+            return "a dual is negative, or not zero for a chosen token"
         if self.upper is None:
             return NOT_SEPARATING
         low, high = svm.bounds
@@ -137,7 +137,7 @@ class NuclearCertificate:
             return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
         values = np.linalg.svd(M, compute_uv=False)
         following = float(values[r]) if r < len(values) else 0.0
-        # Smaller g and τ only weaken the bounds that use them, so each may be too small, by a factor 2 and rounding.
+        # Smaller g and τ only weaken the bounds that use them, so both may be too small by a factor 2 and by rounding.
         if (
             not (1 - following - off) / 2 <= svm.gap <= 1 - following + off
             or not svm.gap > 0

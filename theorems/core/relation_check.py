@@ -121,7 +121,7 @@ def difference_of(
     if other:
         return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}"
     lost = sorted(({*before} ^ {*after}) & {*expected} - {*skipped})
-    return f"{lost[0]} is claimed only {'before' if lost[0] in before else 'after'} the change" if lost else ""
+    return f"{lost[0]} is claimed only on the {'unchanged' if lost[0] in before else 'changed'} case" if lost else ""
 
 
 def _in_words(outcome: Outcome) -> str:

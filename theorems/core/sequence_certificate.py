@@ -74,7 +74,7 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
             place = f"query {k} of input {i}"
             tokens = np.flatnonzero(data.mask[i, k])
             if len(tokens) != part.problem.T or part.tokens[r].tolist() != tokens.tolist():
-                return f"{place} sees the tokens {tokens.tolist()}, but its part has others, {part.problem.T}"
+                return f"{place} sees the tokens {tokens.tolist()}, but its part ({part.problem.T} tokens) has others"
             query = exact_vector(data.queries[i, k])
             visible = [exact_vector(data.X[i, t]) for t in tokens]
             keys = [[a * b for a in token for b in query] for token in visible]
@@ -114,7 +114,7 @@ def unseen_claim(
         X[i, hidden] = 4 * X[i, hidden] + rng.integers(1, 5, size=(int(hidden.sum()), X.shape[2]))
         before, after = (_risk_of(dataset, (i, k), under_test, points) for dataset in (data, replace(data, X=X)))
         if before is None or after is None or not np.array_equal(before, after):
-            return exact_claim(UNSEEN, f"query {k} of input {i} changes with tokens that it does not see")
+            return exact_claim(UNSEEN, f"the risk of query {k} of input {i} depends on tokens it does not see")
     return exact_claim(UNSEEN, "")
 
 
@@ -156,10 +156,10 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
         size = sum(abs(to_float(a) * to_float(b)) for a, b in zip(row, svm.exact_p, strict=True))
         # A row differs from the exact one by one rounding; the sum of d products adds d more.
         if not abs(float(svm.margins[q][r, t]) - to_float(margin)) <= (len(row) + 4) * EPS * size:
-            return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[q][r, t]:.17g}"
+            return f"the margin of {place} is {to_float(margin):.17g}, but reported as {svm.margins[q][r, t]:.17g}"
     nonzero = {place: weight for place, weight in svm.exact_duals.items() if weight != 0}
     if not set(nonzero) <= set(rows) or any(w < 0 or not svm.neighbours[q][r, t] for (q, r, t), w in nonzero.items()):
-        return "a dual is negative, or positive off the neighbours"
+        return "a dual is negative, or is positive although its token is no neighbour"
     combined = [sum((w * rows[at][j] for at, w in nonzero.items()), fmpq(0)) for j in range(len(svm.exact_p))]
     if combined != list(svm.exact_p):
         return "W^mm is not the sum of the rows times their duals"
@@ -168,7 +168,7 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
         ours[q][r, t] = to_float(weight)
     same = all(np.allclose(a, b, rtol=4 * EPS, atol=0.0) for a, b in zip(svm.duals, ours, strict=True))
     if not (same and np.allclose(svm.p, to_floats(svm.exact_p), rtol=2 * EPS, atol=0.0)):
-        return "the float W^mm or duals are not the exact ones rounded"
+        return "the float W^mm or duals are not the rounded exact ones"
     return ""
 
 

@@ -282,7 +282,7 @@ def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | Non
             raise InvalidInput(f"statement {id}: {option} is a text; give a tuple of names of claims.")
         for name in names:
             if name not in claims:
-                raise InvalidInput(f"statement {id}: {option} has {name!r}, which is not among its claims; list it.")
+                raise InvalidInput(f"statement {id}: {option} has {name!r}, which is not in claims; list it there.")
     both = next((name for name in states or () if name in premises), None)
     if both is not None:
         raise InvalidInput(f"statement {id}: {both!r} is in states and in premises; leave it in one of them.")

@@ -115,7 +115,7 @@ def _wrong_margin(
     margins: Margins,
     required: Int64[np.ndarray, "n"],
 ) -> str:
-    # Both the reported margins and this evaluation have such a rounding error, so they may differ by twice as much.
+    # The reported margins and the margins computed here have this error each, so they may differ by twice as much.
     error: Any = 2 * np.vecdot(key_rows(problem, alpha), with_rounding(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])
@@ -128,14 +128,14 @@ def _wrong_margin(
             reported = "a" if svm.neighbours[i, t] else "no"
             return f"{place} has margin {least} + {to_float(margin - least):.3g}, but is called {reported} neighbour"
         if not abs(float(svm.margins[i, t]) - to_float(margin)) <= error[i, t]:
-            return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[i, t]:.17g}"
+            return f"the margin of {place} is {to_float(margin):.17g}, but reported as {svm.margins[i, t]:.17g}"
     return ""
 
 
 def _wrong_dual(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
     duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
     if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
-        return "a dual is negative, or positive off the neighbours"
+        return "a dual is negative, or is positive although its token is no neighbour"
     # Write Σ λ_it (k_iα − k_it) as a combination of keys.
     weights = [fmpq(0)] * (problem.n * problem.T)
     for (i, t), weight in duals.items():
@@ -147,10 +147,10 @@ def _wrong_dual(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"],
 
 def _wrong_float(svm: MaxMargin) -> str:
     if not np.allclose(svm.p, to_floats(svm.exact.p), rtol=2 * EPS, atol=0.0):
-        return "the float p_mm is not the exact p_mm rounded"
+        return "the float p_mm is not the rounded exact p_mm"
     ours = np.zeros(svm.duals.shape)
     for pair, weight in svm.exact.duals.items():
         ours[pair] = to_float(weight)
     return (
-        "" if np.allclose(svm.duals, ours, rtol=4 * EPS, atol=0.0) else "the float duals are not the exact ones rounded"
+        "" if np.allclose(svm.duals, ours, rtol=4 * EPS, atol=0.0) else "the float duals are not the rounded exact ones"
     )

@@ -62,7 +62,7 @@ def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
     if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
         return "a dual stated as positive is not positive, or not that of a neighbour"
     total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))
-    return "" if total == p else "the positive duals do not add up to p"
+    return "" if total == p else "the rows times their positive duals do not add up to p"
 
 
 def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[fmpq]) -> bool:

@@ -43,9 +43,7 @@ def state_named(source: str) -> State:
 
 def _state_on(source: str, subject: object) -> State:
     if not isinstance(subject, Case):
-        raise InvalidInput(
-            f"{source}: the data are not attention with a prompt or W; give keys and scores, or tokens X."
-        )
+        raise InvalidInput(f"{source}: the page shows only data of attention; give keys and scores, or tokens X.")
     refuse_several_lengths(subject)
     return state_of(subject)
 

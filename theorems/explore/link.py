@@ -25,7 +25,7 @@ LARGEST = 2**22
 
 
 def is_link(text: str) -> bool:
-    """Return whether a text is the address of a page with data in it."""
+    """Return whether a text is the address of a page, with the data in the address."""
     return text.startswith(("http://127.0.0.1", "http://localhost", f"?{NAME}="))
 
 

@@ -21,7 +21,7 @@ INDEPENDENT = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The plane.
+    """The plane of the picture, with the scales at which tokens and prompts are drawn in it.
 
     Attributes:
         axes: two orthonormal directions of token space, shape (2, m); one is zero where m = 1.

@@ -113,7 +113,7 @@ class State:
             InvalidInput: the count is less than 1 or too large.
         """
         if not 1 <= count <= MOST_STARTS:
-            raise InvalidInput(f"starts: between 1 and {MOST_STARTS}, not {count}.")
+            raise InvalidInput(f"starts: give a number between 1 and {MOST_STARTS}, not {count}.")
         new = np.zeros((max(0, count - len(self.starts)), self.starts.shape[1]))
         for k, row in enumerate(new):
             row[(len(self.starts) + k) % len(row)] = 1 / self.case.problem.key_scale

@@ -56,7 +56,7 @@ def explain(
     ['theorem-1', 'theorem-3', 'theorem-4']
     """
     if starts < 0 or seed < 0:
-        raise InvalidInput(f"starts: at least 0 and seed at least 0, not {starts} and {seed}.")
+        raise InvalidInput(f"starts, seed: give numbers of at least 0, not {starts} and {seed}.")
     check_rules(rules)
     case, name = as_given(data, seed).case, name_of(data) or "data"
     if module is not None and train:

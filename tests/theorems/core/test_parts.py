@@ -140,8 +140,8 @@ def test_all_claims_are_the_conclusion_if_none_is_declared_so() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"states": ("limt",)}, "statement stating: states has 'limt', which is not among its claims; list it."),
-        ({"premises": ("rn",)}, "statement stating: premises has 'rn', which is not among its claims; list it."),
+        ({"states": ("limt",)}, "statement stating: states has 'limt', which is not in claims; list it there."),
+        ({"premises": ("rn",)}, "statement stating: premises has 'rn', which is not in claims; list it there."),
         ({"states": "limit"}, "statement stating: states is a text; give a tuple of names of claims."),
         (
             {"states": ("limit", "run")},

@@ -54,7 +54,7 @@ def test_every_margin_and_every_neighbour_is_looked_at(at: tuple[int, int]) -> N
     which = f"token {at[1]} of input {at[0]}"
     result, why = verdict(replace(svm, margins=changed(svm.margins, at, svm.margins[at] * (1 + 64 * EPS))))
     assert result is Verdict.FALSIFIED
-    assert f"the margin of {which} is {svm.margins[at]:g}, reported" in why
+    assert f"the margin of {which} is {svm.margins[at]:g}, but reported as" in why
     result, why = verdict(replace(svm, neighbours=changed(svm.neighbours, at, not svm.neighbours[at])))
     assert result is Verdict.FALSIFIED
     assert f"{which} has margin" in why
@@ -85,7 +85,7 @@ def test_duals_combine_the_rows_of_their_own_inputs() -> None:
 def test_floats_are_the_rationals_rounded(units: int) -> None:
     svm = solution()
     result, why = verdict(replace(svm, duals=changed(svm.duals, (1, 1), 0.5 * (1 + units * EPS))))
-    assert (result, why) == (Verdict.FALSIFIED, "the float duals are not the exact ones rounded")
+    assert (result, why) == (Verdict.FALSIFIED, "the float duals are not the rounded exact ones")
     result, why = verdict(replace(svm, p=changed(svm.p, (0,), 1 + units * EPS)))
     assert result is Verdict.FALSIFIED
 

@@ -257,7 +257,7 @@ def test_bad_input_is_one_sentence(options: list[str], message: str, capsys: pyt
 
 
 def test_bad_input_in_python_is_one_sentence() -> None:
-    with pytest.raises(InvalidInput, match="starts: at least 0"):
+    with pytest.raises(InvalidInput, match="starts, seed: give numbers of at least 0"):
         explain("figure-1a", starts=-1)
     with pytest.raises(InvalidInput, match="not a supported file format"):
         on("figure-1a").plot("gif")

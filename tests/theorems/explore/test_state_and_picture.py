@@ -160,7 +160,7 @@ def test_scores_follow_where_they_come_from_tokens_and_are_given_elsewhere() -> 
     followed = state_of(dataset_named("figure-3a"))
     moved = followed.with_token(0, 0, np.array([1.0, 3.0]))
     assert moved.case.problem.scores[0, 0] == 3
-    with pytest.raises(InvalidInput, match="scores: follow"):
+    with pytest.raises(InvalidInput, match="scores: computed"):
         followed.with_score(0, 0, 1.0)
     given = state_of(dataset_named("figure-8")).with_score(0, 1, 1.0)
     assert given.case.problem.scores.tolist() == [[1, 1], [1, 0]]
@@ -176,7 +176,7 @@ def test_starts_come_and_go() -> None:
     assert len({tuple(row) for row in more.starts.tolist()}) == 4
     assert np.array_equal(more.with_starts(2).starts, state.starts)
     for count in (0, MOST_STARTS + 1):
-        with pytest.raises(InvalidInput, match="starts: between 1 and"):
+        with pytest.raises(InvalidInput, match="starts: give a number between 1 and"):
             state.with_starts(count)
     recorded = state_named("theorem-2-without-single-input")
     assert recorded.case.start is not None

@@ -48,7 +48,7 @@ class MirrorDescent(Optimiser):
         """Take a step from the stored dual point, and return the p that belongs to the new one."""
         g = scaled_vectors.of(gradient)
         if self._normalized:
-            # Entries are at most 1, and one of them is 1 unless all are 0.
+            # The entries of g.direction are at most 1 in size, and one of them is ±1 unless all are 0.
             conjugate = self._power / (self._power - 1)
             length = (np.abs(g.direction) ** conjugate).sum(axis=-1, keepdims=True) ** (1 / conjugate)
             moved = self._step * g.direction / np.where(length > 0, length, 1.0)

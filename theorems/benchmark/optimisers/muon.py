@@ -32,7 +32,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 MOMENTUM = 0.95
 """The momentum μ."""
 STATEMENTS = ("steepest-one-input", "steepest-from-a-margin")
-SOURCE = "margin in the spectral norm of W, ℓ2 of a prompt{}: steepest-one-input, steepest-from-a-margin"
+SOURCE = "margin in the spectral norm of W, or ℓ2 for a prompt{}: steepest-one-input, steepest-from-a-margin"
 
 
 class Muon(Optimiser):

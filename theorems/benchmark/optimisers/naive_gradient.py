@@ -20,7 +20,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 class NaiveNormalized(Optimiser):
     """Normalized gradient descent with a float64 gradient that suffers cancellation; p does not move if it is 0."""
 
-    theory = Theory(2.0, "as normalized-ETA until its gradient is rounding only")
+    theory = Theory(2.0, "like normalized-ETA until its gradient is only rounding error")
 
     def __init__(self, step: float) -> None:
         """Take the step size η."""

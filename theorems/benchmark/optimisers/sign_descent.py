@@ -51,7 +51,7 @@ class RowDescent(SignDescent):
     """Steps of length η in every row of W."""
 
     theory = Theory(
-        source=f"margin in the largest row of W, ℓ∞ of a prompt, up to a gap: {', '.join(STATEMENTS)}",
+        source=f"margin in the largest row norm of W, or ℓ∞ for a prompt, up to a gap: {', '.join(STATEMENTS)}",
         steepest=math.inf,
         blocks="rows",
         statements=STATEMENTS,
