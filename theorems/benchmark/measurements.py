@@ -54,7 +54,7 @@ class Kind(StrEnum):
     GLOBAL = "GMM"
     """The optimal token of every input."""
     LOCAL = "LMM"
-    """Other tokens, locally optimal ones (Definition 2)."""
+    """Locally optimal tokens (Definition 2), not all of them the optimal ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ class Limits:
         return float(one_minus_cosine(p, target)), float(excess)
 
     def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
-        """Return m(W)/‖W‖_op divided by its largest possible value; None if no W is trained or that is unknown."""
+        """Return m(W)/‖W‖_op as a share of its largest value; None if no W is trained or this value is unknown."""
         if self._keys is None or not p.any():
             return None
         if self._largest_spectral is None:

@@ -1,4 +1,4 @@
-"""Badge of a kernel for shields.io: the number of its capabilities, as JSON."""
+"""Badge of a kernel for shields.io: the number of upheld capabilities, as JSON."""
 
 from __future__ import annotations
 

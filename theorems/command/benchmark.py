@@ -108,7 +108,7 @@ def _bench(
 
 
 def _print_comparison(earlier_report: Mapping[str, Any], report: Mapping[str, Any], options: BenchOptions) -> bool:
-    """Print each row beside that of ``--compare``, and return whether one is worse."""
+    """Print each row beside the row of the earlier run, and return whether a row is worse."""
     rows = comparison_rows(earlier_report, from_json(to_json(report)))
     console().print(comparison_table(rows, str(options.compare)), soft_wrap=True)
     return any(row.verdict is Compare.WORSE for row in rows)

@@ -52,7 +52,7 @@ def examples_option(objects: str, least: int = 1) -> Any:
 
 
 def processes(independent: str, least: int = 1, more: str = "") -> Any:
-    """Return the option ``--jobs``; ``independent`` is what does not depend on N, with "do": "the results do"."""
+    """Return the option ``--jobs``; ``independent`` says what does not depend on N, such as "the results do"."""
     return typer.Option(min=least, metavar="N", help=f"Number of processes; {independent} not depend on it.{more}")
 
 

@@ -55,7 +55,7 @@ def _result(index: int, result: Result, place: dict[str, Any], justification: st
 
 
 def _location(kernel: str) -> dict[str, Any]:
-    """Return the SARIF location of a kernel's definition, found by its name without importing it."""
+    """Return the SARIF location of a kernel's definition, found by name, without importing the kernel."""
     *_, module, path = kernel.split(":")
     logical = {"logicalLocations": [{"fullyQualifiedName": f"{module}.{path}", "kind": "function"}]}
     stem = module.replace(".", "/")

@@ -54,7 +54,7 @@ def squared_norm(matrix: fmpq_mat) -> fmpq:
 
 
 def is_below(square: fmpq_mat, shift: fmpq) -> bool:
-    """Return whether shift·I − square is positive definite, by the pivots of elimination over the rationals."""
+    """Return whether shift·I − square is positive definite, decided by elimination over the rationals."""
     n = square.nrows()
     A: list[list[fmpq]] = [[(shift if i == j else fmpq(0)) - square[i, j] for j in range(n)] for i in range(n)]
     for j in range(n):

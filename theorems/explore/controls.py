@@ -53,7 +53,7 @@ navigator.clipboard?.writeText(location.href).then(() => { cb_obj.origin.label =
 
 
 class Controls:
-    """The widgets.
+    """The widgets of a served page.
 
     Attributes:
         load: a row of widgets that load and save data.

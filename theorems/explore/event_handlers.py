@@ -92,7 +92,7 @@ def _edit_row(page: Page, data: dict[str, Any]) -> None:
 
 
 def _with_places(page: Page, name: str, places: dict[str, Any]) -> State | None:
-    """Return the state with the dragged token or start moved; None if all are where they were drawn."""
+    """Return the state with the dragged token or start moved; None if none has moved."""
     state, view = page.state, page.view
     new = np.stack([np.asarray(places[axis], dtype=np.float64) for axis in ("x", "y")], axis=-1)
     previous = view.place_tokens(state.tokens).reshape(-1, 2) if name == "tokens" else view.place_prompts(state.starts)

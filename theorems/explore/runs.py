@@ -26,7 +26,7 @@ RECORDS = 50
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A rule from one start.
+    """The run of a rule from one start.
 
     Attributes:
         rule: the name of the rule in :data:`RULES`.

@@ -27,7 +27,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Share:
-    """A share, shown as a percentage with a bar; above 1 it is marked as too large."""
+    """A share, shown as a percentage with a bar; a share above 1 is marked as too large."""
 
     value: float
 

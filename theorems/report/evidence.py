@@ -26,14 +26,14 @@ COUNTEREXAMPLES = Path("counterexamples")
 RECORDS = Path("build/records")
 """The folder to which ``make records`` writes."""
 POWER = "power*.md"
-"""Pattern of the files with tables of planted faults, in that folder and in those of papers' records."""
+"""Pattern of the files with tables of planted faults, in :data:`RECORDS` and in folders of papers' records."""
 UNTOUCHED = ("", "…")
 """Cells of the tables for a statement that does not call the faulty function, or was not checked with the fault."""
 
 
 @dataclass(frozen=True)
 class HuntRecord:
-    """The assumptions of a statement, grouped by the recorded status of the statement without each of them."""
+    """The assumptions of a statement, grouped by what is recorded about the statement without each of them."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)

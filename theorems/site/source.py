@@ -40,7 +40,7 @@ FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
 def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] | None = None) -> None:
-    """Write the source of the site to a folder; without bokeh it has no gallery.
+    """Write the source of the site to a folder; without bokeh the site has no gallery.
 
     Args:
         folder: the folder; an earlier source of the site in it is replaced.

@@ -100,7 +100,7 @@ class Setting:
 
 
 class Optimiser:
-    """Base class of rules: an instance runs on one problem from one start, or on a batch of both.
+    """Base class of rules: an instance runs on one problem and start, or on a batch of problems and starts.
 
     Every run makes an instance (without arguments), calls ``begin`` once and ``step`` once per iteration; the rule
     stores its state in attributes of its own.
