@@ -22,7 +22,7 @@ from theorems.explore.page_style import INK, KIND_COLORS, RISK, RULE_COLORS, SCO
 from theorems.explore.plane_view import View
 
 NAMES = ("tokens", "starts", "rays", "band", "runs", "contours")
-"""Names of the drawn objects, by their sources."""
+"""Names of the sources whose columns are drawn."""
 OFTEN = 100
 """Milliseconds between two messages about a token during a drag."""
 

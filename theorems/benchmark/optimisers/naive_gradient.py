@@ -18,7 +18,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 
 class NaiveNormalized(Optimiser):
-    """Normalized gradient descent with a float64 gradient that suffers cancellation; p does not move if it is 0."""
+    """Normalized gradient descent with a float64 gradient that suffers cancellation; zero gradients leave p fixed."""
 
     theory = Theory(2.0, "like normalized-ETA until its gradient is only rounding error")
 
