@@ -23,9 +23,9 @@ HEAD = """# Scoreboard
 
 Printed on {date} on a CPU, Python {python}, seed {seed}, by
 `{command}`.
-Where the same versions are installed it prints the same table. ✓ upheld: none of so many calls falsified it.
+With the same versions it prints the same table. ✓ upheld: none of the calls (column *calls*) falsified it.
 ✗ falsified and ? not decided are explained below. –: the kernel has no parameter for it, or no backward pass.
-`theorems show kernel-causal` says what is asked of a kernel.
+`theorems show kernel-causal` says what a capability requires.
 """
 LEGEND = """
 ## What is not green

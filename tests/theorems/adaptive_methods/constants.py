@@ -8,7 +8,7 @@ from theorems.adaptive_methods.adam_bounds import AdamBounds
 from theorems.adaptive_methods.adam_proxy_fixed_point import Samples
 from theorems.steepest_descent.geometry import RowGeometry
 
-ROOM = "steps are so short that κ leaves more room than the second order takes"
+ROOM = "steps are so short that κ leaves more room than the second-order term uses"
 ON_ATTENTION = ("adam-one-input", "adam-from-a-margin")
 ADAM = ("adam-max-margin", *ON_ATTENTION)
 BATCHES = ("minibatch-momentum", "minibatch-from-a-margin")

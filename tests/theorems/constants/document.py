@@ -10,12 +10,12 @@ DOCUMENT = ROOT / "docs" / "constants.md"
 
 HEAD = """# Constants of the bounds
 
-Printed by `python -m tests.theorems.constants --markdown`; measured anew, with the cases kept, by `--write`.
+`python -m tests.theorems.constants --markdown` prints this page; `--write` measures again and stores the cases.
 
-A statement's own constants are weakened, one at a time, until one of its claims fails on right attention. A constant
-whose loss nobody notices is not needed, or the data that need it are never tried. *Fails from* is the share (1, ½, ¼, …
-of the way to the third column, logarithmic for a factor) at which that happens: small for constants that are nearly
-sharp.
+Each constant of a statement is weakened until a claim of the statement fails on correct attention. If none fails, the
+constant is not needed, or no case that needs it is tried. *Fails from* is the smallest weakening tried (1, ½, ¼, … of
+the way to the third column, on a logarithmic scale for factors) at which a claim fails: small for nearly sharp
+constants.
 
 <!-- printed -->
 

@@ -79,7 +79,7 @@ def lowered(amount: Callable[..., Any]) -> Weakened:
     return lambda original, share: lambda *of, **by: original(*of, **by) - share * amount(*of, **by)
 
 
-AT_LESS = "log1p(x) is taken at the least margin, and is more than b makes up for"
+AT_LESS = "log1p(x), taken at the least margin, is too large by more than b min(x, 1)"
 
 
 LOG_2 = float(np.log(2.0))

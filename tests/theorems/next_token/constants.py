@@ -15,7 +15,7 @@ from theorems.next_token.limits import Limits
 from theorems.next_token.loss_parts import LossParts
 
 UNDER_THE_LOSS = "E is the bound (G1), far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
-AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
+AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality only at x = E/π_min = 1, and few radii of the path are tried"
 NEXT = ("ntp-extended-supports",)
 NEXT_PATH = ("ntp-path",)
 NEXT_DESCENT = ("ntp-descent",)

@@ -18,7 +18,7 @@ from theorems.steepest_descent.mirror_run import MirrorRun
 from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
-SHORTENED = "steps are made short until b ≥ 0 by the same D, and τ leaves more room than the second order takes"
+SHORTENED = "the same D shortens the steps until b ≥ 0, and τ leaves more room than the second-order term uses"
 MIRROR = ("mirror-one-input", "mirror-from-a-margin")
 STEEPEST = ("steepest-one-input", "steepest-from-a-margin")
 LABELS = ("steepest-multiclass", "steepest-momentum")

@@ -43,10 +43,10 @@ from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.mixing_numbers import Mixing
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
-TO_THE_END = "a run would have to come to L_⋆ with steps that curvature shortens by an eighth"
-NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and others e^{−a} without a factor"
-HALF_TAKEN = "harmful tokens take half of the excess at R0 alone, if at all"
-SAFE = "safe steps lower the risk by far more than it could rise by with κ less"
+TO_THE_END = "only a run that reaches L_⋆ while curvature shortens its steps by an eighth would need it"
+NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and another token e^{−a}, without a factor T"
+HALF_TAKEN = "harmful tokens account for half of the excess only at R0, if at all"
+SAFE = "safe steps lower the risk by far more than it may rise if κ is smaller"
 PATH = ("tsvm-frobenius-path",)
 LOCAL = ("tsvm-local-path",)
 SEQUENCE = ("tsvm-sequence",)
