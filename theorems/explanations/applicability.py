@@ -66,8 +66,8 @@ def check_assumptions(
     """Check every assumption that a lemma or theorem makes, and return which statements apply.
 
     Args:
-        cases: the data by the name of the tokens α: "optimal", and if there are any "selected" and "given". They have
-            no start, so that an assumption about starts in a cone is checked for the cone and not for one start.
+        cases: the data by the name of the tokens α: "optimal", and if there are any "selected" and "given". These cases
+            have no start, so an assumption about starts in a cone is checked for the whole cone.
         start: the start of the data, for statements of other packages' papers, which may assume something about it.
     """
     first = next(iter(cases.values()))
@@ -90,7 +90,7 @@ def check_assumptions(
 
 
 def is_explained(statement: Statement) -> bool:
-    """Return whether explanations include the statement: its paper lists prefixes of the ids to be included."""
+    """Return whether explanations include the statement: its paper lists the prefixes of the ids to include."""
     paper = paper_of(statement)
     return paper is not None and statement.id.startswith(paper.explained)
 

@@ -1,7 +1,8 @@
 """Times at which a gradient flow changes which tokens have the largest softmax weight, compared with its start.
 
-Time is that of dp/dt = −∇L(p): a short step η of gradient descent takes the time η. It grows exponentially with the
-margin, so tokens can keep nearly all weight for as long as anybody trains, although the flow finally leaves them.
+Time is that of dp/dt = −∇L(p): a short step η of gradient descent takes the time η. The time to reach a margin
+grows exponentially with the margin, so tokens can keep nearly all weight for as long as anybody trains, although the
+flow finally leaves them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LARGEST = 300
 """Decimal exponent from which on a time is not computed, near the largest float64."""
 
 Between = tuple[float, float]
-"""Logarithms of the times of two consecutive records, between which something happens."""
+"""Logarithms of the times of two consecutive records between which tokens change."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class ChangeTimes:
 
     Attributes:
         first: when one of these tokens changes for the first time.
-        last: when a token of largest weight changes for the last time; equal to ``first`` between the same records.
+        last: when a token of largest weight changes for the last time; equal to ``first`` if both lie between the same
+            records.
     """
 
     first: Between
@@ -55,7 +57,7 @@ class ChangeTimes:
 def change_times(
     problem: Problem, points: Float64[np.ndarray, "r d"], log_time: Float64[np.ndarray, "r"]
 ) -> ChangeTimes | None:
-    """Return when a flow leaves the tokens of its first record; None if all of its r records have these tokens."""
+    """Return when the tokens of largest weight change along a flow of r records; None if no record differs in them."""
     tokens = weights_at(problem, points).argmax(axis=-1)
     changed = 1 + np.flatnonzero((tokens[1:] != tokens[:-1]).any(axis=1))
     if not changed.size:
@@ -72,7 +74,7 @@ def _steps(between: Between) -> str:
 
 
 def _time(log: float, upwards: bool) -> str:
-    """Return a time with two digits, rounded up or down, which may be beyond the range of float64."""
+    """Format a time, given by its logarithm, with two digits, rounded up or down; it may exceed float64's range."""
     if not math.isfinite(log):
         return ""
     power = log / math.log(10)

@@ -41,9 +41,9 @@ class Section:
 
     Attributes:
         caption: the line above the table.
-        columns: the heads of the columns.
+        columns: the titles of the columns.
         rows: the cells, row by row.
-        left: heads of the left-aligned columns, which hold words; the others hold numbers.
+        left: titles of the left-aligned columns, which hold words; the others hold numbers.
     """
 
     caption: str
@@ -236,7 +236,7 @@ def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
 
 
 def _tied(facts: Facts) -> list[Section]:
-    """Return the table of tokens that tie with the optimal tokens whenever no token has a larger logit than those."""
+    """Return the table of tokens that tie with the optimal ones under all prompts that give no token a larger logit."""
     if facts.split is None:
         return []
     split, parts = facts.split, facts.path.parts

@@ -1,4 +1,4 @@
-"""JSON of an explanation: every number in full, and exact decisions also as rationals, once."""
+"""JSON of an explanation: every number in full, and exact decisions also as rationals, each written only once."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class TrainedEnd:
     Attributes:
         trained: ``W`` or ``(K, Q)``.
         ended: how the flow ended, in words.
-        selects: the token of largest weight of each input there; the limit of the flow on (K, Q) is not decided.
+        selects: the token of largest weight of each input at the end; for (K, Q) the limit itself is not decided.
         norm: ‖W‖_F.
         rank: number of singular values of W that are a thousandth of the largest, or more.
         frobenius: 1 − cos∠(W, W^mm), W^mm the solution of least ‖W‖_F for those tokens; None where no W separates them.

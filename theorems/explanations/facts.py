@@ -261,7 +261,7 @@ def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) 
 def _weights(
     case: Case, path: FollowedFlow, about: Chosen, start: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
-    """Return norms that the flow reaches, and the softmax weights there; its last norm is added if it stops early."""
+    """Return norms that the flow reaches, and the softmax weights there; if it stops early, its last norm is added."""
     flow = path.flow
     norms = [norm for norm in _decades(prompt_scale(case, about), start) if norm <= flow.norms[-1]]
     rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in norms]

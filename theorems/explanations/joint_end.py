@@ -1,7 +1,7 @@
 """Joint descent on head v and prompt p, from the head of the data and the start of an explanation.
 
-The rule is that of Figure 3 of the paper: each gradient is divided by its norm, so both norms grow by their step size
-and the limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. Its
+The rule is that of Figure 3 of the paper: each gradient is divided by its norm, so ‖v‖ and ‖p‖ grow steadily and
+the limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. Its
 end is compared with the directions v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c) of a conjecture.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3, Theorems 5 and 6.
@@ -38,9 +38,9 @@ RECORDS = (0, 10, 100, 1000, 5000, STEPS)
 BLOCK = 1000
 """Points whose logits are computed at once, to save memory."""
 CHOSEN = 0.5
-"""Largest weight 1 − s off the tokens of largest weight s with which a run counts as settled."""
+"""Largest 1 − s, with s the largest weight of an input, at which a run still counts as settled."""
 GROWS = 1.5
-"""Least growth of both norms over the second half of a run that counts as divergent; at a steady rate they double."""
+"""Least factor by which ‖v‖ and ‖p‖ grow in the second half of a divergent run; at a steady rate both double."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class JointEnd:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the heads of the table."""
+        """Return the titles of the table's columns."""
         return "steps", "‖v‖", "‖p‖", "tokens of largest weight", "max 1 − s", *self.apart
 
     @property

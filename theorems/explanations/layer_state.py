@@ -32,8 +32,8 @@ class MarginInNorm:
         of: the name of the norm, ``‖p‖``, ``‖W‖_F`` or ``‖W‖_⋆``.
         norm: the norm of the weights.
         margin: the least margin of the weights over all inputs, divided by ``norm``.
-        largest: the largest such quotient over all weights that give the same tokens the largest weight.
-        one_minus_cosine: 1 − cos to the weights that attain ``largest``; None if their direction is not proven unique.
+        largest: the largest such quotient over all p, or W, that give the same tokens the largest softmax weight.
+        one_minus_cosine: 1 − cos to the p or W that attains ``largest``; None if its direction is not proven unique.
         undecided: why uniqueness is not proven; empty if it is.
     """
 
@@ -56,8 +56,8 @@ class LayerState:
 
     Attributes:
         weights: the trained weights.
-        margins: the largest logit minus the logit of each token, each exact one rounded once, shape (n, T); +inf where
-            an input has no such token.
+        margins: the largest logit minus the logit of each token, computed exactly and rounded once, shape (n, T); +inf
+            where an input has no such token.
         largest: the tokens of largest weight, ties included, exact, shape (n, T).
         softmax: the softmax weights s, shape (n, T).
         chosen: the tokens of largest weight with their max-margin direction; None where an input has a tie.
@@ -83,7 +83,7 @@ class LayerState:
 
     @property
     def off(self) -> Float64[np.ndarray, "n"]:
-        """Return 1 − s of the first token of largest weight of each input, as the sum of the others, shape (n,)."""
+        """Return 1 − s of the first token of largest weight of each input, summed from other weights, shape (n,)."""
         return np.asarray((self.softmax * self.others).sum(axis=1))
 
     @property

@@ -44,7 +44,7 @@ class Head:
         """Return the data with these trained weights added.
 
         Raises:
-            InvalidInput: the data already have trained weights, or the shapes of these do not fit.
+            InvalidInput: the data already have trained weights, or the shapes of the new weights do not fit.
         """
         if stored := [name for name in TRAINED if name in case.arrays]:
             raise InvalidInput(
@@ -57,7 +57,7 @@ class Head:
 
 
 def _with_ones(case: Case) -> Case:
-    """Return the data with a 1 appended to each query, and with zeros for it in the start W(0) and in Q0."""
+    """Return the data with a 1 appended to each query; W(0) gets a column of zeros for it, and Q0 a row of zeros."""
     data = case.queried or case.sequence
     if data is None:
         return case  # without queries; checkpoints_of refuses the weights by name
@@ -158,7 +158,7 @@ def _of_linear(query: Any, key: Any, heads: Any, name: str) -> list[Head]:
 
 
 def _split(query: Any, key: Any, bias: Any, heads: int) -> list[Head]:
-    """Split weights into heads: each has m rows of the key weights as K, and m rows of the query weights over √m as Q.
+    """Split query and key weights into heads: Kᵀ is m rows of the key weights, Qᵀ m rows of the query weights over √m.
 
     A bias of the keys adds the same number to every logit of a query and is left out.
     """

@@ -21,7 +21,7 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 PLANE, PANELS, RUN = (5.6, 5.6), (9.0, 4.0), (12.0, 4.0)
 """Width and height in inches."""
 BEYOND = 1.5
-"""Distance from 0 to the edge of a drawing, at least, in units of the norm of the start."""
+"""Least distance from 0 to the edge of a drawing, in units of the norm of the start."""
 MARKERS = "os^Dv<>p*h"
 LINES = 400
 """Largest number of tokens whose margins are drawn."""
@@ -82,7 +82,7 @@ def _plane(sheet: Any, facts: Facts) -> None:
 
 
 def _run(sheet: Any, facts: Facts) -> None:
-    """Draw weights off the chosen tokens, least margin and 1 − cos of a run of training against its steps."""
+    """Draw the weight of tokens that are not chosen, the least margin and 1 − cos of a run against its steps."""
     run = facts.run
     assert run is not None
     selection, margin, cosine = sheet.subplots(1, 3)
@@ -124,7 +124,7 @@ def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarra
 
 
 def _panels(sheet: Any, facts: Facts) -> None:
-    """Draw margins of p/‖p‖ on the left, weights off the selected tokens on the right; both against ‖p‖."""
+    """Draw margins of p/‖p‖ on the left, weights of tokens that are not selected on the right; both against ‖p‖."""
     flow, problem = facts.path.flow, facts.case.problem
     positive = flow.norms > 0
     norms, points = flow.norms[positive], flow.points[positive]

@@ -6,9 +6,9 @@ from generators.case import Case
 from theorems.explanations.selection import Chosen
 
 REACH = 6.0
-"""Distance from 0 to the edge of a drawing, in units of the larger of the largest key and ‖p_mm‖."""
+"""Distance from 0 to the edge of a drawing, in units of the larger of the largest key's norm and ‖p_mm‖."""
 
 
 def prompt_scale(case: Case, best: Chosen) -> float:
-    """Return the norm at which logits are of order one: ‖p_mm‖ of the choice ``best``, else 1/(scale of the keys)."""
+    """Return the norm at which logits are of order one: ‖p_mm‖ of the choice ``best``, else 1/(size of the keys)."""
     return 1 / case.problem.key_scale if best.solution is None else best.solution.norm

@@ -108,7 +108,7 @@ def beside(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Problem:
 
 
 def without_copies(svm: MaxMargin | Infeasible, problem: Problem) -> MaxMargin | Infeasible:
-    """Return a solution on :func:`beside` without copies: a copy's dual weight is added to its original's."""
+    """Remove the copies from a solution on :func:`beside`: a copy's dual weight is added to its original's."""
     if isinstance(svm, Infeasible) or not isinstance(problem, RaggedProblem):
         return svm
     counted, rows = problem.counted, np.arange(problem.n)

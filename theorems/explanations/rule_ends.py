@@ -35,7 +35,7 @@ STEPS = 20_000
 EVERY = 100
 """Steps between two records of a run."""
 CHOSEN = 0.5
-"""Largest weight 1 − s off the tokens of largest weight s with which a run counts as settled."""
+"""Largest 1 − s, with s the largest weight of an input, at which a run still counts as settled."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class RuleEnd:
 
     @property
     def _applicable(self) -> list[str]:
-        """The sentences on which theorems about the rule apply to the data, and which assumptions the others lack."""
+        """Return sentences on which theorems about the rule apply to the data, and on what assumptions others lack."""
         sentences = [f"{id} applies to these data ({title})." for id, title in self.speaks]
         return sentences + [f"{id} does not apply: {lacks}." for id, lacks in self.silent]
 

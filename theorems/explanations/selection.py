@@ -29,7 +29,7 @@ from theorems.token_selection.local_paths.invariant_cone import with_cone
 MOST_CHOICES = 128
 """Most choices of one token per input for which all locally optimal ones are listed."""
 WITHIN = 0.99
-"""A point with 1 − cos, in floats, up to this share of a cone's μ is a candidate, which is then checked exactly."""
+"""Share of a cone's μ up to which 1 − cos, in floats, makes a point a candidate, which is then checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)

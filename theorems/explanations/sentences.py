@@ -47,7 +47,7 @@ MOST_TIED = 4
 LEAST_GRADIENT = 2.0**-53
 """Norm of the gradient below which a step of length 1 does not change a float64 of size 1."""
 MOST_OFF = 0.5
-"""Weight off the token of largest weight above which nothing is called selected."""
+"""Softmax weight of an input's other tokens above which its token of largest weight is not called selected."""
 LIKE_PADDING = 2
 """Least number of tokens with zero keys and scores at the end of an input that are reported as likely padding."""
 TOKENS = 16
@@ -70,7 +70,7 @@ def headline(facts: Facts) -> str:
 
 
 def paragraphs(facts: Facts) -> list[str]:
-    """Return the paragraphs on data, trained weights, the flow and why, tied tokens, ends of training, theorems."""
+    """Return the paragraphs on data, trained weights, the flow, its causes, tied tokens, ends of training, theorems."""
     first = f"{headline(facts)[0].upper()}{headline(facts)[1:]}."
     trained = ends_in_words(facts.ends)
     return [
@@ -149,7 +149,7 @@ def _padding(facts: Facts) -> str:
     tokens = f"Tokens {problem.T - count[i]} to {problem.T - 1} of input {i}{more}"
     return (
         f"{tokens} have zero keys and scores, as padding has. They count as tokens here: they take weight, and may be"
-        " called optimal. Say in an array mask of shape (n, T) which tokens count: 1 where one does, 0 for padding."
+        " called optimal. Say in an array mask of shape (n, T) which tokens count: 1 for these, 0 for padding."
     )
 
 
@@ -207,7 +207,7 @@ def _named(alpha: Int64[np.ndarray, "n"]) -> str:
 
 
 def _local(facts: Facts, layer: LayerState) -> str:
-    """Return whether the chosen tokens are locally optimal, or a neighbour that scores no less than they."""
+    """Say whether the chosen tokens are locally optimal; if not, name a neighbour that scores no less."""
     if layer.chosen is not None and layer.chosen.locally_optimal:
         return "This choice is locally optimal (Definition 2, decided exactly)."
     [(i, t), *_] = layer.offending(facts.case)
@@ -247,7 +247,7 @@ def factors_words(facts: Facts) -> str:
 
 
 def _changes(facts: Facts) -> Iterator[str]:
-    """Yield whether the flow from trained weights keeps their tokens, and what the flow from p(0) selects."""
+    """Yield sentences: does the flow from trained weights keep their tokens? Which does the flow from p(0) select?"""
     layer, selects = facts.layer, facts.path.selects
     if layer is None:
         return
@@ -274,7 +274,7 @@ def _changes(facts: Facts) -> Iterator[str]:
 
 
 def _scope(facts: Facts) -> str:
-    """Return that training from trained weights may end elsewhere than the flow; empty where the flow is undecided."""
+    """Return a sentence that training may end elsewhere than the flow; empty where the flow is undecided."""
     if facts.layer is None or not facts.is_decided:
         return ""
     runs = facts.rules or isinstance(facts.case.problem, RaggedProblem)
@@ -298,7 +298,7 @@ def _divides(parts: SplitFlow) -> str:
         weights_kept.append(f"tokens of {remaining} more inputs")
     kept_tokens = " and ".join(([", ".join(weights_kept[:-1])] if weights_kept[:-1] else []) + weights_kept[-1:])
     if not untied:
-        return f"keeps {kept_tokens}, and rules out their other tokens"
+        return f"keeps {kept_tokens}, and rules out the other tokens of these inputs"
     place = f"input {untied[0]}" if len(untied) == 1 else f"inputs {format_tokens(np.array(untied), TOKENS)}"
     return f"selects the optimal token of {place}, and keeps {kept_tokens}"
 
@@ -324,8 +324,8 @@ def _tied_words(facts: Facts) -> Iterator[str]:
         proven += " There is no other token, so the risk depends on the part of p in F alone."
     if split.bounds_risk and len(split.across):
         proven += (
-            " The risk is never below L_F, the risk if only the tied tokens count, a function of the part of p in F,"
-            " and approaches it along U: inf L = inf L_F, which no finite prompt attains."
+            " Let L_F be the risk of the tied tokens only, a function of the part of p in F. The risk L is never below"
+            " L_F and approaches it along U: inf L = inf L_F, which no finite prompt attains."
         )
     elif len(split.across):
         proven += " Some of the others score more than a tied token, so the least risk may lie elsewhere."
@@ -339,8 +339,8 @@ def _tied_words(facts: Facts) -> Iterator[str]:
         f"Observed along the flow: from norm {_size(parts.apart_from)} on, the part of p in F stays at"
         f" {vector(parts.finite_part)},"
         f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest of p grows without bound towards"
-        f" the max-margin direction across F, {vector(split.direction)}: at norm {_size(facts.path.flow.norms[-1])},"
-        f" 1 − cos = {parts.one_minus_cosine:.2g}."
+        f" the max-margin direction orthogonal to F, {vector(split.direction)}: at norm"
+        f" {_size(facts.path.flow.norms[-1])}, 1 − cos = {parts.one_minus_cosine:.2g}."
     )
 
 

@@ -38,7 +38,7 @@ class TrainedRun:
         norms: ‖p‖ or ‖W‖_F, shape (s,).
         tokens: the first token of largest weight of each input, exact, shape (s, n).
         ties: whether some input has several such tokens, exact, shape (s,).
-        about: the tokens of largest weight at the last checkpoint, or if these tie the optimal ones.
+        about: the tokens of largest weight at the last checkpoint, or the optimal tokens if those tie.
         off: 1 − s of these tokens, shape (s, n).
         margins: the least margin of these tokens over all inputs, divided by the norm; NaN at 0, shape (s,).
         apart: 1 − cos to their max-margin direction; NaN at 0, or where there is none, shape (s,).
@@ -75,7 +75,7 @@ class TrainedRun:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the heads of the table."""
+        """Return the titles of the table's columns."""
         margin = "least margin" if self.largest is None else f"least margin (≤ {self.largest:.4g})"
         return "steps", "norm", "tokens of largest weight", "max 1 − s", margin, "1 − cos", "flow at this norm"
 
@@ -112,7 +112,7 @@ class TrainedRun:
             )
             if not np.isnan(self.flow_apart[-1]):
                 sentences.append(
-                    f"The flow from the first checkpoint has {self.flow_apart[-1]:.2g} at the norm of the last."
+                    f"For the flow from the first checkpoint it is {self.flow_apart[-1]:.2g} at the norm of the last."
                 )
         return " ".join([*sentences, self._end_of_flow()])
 

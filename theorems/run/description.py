@@ -16,7 +16,7 @@ from theorems.run.registry.suite import tolerances_of
 
 @dataclass(frozen=True)
 class Heading:
-    """Heading of a statement: its data without its functions.
+    """Heading of a statement: its fields that are not functions.
 
     Attributes:
         id, title, source, assumptions, kernel, file, survives: as in :class:`theorems.core.statement.Statement`.

@@ -23,11 +23,11 @@ class Started:
 
 @dataclass(frozen=True)
 class CaseDone:
-    """Progress of a unit of work by a step; a step of a statement is a case.
+    """Completion of one more step of a unit of work; the steps of a statement are its cases.
 
     Attributes:
         id: the id of the unit.
-        done: the number of steps done; zero at the moment when all that the unit needs is loaded.
+        done: the number of steps done; zero once all that the unit needs is loaded.
     """
 
     id: str

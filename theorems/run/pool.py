@@ -64,7 +64,7 @@ PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker impo
 
 MessageHandler = Callable[[int, str, Any], None]
 _Message = tuple[int, str, Any] | str
-"""(number of a unit, kind of message, value); or the reason why no more messages come (empty if the process ended)."""
+"""A message: (number of a unit, kind, value); or the reason why no more messages come, empty if the process ended."""
 
 
 class NoResult(Exception):

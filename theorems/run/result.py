@@ -237,7 +237,7 @@ class Result:
     @property
     def verdict_in_words(self) -> str:
         """Return the verdict, with a note if the part that failed is not the conclusion as the source states it."""
-        # A failure of a kernel under test is never blamed on the paper, so that it needs no note.
+        # A failure of a kernel under test is never blamed on the paper, so it needs no note.
         note = self.conclusion.note if self.conclusion and not self.touched else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
@@ -262,7 +262,7 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """Return why the verdict is not a plain upheld; empty when it is."""
+        """Return why some cases were not upheld or not checked; empty if all were upheld."""
         parts = []
         for verdict in WORST_FIRST:
             count = self.counts.get(verdict, 0)
@@ -279,7 +279,7 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """Return the claim that failed, with its numbers; or why the verdict is not a plain upheld."""
+        """Return the claim that failed, with its numbers; or why some cases were not upheld or not checked."""
         falsified = self.verdict is Verdict.FALSIFIED and self.failure is not None
         return self.failure.sentence if falsified and self.failure else self.reason
 

@@ -34,7 +34,7 @@ class ProcessDied(InvalidInput):
 
     @property
     def why(self) -> str:
-        """Return the message without its ending :data:`NOTHING`."""
+        """Return the message without the words :data:`NOTHING` at its end."""
         return str(self).removesuffix(NOTHING)
 
 

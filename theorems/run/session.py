@@ -235,7 +235,7 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """Return the urgency of a statement: capabilities of a kernel come first, of these first output, then gradients.
+    """Return the urgency of a statement: capabilities of a kernel come first, among them output, then gradients.
 
     If the output is wrong, so are the gradients, but they reveal less about the cause.
     """

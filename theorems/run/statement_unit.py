@@ -59,7 +59,7 @@ class Unit:
 
     @property
     def together(self) -> str:
-        """Return the group of a capability of a kernel: its units share calls, each examined once per process."""
+        """Return the group of a kernel's capabilities, whose units share calls: a process examines each call once."""
         return f"calls {self.part}" if self.urgency else ""
 
     def where(self, done: int | None) -> str:
@@ -114,7 +114,7 @@ class Unit:
         return merge_results([first, then])
 
     def last(self, result: Result) -> bool:
-        """Return whether the parts after the one with this result are not needed.
+        """Return whether a part with this result makes the later parts unnecessary.
 
         The first falsified case ends the unit, and so does a part that never called the kernel under test.
         """

@@ -32,9 +32,9 @@ HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not 
 LONGEST_ID = 48
 """Longest id, in characters, that stays on one line of a table; longer ids (paths of files) are folded."""
 OFTEN = 5
-"""A claim about a kernel that was checked on fewer calls than this is listed as checked on only some of them."""
+"""Number of calls below which a claim about a kernel is listed as checked on only some calls."""
 LISTED = 5
-"""Most statements whose claims checked on only some cases are listed; with more statements they are counted."""
+"""Most statements for which claims checked on only some cases are listed; for more statements they are counted."""
 SHOWN_ROWS = 40
 """Most tokens of a failing case that are printed; its file has all."""
 
@@ -133,7 +133,7 @@ def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
 
 
 def print_reasons(out: Console, results: Iterable[Result]) -> None:
-    """Print the reason of each verdict that is not a plain upheld, one paragraph per statement."""
+    """Print why cases were not upheld or not checked, one paragraph per statement with such cases."""
     _print_lines(out, (f"{result.id}: {result.verdict}: {result.reason}" for result in results if result.reason))
 
 

@@ -341,7 +341,7 @@ def verify_data(
     progress: Progress = nothing,
     relations: bool = False,
 ) -> Result:
-    """Check a statement on user data: on every case that it makes of them.
+    """Check a statement on user data: on every case that the statement makes of the data.
 
     Args:
         id: the id of the statement.

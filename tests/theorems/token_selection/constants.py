@@ -43,9 +43,7 @@ from theorems.token_selection.softmax import lemma_06_smoothness_and_descent
 
 READ_LATE = "the offset is measured only where E ≤ 0.01, and there E changes it by less than floats resolve"
 GIBBS = "an average of margins exceeds the least by at most W((N − 1)r/e), r the ratio of coefficients, W Lambert's"
-TWO_CASES = (
-    "the bound adds two worst cases, of which every pair (v, p) tried has at most one; it may be needed"
-)
+TWO_CASES = "the bound adds two worst cases, of which every pair (v, p) tried has at most one; it may be needed"
 ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
 AT_REST = "Newton's last step is about the square of the step before: it and the slope are far smaller than the bound"
 DESCENT = ("descent-from-a-margin",)

@@ -27,7 +27,7 @@ from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, MessageHandler, 
 from theorems.run.unit_protocols import StopRun
 
 OVER = "out of time"
-"""The reason of a stop because ``until`` returned true."""
+"""The reason reported for unfinished units when ``until`` returned true."""
 LOCAL = "local"
 """The value of ``--engine`` for processes of this machine."""
 WINDOW = 1000
@@ -47,7 +47,8 @@ class Coordinator:
         Args:
             engine: the engine that runs the units.
             run: the identity of the run, see :func:`theorems.run.identity.identity`.
-            journal: the path of the run's journal; each worker that sees the folder beside it keeps its own there.
+            journal: the path of the run's journal; a worker that sees the folder beside this file keeps its own
+                journal in that folder.
         """
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine

@@ -12,7 +12,7 @@ from theorems.run.registry.suite import capabilities, statements
 from theorems.run.registry.user_file import is_in_a_file, statement_in_file
 
 KINDS = ("queries-given", "sequence-given")
-"""Assumptions about data that are given beside tokens, labels and head."""
+"""Assumptions that data give queries besides tokens, labels and head: one query per input, or several."""
 
 
 def statement_named(id: str) -> Statement:
