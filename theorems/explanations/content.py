@@ -94,7 +94,7 @@ def opening(facts: Facts) -> list[str]:
 
 
 def _trained(facts: Facts) -> list[Section]:
-    """Return what the trained weights choose in each input, and their margins against the largest possible ones."""
+    """Return the tables on trained weights: tokens of largest weight, and margins beside the largest possible ones."""
     layer = facts.layer
     if layer is None:
         return []
@@ -125,7 +125,8 @@ def _run(facts: Facts) -> list[Section]:
     if facts.run is None:
         return []
     tokens = format_tokens(facts.run.about.alpha, TOKENS)
-    caption = f"The run of training; 1 − s, margin and 1 − cos of {tokens}; last: the flow from the first checkpoint"
+    of_flow = "last column: the flow from the first checkpoint"
+    caption = f"The run of training; 1 − s, margin and 1 − cos of {tokens}; {of_flow}"
     return [Section(caption, facts.run.columns, tuple(facts.run.rows), facts.run.columns[2:3])]
 
 

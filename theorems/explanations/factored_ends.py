@@ -78,8 +78,8 @@ class TrainedEnd:
 def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = None) -> tuple[TrainedEnd, ...]:
     """Return the end of the flow on W and, if K and Q are small enough, of the flow on (K, Q); none without queries.
 
-    (K, Q) start at the factors of the trained weights; without trained weights at ``K0`` and ``Q0`` of the case, and
-    without these at K = I and Q = W(0)ᵀ, scaled so that keys have size about one.
+    (K, Q) start at the factors of the trained weights; without trained weights, at ``K0`` and ``Q0`` of the case;
+    without these, at K = I and Q = W(0)ᵀ, scaled so that keys have size about one.
     """
     data, problem = case.queried, case.problem
     if data is None:

@@ -127,7 +127,7 @@ class RuleEnd:
 
     @property
     def _applicable(self) -> list[str]:
-        """Return sentences on which theorems about the rule apply to the data, and on what assumptions others lack."""
+        """Return a sentence for each theorem about the rule: it applies, or which assumptions it lacks."""
         sentences = [f"{id} applies to these data ({title})." for id, title in self.speaks]
         return sentences + [f"{id} does not apply: {lacks}." for id, lacks in self.silent]
 

@@ -1,4 +1,4 @@
-"""A run of training, given by checkpoints: tokens, margins and direction by step, and those of the flow from its start.
+"""A run of training, given by checkpoints: its tokens, margins and direction by step, beside the flow from its start.
 
 The run is compared with the max-margin direction of the tokens of largest weight at its last checkpoint, and with the
 gradient flow from its first checkpoint at equal norms, since steps of a rule and times of a flow cannot be compared.
@@ -34,7 +34,7 @@ class TrainedRun:
     """A run of training, with s checkpoints.
 
     Attributes:
-        steps: the number of steps before each, shape (s,).
+        steps: the number of steps before each checkpoint, shape (s,).
         norms: ‖p‖ or ‖W‖_F, shape (s,).
         tokens: the first token of largest weight of each input, exact, shape (s, n).
         ties: whether some input has several such tokens, exact, shape (s,).
@@ -119,10 +119,10 @@ class TrainedRun:
     def _end_of_flow(self) -> str:
         selects = self.flow.selects
         if selects is None:
-            return "That flow selects no tokens, or its tokens could not be decided."
+            return "This flow selects no tokens, or its tokens could not be decided."
         if not self.ties[-1] and np.array_equal(selects, self.tokens[-1]):
-            return "In the limit that flow selects the final tokens of the run."
-        return f"In the limit that flow selects {format_tokens(selects)}, other tokens than the run ends with."
+            return "In the limit, this flow selects the final tokens of the run."
+        return f"In the limit, this flow selects {format_tokens(selects)}, other tokens than the run ends with."
 
     def as_json(self) -> dict[str, Any]:
         """Return every number in full for JSON."""

@@ -285,7 +285,7 @@ class Result:
 
     @property
     def relations(self) -> dict[str, dict[str, int]]:
-        """Return three counts for each relation between a case and a changed one, by its name.
+        """Return three counts for each relation between a case and its changed copy, by the relation's name.
 
         ``cases`` counts the cases on which the statement was checked again, ``differing`` those with another verdict
         after the change, and ``not_found`` those where a search of the suite succeeded on only one of the two.

@@ -114,7 +114,7 @@ def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, Non
                 if so_far is not None:
                     parts.so_far(k, so_far)
 
-        # One thread: more would sum in another order (other rounding), and be slower.
+        # One thread: more threads would sum in another order, which rounds differently, and be slower.
         with threadpool_limits(1, "blas"), signals.interruptible():
             result = unit.run(progress)
         parts.finish(k, result)

@@ -112,7 +112,7 @@ def _line(number: int, kind: str, value: Any) -> bytes:
 
 
 def channel() -> tuple[BinaryIO, BinaryIO]:
-    """Return the original standard input and output, and redirect the process: no input, prints to standard error."""
+    """Return the original standard input and output; from then on the process has no input and prints to stderr."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)

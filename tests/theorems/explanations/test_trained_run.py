@@ -115,7 +115,7 @@ def test_the_words_say_when_the_tokens_changed() -> None:
     words = paragraphs(it)[1]
     assert words.startswith("The run of 5 checkpoints goes from norm 1.12 at step 0 to")
     assert "Its final tokens have had the largest weight since step 100." in words
-    assert words.endswith("In the limit that flow selects the final tokens of the run.")
+    assert words.endswith("In the limit, this flow selects the final tokens of the run.")
     table = next(section for section in sections(it) if section.caption.startswith("The run of training"))
     assert [row[0] for row in table.rows] == ["0", "10", "20", "100", "500"]
     assert [row[2] for row in table.rows] == ["[1]", "[1]", "[1]", "[0]", "[0]"]
@@ -126,7 +126,7 @@ def test_a_run_that_ends_elsewhere_than_the_flow_is_said_to() -> None:
     it = explain(FIGURE | {"p": [[9, 0], [1, 2], [1, 4]]})
     assert it.run is not None
     assert it.run.steps.tolist() == [0, 1, 2]
-    assert it.run.words.endswith("In the limit that flow selects [1], other tokens than the run ends with.")
+    assert it.run.words.endswith("In the limit, this flow selects [1], other tokens than the run ends with.")
     changed = explain(FIGURE | {"p": [[9, 0], [1, 4]]}).run
     assert changed is not None
     assert "Its tokens of largest weight still changed before the last checkpoint." in changed.words

@@ -78,7 +78,7 @@ class OnDask:
     def look(self) -> str:
         """End the futures of lost tasks; return a message if there have been no workers for :data:`LONELY` seconds.
 
-        It is called often; the scheduler is asked every :data:`OFTEN` seconds.
+        Call this method often; it asks the scheduler at most every :data:`OFTEN` seconds.
         """
         now = time.monotonic()
         if now - self._looked < OFTEN:
@@ -99,7 +99,7 @@ class OnDask:
     def back(self) -> str:
         """Reconnect if the scheduler was unreachable; return the reason if that fails, else an empty string.
 
-        It is called after a task was lost.
+        Call this method after a task was lost.
         """
         identity = self._identity()
         if identity is not None and identity["id"] == self._id and self._client.status == "running":

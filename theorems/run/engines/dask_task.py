@@ -35,8 +35,8 @@ class SubmittedTask:
     def is_lost(self, status: str | None) -> bool:
         """Return whether the task is lost, given its ``status`` at the scheduler (None if unknown to the scheduler).
 
-        A task is lost if the scheduler knew it and does not any more, or if it was finished at two checks while the
-        client still waits. A task unknown so far, or finished since the last check, may have a message on its way.
+        A task is lost if the scheduler no longer knows it, or if it was finished at two checks while the client still
+        waits. A task that the scheduler never knew, or finished since the last check, may have a message under way.
         """
         if status is None:
             return self.known and not self.answer.done()

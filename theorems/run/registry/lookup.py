@@ -12,7 +12,7 @@ from theorems.run.registry.suite import capabilities, statements
 from theorems.run.registry.user_file import is_in_a_file, statement_in_file
 
 KINDS = ("queries-given", "sequence-given")
-"""Assumptions that data give queries besides tokens, labels and head: one query per input, or several."""
+"""Ids of the assumptions that the data contain queries: one per input, or several."""
 
 
 def statement_named(id: str) -> Statement:
