@@ -32,7 +32,7 @@ class RaggedProblem(Problem):
 
     Attributes:
         pairs: the numbers (i, k) in the data of the input and query that make each input of this problem, shape (m, 2).
-        positions: the number of each token in its input X_i, for copies that of the original, shape (m, T).
+        positions: the number of each token in its input X_i; for a copy, the number of its original; shape (m, T).
         counted: whether a token is an original, not a copy; copies come last, shape (m, T).
         parts: the inputs grouped by their numbers of tokens.
     """

@@ -318,10 +318,10 @@ def _tied_words(facts: Facts) -> Iterator[str]:
     )
     if len(split.across):
         proven += (
-            f" One prompt, U = {vector(split.svm.floats)}, ties these tokens alone and gives all others smaller logits."
+            f" One prompt, U = {vector(split.svm.floats)}, ties only these tokens and gives all others smaller logits."
         )
     else:
-        proven += " There is no other token, so the risk depends on the part of p in F alone."
+        proven += " There is no other token, so the risk depends only on the part of p in F."
     if split.bounds_risk and len(split.across):
         proven += (
             " Let L_F be the risk of the tied tokens only, a function of the part of p in F. The risk L is never below"

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 BEGIN = ""
-"""The digest used as that of the line before the first line."""
+"""The digest that stands for a line before the first line."""
 _LINE = re.compile(rb'\{"digest": "([0-9a-f]{32})", (.*)\}', re.DOTALL)
 
 

@@ -25,7 +25,7 @@ from theorems.run.registry.suite import statements
 
 
 def is_in_a_file(id: str) -> bool:
-    """Return whether an id is that of a statement in a file: ``path.py:name``, or ``path.py`` with the name missing."""
+    """Return whether an id names a statement in a file: ``path.py:name``, or ``path.py`` with the name missing."""
     return id.endswith(".py") or ".py:" in id
 
 
@@ -34,7 +34,7 @@ def statement_in_file(id: str) -> Statement:
 
     Raises:
         InvalidInput: there is no such file, it cannot be run (the message names the line), it has no such name, or
-            the name is not that of a statement.
+            the name is not a statement's.
     """
     path, name = parts_of(id)
     text = _text(Path(path), "a statement")
