@@ -63,14 +63,16 @@ class OnKernel(Implementation):
     Attributes:
         kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
         fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
+        writes_tests: whether to write a test of the smallest failing call of each falsified capability.
     """
 
     kernel: Any = None
     fail_fast: bool = False
+    writes_tests: bool = True
 
     def in_format(self, name: str) -> OnKernel:
         """Return the implementation for tensors of that number format; itself if that is its format already."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()
-        return replace(implementation, fail_fast=self.fail_fast)
+        return replace(implementation, fail_fast=self.fail_fast, writes_tests=self.writes_tests)

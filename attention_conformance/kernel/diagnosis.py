@@ -33,7 +33,9 @@ from theorems.core.under_test import Explanation, Refused
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """Return a line about the failing call, and the source of a test function; both are empty if the call passes now.
+    """Return a line about the failing call, and the source of a test function if tests are written.
+
+    Both are empty if the call passes now.
 
     The kernel is called again, as often as the statement calls it.
     """
@@ -41,6 +43,8 @@ def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) ->
     if trace is None:
         return Explanation(no_test="called again, the kernel is right: its results depend on earlier calls")
     line = _line(statement, trace, under_test)
+    if not under_test.writes_tests:
+        return Explanation(line)
     if numbers_of(trace.call) > MANY:
         other, lines = with_drawn_numbers(call)
         trace_of_drawn = trace_failure(statement, other, under_test) if lines else None

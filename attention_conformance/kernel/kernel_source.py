@@ -21,6 +21,7 @@ class KernelSource(UnderTest):
 
     Attributes:
         fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
+        writes_tests: whether to write a test of the smallest failing call of each falsified capability.
     """
 
     by_name: ClassVar[bool] = True
@@ -31,6 +32,7 @@ class KernelSource(UnderTest):
     device: str | None = None
     deep: bool = False
     fail_fast: bool = False
+    writes_tests: bool = True
 
     def prepare(self) -> None:
         """Import torch and the modules of this package that call kernels."""
@@ -64,7 +66,7 @@ def _load(source: KernelSource) -> Implementation:
 
     load = remote_kernel_named if is_worker() else kernel_named
     kernel = load(source.source, source.dtype, interface=source.interface, device=source.device, deep=source.deep)
-    return replace(kernel.as_implementation(), fail_fast=source.fail_fast)
+    return replace(kernel.as_implementation(), fail_fast=source.fail_fast, writes_tests=source.writes_tests)
 
 
 def under_test_of(
@@ -75,17 +77,18 @@ def under_test_of(
     *,
     deep: bool = False,
     fail_fast: bool = False,
+    writes_tests: bool = True,
 ) -> UnderTest:
     """Return the object under test for a kernel.
 
-    A kernel given by name is loaded in the process that runs it; an object is probed in this process. For a kernel
-    given by name, ``fail_fast`` stops all other capabilities once a call falsifies one.
+    A kernel given by name is loaded in the process that runs it; an object is probed in this process. ``fail_fast`` and
+    ``writes_tests`` are those of :class:`KernelSource`; an object has the defaults.
 
     Raises:
         InvalidInput: the object is no kernel.
     """
     if isinstance(kernel, str):
-        return KernelSource(kernel, dtype, interface, device, deep, fail_fast)
+        return KernelSource(kernel, dtype, interface, device, deep, fail_fast, writes_tests)
     from attention_conformance.kernel.kernel_loader import kernel_of  # imports torch
 
     return kernel_of(kernel, dtype, interface=interface, device=device).as_implementation()

@@ -124,7 +124,13 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
     # A known failure, or a failure of a capability that is not among the ids, does not end the run.
     fail_fast = options.fail_fast and options.known_failures is None and not options.ids
     return kernel_suite().under_test_of(
-        options.attention, dtype, options.interface, options.device, deep=deep, fail_fast=fail_fast
+        options.attention,
+        dtype,
+        options.interface,
+        options.device,
+        deep=deep,
+        fail_fast=fail_fast,
+        writes_tests=any(file is not None for file in (options.emit_test, options.json, options.resume)),
     )
 
 

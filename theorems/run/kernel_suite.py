@@ -58,6 +58,7 @@ class KernelSuite(Protocol):
         *,
         deep: bool = False,
         fail_fast: bool = False,
+        writes_tests: bool = True,
     ) -> UnderTest:
         """Return the object under test for a kernel, given as an object or as ``MODULE:CALLABLE``.
 

@@ -166,7 +166,8 @@ class Pool:
         except KeyboardInterrupt:
             raise
         except BaseException:
-            self.close()  # nobody will read the results of their units
+            for worker in [worker for worker in self._workers if worker.unit is not None]:
+                self._end(worker)  # nobody will read the result of its unit
             raise
 
     def interrupt(self, on_message: MessageHandler, seconds: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from attention_conformance.kernel import diagnosis
 from tests.attention_conformance.kernel import wrong_kernels
 from tests.verify_schema import read_results
 from theorems.command.app import main as whole_command
@@ -231,6 +232,17 @@ def test_fail_fast_tries_no_other_capability_once_a_call_falsifies_one(capsys: p
     assert output["verdict"] == "inconclusive"
     assert output["examples"] < 40
     assert "stopped by --fail-fast: a call fails, see kernel-causal" in str(output)
+
+
+def test_no_test_of_the_failing_call_is_written_unless_a_file_receives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(diagnosis, "reproducer", lambda trace, line: (written.append(line), ("", "not tried"))[1])
+    source = f"{wrong_kernels.__name__}:warm"
+    given = ["kernel-output", "--attention", source, "--dtype", "float64", "--examples", "3"]
+    assert main(["verify", *given]) == 1
+    assert not written
+    assert main(["verify", *given, "--json", "out.json"]) == 1
+    assert written
 
 
 def test_a_profile_of_some_statements(capsys: pytest.CaptureFixture[str]) -> None:

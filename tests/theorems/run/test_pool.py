@@ -170,3 +170,24 @@ def test_units_that_nobody_waits_for_are_ended() -> None:
         for _ in pool.work([7], lambda k: Adding("right"), lambda k, word, value: results.append((k, word))):
             pass
         assert (7, "finished") in results
+
+
+def test_after_an_error_in_a_handler_idle_processes_remain_and_the_others_are_ended() -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(number: int, word: str, value: Any) -> None:
+        if (number, word) == (0, "finished"):
+            raise Enough
+
+    with closing(Pool(2)) as pool:
+        units = [Adding("right"), Adding("hangs", manner="hangs")]
+        with pytest.raises(Enough):
+            for _ in pool.work([0, 1], units.__getitem__, stop):
+                pass
+        (idle,) = pool._workers
+        results = []
+        for _ in pool.work([7], lambda k: Adding("right"), lambda k, word, value: results.append((k, word))):
+            pass
+        assert (7, "finished") in results
+        assert pool._workers == [idle]
