@@ -1,7 +1,7 @@
 """The conformance suite for attention kernels: calls, interfaces, claims, scoreboard.
 
-This package imports :mod:`theorems.core` and :mod:`theorems.run`, which never import it by name: they find it by an
-entry point when ``--attention`` is given.
+This package imports :mod:`theorems.core` and :mod:`theorems.run`. They never import this package by name: an entry
+point leads them here when ``--attention`` is given.
 """
 
 from importlib import import_module

@@ -22,11 +22,11 @@ class Answer:
         log_sum_exp: shape (B, H, L), if the kernel returns it and the call requests it.
         weights: shape (B, H, L, T), if the kernel returns them.
         sink_gradient, bias_gradient: gradients of sinks and bias, if the kernel differentiates them.
-        changed: the names of the arguments that the kernel wrote to, or next to which it wrote in memory.
+        changed: the names of the arguments that the kernel changed, or next to which the kernel wrote in memory.
         changed_settings: the settings of PyTorch and of the process that the kernel changed.
-        failed: the error that the kernel raised in the call's state, if the kernel returns a result in another state.
-        others: for a call that is repeated many times, the later answers that differ in a bit, each with its number of
-            occurrences.
+        failed: the error that the compiled kernel raised, although the kernel returns a result without compilation.
+        others: for a call that is repeated many times, the later answers that differ from the first in any bit, each
+            with its number of occurrences.
     """
 
     output: Array
@@ -44,15 +44,15 @@ class Answer:
 
 
 class BackwardRefused(Refused):
-    """Exception: a kernel that has a backward pass raised an error in it."""
+    """Exception for a kernel that raised an error in its backward pass."""
 
 
 class NotCompiled(Refused):
-    """Exception: PyTorch cannot compile the kernel."""
+    """Exception for a kernel that PyTorch cannot compile."""
 
 
 def attend(call: AttentionCall) -> Answer:
-    """Raise Refused; an implementation with a kernel replaces this function by one forward and backward call."""
+    """Raise Refused; with a kernel under test, one forward and one backward call of it replace this function."""
     raise Refused("nothing to call")
 
 
@@ -71,7 +71,7 @@ class OnKernel(Implementation):
     writes_tests: bool = True
 
     def in_format(self, name: str) -> OnKernel:
-        """Return the implementation for tensors of that number format; itself if that is its format already."""
+        """Return the implementation for tensors of the number format ``name``; an empty name keeps the format."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()

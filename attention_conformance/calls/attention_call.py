@@ -1,4 +1,4 @@
-"""One call of an attention kernel: rows of the paper's problem as batched tensors with the usual options."""
+"""A call of an attention kernel: batched tensors, each row of which is the paper's problem, and the usual options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Memory(StrEnum):
     OFFSET = "offset"
     """Begins at the second number of its storage."""
     FUSED = "fused"
-    """A part of the rows of a larger storage, lengths before heads, as if one projection had computed q, k and v."""
+    """A part of each row of a larger tensor, lengths before heads, as if one projection had computed q, k and v."""
     SINGLE = "single number"
     """One number, expanded with stride 0 along all axes: the upstream gradient of ``output.sum().backward()``."""
 
@@ -62,7 +62,7 @@ class State(StrEnum):
     CREATE_GRAPH = "create graph"
     """The backward pass creates a graph, so that gradients could be differentiated again."""
     REPLAYED = "after two hundred others"
-    """Two hundred calls come before, on other numbers in these tensors, every second one with a backward pass."""
+    """Two hundred calls on these tensors, filled with other numbers, come before; half of them with a backward pass."""
     COMPILED = "compiled"
     """Compiled by ``torch.compile``, after calls of other sizes; torch itself runs the graphs."""
     MACHINE_CODE = "compiled to machine code"
@@ -196,12 +196,12 @@ class AttentionCall(Subject):
 
     @property
     def number_format(self) -> str:
-        """The format in which a kernel is called on captured tensors; empty, if they are float64, for its finest."""
+        """The number format of captured tensors other than float64; empty stands for the kernel's finest format."""
         return "" if self.dtype == "float64" else self.dtype
 
     @property
     def too_large(self) -> str:
-        """Return why a captured call is too large to be judged; empty if it is not."""
+        """The reason why a captured call is too large to be judged; empty if it is not too large."""
         B, H, L, T = (self.sizes[axis] for axis in "BHLT")
         if not self.dtype or B * H * L * T <= MOST_WEIGHTS:
             return ""
@@ -221,7 +221,7 @@ class AttentionCall(Subject):
 
     @property
     def is_large(self) -> bool:
-        """Return whether only some rows of the call are checked: those with an upstream gradient."""
+        """Return whether only some rows of the call are checked: the rows with an upstream gradient."""
         sizes = self.sizes
         return sizes["B"] * sizes["H"] * sizes["L"] * sizes["T"] > ENTRIES
 
@@ -243,13 +243,13 @@ class AttentionCall(Subject):
         return visible & self._near(np.arange(L), alignment)
 
     def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
-        """Return the mask of the keys that the given rows see by the mask mod."""
+        """Return the mask of the keys that ``mask_mod`` lets the given rows see."""
         assert self.mask_mod is not None
         a, b, c = np.moveaxis(self.mask_mod, -1, 0)[..., None, None]
         return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
 
     def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
-        """Return j − i for every key j and these rows i, 0 on the diagonal: (L, T), or (B, 1, L, T) with lengths."""
+        """Return each key's distance from the diagonal of each given row: (L, T), or (B, 1, L, T) with lengths."""
         L, T = self.sizes["L"], self.sizes["T"]
         diagonal: Any = alignment.diagonal(L, T)
         if self.lengths is not None:
@@ -258,7 +258,7 @@ class AttentionCall(Subject):
         return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
 
     def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
-        """Return which keys rows see under causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""
+        """Return the mask of causality, window and lengths in given rows: (L, T), or (B, 1, L, T) with lengths."""
         ahead = self.ahead(rows, alignment)
         visible = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
         if self.window is not None:
@@ -286,9 +286,9 @@ class AttentionCall(Subject):
         return np.asarray(np.arange(L) >= self.lengths[:, :1])[:, None]
 
     def part(self, alignment: Alignment, batch: Places, groups: Places, rows: Places) -> AttentionCall:
-        """Return a call with only some batch entries, groups and rows; a mask hides the keys that causality hid.
+        """Return a call with only some batch entries, groups and rows; a mask replaces causality and window.
 
-        Its results are part of the whole call's results, if the omitted rows have no upstream gradient.
+        The results of this call are part of the whole call's results, if the omitted rows have no upstream gradient.
         """
         size = self.sizes["H"] // self.sizes["G"]
         heads = (np.asarray(groups)[:, None] * size + np.arange(size)).ravel()

@@ -1,16 +1,16 @@
-"""Attention of many queries, a paper's softmax for each row, and its gradients, with bounds of rounding errors.
+"""The results of attention for many queries, and their gradients, with bounds of rounding errors.
 
 A row of causal, masked or windowed attention is softmax attention on the keys that it sees. With logits
-z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, u the upstream gradient of o and
+z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, the upstream gradient u of o, and
 
     dz_t = s_t (u·v_t − u·o),
 
-which is Lemma 3's covariance of an indicator and the scores u·v_t under s, the chain rule gives
+(the covariance, under s, of the indicator of key t and the scores u·v, as in Lemma 3), the chain rule gives
 
     dV_t = Σ s_t u,   dQ = scale Σ_t dz_t cap'(z_t) k_t,   dK_t = scale Σ dz_t cap'(z_t) q,
 
-sums over the rows (and the heads of a group) that see key t. Under dropout o = Σ m_t s_t v_t with factors m_t, and
-dz_t = s_t (m_t u·v_t − u·o).
+where the sums without an index are over the rows (and the heads of a group) that see key t. Under dropout o = Σ m_t s_t
+v_t with factors m_t, and dz_t = s_t (m_t u·v_t − u·o).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 3.
 """
@@ -46,7 +46,7 @@ HIDING = -1e30
 
 @dataclass(frozen=True, eq=False)
 class AttentionRows:
-    """The correct results of a call, with bounds that contain the exact results and the textbook formula's in floats.
+    """The correct results of a call, with bounds that contain the exact results and those of the formula in floats.
 
     Attributes:
         call: the call; its tensors count as exact.
@@ -54,7 +54,7 @@ class AttentionRows:
         alignment: the position of the diagonal of causal masks and windows.
         stored: the format of the kernel's results, if it is coarser than the format in which the kernel computes.
         uniform: whether rows that see no key give each key the same weight; otherwise all their weights are zero.
-        through: whether a gradient goes through these weights to the logits.
+        through: whether rows that see no key pass a gradient through their weights to the logits.
         skips: weights smaller than this share of the largest weight in their row may be left out.
         factor: under dropout, the factor m of each weight, (B, H, L, T), applied after the softmax; None without.
     """
@@ -151,8 +151,8 @@ class AttentionRows:
     def _error_of_skipping(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
         """Bound the error of weights s if the kernel may leave out weights below a share of the row's largest weight.
 
-        With δ the sum of the weights that may be left out, each of them is between 0 and s/(1 − δ), and every other
-        weight between s and s/(1 − δ).
+        If δ is the sum of the weights that may be left out, each such weight becomes a number between 0 and s/(1 − δ),
+        and every other weight a number between s and s/(1 − δ).
         """
         largest = np.max(s.value - s.error, axis=-1, keepdims=True)
         may = s.value - s.error < self.skips * (largest + 2 * np.max(s.error, axis=-1, keepdims=True))
@@ -231,7 +231,7 @@ class AttentionRows:
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:
-        """Return the number to subtract from the scores u·v_t of a row: here their mean."""
+        """Return the number to subtract from the scores u·v_t of a row: their mean if log-sum-exps have no gradient."""
         return mean
 
     @property
@@ -242,9 +242,10 @@ class AttentionRows:
             return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
-        """Bound −Σ dz, the gradient of a row's maximum, which is zero except for rounding; the largest logit gets it.
+        """Bound the rounding error −Σ dz that a kernel adds to the gradient of a row's largest logit.
 
-        A kernel has this term if it subtracts the maximum within the differentiated graph.
+        A kernel that subtracts the maximum within the differentiated graph adds the gradient of this maximum there. It
+        is −Σ dz: zero without rounding.
         """
         z = self.logits
         reach = np.where(self._has_weight, z.value + z.error, -np.inf)

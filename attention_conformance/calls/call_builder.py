@@ -26,7 +26,7 @@ LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
 """Numbers of queries, or of keys for several queries, in calls that test length and have few, narrow heads."""
 LATENT = 576
-"""The sum E + M from which on a call's widths are not reduced: kernels with such wide heads take no other widths."""
+"""The least sum E + M at which a call's widths are kept: kernels with such wide heads take no other widths."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Numbers of keys for a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
@@ -34,17 +34,17 @@ BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 WORK = 1 << 23
 """The largest B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
 MOST_ENTRIES = 1 << 20
-"""The largest numbers of entries: of keys and values, and of logits."""
+"""The largest number of entries that the keys and values, or the queries and outputs, or the logits may have."""
 HUGE = 1 << 16
 """The number of keys that an index of 16 bits can count."""
 EXACT_KEYS = 257
-"""The largest number of keys of exact calls that hide some of them: all keys have different ranks."""
+"""The largest number of keys of an exact call with hidden keys: at most two of so many keys have equal logits."""
 EXACT_ROWS = 16
-"""Rows of a group that have an upstream gradient in an exact call: sums over more rows need too many bits."""
+"""The most rows of a group with an upstream gradient in an exact call: sums over more rows need too many bits."""
 LONGEST_IN_STATE: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
-"""The largest length of a call in a state that takes long: compilation unrolls a loop over keys."""
+"""The largest numbers of queries and keys in slow states: compilation, for example, unrolls a loop over keys."""
 CHECKED = (2, 2, 6)
-"""Batch entries, groups and rows that have an upstream gradient in a large call."""
+"""The numbers of batch entries, of groups and of rows that have an upstream gradient in a large call."""
 
 
 def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0) -> AttentionCall:
@@ -164,7 +164,7 @@ class _Drawing:
         seed = int(self.rng("numbers").integers(2**32))
         if self.plan["dropout"] != "none":
             call = tensors(sizes, Numbers.NORMAL, seed)
-            # So that no weight is tiny, and the output equals the weights.
+            # Small logits, so that no weight is tiny, and values for which the output equals the weights.
             value = np.broadcast_to(np.eye(sizes.T), call.value.shape).copy()
             return call.replace(query=call.query / math.sqrt(sizes.E), value=value)
         if kind == "products":
@@ -187,7 +187,7 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 
 def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
-    """Reduce sizes until a call is cheap enough; in calls that test lengths, reduce the lengths last."""
+    """Return reduced sizes of a call that is cheap enough; in calls that test lengths, lengths are reduced last."""
     is_long = lengths in ("long", "decode")
     is_longest = lengths == "long" and full.L != full.T and max(full.L, full.T) >= LONGEST[0]
 
@@ -215,7 +215,7 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
         return replace(sizes, **{longer: max(shorter(more, least), less + 1)})
 
     def fewer_groups(sizes: Sizes) -> Sizes:
-        # The heads of a single group may be halved already; they must not grow again.
+        # A single group is left as it is: its heads may be halved already, and must not grow again.
         return replace(sizes, G=half(sizes.G), H=half(sizes.G) * group) if sizes.G > 1 else sizes
 
     def other_length_of(sizes: Sizes, least: int) -> Sizes:
@@ -247,7 +247,7 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
 
 
 def _with_all_rows_checked(sizes: Sizes, group: int) -> Sizes:
-    """Reduce heads, then batch entries down to two, then lengths, until the call is not large."""
+    """Return sizes of a call that is not large: first heads, then batch entries, then lengths are reduced."""
     while sizes.B * sizes.H * sizes.L * sizes.T > ENTRIES:
         if sizes.G > 1:
             sizes = replace(sizes, G=sizes.G // 2, H=sizes.G // 2 * group)
@@ -261,7 +261,7 @@ def _with_all_rows_checked(sizes: Sizes, group: int) -> Sizes:
 # ---- numbers on which nothing is rounded ---------------------------------------------------------------------------
 
 SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
-"""Numbers of which 512 times one is added to all logits: 0, 16, −20480 or −131072."""
+"""The entries of keys that queries multiply by 512, which adds 0, 16, −20480 or −131072 to all logits of a row."""
 
 
 def ranks(sizes: Sizes, seed: int) -> AttentionCall:
@@ -269,7 +269,7 @@ def ranks(sizes: Sizes, seed: int) -> AttentionCall:
 
     Logits with weight 0 are at least 4096 below the largest. Values, upstream gradients and the columns of keys where
     queries are 0 are small integers, so that every product and every sum, in any order, is a number of few bits. The
-    scale is 1, because some kernels multiply queries and keys by its root.
+    scale is 1, because some kernels multiply queries and keys by the root of the scale.
     """
     rng = np.random.default_rng(seed)
     B, G, T, E = sizes.B, sizes.G, sizes.T, sizes.E
@@ -286,9 +286,9 @@ def ranks(sizes: Sizes, seed: int) -> AttentionCall:
 
 
 def products(sizes: Sizes, seed: int) -> AttentionCall:
-    """Build an exact call of up to 32 keys whose products q·k overflow float16, but not after scaling.
+    """Build an exact call whose products q·k overflow float16, while the logits (up to 32 different ones) do not.
 
-    Logits are 2048 apart with the scale 1/256, whose root is 1/16: a kernel may multiply queries and keys by it first.
+    Logits are 2048 apart with the scale 1/256. Its root is 1/16, by which a kernel may multiply queries and keys first.
     """
     call = ranks(sizes, seed)
     query, key = call.query * np.where(np.arange(sizes.E) == 0, 128.0, 1.0), call.key.copy()
@@ -302,10 +302,10 @@ OF_PRODUCTS = 1 / 256
 
 
 def moderate(of: Sizes, seed: int) -> AttentionCall:
-    """Build a call whose logits are 0 and −3 before the scale, and whose output is the weight of the smaller ones.
+    """Build a call with logits of 0 and −3 before the scale, whose output shows the weights of the smaller logits.
 
-    No logit is rounded, and a wrong factor of 1.5 reduces such a weight by three quarters, which even half precision
-    shows.
+    No logit is rounded, and a kernel that multiplies logits by a wrong factor of 1.5 reduces such a weight by three
+    quarters, which even half precision shows.
     """
     rng = np.random.default_rng(seed)
     is_low = np.broadcast_to((np.arange(of.T) % 2 == 1)[:, None], (of.B, of.G, of.T, 1))
@@ -316,11 +316,11 @@ def moderate(of: Sizes, seed: int) -> AttentionCall:
 
 
 MEAN = 107
-"""The mean of each pair of values, a number of seven bits: a few of them add up to more bits than half precision has.
+"""The mean of each pair of values: it has seven bits, and the sum of a few such numbers more than half precision.
 
-It is far from all powers of two: half precision rounds a term that is added to a long sum to 96, 112 or 128, in the
-same direction for many terms, so that the computed mean is wrong by more than one rounding. A mean of 127 would always
-be rounded to 128, which is hardly wrong.
+The mean is far from all powers of two. Half precision rounds a term that is added to a long sum to 96, 112 or 128, in
+the same direction for many terms, so that the computed mean is wrong by more than one rounding. A mean of 127 would
+always be rounded to 128, a small error.
 """
 
 
@@ -395,11 +395,11 @@ def _diagonal(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
 HIDING: Mapping[str, float] = MappingProxyType(
     dict(zip(HIDES, (-np.inf, -1e4, -np.finfo(np.float64).max), strict=True))
 )
-"""Biases that hide a key; beyond the range of a kernel's format, its most negative number is used instead."""
+"""Biases that hide a key; a kernel whose format has too small a range gets the format's most negative number."""
 
 
 def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
-    """Draw a mask that shows each row a key, except the rows that the plan leaves without one.
+    """Draw a mask that shows each row a key, except the rows that the plan leaves without a key.
 
     With poison, at least one key is seen by no row.
     """
@@ -427,7 +427,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
         if empty.ndim == 3 and rng.random() < 0.5:
-            # Rows of a single batch entry or head: their numbers must not enter other rows.
+            # Only rows of a single batch entry or head see no key: their numbers must not enter other rows.
             others = empty[1:] if len(empty) > 1 else empty[:, 1:]
             others[...] = False
         visible[empty] = False
@@ -516,7 +516,7 @@ def _check_some_rows(call: AttentionCall, rng: np.random.Generator) -> Attention
 
 
 def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return a large call's batch entries, groups and rows with an upstream gradient; if none, the last ones."""
+    """Return the batch entries, groups and rows with an upstream gradient; the last of each axis if there are none."""
     sizes = call.sizes
     attended = call.upstream.any(axis=-1)
     by_group = attended.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)

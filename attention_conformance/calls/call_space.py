@@ -1,8 +1,8 @@
 """The space from which calls of attention kernels are drawn: factors (properties of a call) and their levels (values).
 
-The first level of a factor is neutral. A level may require a capability; it is left out for kernels that do not declare
-that. A plan gives each factor a level. :func:`plans` covers the space: every pair of levels occurs in at least one
-plan, and on request every triple of levels of options. :mod:`.call_builder` builds a call from a plan.
+The first level of a factor is neutral. A level may require a capability, and is left out for kernels that do not
+declare the capability. A plan gives each factor a level. :func:`plans` covers the space: every pair of levels occurs in
+at least one plan, and on request every triple of levels of options. :mod:`.call_builder` builds a call from a plan.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Factor:
     Attributes:
         name: the name of the factor.
         levels: the levels, each with the capability that it requires (empty for none).
-        is_option: whether the factor is an option of kernels, whose triples are covered on request, and not a size or a
-            state.
+        is_option: whether the factor is an option of kernels, and not a size or a state; triples of levels of options
+            are covered on request.
     """
 
     name: str
@@ -126,7 +126,7 @@ NEUTRAL_PLAN: Plan = MappingProxyType({factor.name: next(iter(factor.levels)) fo
 SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 """Factors that every call has, whatever its kernel."""
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
-"""Lengths by the cost of a call, from cheap to expensive."""
+"""The levels of lengths with the cost of their calls, from cheap to expensive."""
 SPECIAL = ("dropout", "poison", "rows")
 """Factors that change which claims are checked; their levels occur only as often as the cover requires."""
 PLAIN = (
@@ -135,15 +135,14 @@ PLAIN = (
     *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Only exact numbers reveal half precision: long sums of narrow heads, which lose the fewest digits, then every
-    # width.
+    # Only calls with exact numbers reveal half precision: here first long sums in narrow heads, then every width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and kinds of numbers of calls without any option, which come before all other calls."""
 
 
 def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
-    """Yield arrays of plans; each array covers the space of a kernel with these capabilities.
+    """Yield plans, array by array; each array covers the space of a kernel with these capabilities.
 
     Args:
         declares: the capabilities that the kernel declares.
@@ -156,7 +155,7 @@ def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]
 
 @lru_cache(maxsize=32)
 def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
-    """Return the plans at the beginning of every cover: calls of models, lengths just beyond blocks, rare levels.
+    """Return the plans that come before every cover: calls of models, lengths just beyond blocks, rare levels.
 
     Args:
         declares: the capabilities that the kernel declares.
@@ -165,7 +164,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
-    # The index of a plan, which seeds its call, counts from the end: add new plans before the others.
+    # The index of a plan seeds its call and counts from the end: add new plans at the beginning.
     further = (
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
@@ -210,7 +209,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
 
 
 def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
-    """Remove, in place, slow states from rows whose pairs of that state with an option occur in other rows, too.
+    """Remove, in place, a slow state from each plan whose pairs (state, level of an option) other plans contain, too.
 
     Args:
         rows: the plans.
@@ -232,7 +231,7 @@ def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
 
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:
-    """Redraw, in place, levels that the cover does not need, which the covering library sets to the first level."""
+    """Redraw, in place, levels that the cover does not need; the covering library sets them to the first level."""
     pairs: Counter[tuple[tuple[str, str], ...]] = Counter(
         pair for row in rows for pair in combinations(sorted(row.items()), 2)
     )

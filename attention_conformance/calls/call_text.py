@@ -1,4 +1,4 @@
-"""Reading and writing calls of attention kernels: ``--data`` reads a failing call, or one captured from a model.
+"""Reading and writing calls of attention kernels: ``--data`` reads a failing call, or a call captured from a model.
 
 A captured call is a file with the arrays query, key and value, and options by the names of PyTorch's parameters. The
 kernel is called in the number format of these arrays, or in the format that ``dtype`` names.
@@ -27,11 +27,11 @@ OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
 )
-"""Default values, at which an option is not written; the scale is always written: its default is None or 1/√E."""
+"""The default values of options, which are not written. The scale always is: its default is None or 1/√E."""
 
 REQUIRED = TENSORS[:3]
 NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
-"""Further names in files: ``mask`` for Boolean or additive masks, and PyTorch's names of masks and causality."""
+"""Further names in files: ``mask`` and ``attn_mask`` (Boolean or additive), and PyTorch's name of causality."""
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
 """The masks, each with the type of its entries."""
 ARRAYS = (*MASKS, *AXES)
@@ -144,7 +144,7 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
 
 
 def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
-    """Return keys or values as an array; an empty list gets its width from ``shape``.
+    """Return keys or values as an array; an empty list, of no keys, gets its width from ``shape``.
 
     Raises:
         InvalidInput: the numbers do not have this shape.
@@ -210,7 +210,7 @@ def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         refuse_truth_values(name, value)
     try:
         mask = np.asarray(numbers(value), dtype=np.float64).astype(dtype)
-        np.broadcast_to(mask, shape)  # the shape is kept: a kernel may confuse shapes
+        np.broadcast_to(mask, shape)  # only a check: the mask keeps its shape, because a kernel may confuse shapes
     except (ValueError, TypeError):
         raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
     if dtype is not bool and (np.isnan(mask) | np.isposinf(mask)).any():

@@ -14,7 +14,7 @@ import numpy as np
 from covertable import make
 
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
+"""Widths of heads between the widths 32, 64, 128 and 256 for which kernels have blocks."""
 MULTIPLES = tuple(range(8, 257, 8))
 """Widths for which a kernel may have special code: for keys and values together, only for keys, only for values."""
 MANY_HEADS = (17, 20, 24, 32, 40)
@@ -79,7 +79,7 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 def _plans_of_single_options(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with a single option at lengths around block sizes, and plans of key masks with many entries."""
+    """Yield plans with one option and lengths around block sizes, and plans of key masks with many batch entries."""
     for name in ALONE:
         for level, _ in product(levels[name][1:], range(3)):
             yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}
@@ -90,18 +90,18 @@ def _plans_of_single_options(
 def _plans_of_as_many_entries_as_heads(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans of masks with a batch or head axis, and as many entries as heads: a kernel may confuse the axes."""
+    """Yield plans with as many batch entries as heads, so that a kernel may confuse these two axes of a mask."""
     masks = [mask for mask in levels["mask"] if "B" in mask or "H" in mask]
     for mask, size in zip(masks, cycle("23"), strict=False):
-        # With so many rows and keys, no two entries have the same mask, and many keys have noticeable weights.
+        # With so many rows and keys, no two batch entries have the same mask, and many keys have noticeable weights.
         yield {**neutral, "lengths": "both", "width": "8", "mask": mask, "batch": size, "heads": size}
 
 
 def _plans_of_widths(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
     """Yield plans with each multiple of 8 as a width: values as wide as keys, then values of other widths.
 
-    With the kernel's own scale logits are about one, so that even half precision shows faults; with scale 1 only exact
-    numbers show them.
+    With the kernel's own scale logits are about one, so that even half precision shows faults. With scale 1 only exact
+    numbers do.
     """
     scale = "own" if "own" in levels["scale"] else "1"
     for width in MULTIPLES:

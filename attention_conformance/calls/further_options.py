@@ -1,4 +1,4 @@
-"""Options of a call beyond masks: sinks, biases, gradients of the log-sum-exp, lengths, parts, caches, mods, 8 bits.
+"""Options of a call beyond masks, such as sinks, linear biases, lengths, parts, caches and tensors of 8 bits.
 
 Each option is a factor of :mod:`attention_conformance.calls.call_space` and is drawn from a generator of its own.
 """
@@ -48,7 +48,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         shape = (1 if plan["slopes"] == "of heads" else call.sizes["B"], call.sizes["H"])
         random_slopes = rng("slopes").choice((0.5, 0.0625, 0.3, 2.0), shape)
         slopes = np.broadcast_to(random_slopes, (call.sizes["B"], call.sizes["H"])).copy()
-        # One of the two formulas of the linear bias shifts all logits of a row, and so also the log-sum-exp.
+        # Kernels use two formulas of the linear bias; one shifts all logits of a row, which changes the log-sum-exp.
         call = call.replace(slopes=slopes, exact=False, log_sum_exp=False)
     if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
         call = _with_lse_upstream(call, rng("lse upstream"))
@@ -61,7 +61,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
 
 
 def _is_without_lse_gradient(call: AttentionCall) -> bool:
-    """Return whether there are no claims about the call's log-sum-exp, or nothing has a gradient."""
+    """Return whether nothing is claimed about the call's log-sum-exp, or no tensor needs a gradient."""
     return call.sinks is not None or call.slopes is not None or call.dropout > 0 or not call.wants
 
 
@@ -81,14 +81,14 @@ def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.G
         lengths[::2, rng.integers(2)] = 0
     call = call.replace(lengths=lengths)
     upstream = np.where(call.absent[..., None], 0.0, call.upstream)
-    # A single expanded number cannot be zero in the padding.
+    # An upstream gradient of a single expanded number cannot be zero only in the padding.
     single = call.upstream_memory is Memory.SINGLE
     memory = Memory.CONTIGUOUS if single else call.upstream_memory
     return call.replace(upstream=upstream, upstream_memory=memory, poison=plan["poison"] != "none" and T > 1)
 
 
 def _with_sinks(call: AttentionCall, level: str, rng: np.random.Generator) -> AttentionCall:
-    """Draw a sink for each head, among the head's logits or above them all; in exact calls, far from each logit."""
+    """Draw a sink for each head, near the head's logits or above all; in exact calls it is far from each logit."""
     z = _some_logits(call)
     top = np.max(z, axis=-1)
     if call.exact:

@@ -1,8 +1,8 @@
-"""Rows of attention with a sink, with linear biases, or merged from parts of the keys; gradients through log Σ e^z.
+"""Rows of attention with a sink, with linear biases or merged from parts of the keys; gradients of log Σ e^z.
 
 A sink is one more key of each row, with logit σ and value 0. The softmax over T + 1 logits gives it the weight
-s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o = Σ_t s_t v_t. Its gradient is that of a key with score
-0:
+s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o = Σ_t s_t v_t. The sink has the gradient of a key with
+score 0:
 
     dσ = −Σ s_σ (u·o) over the rows of a head.
 
@@ -11,9 +11,9 @@ If the loss also depends on l = log Σ_t e^{z_t}, with the upstream gradient u_l
     dz_t = s_t (u·v_t − u·o + u_l).
 
 ALiBi subtracts slope · |j − i| from the logit of key j. A bias b has the gradient db = Σ dz over the axes along which
-it is broadcast. If the keys are split into parts, each with its mean o_p and l_p = log Σ e^{z_t}, the whole is
-Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, whatever the partition: a softmax over parts of the softmax in each part.
-A kernel that merges parts rounds l_p once for each merge, which shifts all logits of a part equally.
+it is broadcast. If the keys are split into parts, and part p has the output o_p and the log-sum-exp l_p, the output of
+all keys is Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, however the keys are split: a softmax over the parts. A kernel
+that merges parts rounds l_p once for each merge, which shifts all logits of a part equally.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FurtherRows(AttentionRows):
 
     @property
     def _linear_bias(self) -> Any:
-        """The bias slope · |j − i|, (B, H, L, T), rounded as in kernels that add slope · i to row i's maximum."""
+        """The bias slope · |j − i|, (B, H, L, T), whose bound allows kernels to add slope · i to row i's maximum."""
         assert self.call.slopes is not None
         sizes = self.call.sizes
         places = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
@@ -84,13 +84,13 @@ class FurtherRows(AttentionRows):
         return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
-        """Bound the rounding of l_p (at most max |z| + log T): one for each merge, and one when it is passed on."""
+        """Bound the rounding of a part's log-sum-exp (at most max |z| + log T), once for each of ``parts`` merges."""
         reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
         return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
 
     @cached_property
     def _weights_and_sink(self) -> Any:
-        """The weights s of the keys and the sink, (B, H, L, T + 1); rows that see no key have only the sink's."""
+        """The weights s of keys and sink, (B, H, L, T + 1); in rows that see no key only the sink has a weight."""
         assert self.call.sinks is not None
         shape = (*self.visibility.shape[:3], 1)
         with self._as_the_kernel():
@@ -109,7 +109,7 @@ class FurtherRows(AttentionRows):
         return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
 
     def _round_to_8_bits(self, s: Any) -> Any:
-        """Widen coarse weights by their rounding: e^{z − max z} keeps three fraction bits, and the smallest is 2⁻⁹."""
+        """Widen coarse weights by their rounding: e^{z − max z} has three fraction bits, and at least the size 2⁻⁹."""
         if not self.coarse:
             return s
         most = np.max(s.value + s.error, axis=-1, keepdims=True)
@@ -122,7 +122,7 @@ class FurtherRows(AttentionRows):
 
     @property
     def _rounding_of_parts(self) -> Float64[np.ndarray, "B H L T"]:
-        """The rounding bound of the parts' outputs, as weights of |v_t|: Σ_p e^{l_p − l} |o_p| ≤ Σ_t s_t |v_t|."""
+        """The weights ε s_t of |v_t| in a bound of the parts' rounding: ε Σ_p e^{l_p − l} |o_p| ≤ Σ_t ε s_t |v_t|."""
         eps = (self.stored or self.numbers).eps
         return np.asarray(eps * (self.weights.value + self.weights.error))
 
@@ -132,11 +132,11 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def value_gradient(self) -> Any:
-        """The gradient dV, (B, G, T, M), of the values."""
+        """The gradient dV of the values, (B, G, T, M)."""
         gradient: Any = super().value_gradient
         if not self.parts:
             return gradient
-        # e^{l_p − l} u is rounded when it is passed back.
+        # The upstream gradient e^{l_p − l} u of each part is rounded when it is passed back.
         lost: Any = np.swapaxes(self._rounding_of_parts, -1, -2) @ np.abs(self.call.upstream)
         return gradient.widen(self._over_group(exact(lost)).value)
 
@@ -152,7 +152,7 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz; e^{l_p − l} u and u·o_p − u·o come from rounded parts, each at most Σ |u| max |v|."""
+        """The gradient dz, (B, H, L, T); a merge of parts rounds further numbers, each at most Σ |u| max |v|."""
         gradient: Any = super()._masked_logit_gradient
         if not self.parts:
             return gradient
@@ -164,11 +164,12 @@ class FurtherRows(AttentionRows):
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
         if self.call.sinks is not None:
-            # Σ dz is zero once the sink's dz is included.
+            # Σ dz over the keys and the sink is zero.
             stray: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
             dz = dz + stray
         elif self.call.lse_upstream is not None:
-            # Σ dz is u_l: the maximum that is subtracted within the logarithm is added again outside.
+            # Σ dz is u_l, not zero; its gradient cancels, since the maximum is subtracted in the logarithm and added
+            # outside.
             stray = self._weights_again * exact(self.call.lse_upstream[..., None])
             dz = dz - stray
         return super()._stray(dz)

@@ -13,18 +13,18 @@ import numpy as np
 from attention_conformance.calls.attention_call import AttentionCall, Memory
 
 FACTORS = (0.5, 2.0, 0.25, 0.3, 1.7)
-"""Factors of queries, keys and values of 8 bits, powers of two among them; rounded to float32."""
+"""Factors of queries, keys and values of 8 bits, some of them powers of two; each is rounded to float32."""
 
 
 def with_score_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw a factor, a slope and a shift for each head; with factor 0 the product q·k has no effect and no gradient."""
+    """Draw a factor, a slope and a shift for each head; with the factor 0, the product q·k has no effect."""
     H = call.sizes["H"]
     coefficients = (rng.choice(kinds, H) for kinds in ((0.5, 2.0, -1.0, 0.0), (0.0, 0.25, -0.125), (0.0, 1.5, -3.0)))
     return call.replace(score_mod=np.stack(list(coefficients), axis=-1), exact=False)
 
 
 def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw the half-plane of visible pairs (i, j) of each head and entry; its edge goes through one of the pairs."""
+    """Draw the half-plane of visible pairs (i, j) for each head and batch entry; its edge goes through a pair."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     slopes = rng.integers(-2, 3, (B, H, 2))
     slopes[..., 0] += slopes[..., 0] == 0  # otherwise rows see all keys or none
@@ -36,7 +36,7 @@ def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
 def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
     """Draw query, key and value as numbers of four bits, and a factor for each group of heads of a batch entry.
 
-    Nothing has a gradient, and hidden keys are not replaced, since 8 bits offer no suitable number.
+    Nothing has a gradient, and numbers in hidden keys are not replaced, since 8 bits offer no suitable number.
     """
     tensors = {name: rng.integers(-8, 9, getattr(call, name).shape) / 4 for name in ("query", "key", "value")}
     if call.memory is Memory.BROADCAST:
@@ -56,7 +56,7 @@ def with_values_in_keys(call: AttentionCall) -> AttentionCall:
 
 
 BEYOND = (0.0, 16.0, 1024.0)
-"""Entries of a mask after the keys: if a kernel used them, these columns would be visible or get all the weight."""
+"""Biases in a mask's columns after the keys: if a kernel used them, these columns would get noticeable weight."""
 
 
 def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:

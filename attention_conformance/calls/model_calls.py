@@ -1,4 +1,4 @@
-"""Calls with the sizes of popular models, and with sizes just beyond blocks; they come before any cover of options.
+"""Calls with the sizes of popular models, and with sizes just beyond blocks, which come before any cover of options.
 
 To stay cheap, each call has either the model's numbers of heads, or its lengths, or its width; the other sizes are
 smaller.
@@ -58,7 +58,7 @@ MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "causal": "causal",
             "window": "4095+0",
         },
-        # A few queries at a time, or a single query.
+        # Decoding: a few queries at a time, or a single query.
         "Llama 3 8B, chunk of a prompt": {"heads": "8/2", "width": "32", "lengths": "3x2310", "causal": "causal"},
         "Llama 3 8B, chunk without a mask": {"heads": "4/1", "width": "32", "lengths": "5x2500"},
         "Llama 3 70B, decode": {"heads": "16/2", "width": "32", "lengths": "1x1025"},
@@ -94,7 +94,7 @@ MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Levels of the factors, by the model that makes such calls; skipped for kernels without a parameter for an option.
+"""The levels of each model's call; a call is skipped for kernels that lack a parameter for one of its options.
 
 Heads are given as query heads over key heads, lengths as queries by keys, and windows as numbers of keys to the left
 and to the right.
@@ -103,9 +103,9 @@ OPTIONS = ("causal", "window", "softcap", "sinks", "mask")
 OPTIONS_BEYOND_BLOCKS = ("window", "softcap", "sinks", "slopes")
 """Options that :func:`plans_beyond_blocks` leaves out."""
 BLOCKS = (16, 32, 64, 128, 256, 512)
-"""Block sizes of kernels: a length just beyond a multiple leaves a short last block."""
+"""Block sizes of kernels: a length just beyond a multiple of a block size leaves a short last block."""
 WIDTH_BEYOND: Mapping[int, str] = MappingProxyType({16: "64", 32: "128", 64: "64", 128: "64", 256: "16", 512: "8"})
-"""The width of heads in calls just beyond a block, so that they stay cheap."""
+"""The width of heads in calls just beyond a block of each size, chosen to keep the calls cheap."""
 
 
 def model_plans(
@@ -121,7 +121,7 @@ def model_plans(
     usual = {"numbers": "normal", "batch": "1", "scale": "own" if "own" in levels["scale"] else "1"}
     for name, model in MODELS.items():
         lacking = [option for option in OPTIONS if option in model and not _has(levels[option], model[option])]
-        if {"window", "mask"} & {*lacking}:  # without the option, the plan repeats another model's
+        if {"window", "mask"} & {*lacking}:  # without this option, the plan repeats another model's plan
             continue
         L, T = map(int, model["lengths"].split("x"))
         if L != T and "causal-rectangle" not in declares:
@@ -134,7 +134,7 @@ def model_plans(
 
 
 def _relation(L: int, T: int) -> str:
-    """Return the relation of L to T as a level; smaller calls of the plan keep it when a failure is shrunk."""
+    """Return the relation of L to T as a level; the shrinking of a failing call keeps this relation."""
     return "L = T" if L == T else "L < T" if L < T else "L > T"
 
 
@@ -155,7 +155,8 @@ def plans_of_options_beyond_blocks(
     sizes = {"heads": "2/2", "batch": "1", "width": "64", "values": "64", "lengths": "131x131", "numbers": "normal"}
     for option in OPTIONS_BEYOND_BLOCKS:
         if len(levels[option]) > 1:
-            # A key that a kernel hides before a cap of 2 keeps a noticeable weight; before a cap of 30 it does not.
+            # A key that a kernel hides before a softcap of 2 keeps a noticeable weight; before a softcap of 30 it does
+            # not.
             yield {**neutral, **sizes, option: "2" if option == "softcap" else levels[option][1]}
     padded = {**sizes, "batch": "4", "lengths": "9x131", "relation": "L < T", "padding": "of each entry"}
     for kind in ("boolean", "additive"):
@@ -170,7 +171,7 @@ def plans_beyond_blocks(
     declares: Collection[str],
     rng: np.random.Generator,
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with lengths just beyond each block size, with L = T and L ≠ T, not masked or causal.
+    """Yield plans with lengths just beyond each block size, for L = T and L ≠ T, with and without causality.
 
     Args:
         neutral: the first level of each factor.

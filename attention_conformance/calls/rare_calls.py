@@ -1,8 +1,8 @@
-"""Calls with levels that are left out of the cover of all pairs because they are rare: a few calls for each level.
+"""Calls with rare levels, a few for each level; the cover of all pairs leaves these levels out.
 
-These are masks in another format than the query, finite biases that hide keys, masks of three axes or one column,
-scales of zero and below, more keys than 16 bits can count, axes that differ only in their strides, contexts of PyTorch,
-one tensor for query and key, and many calls in the same memory.
+The rare levels are masks in another format than the query, finite biases that hide keys, masks of three axes or one
+column, scales of zero and below, more keys than 16 bits can count, axes that differ only in their strides, contexts of
+PyTorch, one tensor for query and key, and many calls in the same memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from attention_conformance.calls.attention_call import Memory, State
 
 HIDES = ("-inf", "-10000", "the smallest number")
-"""Numbers of an additive mask that hide a key; each row sees another key."""
+"""Numbers of an additive mask that hide a key, provided that the row sees another key."""
 NO_KEYS = "no-keys"
 """A capability of kernels that return a result for a call without keys; others may refuse such a call."""
 THREE_AXES, ONE_COLUMN = "H, L, T", "B, H, L, 1"
@@ -29,18 +29,18 @@ MASKS = (
     {"shape": ONE_COLUMN, "rows": "some see nothing"},
     {"shape": "B, 1, L, T", "group": "grouped", "batch": "many"},
 )
-"""Masks, each with the levels of further factors."""
+"""Rare masks, each with the levels of other factors that its calls have."""
 ALIKE: tuple[Mapping[str, str], ...] = (
     {"lengths": "6x6", "heads": "6/6"},
     {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "B, 1, L, T"},
     {"lengths": "8x8", "heads": "2/2", "width": "8", "values": "8"},
     {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "1, H, L, T"},
 )
-"""Levels that make two of the sizes (queries, entries, heads, width) equal; with a mask if the kernel takes one."""
+"""Levels that make two of the sizes (queries, batch entries, heads, width) equal, with a mask if possible."""
 
 
 def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield the plans, as far as the kernel has their options.
+    """Yield the plans of rare levels, as far as the kernel has their options.
 
     Args:
         neutral: the first level of each factor.
@@ -65,7 +65,7 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
         yield {**usual, **sizes, "numbers": "products"}
     for group in dict.fromkeys((levels["group"][0], levels["group"][-1])):
         yield {**usual, "lengths": "huge", "group": group}
-    for alike in ALIKE:  # only strides or a mask distinguish the equal axes
+    for alike in ALIKE:  # only strides or a mask distinguish axes of equal size
         for memory, kind in ((Memory.TRANSPOSED, "boolean"), (Memory.FUSED, "additive")):
             level = f"{kind} ({alike.get('mask')})"
             masked = {"mask": level if level in levels["mask"] else levels["mask"][0], "memory": memory}
@@ -74,7 +74,7 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 
 
 def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield causal plans with a scale of zero or below, by which some kernels multiply the −∞ of hidden logits.
+    """Yield causal plans with a scale that is not positive; some kernels multiply the −∞ of hidden logits by it.
 
     Args:
         neutral: the first level of each factor.
@@ -91,7 +91,7 @@ def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequ
 def plans_of_calls_in_between(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with a single option; the backward pass comes after a call with another level of that option.
+    """Yield plans with a single option, whose backward pass comes after a call with another level of that option.
 
     Args:
         neutral: the first level of each factor.
@@ -114,7 +114,7 @@ def plans_of_moderate_logits(neutral: Mapping[str, str]) -> Iterator[dict[str, s
 
 
 def plans_without_keys(neutral: Mapping[str, str], declares: Collection[str]) -> Iterator[dict[str, str]]:
-    """Yield the plan of a call without keys, for kernels that return a result for it.
+    """Yield the plan of a call without keys, for kernels that return a result for such a call.
 
     Args:
         neutral: the first level of each factor.

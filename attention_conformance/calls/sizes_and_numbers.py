@@ -1,4 +1,4 @@
-"""Sizes and kinds of numbers of calls: lengths at and around block sizes, logits of different sizes."""
+"""Sizes of calls, with lengths at and around block sizes, and the kinds of numbers in their tensors."""
 
 from __future__ import annotations
 

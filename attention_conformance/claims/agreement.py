@@ -55,9 +55,9 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
 
 
 def _has_exact_weights(rows: FurtherRows) -> bool:
-    """Return whether the call's weights are exactly numbers of half precision.
+    """Return whether half precision represents the call's weights exactly.
 
-    They are not if queries were scaled down to the range of half precision and logits became so close that a kernel
+    It does not if queries were scaled down to the range of half precision, and logits became so close that a kernel
     rounds the second largest weight.
     """
     s = rows.weights.value
@@ -78,7 +78,7 @@ def with_factors(call: AttentionCall) -> AttentionCall:
 def same_gradients(
     rows: AttentionRows, answer: Answer, claimed: Mapping[str, Bool[np.ndarray, "..."]] = NOTHING
 ) -> Iterator[Claim]:
-    """Yield the claims that dQ, dK and dV are those of the formula; none for a kernel without a backward pass.
+    """Yield the claims that dQ, dK and dV agree with the formula; no claim for a kernel without a backward pass.
 
     Args:
         rows: the correct results.

@@ -236,7 +236,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     numbers = {name: getattr(answer, name) for name in names}
     part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in numbers.items()}
     part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
-    part["bias_gradient"] = None  # the shape of a bias that is cut, too
+    part["bias_gradient"] = None  # its shape would not be that of the part's bias
     part_of_rows = replace(
         rows,
         call=rows.call.part(rows.alignment, batch, groups, places),
@@ -284,7 +284,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
 
 
 def with_dropped_weights(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """Return the formula's results without the weights that are 0 in the output; values are the identity."""
+    """Return the formula's results with those weights dropped that are 0 in the output; values are the identity."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 

@@ -25,15 +25,15 @@ FEW = 1 << 16
 NEUTRAL = {
     field.name: field.default for field in fields(AttentionCall) if field.name in (*PLAIN, *FURTHER, "visible", "bias")
 }
-"""The options of a call, switched off: every field with a default is an option, and has no effect at its default."""
+"""The value of each option of a call at which the option has no effect: its default."""
 BLOCKS = tuple(2**k for k in range(3, 17))
 """Sizes of the blocks in which kernels work."""
 SIZES = (1, 2, 3, 4, 5, 6, *(size for block in BLOCKS for size in (block - 1, block, block + 1, block + 8)))
-"""Sizes that are tried on an axis, the smallest first: those around blocks, also the next multiple of 8."""
+"""Sizes to which an axis may be reduced, the smallest first: small numbers, then numbers near block sizes."""
 
 
 class _SpentError(Exception):
-    """Exception: the allowed number of trials is used up."""
+    """Exception for a search that has used up its trials."""
 
 
 class _Search:
@@ -53,7 +53,7 @@ class _Search:
         """Reduce options, sizes, masks and numbers until nothing can be reduced further.
 
         Raises:
-            _SpentError: the trials are used up before.
+            _SpentError: the trials are used up before the search ends.
         """
         changed = True
         while changed:
@@ -90,7 +90,7 @@ class _Search:
         return self._repeat(_rounder)
 
     def _reduce_sizes(self) -> bool:
-        """Halve all axes, then reduce each axis as far as possible; return whether any was reduced.
+        """Halve all axes, then reduce each axis as far as possible; return whether any axis was reduced.
 
         Axes of equal sizes are reduced together first.
         """
@@ -156,9 +156,9 @@ def work_of(call: AttentionCall) -> int:
 
 
 def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the call without all options, then without each of them."""
+    """Yield the call with all its options switched off, then with each single option switched off."""
     on = [name for name, value in NEUTRAL.items() if np.ndim(getattr(call, name)) or getattr(call, name) != value]
-    # An exact call stays exact without its options; under dropout the values must stay the identity.
+    # ``exact`` stays on at first: an exact call is also exact without its options.
     without = [name for name in on if name != "exact"]
     if len(without) > 1:
         yield call.replace(**{name: NEUTRAL[name] for name in without})
@@ -194,7 +194,7 @@ def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
 
 
 EXACT_WIDTH = 2
-"""The least width of queries and keys of an exact call: products that cancel stay together."""
+"""The only width to which queries and keys of an exact call are cut: other cuts may separate products that cancel."""
 
 
 def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
@@ -265,7 +265,7 @@ def _take(x: np.ndarray, axis: int, places: slice | np.ndarray) -> np.ndarray:
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield calls whose mask hides nothing in some entries of an axis: in all, in half, or, if they are few, in one."""
+    """Yield calls whose mask hides nothing at some indices of an axis: all, half, or, if few hide keys, all but one."""
     for name, nothing in (("visible", True), ("bias", 0.0)):
         mask = getattr(call, name)
         if mask is None:

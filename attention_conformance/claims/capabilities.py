@@ -33,8 +33,8 @@ COARSER = tuple(FORMATS)[1:]
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
     {OUTPUT: "on every call in which a row sees a key", WEIGHTS: "where the kernel returns weights"}
-    | dict.fromkeys(GRADIENTS, f"{BACKWARD}, and is asked for them")
-    | {NO_GRADIENT: "on large calls, where some rows alone have an upstream gradient"}
+    | dict.fromkeys(GRADIENTS, f"{BACKWARD} and the call asks for the gradient")
+    | {NO_GRADIENT: "on large calls, where only some rows have an upstream gradient"}
 )
 """The claims that results agree with the formula, with the calls on which they are made."""
 
@@ -81,7 +81,7 @@ class Capability:
         return {**self.own, **self.agrees}
 
     def is_about(self, call: AttentionCall, few: bool = False) -> bool:
-        """Return whether the capability is checked on a call; with ``few`` calls, only on calls that use it."""
+        """Return whether the capability is checked on a call; if ``few``, only on a call that uses the capability."""
         return self.is_base or bool(self.format) or self.is_on(call) or (self.everywhere and not (few and self.agrees))
 
     def has(self, call: AttentionCall, about: str, claim: str) -> bool:
@@ -109,22 +109,22 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "output",
         "Softmax attention of every row",
-        "its output, with several queries, heads and batch entries, lengths around those of blocks",
+        "the output of calls with several queries, heads and batch entries, and lengths around block sizes",
         """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
         in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
-        logits. Weights that are returned beside it are s; under dropout they may be the weights after it. A
+        logits. Weights that the kernel also returns are s; under dropout they may be the weights after dropout. A
         kernel refuses a call without keys, or returns zeros or NaN.""",
-        own=MappingProxyType({WITHOUT_KEYS: "of a kernel that takes calls without keys"}),
+        own=MappingProxyType({WITHOUT_KEYS: "on a call without keys, if the kernel takes such calls"}),
         agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
         is_base=True,
     ),
     Capability(
         "gradients",
         "dQ, dK and dV of every row",
-        "dQ, dK and dV, all of them or those that the call asks for",
-        """With u the upstream gradient of a row, o its output and dz_t = s_t (u·v_t − u·o), Lemma 3's covariance of an
-        indicator and the scores u·v_t under s: dQ = Σ_t dz_t k_t, dK_t = Σ dz_t q and dV_t = Σ s_t u over the rows.
-        Each is the same whichever other gradients the call asks for.""",
+        "dQ, dK and dV, or only the gradients that the call asks for",
+        """Let u be the upstream gradient of a row, o its output, and dz_t = s_t (u·v_t − u·o): Lemma 3's covariance,
+        under s, of the indicator of key t and the scores u·v. Then dQ = Σ_t dz_t k_t, and dK_t = Σ dz_t q and dV_t = Σ s_t u
+        are sums over the rows. Each gradient is the same whichever other gradients the call asks for.""",
         agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENT_CLAIMS}),
         is_base=True,
         differentiates=True,
@@ -133,15 +133,15 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "scale",
         "Factor of the logits",
         "output and gradients under scales other than 1",
-        """With scale c the logits are c · q·k_t, as for the prompt c q. dQ and dK have the factor c; dV does not.""",
+        """With scale c the logits are c · q·k_t, as for the query c q. dQ and dK have the factor c; dV does not.""",
         lambda call: call.scale not in (None, 1.0),
     ),
     Capability(
         "default-scale",
         "The default scale",
-        "without a scale given, its scale is 1/√E, or 1",
-        """Without a scale given the logits are q·k_t/√E, as in all libraries, or q·k_t as in the paper; the report
-        says which.""",
+        "if the call gives no scale, the kernel's scale is 1/√E or 1",
+        """If the call gives no scale, the logits are q·k_t/√E, as in all libraries, or q·k_t, as in the paper; the
+        report says which.""",
         lambda call: call.scale is None,
     ),
     Capability(
@@ -155,9 +155,9 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "log-sum-exp",
         "log Σ e^logit",
-        "the log-sum-exp that it returns, to the base e",
+        "the returned log-sum-exp, with natural logarithms",
         """Beside the output the kernel returns log Σ_t e^{z_t}, the natural logarithm, over the scaled logits of the
-        keys that a row sees. Results on two parts of the keys are merged by it.""",
+        keys that a row sees. Results on two parts of the keys are merged by means of this number.""",
         lambda call: call.log_sum_exp,
         own=MappingProxyType({"log-sum-exp": "on every call that asks for it"}),
     ),
@@ -165,19 +165,19 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "causal",
         "Causal masking, L = T",
         "each query sees its own key and the keys before it, forward and backward",
-        """Query i of L = T sees the keys t ≤ i: a row is softmax attention on them, and dK_t, dV_t are sums over the
-        queries i ≥ t alone.""",
+        """Query i of L = T sees the keys t ≤ i: its row is softmax attention on these keys, and dK_t and dV_t are
+        sums over only the queries i ≥ t.""",
         lambda call: call.causal and _is_square(call),
         own=MappingProxyType({NOT_POSITIVE: "with a scale of zero or below; the report says where such rows are NaN"}),
     ),
     Capability(
         "causal-rectangle",
         "Causal masking, L ≠ T",
-        "the same with fewer or more queries than keys, aligned at the top left or the bottom right",
+        "causality with fewer or more queries than keys, aligned at the top left or the bottom right",
         """With L ≠ T query i sees the keys t ≤ i (top-left, as PyTorch's ``is_causal``), or t ≤ i + T − L
         (bottom-right, as flash attention: the last query is the last token). The first call of a
-        kernel decides which of the two it means, and all calls have to follow it. With L > T, aligned at the bottom
-        right, the first L − T queries see nothing, and follow one convention.""",
+        kernel shows which alignment it uses, and all later calls have to use the same. With L > T, aligned at the
+        bottom right, the first L − T queries see no key, and follow one convention of ``kernel-empty-rows``.""",
         lambda call: call.causal and not _is_square(call),
         own=MappingProxyType(
             {EMPTY: "with L > T, aligned at the bottom right", NOT_POSITIVE: "with a scale of zero or below"}
@@ -187,14 +187,14 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "boolean-mask",
         "Boolean mask",
         "each query sees the keys that the mask shows it",
-        """A boolean mask, (B, H, L, T) or of a shape that broadcasts to it, hides keys: a row is softmax attention on
-        those where it is true and which causality and a window show it, too.""",
+        """A boolean mask, (B, H, L, T) or of a shape that broadcasts to it, hides keys where it is false: a row is
+        softmax attention on the keys that the mask, causality and a window all show.""",
         lambda call: call.visible is not None,
     ),
     Capability(
         "additive-mask",
         "Additive mask",
-        "the bias is added to the logits; −∞ hides",
+        "the bias is added to the logits; −∞ hides a key",
         "A bias b_t is added to the scaled logits: z_t = scale · q·k_t + b_t; where it is −∞ the key is not seen.",
         lambda call: call.bias is not None,
     ),
@@ -204,7 +204,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "of a mask with more columns than keys, only the first T columns count",
         """A kernel for caches of a fixed length takes masks of the length of the cache: column t of a mask is for key
         t, and the columns after the last key change nothing, however large their entries. Kernels that refuse such
-        masks do not declare it.""",
+        masks do not declare the capability.""",
         lambda call: call.beyond > 0 and (call.visible is not None or call.bias is not None),
     ),
     Capability(
@@ -212,20 +212,21 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "Sliding window",
         "each query sees only the given numbers of keys to the left and to the right",
         """With window (l, r) query i of L = T sees the keys i − l ≤ t ≤ i + r; −1 is no limit, and causal masking hides
-        t > i as well. With L ≠ T the diagonal is where causality has it.""",
+        t > i as well. With L ≠ T the diagonal is that of causal masks.""",
         lambda call: call.window is not None,
         own=MappingProxyType({EMPTY: "where the window of a row has no keys"}),
     ),
     Capability(
         "hidden-keys",
         "Hidden keys do not matter",
-        "±1e30 in hidden keys and values changes no bit of other rows, forward and backward; NaN is reported",
+        "±1e30 in hidden keys and values changes no bit of other rows' results; the effect of NaN is only reported",
         """Some keys that masks, causality or a window hide are poisoned: their keys and values become ±1e30. Weights of
         hidden keys are exactly 0, so rows that do not see a poisoned key keep their outputs and dQ, bit for bit. If no
         row sees a poisoned key, as under a mask, all other keys keep their dK and dV, and the poisoned ones have
         dK = dV = 0.
 
-        No kernel promises to ignore NaN in hidden keys (0 · NaN is NaN): whether it does is reported, not claimed.""",
+        No kernel promises to ignore NaN in hidden keys (0 · NaN is NaN): whether a kernel ignores it is
+        reported, not claimed.""",
         lambda call: call.poison,
         own=MappingProxyType(
             {"hidden-keys-change-no-output": "where a key is hidden", GRADIENTS[0]: BACKWARD}
@@ -236,7 +237,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "empty-rows",
         "Rows that see no key",
-        "they are all zeros, all means, or all NaN; other rows are right",
+        "these rows are all zeros, all means or all NaN; other rows are right",
         """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, where
         dQ is 0 and the rows add nothing to dK and dV; the mean of all values, with or without a gradient to the equal
         logits; NaN, forward and backward; or NaN without a gradient, as from ``masked_fill`` and softmax, where dQ is 0
@@ -256,7 +257,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "bias-gradient",
         "Gradient of an additive mask",
-        "db, summed over the axes along which the bias is broadcast",
+        "the gradient db, summed over the axes along which the bias is broadcast",
         """Where the kernel differentiates the bias b that it adds to its logits, db = Σ dz over the axes along which
         it is broadcast: heads, batch entries, rows. Where b is −∞ nothing is claimed.""",
         lambda call: call.bias is not None and bool(call.wants),
@@ -267,7 +268,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "alibi",
         "Linear biases (ALiBi)",
-        "slope · distance is subtracted from each logit, distances counted from the diagonal",
+        "slope · distance from the diagonal is subtracted from each logit",
         """With the slope a of a head, or of a head and batch entry, the logits are z_t = scale · q·k_t − a |t − i|,
         where i is the key on the diagonal of the row; with L ≠ T this diagonal is that of causal masks. Some libraries
         add a constant to all logits of a row, so nothing is claimed of the log-sum-exp.""",
@@ -287,9 +288,9 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "log-sum-exp-gradient",
         "Gradient through the log-sum-exp",
-        "dQ and dK of a loss that depends on the log-sum-exp, too",
-        """Where the log-sum-exp l that a kernel returns can be differentiated, a loss that depends on it with the
-        upstream gradient u_l has dz_t = s_t (u·v_t − u·o + u_l), since ∂l/∂z_t = s_t; dV does not change.""",
+        "dQ and dK of a loss that also depends on the log-sum-exp",
+        """If the log-sum-exp l that a kernel returns can be differentiated, and a loss has the derivative u_l by it,
+        then dz_t = s_t (u·v_t − u·o + u_l), since ∂l/∂z_t = s_t; dV does not change.""",
         lambda call: call.lse_upstream is not None,
         agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENTS}),
         differentiates=True,
@@ -300,7 +301,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "each batch entry has its own numbers of queries and keys, which may be 0",
         """Batch entry b has L_b queries and T_b keys, packed one sequence after another or in a longer cache: rows are
         attention on the keys of their own entry, and the diagonal is where it would be if the entry were alone. Rows of
-        entries without keys see nothing; padding is neither read nor written.""",
+        entries without keys see no key; padding is neither read nor written.""",
         lambda call: call.lengths is not None,
         own=MappingProxyType({EMPTY: "where an entry has queries that see no key"}),
     ),
@@ -316,7 +317,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "score-mod",
         "Functions of scores",
-        "affine functions of score, query and key position, drawn for each head, and their derivative",
+        "affine functions of the score and the positions of query and key, one per head, and their derivatives",
         """The logit is a function of (score, entry, head, query, key): here a · score + b (j − i) + c, with a, b and c
         of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK; with a = 0 these are
         zero.""",
@@ -325,7 +326,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "mask-mod",
         "Functions that hide keys",
-        "half-planes of (query, key) positions, drawn for each head and batch entry",
+        "a half-plane of visible pairs (query, key), drawn for each head and batch entry",
         """A key is seen where a function of (entry, head, query, key) is true: here where a j + b i ≤ c with integers
         a, b, c of the entry and the query's head, alone or with other options that hide keys, forward and backward.""",
         lambda call: call.mask_mod is not None,
@@ -333,11 +334,11 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "fp8-descale",
         "Factors of tensors of 8 bits",
-        "a factor for each group of heads and batch entry; half the data with double the factor give the same bits",
+        "a factor for each group of heads of a batch entry; halved data and doubled factors give the same bits",
         """Query, key and value are of 8 bits (e4m3), and each group of heads of an entry has a factor by which they are
         multiplied. Rows are attention on the products, except that weights are rounded to 8 bits before they are
-        multiplied with values, and results have 16 bits. Half the data with double the factor are the same numbers: no
-        bit of the results changes. The query's factor is that of the group of its head.""",
+        multiplied with values, and results have 16 bits. Halved data with doubled factors are the same numbers, so that
+        no bit of the results changes. The query's factor is that of the group of its head.""",
         lambda call: call.descales is not None,
         own=MappingProxyType({RESCALED: "on every call with factors"}),
         agrees=MappingProxyType({OUTPUT: AGREEMENT[OUTPUT]}),
@@ -345,10 +346,10 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "batch-invariance",
         "An entry alone, and in a batch",
-        "a batch entry has the same bits as alone, where the kernel declares it",
+        "a batch entry has the same bits in and out of the batch, if the kernel declares this",
         """A kernel that declares ``batch_invariant``, by a parameter or an attribute, returns the same bits for an
-        entry of a batch, forward and backward, whichever other entries are in the batch: here those that were drawn, or
-        none.""",
+        entry of a batch, forward and backward, whichever other entries are in the batch (here the drawn entries, or
+        none).""",
         lambda call: call.alone,
         own=MappingProxyType({ALONE: "on every call of more than one entry"}),
     ),
@@ -356,14 +357,14 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "splits",
         "Keys cut into splits",
         "the same result for every number of splits",
-        """The number of splits into which a kernel cuts the keys changes nothing but rounding: 1, 2, 3, or more than
-        there are blocks of keys.""",
+        """The number of splits into which a kernel cuts the keys changes nothing except rounding. It is 1, 2, 3, or
+        more than the number of blocks of keys.""",
         lambda call: call.splits > 0,
     ),
     Capability(
         "paged-keys",
         "Keys in pages",
-        "a cache that lies in pages, in any order, with unused pages between them",
+        "a cache in pages that lie in any order, with unused pages between them",
         """A table names the pages in which keys and values lie. Rows are the same as with a cache in one piece,
         whatever the order of the pages and the contents of other pages and of the places after the last key.""",
         lambda call: call.page > 0,
@@ -371,18 +372,18 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "merged-parts",
         "Parts merged by log-sum-exp",
-        "any partition of the keys gives the result on all keys; (0, −∞) is neutral",
+        "results on the parts of any partition of the keys merge to the result on all keys; (0, −∞) is neutral",
         """Keys are cut into parts, in any way, and some have none. Each part has its output o_p and
-        l_p = log Σ e^{z_t} over its keys; merged they give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p of all
-        keys, and the gradients of these. A part that sees nothing is (0, −∞) and changes nothing; merged with only such
-        parts the result is (0, −∞), and not NaN.""",
+        l_p = log Σ e^{z_t} over its keys. Merged, the parts give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p,
+        the results on all keys, and their gradients. A part that sees no key is (0, −∞) and changes nothing; parts that
+        are all of this kind merge to (0, −∞), not to NaN.""",
         lambda call: call.parts > 0,
         own=MappingProxyType({NEUTRAL: "where no part sees a key"}),
     ),
     Capability(
         "dropout",
         "Dropout of weights",
-        "each weight is dropped or divided by 1 − p; output and gradients follow from the weights after that",
+        "each weight is dropped or divided by 1 − p; output and gradients follow from the resulting weights",
         """With dropout p each weight is 0 with probability p, and s_t/(1 − p) otherwise. Values are the identity, so
         the output shows which weights are dropped: their share is p within what chance allows (Hoeffding's inequality,
         10⁻¹²), and the gradients are those with exactly these weights dropped. Under another seed, in another head and
@@ -392,15 +393,15 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
             {
                 DROPPED: "on every call",
                 SHARE: "on every call",
-                REDRAWN: "where chance drops no two alike",
+                REDRAWN: "where two draws cannot agree by chance",
             }
-            | dict.fromkeys(UNLIKE, "where chance drops no two alike, unless a parameter says broadcast")
+            | dict.fromkeys(UNLIKE, "where two draws cannot agree by chance, and no parameter broadcasts")
         ),
     ),
     Capability(
         "memory",
         "Memory layout of the tensors",
-        "tensors that are not contiguous give the same numbers; nothing is written to them, or read or written beside",
+        "tensors that are not contiguous give the same numbers; no tensor, and no memory beside it, is changed",
         """Results do not depend on the layout of tensors, masks and upstream gradients: allocated as (B, L, H, E) and
         viewed as (B, H, L, E), every other row or column of a larger tensor, stride 0 along the batch or the heads, or
         a start in the middle of their storage. All tensors, and the NaN around and between their numbers, are
@@ -413,7 +414,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "repeated-calls",
         "Calls one after another",
-        "calls before or in between change nothing; the same bits, where it has a parameter `deterministic`",
+        "calls before or in between change nothing; a kernel with a parameter `deterministic` repeats its bits",
         """A call does not depend on other calls: the same call before it, a call with other numbers in the same memory
         before it, another call between its forward and its backward pass (which leaves its output unchanged), two
         backward passes through one graph. Sums may have another order each time; only a kernel that declares to be
@@ -423,15 +424,15 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         lambda call: call.state not in (State.ONCE, *COMPILED),
         own=MappingProxyType(
             {
-                "same-bits": "of the same call twice, where the kernel declares it",
-                EACH_TIME: "of a call that is made 3000 times, in the deep profile",
+                "same-bits": "on a call that is made twice, if the kernel declares it",
+                EACH_TIME: "on a call that is made 3000 times, in the deep profile",
             }
         ),
     ),
     Capability(
         "compiled",
         "Through torch.compile",
-        "compiled by torch.compile, with sizes that change from call to call, it gives the same numbers",
+        "the compiled kernel gives the same numbers, with sizes that change from call to call",
         """A call has the same results through ``torch.compile``, forward and backward, after calls of other sizes with
         the same options: the first is compiled for its sizes, the second for any sizes, and the call itself runs the
         latter graph. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs
@@ -448,7 +449,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "parameters",
         "No parameter is ignored",
-        "parameters that no capability tests change the output",
+        "a parameter that no other capability tests changes the output",
         """Some parameters have a name that says what they do to the numbers (a mask, a bias, slopes, a window, a cap)
         but are tested by no other capability. At least one of several values of such a parameter changes the output, or
         the kernel refuses the values. Whether that output is right is not checked: the report lists the parameter as
@@ -461,7 +462,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "exact-weights",
         "Weights of exactly 1, 1/n and 0",
-        "calls on which no precision rounds anything, up to float32's rounding",
+        "calls on which no number format rounds anything: results within float32's rounding",
         """In each row one key has the largest logit, or two share it, and the others are at least 4096 lower: weights
         are exactly 1, or 1/2 twice, and 0. Or all T = 2^k keys share one logit, and values have a mean of few bits. All
         numbers of the call are small integers, so every product and partial sum of output, dQ, dK and dV is a number of
@@ -494,7 +495,7 @@ CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COAR
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:
-    """Return the capabilities whose options a call uses.
+    """Return the names of the capabilities whose options a call uses.
 
     Capabilities that every call uses are left out, and so are capabilities that only add claims about a call.
     """

@@ -17,7 +17,7 @@ from theorems.core.statement import Statement
 
 TOUCHED = ("attend",)
 ENOUGH = 5
-"""After this number of failures that belong to other capabilities, further failures are attributed to these, too."""
+"""The number of failures of other capabilities after which further failures are attributed to these, too."""
 CHEAP = 1 << 20
 """The largest work of a call that is run again without the options that do not cause its failure."""
 
@@ -43,7 +43,7 @@ class View:
         return capability_of(self.statement)
 
     def outcomes(self, examples: int) -> Iterator[tuple[Outcome, AttentionCall]]:
-        """Yield each outcome with its call; with a falsified outcome, the smallest failing call in its place.
+        """Yield each outcome with its call; a falsified outcome comes with the smallest failing call.
 
         A call is left out if it also fails without the option of this capability.
         """
@@ -62,14 +62,14 @@ class View:
         if not has_outcome and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
             blamed = self._names_to_blame(self.elsewhere[0])
-            reason = f"every call fails without it, too: see {', '.join(blamed)}"
+            reason = f"every call also fails without this option: see {', '.join(blamed)}"
             yield Outcome(Verdict.NOT_APPLICABLE, reason=f"{claim}: {reason}", touched=TOUCHED), smallest
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
         call = trial.call
         refused = trial.refused and f"the kernel refuses it: {trial.refused}"
         if trial.not_compiled and self.capability.name == "compiled":
-            refused = f"torch.compile cannot compile it: {trial.not_compiled}"
+            refused = f"torch.compile cannot compile the kernel: {trial.not_compiled}"
         if refused:
             return Outcome(Verdict.NOT_APPLICABLE, reason=refused), call
         if trial.broke is not None:
@@ -112,14 +112,17 @@ class View:
         return wrong is not None
 
     def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
-        """Return the outcome with the claim on the smallest call, unless it passes now: a kernel may remember calls."""
+        """Return the falsified outcome with a sentence on the smallest call.
+
+        If this call passes now, because the kernel remembers calls, the sentence is on the first failing call.
+        """
         again = check(self.statement, smallest, self.trials.under_test)
         reported = next((repeated for repeated in again.claims if repeated.name == claim.name), claim)
         reported = reported if reported.verdict is Verdict.FALSIFIED else claim
         return Outcome(Verdict.FALSIFIED, claims, sentence(reported), touched=TOUCHED)
 
     def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
-        """Return the smallest failing call if that falsifies this capability, else None."""
+        """Return the smallest failing call if this call falsifies the capability, else None."""
         for subject, name, other in self.elsewhere:
             reduced = reduce_to(call, other)
             without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)

@@ -1,13 +1,14 @@
 """The convention that a kernel follows in rows that see no key, which decides what can be claimed about gradients.
 
-Softmax over no keys is not defined. Its result is a convention, which is detected and reported: zeros, forward and
-backward; the mean of all values; or NaN. The mean and NaN come from one of two ways to hide a key:
+Softmax over no keys is not defined. Kernels follow one of three conventions, which is detected and reported: zeros,
+forward and backward; the mean of all values; or NaN. The mean and NaN come from one of two ways to hide a key:
 
-- A number is added to hidden logits, which then get a gradient. If the number is finite, the result is the mean, and
-all logits get a gradient. If it is −∞, dQ of the row is NaN, and so are dK and dV of its group, which are sums over the
-group's rows. - Hidden logits are replaced by a number, as by ``masked_fill``, and get no gradient. dQ of the row is 0,
-and dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because it is a sum with weights
-that are NaN.
+- A kernel adds a number to hidden logits, which then get a gradient. If the number is finite, the result is the mean,
+  and all logits get a gradient. If the number is −∞, dQ of the row is NaN, and so are dK and dV of its group, which are
+  sums over the group's rows.
+- A kernel replaces hidden logits by a number, as by ``masked_fill``, and they get no gradient. dQ of the row is 0, and
+  dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because it is a sum with weights
+  that are NaN.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
 def _with_means(
     rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], output: Float64[np.ndarray, "rows M"]
 ) -> FurtherRows:
-    """Return the formula's results; rows that see no key are the mean of all values if the kernel's output is."""
+    """Return the formula's results, with the mean of all values in rows that see no key if the kernel returns it."""
     mean = replace(rows, uniform=True)
     expected: Any = mean.output[empty]
     is_mean = output.any() and (np.abs(output - expected.value) <= 2 * expected.error).all()
@@ -75,7 +76,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether a gradient goes through the mean's weights: dQ of these rows is not 0, or dK implies it."""
+    """Return whether the mean's weights have a gradient: dQ of these rows is not 0, or dK without it would be wrong."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True
@@ -83,7 +84,7 @@ def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: A
 
 
 def _differentiates_log_zero(rows: FurtherRows) -> bool:
-    """Return whether the log-sum-exp of rows that see no key has an upstream gradient, even a zero one.
+    """Return whether the log-sum-exp of rows that see no key has an upstream gradient, even if it is zero.
 
     log 0 has no derivative, and a kernel may compute it as 0/0.
     """

@@ -21,9 +21,9 @@ from theorems.core.under_test import Refused
 
 OUTPUT_UNCHANGED = "hidden-keys-change-no-output"
 POISON = 1e30
-"""The number put into hidden keys; a smaller one if products with queries would leave the kernel's range."""
+"""The number put into hidden keys; it is reduced if products with queries would leave the kernel's range."""
 REPEATS = 8
-"""How often a call is repeated to decide whether its bits are always the same."""
+"""The number of times that a call is repeated to decide whether its bits are always the same."""
 
 
 def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[Claim]:
@@ -65,7 +65,7 @@ def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generato
 
 
 def _with(call: AttentionCall, at: Bool[np.ndarray, "T"], size: float, rng: np.random.Generator) -> AttentionCall:
-    """Return the call with ±size in the keys and values at these indices, equal in all heads and batch entries."""
+    """Return the call with ±size in the keys and values at given indices, equal in all heads and batch entries."""
     tensors = {name: getattr(call, name).copy() for name in ("key", "value")}
     for x in tensors.values():
         x[:, :, at] = size * rng.choice((-1.0, 1.0), x[:1, :1, at].shape)

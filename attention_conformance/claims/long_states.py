@@ -1,6 +1,6 @@
 """The claims about a call in states that take long: compiled, or repeated thousands of times.
 
-They are made only if the call is right without its state, so that every failure is due to the state.
+These claims are made only if the call is right without its state, so that every failure is due to the state.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
     """Yield the claims that every answer to a call that was repeated many times is right.
 
     Args:
-        answer: the first answer, which contains the other ones.
+        answer: the first answer, which also holds the later answers.
         claims: returns the claims about an answer.
-        same_each_time: whether all answers have the same bits, as the kernel declares.
+        same_each_time: whether the kernel declares that all answers have the same bits.
     """
 
     def falsified_claims(outcome: Answer) -> list[Claim]:
@@ -56,7 +56,7 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
 
     first = {name: x for name in RESULTS if (x := getattr(answer, name)) is not None}
     later = {name: np.stack([getattr(other, name) for other, _ in answer.others] or [x]) for name, x in first.items()}
-    # If two numbers are within the bounds, so are all numbers between them.
+    # Judge the least and the largest numbers: if they are within the bounds, so are all numbers between them.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
     suspect = any(map(falsified_claims, ends)) or any(
         (np.isnan(later[name]) != np.isnan(first[name])).any() for name in first

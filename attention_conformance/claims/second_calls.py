@@ -51,7 +51,7 @@ def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Ite
 
 
 def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that results keep their bits with half the data and double the factor.
+    """Yield the claims that results keep their bits if data are halved and their factors doubled.
 
     The halved groups and batch entries of query, key and value are drawn at random.
     """
@@ -73,7 +73,7 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
 
 
 def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claim that another seed drops other weights; none if there are so few that they may agree by chance.
+    """Yield the claim that another seed drops other weights; no claim on so few weights that chance may explain it.
 
     If at least one of two calls keeps a weight, both keep it with probability (1 − p)/(1 + p).
     """

@@ -23,7 +23,7 @@ from theorems.core.statement import Statement
 from theorems.core.under_test import Refused
 
 SCALED_DOWN = 1.5
-"""If queries shrank by this factor or more, they were scaled down (by at least 2), not only rounded."""
+"""The least factor by which queries shrink if they are scaled down (by 2 or more), and not only rounded."""
 EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 """All capabilities that a kernel may declare."""
 
@@ -80,15 +80,15 @@ def _check_captured(call: AttentionCall, kernel: Any) -> None:
     """
     lacking = next((name for name in options_on(call) if name not in kernel.declares), None)
     if lacking == "default-scale":
-        raise Refused("it has no scale of its own; save scale, 1 if it takes the logits as they are")
+        raise Refused("the kernel has no default scale; save scale, which is 1 if the logits are not scaled")
     if lacking is not None:
-        raise Refused(f"the call needs {lacking}, for which it has no parameter")
+        raise Refused(f"the call needs {lacking}, for which the kernel has no parameter")
     given = kernel.in_own_numbers(call)
     if given.sizes != call.sizes:
         sizes = ", ".join(f"{axis} = {size}" for axis, size in given.sizes.items() if size != call.sizes[axis])
-        raise Refused(f"it does not take calls of these sizes; it would be called with {sizes}")
+        raise Refused(f"the kernel does not take calls of these sizes; save a call with {sizes}")
     if np.max(np.abs(given.query)) < np.max(np.abs(call.query)) / SCALED_DOWN:
-        raise Refused(f"products of queries and keys come near the end of {kernel.dtype}; give --dtype float32")
+        raise Refused(f"products of queries and keys may overflow in {kernel.dtype}; give --dtype float32")
 
 
 def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:

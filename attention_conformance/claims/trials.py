@@ -23,14 +23,14 @@ from theorems.core.claim import Verdict
 from theorems.core.under_test import Refused
 
 PAIRS, TRIPLES = 25, 50
-"""Numbers of examples from which on every pair of options, or every triple of options, occurs."""
+"""The least numbers of examples with which every pair, or every triple, of options occurs."""
 
 
 SMALL_CALLS = 4
 OTHERS = 8
 """The number of other calls of a plan that are tried, to see whether they fail without the plan's state."""
 MANY = 400
-"""The number of calls that are searched if only a few are needed."""
+"""The number of calls among which those of a capability are searched, if only a few are needed."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Trial:
         call: the call, adapted to the kernel.
         plan: the call's plan, without the options that the kernel refuses.
         claims: the claims, each with the capability that it concerns.
-        refused: why the kernel refuses the call; empty if it does not.
-        not_compiled: why PyTorch cannot compile the kernel; empty if it can.
+        refused: the reason why the kernel refuses the call; empty if the kernel takes the call.
+        not_compiled: the reason why PyTorch cannot compile the kernel; empty if PyTorch can.
         broke: any other exception that the call raised.
     """
 
@@ -78,7 +78,7 @@ class Trials:
     def about(self, capability: Capability, examples: int) -> Iterator[tuple[int, Trial]]:
         """Yield calls that concern a capability, each with its index: ``examples`` calls, or a whole cover.
 
-        From :data:`PAIRS` examples on it is the whole cover. Calls are built and examined one by one.
+        With :data:`PAIRS` or more examples, the calls are the whole cover. Calls are built and examined one by one.
         """
         if examples < PAIRS:
             # The search for calls of a rare capability is limited.
@@ -123,12 +123,12 @@ class Trials:
                 return self.falsifies(call, about, claim)
 
             first = next((reduced for call in small if fails(reduced := reduce_to(call, original))), original)
-            # Options that the kernel's signature fixes for every call cannot be left out.
+            # Options that the kernel's signature fixes for every call stay in the smallest call.
             self._smallest[at] = self.under_test.kernel.suit(smallest_failing(first, fails))
         return self._smallest[at]
 
     def _fails_in_its_state_alone(self, number: int, small: list[AttentionCall], about: str, claim: str) -> bool:
-        """Return whether a call fails only because of its state; also True if no other call that is tried fails.
+        """Return whether a call fails only because of its state, or no other call that is tried fails.
 
         Once a kernel that remembers calls has been called on these numbers, it may fail without the state, too. So
         calls on other numbers are tried, each first without the state, until one fails.
@@ -215,7 +215,7 @@ class Trials:
         return Trial(call, plan, refused="one option after the other")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
-        """Return the plan without one of the options that the kernel refuses in combination; None if it finds none."""
+        """Return the plan without an option that the kernel refuses, alone or with others; None if there is none."""
         small = self._small(plan)
         if not self._is_refused(small):
             return None
@@ -240,7 +240,7 @@ class Trials:
         return (build_call(plan, self.under_test.kernel.declares, seed) for seed in range(SMALL_CALLS))
 
     def _is_refused(self, plan: Plan) -> bool:
-        """Return whether the kernel refuses one of several small calls."""
+        """Return whether the kernel refuses one of several small calls of the plan."""
         for call in self._small_calls(plan):
             try:
                 self.under_test[attend](self.under_test.kernel.in_own_numbers(call))
@@ -266,8 +266,8 @@ def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
 def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str, fixed_scale: bool) -> bool:
     """Return whether the smallest failing call falsifies a capability.
 
-    It does if the call uses the capability, or if the call uses none and the claim is a basic one. A fixed scale of the
-    kernel does not count as an option.
+    It does if the call uses the capability. A base capability (output, gradients) is falsified only if the call uses no
+    other; a fixed scale of the kernel does not count as another.
     """
     if not capability.has(smallest, about, claim):
         return False
@@ -278,7 +278,7 @@ def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str
 
 
 def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:
-    """Return the call in its own sizes, with only those options that the smallest call has, too."""
+    """Return the call, in its own sizes, with only those options that the smallest call has as well."""
     options = {
         name for name, value in NEUTRAL.items() if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
     }

@@ -47,14 +47,14 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.window is not None:
         left, right = request.window
         options["window_left"] = left
-        # No keys come after a single query, which is the last one.
+        # A single query is the last query: no keys come after it.
         options |= {"causal": True} if right == 0 and "causal" in has else {}
     B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
     each: list[tuple[Any, Any]] = []
     for entry, tensors in enumerate(zip(*request.lengths_first, strict=True)):
         if request.mask is not None:
             options["custom_mask"] = request.mask.expand(B, -1, L, T)[entry, 0]
-        # A decoding step has no axis of queries.
+        # The function for decoding takes a single query, without an axis of queries.
         single = "causal" not in has
         query = tensors[0][0] if single and L == 1 else tensors[0]
         output, lse = first_of(kernel(query, *tensors[1:], **options))

@@ -24,7 +24,7 @@ Mod = Callable[..., Any]
 
 
 def score_mod_of(request: Request) -> Mod | None:
-    """Return the function (score, entry, head, query, key) → score of a request; None if nothing changes scores."""
+    """Return a request's function (score, entry, head, query, key) → score; None if nothing changes scores."""
     B, H, L, _ = request.query.shape
     affine, slopes = (None if x is None else _wide(x) for x in (request.score_mod, request.slopes))
     bias, cap = None, request.softcap
@@ -46,12 +46,12 @@ def score_mod_of(request: Request) -> Mod | None:
 
 
 def _wide(x: Any) -> Any:
-    """Return numbers in at least float32, as scores are: half precision rounds positions above 2048."""
+    """Return numbers in float32 or a finer format: half precision would round positions above 2048."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def mask_mod_of(request: Request) -> Mod | None:
-    """Return the function (entry, head, query, key) → bool of a request that shows keys; None if nothing hides keys."""
+    """Return a request's function (entry, head, query, key) → is the key visible; None if nothing hides keys."""
     B, H, L, _ = request.query.shape
     half_plane, window, visible = request.mask_mod, request.window, None
     if request.visible is not None and request.mask is not None:

@@ -31,14 +31,14 @@ AT_REST = 0.1
 
 
 class Module(torch.nn.Module):
-    """The ``module`` that transformers passes to an attention function, with everything but sinks switched off.
+    """The ``module`` that transformers passes to an attention function, with the attributes that such a function reads.
 
-    Sinks are switched off by the logit −∞, which has weight 0. The module is in training mode if weights are to be
-    dropped; otherwise its dropout share has no effect.
+    Sinks of a request without sinks have the logit −∞ and so the weight 0. The module is in training mode if weights
+    are to be dropped; otherwise its dropout share has no effect.
     """
 
     def __init__(self, request: Request) -> None:
-        """Set the attributes that transformers reads, from the request; training mode means dropout."""
+        """Set the attributes from the request, and training mode if the request has dropout."""
         super().__init__()
         self.num_key_value_groups = request.groups
         self.is_causal = request.causal
@@ -55,7 +55,7 @@ class Module(torch.nn.Module):
 
 
 def scaling_of(request: Request) -> float:
-    """Return the scale of the request; if it has none, the model's: 1/√E or the module's scale."""
+    """Return the scale of the request; 1/√E, the usual scale of models, if the request has none."""
     return request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
 
 

@@ -64,7 +64,7 @@ def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
 
 
 def from_axes(x: Any, axes: str, heads: int) -> Any:
-    """Return a result that has these axes as (B, H, L, E); return other results unchanged, for the caller to refuse.
+    """Return a result with the given axes as (B, H, L, E), and any other result unchanged, for the caller to refuse.
 
     Heads may be joined in the result although they are separate in the arguments.
     """
@@ -121,7 +121,7 @@ def _mask_options(reading: Reading, request: Request) -> dict[str, Any]:
 
 
 def options_of(reading: Reading, request: Request, has: Parameters) -> dict[str, Any]:
-    """Return the options of a request under the names of a callable."""
+    """Return the options of a request by the names of the callable's parameters."""
     module = {reading.names["module"]: Module(request)} if "module" in reading.names else {}
     given = arguments(reading.names, request, has)
     return {**reading.constants, **module, **given, **_mask_options(reading, request)}
@@ -131,7 +131,7 @@ def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
     tensors = [to_axes(x, reading.axes) for x in (request.query, request.key, request.value)]
     if reading.axes.endswith(NO_L):
         if request.query.shape[2] > 1:
-            raise ValueError("a query has no axis of queries")
+            raise ValueError("the kernel takes one query per call")
         tensors[0] = request.query[:, :, 0]
     if reading.tensors == ("qkv",):
         return [torch.stack(tensors, dim=2)]
@@ -147,7 +147,7 @@ def put(
     if reading.always_causal and not request.causal:
         if request.query.shape[2] > 1:
             raise ValueError("every call is causal")
-        # The last row sees all keys, wherever the diagonal is.
+        # Repeat the single query T times and use the last row: it sees all keys, wherever the diagonal is.
         query = request.query.expand(-1, -1, request.key.shape[2], -1)
         return Returned(_output(reading, kernel, _with_query(request, query), has, options)[0][..., -1:, :])
     output, returned = _output(reading, kernel, request, has, options)
@@ -186,7 +186,7 @@ def _output(
 
 
 def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
-    """Return the call with masks of a shape that the callable takes; as causal, if the callable is always causal."""
+    """Return the call with masks of a shape that the callable takes; causal if every call of the callable is."""
     if reading.always_causal:
         call = call.replace(causal=True)
     mask = reading.mask or reading.key_mask
@@ -213,7 +213,7 @@ def interface_of(reading: Reading) -> Interface:
     options: dict[str, Option] = dict.fromkeys(reading.tensors, GIVEN)
     options |= {name: option for name, option in FURTHER.items() if name not in DESCALES}
     options |= {names[role]: GIVEN for role in ("heads", "groups", "out", "dtype", "module") if role in names}
-    # Parameters whose value is a word or that are switched on count as used.
+    # A constant that is a word or True counts as given in every call, any other constant as switched off.
     options |= {
         name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
         for name, value in reading.constants.items()
@@ -238,7 +238,7 @@ def interface_of(reading: Reading) -> Interface:
         elif mask is not None:
             further.append(capability)
     by_place = 0 if reading.by_keyword else len(reading.tensors)
-    # Capabilities without a parameter are declared by the first tensor.
+    # Capabilities that have no parameter of their own are declared by the first tensor's parameter.
     always: tuple[str, ...] = ("causal", "causal-rectangle") if reading.always_causal else ()
     always += ("log-sum-exp",) if reading.log_sum_exp is not None and "lse" not in names else ()
     options[reading.tensors[0] if reading.tensors else "**"] = Option(always, given=True)
@@ -246,7 +246,7 @@ def interface_of(reading: Reading) -> Interface:
         options["**"] = Option((*options.get("**", Option()).declares, *further))
     return Interface(
         NAME,
-        "any other, of which names of parameters and small calls say how it is called",
+        "any other signature: names of parameters and small calls show how to call it",
         (),
         MappingProxyType(options),
         partial(put, reading),
@@ -258,7 +258,7 @@ def interface_of(reading: Reading) -> Interface:
 
 BY_NAME = Interface(
     NAME,
-    "any other, of which names of parameters and small calls say how it is called",
+    "any other signature: names of parameters and small calls show how to call it",
     (),
     MappingProxyType({}),
     partial(put, Reading()),

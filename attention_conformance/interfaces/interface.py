@@ -17,14 +17,14 @@ from attention_conformance.kernel.torch_import import torch
 
 
 class Mark(Enum):
-    """A mark in place of a value."""
+    """A mark that stands in place of a parameter's value."""
 
     LEFT = "its default stands"
     REQUIRED = "it has no default"
 
 
 Parameters = Mapping[str, Any]
-"""The parameters of a kernel with their defaults, Mark.REQUIRED without a default; ``**`` if it takes any keyword."""
+"""The parameters of a kernel with their defaults (Mark.REQUIRED for none); ``**`` if it takes any keyword."""
 
 
 class Returned(NamedTuple):
@@ -142,7 +142,7 @@ def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
 
 
 def neutral_option(value: Any) -> Option:
-    """Return the option of a parameter about which there are no claims, and which this value switches off."""
+    """Return the option of a parameter that is not tested, and that ``value`` switches off."""
     return Option(neutral=value)
 
 
@@ -157,7 +157,7 @@ Put = Callable[[Callable[..., Any], Request, Parameters, dict[str, Any]], Return
 
 @dataclass(frozen=True)
 class Interface:
-    """A signature.
+    """A signature, the purpose of each of its parameters, and the way to call a kernel with it.
 
     Attributes:
         name: the name for ``--interface``.
@@ -168,8 +168,9 @@ class Interface:
         put: the function that makes the call.
         by_place: the number of positional arguments.
         found_out: capabilities that a kernel has if a call that uses them returns a result, whatever its keywords.
-        of_effect: capabilities that a kernel has if a call that uses them returns another result than one without.
-        expressible: a function from a call to the nearest one that the signature can express.
+        of_effect: capabilities that a kernel has if a call that uses them returns another result than a call without
+            them.
+        expressible: a function from a call to the nearest call that the signature can express.
         sizes: sizes at which a kernel that refuses the usual sizes is tried.
     """
 
@@ -254,5 +255,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """Return the call, not causal if it has a mask: the kernel's parameter takes either a mask or causality."""
+    """Return the call; without causality if it has a mask, since one parameter of the kernel takes either."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

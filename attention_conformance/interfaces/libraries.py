@@ -1,4 +1,4 @@
-"""The interfaces of libraries whose functions take padded tensors: parameter names and differences."""
+"""The interfaces of libraries whose functions take padded tensors: parameter names and special arguments."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def library(
     Args:
         name: the name for ``--interface``.
         signature: the signature as reports print it.
-        known_by: sets of parameters that identify it, names separated by spaces.
-        options: the purposes of its parameters.
+        known_by: sets of parameters that identify the interface; names are separated by spaces.
+        options: the purposes of the parameters.
         reading: the axes of tensors, the masks, and the names of options that are not in :data:`.ROLES`.
         own: a function that adds the library's special arguments.
         further: further attributes of the interface.
@@ -232,7 +232,7 @@ The scale is an argument of its constructor; small calls detect it.
 
 
 def _put_equinox(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    """Attend to one head of one sequence at a time."""
+    """Call the kernel on one head of one sequence at a time."""
     (B, H, L, _), T = request.query.shape, request.key.shape[2]
     mask = None if request.mask is None else request.mask.expand(B, H, L, T).flatten(0, 1)
     outputs = []

@@ -1,7 +1,7 @@
 """Interfaces of functions that merge attention on parts of the keys; this module computes the parts to be merged.
 
-A part is the result on some of the keys: the output of attention on only these keys, and log Σ e^logit over them. For a
-row that sees none of these keys it is (0, −∞).
+A part is the result on some of the keys: the output of attention on only these keys, and log Σ e^logit over them. In a
+row that sees none of these keys, the part is (0, −∞).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 
 def parts_of(request: Request) -> list[Part]:
-    """Return the parts of a request, computed in float64: outputs in its dtype, log-sum-exps at least in float32."""
+    """Return the parts of a request, computed in float64; outputs get the query's dtype, log-sum-exps at least float32."""
     scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
     T = request.key.shape[-2]
     part = [int(2 * t >= T + T % 2) for t in range(T)] if request.parts is None else request.parts.tolist()
@@ -77,7 +77,7 @@ def part_of(
 def put_into_merge_state(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Merge parts one after another by (v_a, s_a, v_b, s_b) → (v, s); v is (B·L, H, M), s is (B·L, H)."""
+    """Merge parts one after another by a kernel (v_a, s_a, v_b, s_b) → (v, s) on (B·L, H, M) and (B·L, H)."""
     B, _, L, _ = request.query.shape
     base = _logarithm_of_base(kernel)
 
@@ -94,7 +94,7 @@ def put_into_merge_state(
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
-    """Return log 2 if the log-sum-exp has base 2 (two parts with log-sum-exp 0 merge to 1); else 1."""
+    """Return log 2 if log-sum-exps have base 2 (two parts with log-sum-exp 0 merge to log-sum-exp 1), else 1."""
     value, lse = torch.zeros(1, 1, 8), torch.zeros(1, 1)
     merged = kernel(value, lse, value.clone(), lse.clone())[1]
     return math.log(2) if abs(float(merged) - 1.0) < 0.1 else 1.0

@@ -35,14 +35,15 @@ def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | 
         return packed.reshape(*like, *packed.shape[1:])
     inside = torch.arange(like[1], device=packed.device) < lengths[:, None]
     whole = packed.new_zeros((*like, *packed.shape[1:]))
-    # Indices, not a mask, for autograd.
+    # Assign by index_put, which autograd differentiates.
     return whole.index_put(torch.nonzero(inside, as_tuple=True), packed)
 
 
 def in_pages(x: torch.Tensor, size: int, lengths: torch.Tensor | None, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Cut a cache (B, T, G, E) into pages (N, size, G, E) in random order; also return their table (B, pages) of int32.
 
-    A third of the pages are unused; these, and the space after the last key of an entry, are filled with other numbers.
+    A third of the pages are unused; unused pages, and the space after the last key of a batch entry, are filled with
+    other numbers.
     """
     B, T = x.shape[:2]
     key_counts = torch.full((B,), T, device=x.device) if lengths is None else lengths

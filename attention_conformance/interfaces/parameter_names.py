@@ -1,6 +1,6 @@
 """Names of parameters, the role that each name suggests, and the arguments that a request gives to each role.
 
-Interfaces of libraries use names from these tables; signatures of unknown libraries are read by them.
+Interfaces of libraries use names from these tables; signatures of unknown libraries are read by the same tables.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ MEANINGS: Mapping[str, Option] = MappingProxyType(
         "lse": option_of("log-sum-exp"),
     }
 )
-"""By role: the capabilities that a parameter declares, and the value that switches it off."""
+"""The option of each role: the capabilities that its parameter declares, and the value that switches it off."""
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
 """Flags in :data:`ROLES` that make a library's kernel return (output, log-sum-exp, …)."""
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
@@ -88,19 +88,19 @@ def is_pytorchs(parameters: Collection[str]) -> bool:
 
 
 def roles_of(names: Collection[str]) -> dict[str, list[str]]:
-    """Return the parameters of a callable by role, the best name first; upper case is ignored."""
+    """Return the parameters of a callable by role, the best name first, without regard to upper or lower case."""
     lower = {name.lower(): name for name in names}
     return {role: [lower[name] for name in known if name in lower] for role, known in ROLES.items()}
 
 
 def usual(names: str) -> dict[str, Option]:
-    """Return the options of parameters, whose names are separated by spaces; unknown names stay at their defaults."""
+    """Return the option of each name in a string of names; the option of an unknown name is UNTESTED."""
     by_name = {name: option for role, option in MEANINGS.items() for name in ROLES[role]} | dict(FURTHER)
     return {name: by_name.get(name, UNTESTED) for name in names.split()}
 
 
 def first_in(names: Collection[str], has: Collection[str]) -> str:
-    """Return the first of these names that a kernel has."""
+    """Return the first of some names that is a parameter of the kernel."""
     return next(name for name in names if name in has)
 
 

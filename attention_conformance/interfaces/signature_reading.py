@@ -31,7 +31,7 @@ MASK_SHAPES = ("B, H, L, T", "B, 1, L, T", "1, 1, L, T", "L, T", "B, 1, 1, T", "
 FOUR_AXES = "·, ·, ·, ·"
 """The shape of masks of four axes, each of which may be 1."""
 FOLDED = ("B·H, L, T", "L, T")
-"""The shapes of masks, those with most axes first; FOLDED has heads folded into the batch axis."""
+"""The shapes of masks for kernels with heads folded into the batch axis, the shape with most axes first."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def contract_lines(kernel: Any) -> Iterator[str]:
     if kernel.queries_to_a_sum:
         yield f"dK and dV are summed over queries in {kernel.dtype}, at most {kernel.queries_to_a_sum} at a time"
     if kernel.not_compiled:
-        yield f"torch.compile cannot compile it: {kernel.not_compiled}"
+        yield f"torch.compile cannot compile the kernel: {kernel.not_compiled}"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
 

@@ -98,7 +98,7 @@ def test_wrong_scale_is_falsified(save: Any) -> None:
 def test_kernel_without_the_parameter_is_not_judged(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
     save(**tensors("float32", is_causal=True))
     assert verified("kernels.py:without_options") == 3
-    assert "the call needs causal, for which it has no parameter" in " ".join(capsys.readouterr().out.split())
+    assert "the call needs causal, for which the kernel has no parameter" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_compiled_call_is_drawn_and_shrunk() -> None:
 
 def test_a_kernel_that_cannot_be_compiled_says_so_once_and_is_not_falsified() -> None:
     kernel = kernel_of(compiled_kernels.not_traced)
-    assert "torch.compile cannot compile it: " in kernel.as_implementation().describe().headline
+    assert "torch.compile cannot compile the kernel: " in kernel.as_implementation().describe().headline
     (result,) = verify_kernel(kernel, statements=["kernel-compiled"])
     assert result.verdict is Verdict.NOT_APPLICABLE
 
