@@ -39,5 +39,5 @@ def report_json(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def closing_lines(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-    """Return the last lines of a report: which options fail together, and the verdict."""
+    """Return the last lines of a report: the options that fail together, and the verdict on the kernel."""
     return "\n".join(filter(None, (in_words(failing_combinations(results)), summary(results, kernel))))

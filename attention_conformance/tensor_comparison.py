@@ -47,7 +47,7 @@ def assert_attention_close(
     grads: Sequence[Any] | None = None,
     dtype: str | None = None,
 ) -> None:
-    """Check that an output and gradients are those of softmax attention on these tensors, within rounding.
+    """Check that an output and gradients agree with softmax attention on the given tensors, within rounding.
 
     The bound is computed for this call, entry by entry: twice the rounding error of the textbook formula in the number
     format. Rows that see no key are not compared.
@@ -64,7 +64,8 @@ def assert_attention_close(
         grads: (upstream, dQ, dK, dV); a gradient that is None is not compared.
         dtype: the number format that the kernel computes in, float64, float32, bfloat16 or float16; that of ``out`` by
             default. Give float32 for a kernel that returns bfloat16 but computes in float32: the bound is then that of
-            float32 plus one rounding of the result. Otherwise the bound is wide: it allows rounding at every step.
+            float32 plus one rounding of the result. With bfloat16 the bound would be wide: it would allow rounding at
+            every step.
 
     Raises:
         AssertionError: an error exceeds the bound; the message names the worst entry.
@@ -146,7 +147,7 @@ def _rows(
 
 
 def _mask_options(mask: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return a mask as the option of a call that fits its entries: Booleans, or numbers added to the logits.
+    """Return a mask as an option of a call: ``visible`` for a Boolean mask, ``bias`` for numbers added to the logits.
 
     Raises:
         InvalidInput: the mask's shape does not fit.
@@ -177,10 +178,10 @@ def _numbers(name: str, x: Any) -> np.ndarray:
 
 
 def _result(claim: str, x: Any, rows: FurtherRows) -> np.ndarray:
-    """Return a result of the kernel as an array of the shape of the correct one.
+    """Return a result of the kernel as an array of the correct result's shape.
 
     Raises:
-        InvalidInput: it has another shape.
+        InvalidInput: the result has another shape.
     """
     quantity = QUANTITIES[claim]
     values, expected = _array(quantity.symbol, x), getattr(rows, quantity.name).value

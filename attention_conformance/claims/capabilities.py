@@ -123,8 +123,8 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "dQ, dK and dV of every row",
         "dQ, dK and dV, or only the gradients that the call asks for",
         """Let u be the upstream gradient of a row, o its output, and dz_t = s_t (u·v_t − u·o): Lemma 3's covariance,
-        under s, of the indicator of key t and the scores u·v. Then dQ = Σ_t dz_t k_t, and dK_t = Σ dz_t q and dV_t = Σ s_t u
-        are sums over the rows. Each gradient is the same whichever other gradients the call asks for.""",
+        under s, of the indicator of key t and the scores u·v. Then dQ = Σ_t dz_t k_t, and dK_t = Σ dz_t q and dV_t =
+        Σ s_t u are sums over the rows. Each gradient is the same whichever other gradients the call asks for.""",
         agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENT_CLAIMS}),
         is_base=True,
         differentiates=True,

@@ -29,7 +29,10 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 
 def parts_of(request: Request) -> list[Part]:
-    """Return the parts of a request, computed in float64; outputs get the query's dtype, log-sum-exps at least float32."""
+    """Return the parts of a request, computed in float64.
+
+    Outputs are returned in the query's dtype, log-sum-exps in the query's dtype or float32, whichever is finer.
+    """
     scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
     T = request.key.shape[-2]
     part = [int(2 * t >= T + T % 2) for t in range(T)] if request.parts is None else request.parts.tolist()

@@ -44,7 +44,7 @@ from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
 BOOLEAN = "boolean-attention-mask"
-"""The capability of transformers' functions that also take boolean masks; every second call has such a mask."""
+"""The capability of transformers' functions that also take boolean masks; they get one in every second call."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 
@@ -98,7 +98,7 @@ def set_seed(kernel: Any, seed: int) -> None:
 def request_of(
     kernel: Any, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
 ) -> Request:
-    """Return the request of a call with these tensors (query, key, value by name) and masks, laid out in memory."""
+    """Return the request of a call with given tensors (query, key, value by name) and masks, laid out in memory."""
     tensors: dict[str, Any] = {**given, **{name: masks.get(name) for name in ("visible", "bias", "sinks", "slopes")}}
     return Request(
         **tensors,
@@ -118,7 +118,7 @@ AS_THEY_ARE = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "dropout"),
     *("shared", "alone", "splits", "page", "seed"),
 )
-"""Attributes of a call that its request takes unchanged."""
+"""Attributes of a call that are copied to its request."""
 
 
 def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
@@ -140,7 +140,7 @@ def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
 def _in_its_state(
     kernel: Any, call: AttentionCall, inputs: Mapping[str, Placed], masks: Mapping[str, Placed], upstream: torch.Tensor
 ) -> tuple[Returned, Gradients]:
-    """Return the kernel's results and gradients; make the other calls that belong to the state."""
+    """Return the kernel's results and gradients; also make the other calls that the call's state requires."""
     wants = call.wants if kernel.differentiable and call.state is not State.INFERENCE else ""
     busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED, State.AFTER_ANOTHER)
     others = {name: -inputs[name].tensor.flip(2) for name in TENSORS if busy}
@@ -155,7 +155,7 @@ def _in_its_state(
         leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
         for name in FURTHER_LEAVES:
             if name in own_masks:
-                # If a bias is already expanded, its gradient is that of the expanded tensor.
+                # A bias that is expanded in memory gets the gradient of the expanded tensor.
                 whole = getattr(call, name).shape == own_masks[name].shape
                 # A gradient in another format would be rounded to that format.
                 whole = whole and not call.mask_format
@@ -224,11 +224,12 @@ def _gradients(
 ) -> Gradients:
     """Return the gradients that the call asks for, by the name of the tensor.
 
-    If autograd does not connect a tensor with the results, its gradient is zero if no result depends on it, else NaN.
+    A tensor that autograd does not connect with the results gets a gradient of zero if no result depends on it, else
+    NaN.
 
-    The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. ``grad_outputs`` is used only if
-    the upstream gradient's memory layout matters, since it makes torch import sympy, which costs each process a quarter
-    of a second.
+    The scalar ⟨output, upstream⟩ is differentiated, so that the kernel gets exactly the upstream gradient.
+    ``grad_outputs`` is used only if the upstream gradient's memory layout matters: it makes torch import sympy, which
+    costs each process a quarter of a second.
 
     Args:
         kernel: the kernel.
@@ -249,7 +250,9 @@ def _gradients(
     if not pairs and "grad mode" in kernel.changed_settings:
         return {}  # the kernel switched autograd off, which fails another claim
     if not pairs and len(leaves) == len(given) and any(depends_on(call, kernel.alignment, name) for name in leaves):
-        raise InvalidInput(f"--attention: {kernel.name} has a backward pass for some calls, but not for others.")
+        raise InvalidInput(
+            f"--attention: {kernel.name} has a backward pass for some calls only; give it one for all calls, or none."
+        )
     gradients: Any = [None] * len(leaves)
     try:
         if pairs:
@@ -264,8 +267,8 @@ def _gradients(
                 kept = {"retain_graph": again or graph, "create_graph": graph}
                 gradients = torch.autograd.grad(results, [*leaves.values()], grads, **kept, allow_unused=True)
     except (Exception, SystemExit) as error:
-        # PyTorch raises NotImplementedError for a function without a backward pass, and this error for a custom
-        # operator.
+        # PyTorch raises NotImplementedError for a function without a backward pass, and a RuntimeError with the text
+        # below for a custom operator without one.
         is_missing = error.missing if isinstance(error, RaisedElsewhere) else isinstance(error, NotImplementedError)
         is_missing |= "no autograd formula was registered" in str(error)
         kind = KernelError if is_missing else BackwardError

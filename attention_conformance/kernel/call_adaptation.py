@@ -28,7 +28,7 @@ def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
     call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
     if not kernel.fixed_scale or call.scale is None:
         return call
-    # The root of a power of four is a power of two, so that exact calls stay exact.
+    # For a width that is a power of four, 1/√E is a power of two, so that exact calls stay exact.
     exact = call.exact and is_power_of_four(call.sizes["E"])
     root = math.sqrt(call.sizes["E"]) if exact else 1.0
     return call.replace(query=call.query * root, scale=None, exact=exact)
@@ -58,12 +58,12 @@ def _with_usual_masks(call: AttentionCall) -> AttentionCall:
 def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
     """Return the call adapted to the kernel, with its tensors rounded to the kernel's number format.
 
-    Queries are scaled down if their products with keys would leave the range of these numbers.
+    Queries are scaled down if their products with keys would leave the range of this format.
     """
     call = suit_call(kernel, call)
     group = call.query.shape[1] // call.key.shape[1]
     keys = np.abs(np.repeat(call.key, group, axis=1))
-    # An exact call may leave the range before scaling, but not afterwards.
+    # Products of an exact call may leave the range before they are multiplied by the scale, but not afterwards.
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))

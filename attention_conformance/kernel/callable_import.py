@@ -28,7 +28,7 @@ MODEL = "ModelNew"
 
 
 def import_callable(source: str) -> Callable[..., Any]:
-    """Return the object of that name; a callable of another library is adapted to torch tensors.
+    """Return the callable that a source ``MODULE:CALLABLE`` names, adapted to torch tensors if it takes other arrays.
 
     Raises:
         InvalidInput: no colon, a module that cannot be imported, no such attribute, not a callable, a class other than
@@ -68,7 +68,7 @@ def import_callable(source: str) -> Callable[..., Any]:
 
 
 def callable_of(value: Any, name: str) -> Callable[..., Any]:
-    """Return the object as a callable; an object with ``plan`` and ``run`` becomes a function.
+    """Return an object as a callable; an object with the methods ``plan`` and ``run`` becomes a function.
 
     Raises:
         InvalidInput: the object cannot be called, or is a class without these two methods.
@@ -92,7 +92,7 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
     arguments = getattr(module, "get_init_inputs", None)
     if not callable(arguments):
         raise InvalidInput(
-            f"--attention: {source} needs a function get_init_inputs() beside it that returns its arguments."
+            f"--attention: {source} needs a function get_init_inputs() in the same file that returns its arguments."
         )
     try:
         model = made_by(*arguments())
@@ -112,7 +112,7 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
 
 
 def _module_in(file: Path) -> ModuleType:
-    """Return the module of a file; the file is run again only if its content has changed.
+    """Return the module that a file defines; the file is run again only if its content has changed.
 
     Raises:
         InvalidInput: the file cannot be read.

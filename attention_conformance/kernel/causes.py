@@ -1,4 +1,4 @@
-"""Search for the cause of a failure: an option, a size or large logits without which the kernel passes."""
+"""Search for the cause of a failure: an option, a size or large logits, without which the kernel is right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from theorems.core.claim import Verdict
 
 UNEXPLAINED = "no single option explains it"
 LARGE = 30.0
-"""Logits from which on exponentials are tiny or huge."""
+"""The absolute value of logits beyond which exponentials count as tiny or huge."""
 BLOCKS = (8, 16, 32, 64, 128, 256)
 
 
@@ -42,7 +42,7 @@ class Change:
 
 
 def cause_of(trace: Trace, under_test: OnKernel) -> str:
-    """Return the properties on which the failure depends: calls without them pass.
+    """Return a phrase on the cause of a failure: the properties of the call without which the kernel is right.
 
     Args:
         trace: the failing call.
@@ -53,18 +53,18 @@ def cause_of(trace: Trace, under_test: OnKernel) -> str:
     options, others = [*_without_options(trace)], [*_shorter(trace.call), *_with_small_logits(trace)]
     necessary = [change for change in options if _passes(change.call, trace, under_test)]
     if len(necessary) > 1:
-        return f"only where {' and '.join(change.name for change in necessary)} meet, as far as was found"
+        return f"only where {' and '.join(change.name for change in necessary)} meet, as far as the search shows"
     further = [change for change in others if _passes(change.call, trace, under_test)]
     for change in (*further, *necessary):
         if change.guess:
             return f"perhaps {change.guess}"
     if necessary or further:
-        return f"without {(*necessary, *further)[0].name} it is right"
+        return f"without {(*necessary, *further)[0].name} the kernel is right"
     return UNEXPLAINED if options or others else ""
 
 
 def _passes(call: AttentionCall, trace: Trace, under_test: OnKernel) -> bool:
-    """Return whether the kernel takes a call, and no claim of the failure is falsified on it."""
+    """Return whether the kernel takes a call, and the call falsifies no claim of the failure."""
     try:
         claims = [claim for _, claim in examine(call, under_test)]
     except Exception:  # the kernel refuses the call or raises: undecided
@@ -79,7 +79,7 @@ def _squared(call: AttentionCall) -> AttentionCall:
 
 
 def _of_single_heads(call: AttentionCall) -> AttentionCall:
-    """Return the call with keys and values of its own for each head."""
+    """Return the call in which each head has its own keys and values."""
     group = call.sizes["H"] // call.sizes["G"]
     return call.replace(key=np.repeat(call.key, group, axis=1), value=np.repeat(call.value, group, axis=1))
 
@@ -135,30 +135,30 @@ OF_CLAIMS: Mapping[str, str] = MappingProxyType(
     {
         "rows-that-see-nothing": "hidden logits are a large finite number in place of −∞, or the backward pass follows"
         " another convention than the forward pass",
-        "hidden-keys-change-no-output": "something is taken over all keys, hidden ones too (a maximum, a scale, a sum),"
+        "hidden-keys-change-no-output": "a maximum, a scale or a sum is taken over all keys, also over hidden keys,"
         " or hidden logits are finite",
         "same-bits": "the order of a sum depends on scheduling, as with atomic additions",
-        EACH_TIME: f"a race, memory that is not cleared, or something that is counted ({REPEATS} calls)",
+        EACH_TIME: f"a race, memory that is not cleared, or a counter of calls ({REPEATS} calls)",
     }
 )
 OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
     {
         "grouped-heads": "heads belong to other groups than h // (H/G)",
         "memory": "strides are taken for those of a contiguous tensor",
-        "causal-rectangle": "the diagonal of L ≠ T is where that of L = T would be",
-        "default-scale": "the scale that it takes by itself is neither 1/√E nor 1",
-        "compiled": "something that was traced is taken for constant, an operator has another shape, other strides or"
-        " another effect than it says, or there is a branch for compiled code",
-        "repeated-calls": "something of the first call is left over: a buffer that is not cleared",
+        "causal-rectangle": "the diagonal for L ≠ T is where it would be for L = T",
+        "default-scale": "the kernel's default scale is neither 1/√E nor 1",
+        "compiled": "a traced number is taken for a constant, an operator declares a wrong shape, strides or effect,"
+        " or there is a branch for compiled code",
+        "repeated-calls": "the first call leaves something behind, such as a buffer that is not cleared",
         "causal": "which keys the causal mask hides",
         "window": "which keys the window hides",
         "boolean-mask": "which keys the mask hides",
         "additive-mask": "how the bias is added",
         "softcap": "where the cap is applied",
-        "log-sum-exp": "the scale enters the log-sum-exp another time, or not at all",
+        "log-sum-exp": "the scale enters the log-sum-exp twice, or not at all",
     }
 )
-"""Guesses at the fault, by falsified claim and by the capability without which the call passes."""
+"""Guesses at the fault, by the capability without which the call passes."""
 
 
 def _without_options(trace: Trace) -> Iterator[Change]:
@@ -166,14 +166,14 @@ def _without_options(trace: Trace) -> Iterator[Change]:
     call = trace.call
     options = [*options_on(call)]
     if "empty-rows" in options and "boolean-mask" in options:
-        options.remove("boolean-mask")  # this capability is on whenever there are such rows
+        options.remove("boolean-mask")  # empty rows come from a boolean mask
     for name in options:
         if name in WITHOUT and not (name == "default-scale" and trace.kernel.fixed_scale):
             yield Change(name, WITHOUT[name](call), _guess(name, trace))
 
 
 def _guess(name: str, trace: Trace) -> str:
-    """Return a fault that makes a kernel fail only with a capability."""
+    """Return a fault that would make a kernel fail only in calls with a capability; empty if none is known."""
     first, claims = trace.falsified[0], frozenset(trace.falsified)
     hides = name in HIDING
     if first in OF_CLAIMS and (hides or name == "repeated-calls"):
@@ -181,12 +181,12 @@ def _guess(name: str, trace: Trace) -> str:
     if hides and name != "causal-rectangle" and (claims <= {*GRADIENTS} or trace.capability == "hidden-keys"):
         return "the backward pass does not mask"
     if name == "scale" and claims <= {*GRADIENTS}:
-        return "a factor of the scale that the backward pass lacks, or has twice"
+        return "the backward pass lacks the factor scale, or has it twice"
     return OF_CAPABILITIES.get(name, "")
 
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
-    """Yield, for each axis whose size is a block size or differs from one by 1, the call with one entry less."""
+    """Yield the call with one entry less on an axis, for each axis whose size is a block size, or one more or less."""
     for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)
@@ -215,7 +215,7 @@ def _with_small_logits(trace: Trace) -> Iterator[Change]:
 
 
 def _is_of_base_two(trace: Trace) -> bool:
-    """Return whether all log-sum-exps are 1/log 2 times the correct numbers, that is, to the base 2."""
+    """Return whether all log-sum-exps are 1/log 2 times the correct numbers, as with logarithms to the base 2."""
     entry = trace.entries[0]
     usable = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
     ratio = entry.theirs[usable] / entry.due[usable]

@@ -30,7 +30,7 @@ NOT_TRIED = "not tried"
 
 
 class NotApplicable(AssertionError):
-    """Exception: no statement was tried, because none applies to this kernel."""
+    """Exception for a test in which no statement was tried, because none applies to this kernel."""
 
 
 def verify_kernel(
@@ -66,7 +66,7 @@ def assert_kernel(
     seed: int = 0,
     dtype: str | None = None,
 ) -> list[Result]:
-    """Verify a kernel in a test, like :func:`verify_kernel`, but end with the first statement that is falsified.
+    """Verify a kernel in a test as :func:`verify_kernel` does, but stop at the first statement that is falsified.
 
     Cheap statements are tried first.
 
@@ -95,7 +95,7 @@ def assert_kernel(
 
 
 def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
-    """Load a kernel in this process; return it with the ids of the statements for which it has the parameters.
+    """Load a kernel in this process; return it, and the ids of the statements for which it has the parameters.
 
     Raises:
         AssertionError: the object is no kernel.

@@ -2,7 +2,7 @@
 
 The first call compiles a graph for its sizes, the second a graph for any sizes, which the checked call uses. This shows
 faults such as an integer taken for a constant, an operator's wrongly declared shape, or a stale graph. PyTorch's
-compilations are cleared before and after, so that a call does not depend on earlier ones. No file is written except in
+compilations are cleared before and after, so that a call does not depend on earlier calls. No file is written except in
 PyTorch's own cache.
 """
 
@@ -60,12 +60,12 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
             if _is_by_compiler(cause):
                 raise NotCompiled(message) from None
             nothing = np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
-            return Answer(nothing, failed=f"compiled, it raises {message}")
+            return Answer(nothing, failed=f"the compiled kernel raises {message}")
     return answer
 
 
 def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the call with half of its queries and keys, then with one query, one key and one batch entry less."""
+    """Yield the call cut to half of its queries and keys, then the call without its last query, key and batch entry."""
     sizes = call.sizes
     for axes, halved in (("TL", True), ("TLB", False)):
         other = call
@@ -76,7 +76,7 @@ def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _first_cause(error: BaseException) -> tuple[BaseException, str]:
-    """Return the original exception within an error, and its first line."""
+    """Return the exception that first caused an error, and a text with this exception's type and first line."""
     cause = error
     while cause.__context__ is not None and isinstance(cause, Refused | InvalidInput):
         cause = cause.__context__
@@ -85,16 +85,16 @@ def _first_cause(error: BaseException) -> tuple[BaseException, str]:
 
 
 def _is_by_compiler(error: BaseException) -> bool:
-    """Return whether PyTorch's compiler raised an exception."""
+    """Return whether an exception was raised by PyTorch's compiler."""
     if isinstance(error, RaisedElsewhere):
         return error.by_compiler
     return isinstance(error, torch._dynamo.exc.TorchDynamoException)
 
 
 def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
-    """Return the kernel with the capabilities of ``torch.compile`` that can be checked.
+    """Return the kernel with those capabilities of ``torch.compile`` that can be checked on it.
 
-    Code of other libraries, and code that is compiled already, is not checked for them.
+    Code of other libraries, and code that is compiled already, gets none.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.

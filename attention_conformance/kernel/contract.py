@@ -1,7 +1,7 @@
 """Detection, by a few small calls, of the capabilities that a kernel has and the conventions that it follows.
 
-Conventions differ between libraries without being faults: the position of the diagonal for L ≠ T, the results of rows
-that see no key, the lengths of log-sum-exps, the sizes that a kernel takes (:mod:`.limits`). Each convention is
+Conventions may differ between libraries, and none is a fault: the position of the diagonal for L ≠ T, the results of
+rows that see no key, the lengths of log-sum-exps, the sizes that a kernel takes (:mod:`.limits`). Each convention is
 detected once and reported, and the kernel must follow it in every call.
 """
 
@@ -32,7 +32,7 @@ HIDE = ("boolean-mask", "additive-mask", "causal", "window")
 
 
 def with_capabilities(kernel: Kernel) -> Kernel:
-    """Return the kernel with the capabilities that its parameters declare, and those that calls show."""
+    """Return the kernel with the capabilities that its parameters declare or that small calls show."""
     has = set(ALWAYS) | kernel.interface.declared_capabilities(kernel.parameters)
     if kernel.interface.name == "hf" and kernel.parameters.get("scaling", Mark.REQUIRED) is None:
         has.add("default-scale")
@@ -58,7 +58,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
         has.discard("dropout")
     if kernel.interface.name == "hf" and "causal" not in has:
-        has.discard("window")  # the documentation does not define keys after the query
+        has.discard("window")  # without causality, the documentation does not define the later keys of a window
     if kernel.interface.name == "hf" and "boolean-mask" in has and _takes_boolean_masks(kernel):
         has.add(BOOLEAN)
     if has & {*HIDE}:
@@ -66,7 +66,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if _takes_no_keys(kernel):
         has.add(NO_KEYS)
     if "boolean-mask" in has and kernel.interface.name != "hf":
-        has.add("empty-rows")  # masks of transformers are finite: there no row is empty
+        has.add("empty-rows")  # the masks of transformers are finite biases, under which no row is empty
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
     has |= _further_gradients(kernel, has)
@@ -81,9 +81,9 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 INVARIANT = "batch_invariant"
 """The attribute by which a callable declares that the other batch entries change no bit of an entry's results."""
 STOPS = "zero_gradients_are_stopped"
-"""The attribute of a callable whose library cannot mark results as not differentiable, so that gradients are zero."""
+"""The attribute of a callable whose results look differentiable even without a derivative, with gradients of zero."""
 SKIPS = "skips_weights_below"
-"""The attribute by which a callable declares that it skips weights below this share of the largest, e.g. 2.0 ** −24."""
+"""The attribute that declares the share of the largest weight below which weights are skipped, e.g. 2.0 ** −24."""
 
 
 def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
@@ -104,14 +104,14 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
-    """Return whether the kernel returns an output for a call, in sizes that it takes."""
+    """Return whether the kernel returns an output for a call, adapted to sizes that it takes."""
     return kernel.output(kernel.in_own_numbers(call)) is not None
 
 
 def _takes_no_keys(kernel: Kernel) -> bool:
-    """Return whether the kernel returns an output for a call without keys, which it may refuse with any exception.
+    """Return whether the kernel returns an output for a call without keys; any exception counts as a refusal.
 
-    On a GPU such a call may end the context, and with it all later calls.
+    No such call is made on a GPU, where it may end the context and so all later calls.
     """
     try:
         return kernel.device == "cpu" and returns(kernel, small_call(T=0))
@@ -153,10 +153,10 @@ def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.
 
 
 def _differentiable(kernel: Kernel) -> bool:
-    """Return whether autograd connects the output with any of the tensors, for some length of the queries.
+    """Return whether autograd connects the output with any of the tensors, for some number of queries.
 
-    A backward pass that raises counts, too, unless the error says that there is no backward pass; so does a kernel that
-    switches autograd off. For both, the claims about gradients and settings are made and can fail.
+    A backward pass that raises an error also counts, unless the error says that there is no backward pass. So does a
+    kernel that switches autograd off. In both cases the claims about gradients and settings are made, and can fail.
     """
     for call in (small_call(), small_call(L=5), small_call(L=3)):
         try:
@@ -174,7 +174,7 @@ def _differentiable(kernel: Kernel) -> bool:
 
 
 def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
-    """Return the capabilities about gradients other than dQ, dK and dV."""
+    """Return the kernel's capabilities about gradients of sinks, of a bias and of the log-sum-exp."""
     capabilities: set[str] = set()
     if not kernel.differentiable:
         return capabilities
@@ -212,7 +212,7 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
 
 
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
-    """Return the kernel, with a fixed scale if it has no parameter for the scale and its scale is 1/√E.
+    """Return the kernel, marked as one of fixed scale if it has no parameter for the scale and its scale is 1/√E.
 
     A kernel with a fixed scale gets only calls that do not state a scale.
     """

@@ -33,7 +33,7 @@ from theorems.core.under_test import Explanation, Refused
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """Return a line about the failing call, and the source of a test function if tests are written.
+    """Return a line about the failing call, and a test function's source if tests are written.
 
     Both are empty if the call passes now.
 
@@ -61,7 +61,7 @@ def _line(statement: Statement, trace: Trace, under_test: OnKernel) -> str:
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """Return the first claims that fail, all of them on the same calls of the kernel, together with these calls."""
+    """Return the record of the first claims that fail after the same calls of the kernel, and of these calls."""
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
@@ -84,7 +84,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    # The last call of the claims on hidden keys has NaN in them.
+    # The claims on hidden keys end with a call that has NaN in hidden keys, which nothing is compared with.
     compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
     rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
     trace = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
@@ -92,7 +92,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
-    """Return the correct results of a call under the conventions that the answer follows."""
+    """Return the correct results of a call under the conventions that the kernel's answer follows."""
     rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
     if answer is None:
@@ -103,7 +103,7 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
 
 
 def _entries(trace: Trace) -> Iterator[Entry]:
-    """Yield the entries of each falsified claim that compares numbers with correct numbers."""
+    """Yield the compared numbers of each falsified claim that compares numbers with correct numbers."""
     if trace.rows is None:
         return
     if EACH_TIME in trace.falsified:
@@ -115,7 +115,7 @@ def _entries(trace: Trace) -> Iterator[Entry]:
 
 
 def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
-    """Yield the first wrong entries of each quantity among the answers to a repeated call."""
+    """Yield, for each quantity, its numbers in the first wrong answer among the answers to a repeated call."""
     for name in QUANTITIES:
         if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
             entries = (entry_of(name, rows, other) for other, _ in answer.others)
@@ -140,13 +140,13 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "hidden-keys-change-no-output": "other numbers in keys that a row does not see change its output",
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",
-        ALONE: "a batch entry has other bits than alone",
+        ALONE: "a batch entry has other bits in the batch than alone",
         REDRAWN: "another seed drops the same weights",
         **{name: f"two {name.partition('-')[0]} drop the same weights" for name in UNLIKE},
-        RESCALED: "half the data and double the factor give other bits",
-        "parameters-have-an-effect": "it ignores parameters that it takes",
-        "inputs-are-unchanged": "it writes to its arguments, or beside them",
-        RETURNS: "compiled by torch.compile it raises an exception, uncompiled it does not",
+        RESCALED: "halved data with doubled factors give other bits",
+        "parameters-have-an-effect": "the kernel ignores parameters that it takes",
+        "inputs-are-unchanged": "the kernel writes to its arguments, or beside them",
+        RETURNS: "the kernel raises an exception only if torch.compile compiles it",
         EACH_TIME: f"of {REPEATS} equal calls some are wrong",
         "query-gradient": "other numbers in keys that a row does not see change its dQ",
         "key-gradient": "other numbers in keys that no row sees change dK of other keys",

@@ -34,7 +34,7 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
         "working folder": (os.getcwd, os.chdir),
     }
 )
-"""Settings by name. A seed is not restored: how many numbers were drawn before is unknown."""
+"""The settings by name. A seed is not restored, because the number of earlier draws is unknown."""
 PLACES: MappingProxyType[str, Any] = MappingProxyType(
     {
         "torch": torch,
@@ -45,7 +45,7 @@ PLACES: MappingProxyType[str, Any] = MappingProxyType(
         "os.environ": os.environ,
     }
 )
-"""Objects whose attributes a call must not change; it may add names, such as modules."""
+"""Objects whose attributes a call must not change; a call may add attributes, such as modules."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
 
 
 def _is_unchanged(now: Any, before: dict[Any, Any]) -> bool:
-    """Return True if no attribute was added or replaced; if False, each attribute must be compared."""
+    """Return whether no attribute was added or replaced by another object; if False, compare each attribute."""
     return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 
 
@@ -81,7 +81,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _attributes(holder: Any) -> Any:
-    """Return the attributes of an object by name; the environment's variables as they are stored, not decoded."""
+    """Return the attributes of an object by name, or the environment's variables as stored bytes."""
     return vars(holder)["_data"] if isinstance(holder, os._Environ) else vars(holder)
 
 

@@ -1,13 +1,13 @@
-"""Detection of kernels that round dK and dV, which are sums over queries, to half precision within the sum.
+"""Detection of kernels that round partial sums of dK and dV, which are sums over queries, to half precision.
 
 With q = e₁, keys 0 and values ±e₁ the logits are 0, each of two keys has the weight ½, and the output is 0. With
 upstream gradients u_i e₁
 
     dV_t = Σ_i ½ u_i e₁,   dK_t = ± scale Σ_i ½ u_i e₁,
 
-which is zero if every u_i occurs once with each sign, in any order. Products and partial sums are exact in float32,
-but hardly ever in half precision, since the u_i are odd integers that need all its bits. PyTorch's flash path for CPUs
-rounds after every block of queries.
+which are zero if every u_i occurs once with each sign, in any order. Products and partial sums are exact in float32,
+but hardly ever in half precision, since the u_i are odd integers that need all bits of half precision. PyTorch's flash
+path for CPUs rounds after every block of queries.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.under_test import Refused
 
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of queries to try. The sum over two queries, u and −u, needs no rounding."""
+"""Numbers of queries to try. The sum of two upstream gradients u and −u needs no rounding."""
 ORDERS = 8
-"""Number of random orders at each length: in a single order, sums that are rounded may be zero by chance."""
+"""The number of random orders at each length, since in a single order a rounded sum may be zero by chance."""
 WIDTHS = (16, 64)
 """Widths of heads whose square root is a power of two."""
 

@@ -26,10 +26,10 @@ except ModuleNotFoundError as _error:
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function on torch tensors, which are converted to JAX arrays, with its vjp for autograd.
 
-    Its parameters are those of the function, by which its interface is recognised. ``jax.jit`` compiles it if possible,
-    anew for every shape; arguments other than tensors are constants. float64 is switched on (``jax.enable_x64``) for
-    calls that have a float64 tensor, and only for these: otherwise a stray float64 constant would change the
-    format in which the function computes.
+    The returned function has the parameters of ``function``, by which its interface is recognised. ``jax.jit`` compiles
+    it if possible, anew for every shape; arguments other than tensors are constants. float64 is switched on
+    (``jax.enable_x64``) only for calls that have a float64 tensor: in other calls a stray float64 constant would change
+    the format in which the function computes.
     """
 
     @functools.wraps(function)
@@ -41,7 +41,7 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         results: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return results[0] if len(results) == 1 else results
 
-    # To autograd, a result of jax.lax.stop_gradient looks differentiable.
+    # PyTorch's autograd takes a result of jax.lax.stop_gradient for differentiable.
     wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
     return wrapper
 
@@ -57,7 +57,7 @@ class _Program:
     Attributes:
         function: the function of JAX arrays.
         arguments: its arguments, with _HERE in place of the arrays.
-        names: the names of the last arguments, which are given by name.
+        names: the names of the arguments that are given by name, which come last.
         differentiated: the places of the arrays that have a gradient.
     """
 
@@ -102,7 +102,7 @@ _jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
 
 
 def _run_compiled(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run the step under ``jax.jit``; uncompiled if that fails, as for jax.nn's attention in float16 on a CPU."""
+    """Run a step under ``jax.jit``, or uncompiled if this fails, as jax.nn's attention does in float16 on a CPU."""
     try:
         return _jitted[step](*arguments)
     except (TypeError, ValueError, RuntimeError):
@@ -140,5 +140,5 @@ def _array(x: torch.Tensor) -> Any:
 
 
 def _tensor(x: Any) -> Any:
-    # A copy, since PyTorch may write to it, and JAX's arrays are constant.
+    # Copy the array: JAX's arrays are constant, but PyTorch may write to a tensor.
     return torch.utils.dlpack.from_dlpack(x).clone() if isinstance(x, jax.Array) else x

@@ -1,16 +1,16 @@
 """An attention kernel of a user as an :class:`theorems.core.implementation.Implementation`.
 
-Weights, risk and gradient are the kernel's own, the gradient by autograd. A kernel is a callable on torch tensors with
-the signature of an :mod:`.interface`, that returns softmax(q kᵀ) v. The rest is linear bookkeeping around calls of it:
+Weights, risk and gradient are computed by calls of the kernel and by autograd. A kernel is a callable on torch tensors
+with the signature of an :mod:`.interface` that returns softmax(q kᵀ) v. The arguments and results are:
 
-- weights are the kernel on the identity as values, m = T;
-- γ_iᵀ s_i is the kernel on the scores as values, m = 1, divided by a power of two so that no score overflows;
-- ∇L is the kernel's own backward pass: each input has a copy of the query, its upstream gradient is the slope ℓ'_i
-  of the loss at the kernel's own output (mantissa only; the power of two is put back in float64), and the n gradients
+- weights are the kernel's output for the identity as values, m = T;
+- γ_iᵀ s_i is the kernel's output for the scores as values, m = 1, divided by a power of two so that none overflows;
+- ∇L comes from the kernel's backward pass: each input has a copy of the query, whose upstream gradient is the slope
+  ℓ'_i of the loss at the kernel's output (mantissa only; the power of two is put back in float64), and the n gradients
   are added in float64.
 
-Once the softmax saturates, the excess risk is below the spacing of the kernel's numbers; therefore the logarithm of the
-excess risk is computed by the reference. So are SVMs, which do not involve a kernel.
+Once the softmax saturates, the excess risk is below the spacing of the kernel's numbers; therefore the reference
+computes the logarithm of the excess risk. It also solves the SVMs, which do not involve a kernel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A callable and how to call it; other processes import it by its ``source``, if it has one.
+    """A callable, and how to call it; other processes import the callable by its ``source``, if there is one.
 
     Attributes:
         call: the callable.
@@ -71,12 +71,12 @@ class Kernel:
             all.
         many_queries: whether it takes several queries per batch entry; otherwise each query gets a copy of the keys.
         differentiable: whether it has a backward pass.
-        not_compiled: why ``torch.compile`` cannot compile it; empty if it can, or was not tried.
+        not_compiled: the reason why ``torch.compile`` cannot compile it; empty if compilation works or was not tried.
         device: the device of its tensors.
         accounts: how each parameter is treated in the tests, see
             :class:`attention_conformance.kernel.parameters.Account`.
-        reading: how it is called, if small calls decided that.
-        coarser: the coarser formats in which it is tried, too.
+        reading: the way to call it, if small calls decided the way.
+        coarser: the coarser formats in which it is also tried.
         not_tried: the reason for each coarser format in which it is not tried.
         operators: PyTorch's attention operators that it calls, by format, as far as they can be observed.
         make_variant: a function that returns the kernel in another format.
@@ -121,7 +121,7 @@ class Kernel:
     gradients = gradients_at
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how the kernel is pickled: its interface by name, its callable only where there is no ``source``."""
+        """Pickle the interface by its name, and the callable only if there is no ``source`` to import it by."""
         # An interface contains functions, so it is pickled by name.
         state = {
             field.name: getattr(self, field.name) for field in fields(self) if field.init and field.name != "parameters"
@@ -131,7 +131,7 @@ class Kernel:
 
     @property
     def numbers(self) -> Format:
-        """The format that it computes in."""
+        """The number format that the kernel computes in."""
         return FORMATS[self.computes_in]
 
     @property
@@ -140,23 +140,23 @@ class Kernel:
         return self.numbers.eps
 
     def lacks(self, use: KernelUse) -> str:
-        """Return why a statement that calls kernels cannot be checked on this kernel; empty if it can."""
+        """Return why a statement that calls kernels cannot be checked on this kernel; empty if it can be checked."""
         if use.capability == "memory" and self.taken.contiguous:
-            return "it takes only contiguous tensors"
+            return "the kernel takes only contiguous tensors"
         if use.capability in FORMATS and use.capability not in self.coarser:
             return self.not_tried.get(use.capability, f"all other capabilities are checked in {self.dtype}")
         if use.capability and use.capability not in self.declares:
             return "the kernel has no parameter for it"
         if use.differentiates and not self.differentiable:
-            return "it needs a backward pass, and the kernel has none"
+            return "the statement needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
-            return f"the bounds of {self.computes_in} cannot decide it: logits of a few hundred have no digits there"
+            return f"the bounds of {self.computes_in} cannot decide the statement: large logits have no digits there"
         if not use.capability and self.taken.one_head:
-            return f"it takes {self.taken} only"
+            return f"the kernel takes only {self.taken}"
         if not use.capability and self.taken.keys > 1:
-            return f"it takes numbers of keys that are multiples of {self.taken.keys} only"
+            return f"the kernel takes only numbers of keys that are multiples of {self.taken.keys}"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
-            return "its scale is 1/√E, and no width that it takes is a power of four"
+            return "the kernel's scale is 1/√E, and it takes no width that is a power of four"
         return ""
 
     def in_format(self, name: str) -> Kernel:
@@ -171,7 +171,7 @@ class Kernel:
     def answer(self, call: AttentionCall) -> Answer:
         """Make one call, forward and backward, and return its answer in float64.
 
-        This is a method, not an assigned function, because methods are pickled by name.
+        This is a method, and not a function assigned to the class, because methods are pickled by name.
 
         Raises:
             Refused: the kernel raises.
@@ -187,7 +187,7 @@ class Kernel:
             return None
 
     def of_request(self, request: Request) -> Returned:
-        """Return the kernel's results for a request, which is split or padded if the kernel requires that."""
+        """Return the kernel's results for a request, after splitting or padding it as the kernel requires."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
         if not self.many_queries and L > 1:

@@ -15,18 +15,18 @@ from reference_attention.errors import InvalidInput
 
 
 class KernelError(InvalidInput):
-    """Exception: the kernel raised an error."""
+    """Exception for a kernel that raised an error."""
 
 
 class BackwardError(KernelError):
-    """Exception: a kernel that has a backward pass raised an error in it."""
+    """Exception for a kernel that raised an error in its backward pass."""
 
 
 def run_request(kernel: Any, request: Request) -> Returned:
-    """Return the kernel's own results for a request.
+    """Call the kernel and return its results for a request.
 
-    They are the output (B, H, L, M), the log-sum-exp (B, H, L) if the request asks for it, and the weights (B, H, L, T)
-    if the kernel returns them.
+    The results are the output (B, H, L, M), the log-sum-exp (B, H, L) if the request asks for it, and the weights (B,
+    H, L, T) if the kernel returns them.
 
     Raises:
         InvalidInput: the kernel raises, or returns other results than these.
@@ -70,7 +70,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
 
 
 def call_kernel(kernel: Any, request: Request) -> Returned:
-    """Return the results of the kernel, called in this or in its own process; restore settings that it changes."""
+    """Call the kernel in this process or its own, restore settings that it changes, and return its results."""
     changes, contiguous = kernel.changed_settings, kernel.taken.contiguous
     if isinstance(kernel.call, RemoteKernel):
         return kernel.call.run(kernel.interface, kernel.reading, request, contiguous=contiguous, changes=changes)
@@ -81,7 +81,7 @@ def call_kernel(kernel: Any, request: Request) -> Returned:
 
 
 def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the callable with its tensor arguments made contiguous, for a kernel that requires that."""
+    """Return the callable with its tensor arguments made contiguous, for a kernel that takes no others."""
 
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x

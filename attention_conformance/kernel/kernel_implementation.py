@@ -37,20 +37,20 @@ KERNEL_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class KernelImplementation(OnKernel):
-    """A loaded kernel with the interface that runs require (:class:`theorems.core.under_test.UnderTest`)."""
+    """A loaded kernel as the object under test of a run (:class:`theorems.core.under_test.UnderTest`)."""
 
     recorded: ClassVar[Mapping[str, Callable[..., Any]]] = KERNEL_FUNCTIONS
     slow: ClassVar[bool] = True
 
     def bind_to_case(self, case: Subject) -> Implementation:
-        """Return the implementation for a case: if W is trained, the kernel gets the queries W z_i."""
+        """Return the implementation for a case; if the case trains a matrix W, the kernel gets the queries W z_i."""
         if not isinstance(case, Case) or case.queried is None:
             return self
         outer_kernel = QueriedKernel(self.kernel, case.queried.keys, case.problem.keys)
         return self.replace(self.name, outer_kernel.replacements)
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement does not apply to this kernel; empty if it does."""
+        """Return why a statement does not apply to this kernel; empty if the statement applies."""
         if use is None:
             return ""
         return str(self.kernel.lacks(use)) if use.called else use.says
@@ -78,11 +78,11 @@ class KernelImplementation(OnKernel):
         return view_of(statement, examples, seed_of("calls", seed, part) % 2**32, self).outcomes(examples)
 
     def explain(self, statement: Statement, case: Subject) -> Explanation:
-        """Return where and by how much a failing call is wrong, perhaps why, and a test that fails."""
+        """Return where and by how much the results of a failing call are wrong, perhaps why, and a failing test."""
         if not isinstance(case, AttentionCall):
             return Explanation()
         return diagnose(statement, case, self.in_format(capability_of(statement).format))
 
     def hints(self) -> Sequence[str]:
-        """Return hints at frequent faults that the kernel has."""
+        """Return sentences on those frequent faults that the kernel has."""
         return tuple(hints(self.kernel))

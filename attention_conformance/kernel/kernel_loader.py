@@ -3,7 +3,7 @@
 The probe makes a few tiny calls in which all axes have different lengths. It checks that the kernel returns one finite
 tensor of the right shape and dtype, leaves its arguments as they are, and returns the same numbers again. The kernel
 need not support options for which it has no parameter. Calls decide where its diagonal is for L ≠ T, and in which
-format it computes. Whether values are correct is left to the statements.
+format it computes. The statements, not the probe, decide whether its numbers are correct.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def kernel_named(source: str, dtype: str | None = None, **options: Any) -> Kerne
     """Return the kernel ``MODULE:CALLABLE``, which is looked for in the working directory first; see :func:`probe`.
 
     Raises:
-        InvalidInput: it cannot be imported, or is no kernel.
+        InvalidInput: the name cannot be imported, or is no kernel.
     """
     return probe(import_callable(source), source, source, dtype, **options)
 
@@ -56,7 +56,7 @@ def remote_kernel_named(source: str, dtype: str | None = None, *, device: str | 
     On another device the kernel runs in this process, since otherwise every tensor would have to be copied.
 
     Raises:
-        InvalidInput: it cannot be imported, or is no kernel.
+        InvalidInput: the name cannot be imported, or is no kernel.
     """
     call = remote_kernel(source) if device in (None, "cpu") else import_callable(source)
     return probe(call, source, source, dtype, device=device, **options)
@@ -95,7 +95,7 @@ def probe(
         deep: whether to include slow checks: calls repeated many times, and compilation to machine code.
 
     Raises:
-        InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
+        InvalidInput: the kernel takes no dtype; the message is about the first dtype, in the layout that got furthest.
     """
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
@@ -110,7 +110,9 @@ def probe(
     if chosen is BY_NAME:
         by_reading = _read(bare, dtype)
         if by_reading is None:
-            raise InvalidInput(f"--attention: {name} returns attention's shape for no order of axes and no mask.")
+            raise InvalidInput(
+                f"--attention: {name} returns the shape of attention's output for no known order of axes; {SIGNATURE}."
+            )
         return _complete(by_reading, dtype, deep=deep)
     try:
         kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
@@ -126,7 +128,7 @@ def probe(
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
-    """Return the kernel called as parameter names and small calls suggest; None if it returns no output."""
+    """Return the kernel with the reading that parameter names and small calls suggest; None if it returns no output."""
     for format_name in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
         candidate = find_reading(bare.replace(dtype=format_name, computes_in=format_name))
         if candidate is None or candidate.off > 1:
@@ -150,7 +152,7 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     """Return the kernel called by its recognised interface, in the first dtype and layout that it takes.
 
     Raises:
-        InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
+        InvalidInput: the kernel takes no dtype; the message is about the first dtype, in the layout that got furthest.
     """
     chosen = bare.interface
     if bare.reading is None:
@@ -220,7 +222,7 @@ def _device(name: str | None) -> str:
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
-    """Return how many steps of the probe the kernel passes, and why it fails the next step; empty if it passes all."""
+    """Return the number of the probe's steps that the kernel passes, and why it fails the next (empty for none)."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
     generator = torch.Generator().manual_seed(0)
@@ -280,7 +282,7 @@ def _called_in(kernel: Kernel, name: str) -> Kernel:
 
 
 def _variant(kernel: Kernel, name: str) -> Kernel:
-    """Return the kernel in a coarser format, with its capabilities there, except ``torch.compile``."""
+    """Return the kernel in a coarser format, with its capabilities in that format, except ``torch.compile``."""
     variant = with_capabilities(_called_in(kernel, name))
     return variant.replace(queries_to_a_sum=queries_to_a_sum(variant))
 
@@ -295,7 +297,7 @@ def _with_accounts(kernel: Kernel) -> Kernel:
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
-    """Return the kernel, on float32 tensors if it takes them and its results are no more accurate than float32.
+    """Return the kernel on float32 tensors if it takes them and is only as accurate as float32, else unchanged.
 
     Args:
         kernel: the kernel.

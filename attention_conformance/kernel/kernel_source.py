@@ -1,4 +1,4 @@
-"""A kernel by its name, ``MODULE:CALLABLE``: plain data until it is loaded in the process that calls it."""
+"""The name of a kernel, ``MODULE:CALLABLE``, and options: plain data, from which another process loads the kernel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KernelSource(UnderTest):
         """Import and probe the kernel, once in each process.
 
         Raises:
-            InvalidInput: it cannot be imported, or is no kernel.
+            InvalidInput: the name cannot be imported, or is no kernel.
         """
         return _load(self)
 

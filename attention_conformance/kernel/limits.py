@@ -10,7 +10,7 @@ from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.sizes import LENGTHS, WIDTHS, Taken
 
 WIDE = ((33, 33), (256, 257))
-"""Further widths and numbers of keys at which a kernel that accepts the first call is tried."""
+"""Pairs of a width and a number of keys at which a kernel that accepts the first call is tried next."""
 LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 16, 32, 64, 128))
 """Widths and lengths to try if a kernel refuses the first call."""
 
@@ -30,7 +30,7 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
 
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
-    """Return a kernel that takes small sizes, with limits for larger ones that it refuses."""
+    """Return a kernel that takes small sizes, with limits for the larger sizes that it refuses."""
     sizes = Taken()
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
@@ -45,7 +45,7 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
-    """Return a kernel that was tried only at the sizes of one model, without the limits that further calls disprove."""
+    """Return a kernel that was tried only at one model's sizes, without those limits that further calls disprove."""
     for free in ({"one_head": False}, {"page": 0}):
         other = kernel.replace(taken=replace(kernel.taken, **free))
         if returns(other, small_call().replace(page=16)):
@@ -58,13 +58,13 @@ def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:
 
 
 def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel:
-    """Return the kernel with its limits, found by varying each size of a call that it takes separately."""
+    """Return the kernel with its limits; from a call that it takes, each size is varied separately to find them."""
     equal = L == T and not any(_takes(kernel, sizes, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
     def multiple(of_keys: bool) -> int:
         """Return the common divisor of the numbers of keys, or of queries, that the kernel takes.
 
-        If L = T is required, both are varied together.
+        If the kernel requires L = T, both numbers are varied together.
         """
         for n in LENGTHS:
             pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]

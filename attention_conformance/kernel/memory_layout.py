@@ -1,6 +1,6 @@
 """Place tensors in memory as a call requires, with NaN around their entries and between them.
 
-A kernel that reads next to a tensor returns NaN; if it writes there, or to the tensor, the bytes in memory change.
+A kernel that reads next to a tensor returns NaN. A kernel that writes to a tensor, or next to it, changes bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Placed:
 
     Attributes:
         tensor: the tensor that the kernel gets.
-        own: a view in which entries that share memory occur once.
+        own: a view of the tensor in which each number in memory occurs once, even if ``tensor`` is expanded.
         storage: the memory of the entries and of the numbers around them.
     """
 
@@ -37,8 +37,8 @@ class Placed:
     storage: torch.Tensor
 
     def fill(self, x: torch.Tensor) -> None:
-        """Write other numbers to the same memory."""
-        x = x[(0,) * (x.dim() - self.own.dim())]  # a mask that was expanded
+        """Write the numbers of ``x`` to the memory of this tensor."""
+        x = x[(0,) * (x.dim() - self.own.dim())]  # the mask was expanded to more axes
         cut = tuple(slice(0, own) for own in self.own.shape)
         self.own.copy_(x[cut])
 
@@ -49,7 +49,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class _Place:
-    """The sizes of a storage, and the cut from it that gives a tensor."""
+    """The sizes of a larger tensor in memory, and the cut from it that gives the tensor of a call."""
 
     whole: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
     cut: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
@@ -78,7 +78,7 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
         Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
     }
 )
-"""The cuts of the layouts that are not contiguous."""
+"""The cut for each layout that is not contiguous."""
 
 
 def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
@@ -119,13 +119,13 @@ def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
 
 
 def with_other_options(call: AttentionCall) -> AttentionCall:
-    """Return the call with another scale and fewer options, which a kernel that takes the call also takes."""
+    """Return a different call that the kernel also takes: with another scale and fewer options."""
     scale = None if call.scale is None else 2 * call.scale
     return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
 
 
 def with_a_mask(call: AttentionCall, declares: Collection[str]) -> AttentionCall:
-    """Return the call with a mask (L, T), if it has none and the kernel takes one: row i sees the first i + 1 keys."""
+    """Return the call; if it has no mask and the kernel takes masks, with a mask that shows row i the keys up to i."""
     if call.visible is not None or call.bias is not None or "boolean-mask" not in declares:
         return call
     return call.replace(visible=np.tri(call.sizes["L"], call.sizes["T"], dtype=bool), causal=False, window=None)

@@ -1,4 +1,4 @@
-"""A NumPy function as a kernel on torch tensors: it has no backward pass, so gradients stay unchecked."""
+"""A NumPy function as a kernel on torch tensors, without a backward pass, so that gradients stay unchecked."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from attention_conformance.kernel.torch_import import torch
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function on torch tensors, which are converted to NumPy arrays that share their memory.
 
-    Its parameters are those of the function, by which its interface is recognised. bfloat16, which NumPy does not have,
-    raises TypeError.
+    The returned function has the parameters of ``function``, by which its interface is recognised. bfloat16, which
+    NumPy does not have, raises TypeError.
     """
 
     @functools.wraps(function)

@@ -15,7 +15,7 @@ from reference_attention.errors import InvalidInput
 ATTENTION = ("attention", "attn")
 """Parts of the names of PyTorch's operators that compute attention."""
 SIZES = (Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Sizes(B=1, H=2, G=2, L=64, T=64, E=64, M=64))
-"""Sizes of a small and of a usual call, since PyTorch chooses an operator by size."""
+"""Sizes of a small call and of a call of usual size, since PyTorch chooses an operator by size."""
 
 
 def attention_operators(kernel: Kernel) -> tuple[str, ...]:

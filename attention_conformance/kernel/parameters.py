@@ -1,4 +1,4 @@
-"""Account of every parameter of a kernel: tested, left at a value without effect, not tested, or ignored by the kernel.
+"""The treatment of every parameter of a kernel: tested, left at a value without effect, not tested, or ignored.
 
 If no capability tests a parameter, one call is repeated with other values of it. The kernel ignores the parameter if
 the parameter's name says that it changes the output, but no value has an effect.
@@ -22,10 +22,10 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 
 class Account(StrEnum):
-    """How a parameter is treated in the tests of a kernel."""
+    """The treatment of a parameter in the tests of a kernel."""
 
     TESTED = "tested"
-    NEUTRAL = "set to what does nothing"
+    NEUTRAL = "set to a value without effect"
     NOT_TESTED = "not tested"
     IGNORED = "ignored"
     """The kernel accepts values of the parameter that should change the output, but no bit of the output changes."""
@@ -37,13 +37,13 @@ SAID_BY_NAME = re.compile(
 )
 """Names of parameters that change the output.
 
-Excluded are parameters that may have no effect, such as flags to return a result or to use a method, and the seed of a
-dropout that is off.
+Names of parameters that may have no effect do not match, such as flags to return a result or to use a method, or the
+seed of a dropout that is off.
 """
 
 
 def call_to_exercise() -> AttentionCall:
-    """Return the call on which parameters are given other values."""
+    """Return the call that is repeated with other values of parameters."""
     return tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.INTEGERS, seed=0)
 
 
@@ -52,7 +52,7 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
 
     Args:
         kernel: the kernel with its capabilities.
-        call: the call to exercise a parameter on.
+        call: the call that is repeated with other values of a parameter.
     """
     treatments: dict[str, str] = {}
     for place, name in enumerate(kernel.parameters):
@@ -95,7 +95,7 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
 
 
 def values_of(name: str, default: Any, call: AttentionCall, kernel: Any) -> Iterator[Any]:
-    """Yield values that should change the output of a call, by the name of the parameter."""
+    """Yield values of the parameter ``name`` that should change the output of a call."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     shapes = ((B, H, L, T), (L, T), (B, T), (B, 1, 1, T))
     first = torch.arange(T) < max(1, T // 2)

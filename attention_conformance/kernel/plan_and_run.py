@@ -1,9 +1,9 @@
 """Adapter from a class with ``plan`` and ``run``, such as flashinfer's batch wrappers, to a function of one request.
 
-A call plans a batch of three sequences with the request in the middle. The first and the last sequence have other
-lengths and numbers, so that the starts of sequences matter. The pages of a paged cache are in another order. The
-function has the signature of flashinfer's ``single_prefill_with_kv_cache``, or ``single_decode_with_kv_cache`` without
-``qo_indptr``, restricted to the parameters of ``plan``.
+A call of the function plans a batch of three sequences with the request in the middle. The first and the last sequence
+have other lengths and numbers, so that a wrong start of a sequence shows. The pages of a paged cache lie in reverse
+order. The function has the signature of flashinfer's ``single_prefill_with_kv_cache`` (of
+``single_decode_with_kv_cache`` if ``plan`` has no ``qo_indptr``), restricted to the parameters of ``plan``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attention_conformance.kernel.torch_import import torch
 from reference_attention.errors import InvalidInput
 
 WORKSPACE = 1 << 27
-"""Bytes of the workspace that flashinfer's documentation recommends."""
+"""The size of the workspace in bytes, as flashinfer's documentation recommends."""
 PAGE = 16
 """Number of keys in a page."""
 OPTIONS = {"custom_mask": None, "causal": False, "sm_scale": None, "window_left": -1, "logits_soft_cap": None}
@@ -43,7 +43,9 @@ def on_one_request(value: Any, name: str) -> Callable[..., Any]:
     plan, run = (list(inspect.signature(getattr(value, method)).parameters.values()) for method in ("plan", "run"))
     unknown = [p.name for p in plan if p.default is p.empty and p.name not in (*KNOWN, "self")]
     if unknown:
-        raise InvalidInput(f"--attention: plan() of {name} has to be given its {unknown[0]!r}, which is not known.")
+        raise InvalidInput(
+            f"--attention: plan() of {name} requires {unknown[0]!r}, which this suite does not know; give a function."
+        )
     takes = {parameter.name for parameter in plan}
     is_paged = bool(takes & {"page_size"})
     made: list[Any] = []
@@ -53,7 +55,7 @@ def on_one_request(value: Any, name: str) -> Callable[..., Any]:
             made.append(_made(value, q.device) if inspect.isclass(value) else value)
         is_decoding = "qo_indptr" not in takes
         if is_decoding and q.dim() != 2:
-            raise ValueError("a decoding step has one query")
+            raise ValueError("the kernel takes one query per call")
         q = q[None] if is_decoding else q
         queries, keys, values = [q[:1].flip(0) * 2, q, -q[:1]], _with_others(k), _with_others(v)
         sizes = {"num_qo_heads": q.shape[1], "num_kv_heads": k.shape[1], "page_size": PAGE}
@@ -92,7 +94,7 @@ def on_one_request(value: Any, name: str) -> Callable[..., Any]:
 
 
 def _made(kind: Callable[..., Any], device: torch.device) -> Any:
-    """Return an object of the class, with a workspace if it takes one."""
+    """Return an object of the class ``kind``, created with a workspace if the class takes one."""
     takes = [*inspect.signature(kind).parameters]
     workspace = (
         [torch.empty(WORKSPACE, dtype=torch.uint8, device=device)] if takes[:1] == ["float_workspace_buffer"] else []
@@ -106,15 +108,16 @@ def _with_others(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _starts(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Return where sequences start, and the end of the last one, as int32."""
+    """Return the starts of sequences and the end of the last sequence, as int32."""
     lengths = torch.tensor([0, *map(len, tensors)], device=tensors[0].device)
     return torch.cumsum(lengths, 0).to(torch.int32)
 
 
 def _in_pages(keys: list[torch.Tensor], values: list[torch.Tensor]) -> tuple[Any, Any, Any, Any]:
-    """Return the starts of sequences among pages, the pages' numbers, the keys on last pages, and (keys, values).
+    """Return each sequence's start in the table of pages, the table, numbers of keys on last pages, (keys, values).
 
-    Pages, (pages, PAGE, G, E), lie in reverse order; a number that would change the output fills the last pages.
+    Keys and values, (pages, PAGE, G, E), lie in pages in reverse order. A number that would change the output fills the
+    rest of each last page.
     """
     counts = [-(-len(x) // PAGE) for x in keys]
     device = keys[0].device

@@ -16,8 +16,8 @@ class Profile:
 
     Attributes:
         name: the name for ``--profile``.
-        examples: the least number of calls of each capability; a whole cover of all pairs of options from
-            :data:`attention_conformance.claims.trials.PAIRS` on.
+        examples: the least number of calls of each capability; :data:`attention_conformance.claims.trials.PAIRS` or
+            more stand for a whole cover of all pairs of options.
         cases: the number of cases of each statement of the papers.
         left_out: statements that are not tried.
         deep: whether small calls are repeated many times, and compiled to machine code.
@@ -40,7 +40,7 @@ class Profile:
         if self.deep:
             return (
                 f"profile {self.name}: small calls {REPEATS} times, and compiled to machine code where there is a C++"
-                " compiler, beside all that is tried without it"
+                " compiler, in addition to the calls without a profile"
             )
         left_out = ", ".join(("triples of options", *(() if ids else self.left_out)))
         return (
@@ -60,13 +60,13 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 
 
 def profile_named(name: str) -> Profile:
-    """Return the profile of that name.
+    """Return the profile with a given name.
 
     Raises:
         InvalidInput: there is no such profile.
     """
     if name not in PROFILES:
         raise InvalidInput(
-            f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave it out for what lies between."
+            f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave --profile out for a run between these."
         )
     return PROFILES[name]

@@ -18,12 +18,12 @@ from theorems.core.implementation import Replacements
 
 @dataclass(frozen=True, eq=False)
 class QueriedKernel:
-    """A kernel that gets one prompt for all inputs or, if the keys are vec(x zᵀ) of ``factors``, the queries W z_i.
+    """A kernel that gets one prompt for all inputs or, if the keys are the vec(x zᵀ) of ``factors``, the queries W z_i.
 
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        factors: the tokens x, which become the kernel's keys, and the queries z; None for a prompt.
-        outer_keys: the keys vec(x zᵀ) as floats; for any other keys the kernel gets a prompt.
+        factors: the tokens x, which become the kernel's keys, and the vectors z; None for a prompt.
+        outer_keys: the keys vec(x zᵀ) as floats; for all other keys the kernel gets a prompt.
     """
 
     kernel: Any
@@ -32,7 +32,7 @@ class QueriedKernel:
 
     @property
     def replacements(self) -> Replacements:
-        """The functions of the reference that the kernel replaces."""
+        """The functions that replace the reference's functions and call the kernel."""
         return {softmax_weights: self.weights, risk: self.risk, scaled_gradient: self.scaled_gradient}
 
     def _asked(self, keys: Array, p: Array) -> tuple[Array, Array, Array | None]:

@@ -1,7 +1,7 @@
-"""The choice, by small calls, of how to call a callable: by a library's interface, or by a reading of its signature.
+"""The choice, by small calls, of the way to call a callable: a library's interface, or a reading of its signature.
 
 Names of parameters suggest readings. A call with random numbers and different sizes on all axes selects the reading
-whose output is nearest to the formula: a wrong kernel gets the reading under which it is least wrong.
+whose output is nearest to the formula, so that a wrong kernel gets the reading under which it is least wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STRINGS = {
     "LBHE": ("sbhd", "SBND"),
     "BLHE joined": ("BSH",),
 }
-"""The libraries' names for these orders of axes."""
+"""The libraries' words for the orders of axes."""
 
 
 def find_reading(kernel: Kernel) -> Found | None:
@@ -38,7 +38,7 @@ def find_reading(kernel: Kernel) -> Found | None:
     ways: list[tuple[Any, bool, dict[str, Any]]] = [
         (sizes, by_name, {}) for sizes, by_name in product(SIZES, (False, True))
     ]
-    # Kernels that raise unless they are causal, and kernels whose query has no axis of queries.
+    # Also try causal calls only, and a single query without an axis of queries.
     ways += [(sizes, False, {"causal": True}) for sizes in SIZES[1:]] if roles_of(has)["causal"] else []
     ways += [(replace(SIZES[0], L=1), by_name, {"among": DECODED}) for by_name in (False, True)]
     for sizes, by_name, further in ways:
@@ -71,7 +71,7 @@ def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequ
         if not isinstance(has.get(names.get(role, "")), type):
             names.pop(role, None)
     if "dropout_mask" in has:
-        names.pop("dropout", None)  # a seed of dropout is required
+        names.pop("dropout", None)  # dropout that needs further arguments is not tested
     known = {*tensors, *names.values()}
     # Unknown required parameters, such as a mask or a workspace, are passed None.
     constants: dict[str, Any] = {x: None for x, default in has.items() if default is Mark.REQUIRED and x not in known}
@@ -103,7 +103,7 @@ def _tensor_names(has: Parameters, names: dict[str, str]) -> tuple[tuple[str, ..
 
 
 def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None:
-    """Return the reading completed by the scale, causality and place of the output that fit attention best."""
+    """Return the reading with the scale, causality and place of the output that fit attention best."""
     _, returned = try_reading(kernel, reading, made)
     if returned is None and "out" not in reading.names:
         return None
@@ -114,8 +114,8 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
         output, _ = try_reading(kernel, with_path, made)
         if output is None:
             continue
-        # A kernel may be always causal only if it has no parameter for causality; if it has one, the kernel is wrong,
-        # but its axes are known.
+        # Only a kernel without a parameter for causality may always be causal. A kernel with this parameter is then
+        # wrong, but the order of its axes is known.
         ways = ((False, Alignment.TOP_LEFT), (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT))
         for scale, (causal, alignment) in product((None, 1.0), ways):
             off = distance(output, made.replace(causal=causal), scale, alignment)
@@ -125,13 +125,14 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
 
 
 LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
-"""Interfaces that a signature may resemble without following them."""
+"""Interfaces whose signature a kernel may have without following the interface."""
 
 
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
-    """Return whether a kernel may need another reading than its interface.
+    """Return whether a kernel may have to be called by a reading instead of its recognised interface.
 
-    It may if its interface fails or gives wrong results, or if further parameters have names with a known meaning.
+    It may if calls by its interface fail or give wrong results, or if further parameters have names with a known
+    meaning.
     """
     if isinstance(kernel, InvalidInput):
         return True
@@ -145,7 +146,7 @@ def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
 
 
 def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
-    """Return whether to call a kernel by its reading, and not by the interface of a library."""
+    """Return whether to call a kernel by its reading instead of a library's interface."""
     if isinstance(kernel, InvalidInput):
         return True
     assert read.reading is not None

@@ -1,4 +1,4 @@
-"""Repetition of a call, to show faults that occur in one call of a thousand, such as races or uncleared memory."""
+"""Repetition of a call, to show faults that occur in one call out of a thousand, such as races or uncleared memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)
-"""Numbers of PyTorch's threads for some calls of each thousand; 0 leaves the number unchanged."""
+"""The numbers of PyTorch's threads that are tried for some of every thousand calls; 0 changes nothing."""
 CALLS_PER_NUMBER = 20
 """Number of calls for each number of threads; few, since threads that wait for cores are slow."""
 PLACES = 8
-"""Number of other tensors that are kept in memory at a time."""
+"""The number of other tensors that are in memory at a time."""
 
 
 Fill = Callable[[int, int], None]
@@ -39,7 +39,7 @@ def fill_of(kernel: Any) -> Fill:
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
-    """Return the first answer, and each answer that differs from it in a bit, with its number of occurrences.
+    """Return the first answer, with each answer that differs from it in any bit and its number of occurrences.
 
     Between calls, tensors of about the sizes of the call are filled with NaN, kept for a while and freed, so that
     memory that the kernel leaves unwritten contains other numbers than in the previous call.

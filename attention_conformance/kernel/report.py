@@ -20,7 +20,7 @@ HINT_WIDTHS = (1, 4, 16)
 
 
 def headline(kernel: Any) -> str:
-    """Return the name, interface and number format of the kernel, and what follows for the checks."""
+    """Return the name, interface and number format of the kernel, and lines on the checks that depend on these."""
     shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
     computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
     device = "" if kernel.device == "cpu" else f" on {kernel.device}"
@@ -48,11 +48,11 @@ def format_lines(kernel: Any) -> Iterator[str]:
         called.setdefault(operators, []).append(name)
     for operators, formats in called.items():
         if operators:
-            yield f"in {', '.join(formats)} it calls PyTorch's {', '.join(operators)}: what is tried there is PyTorch's"
+            yield f"in {', '.join(formats)} it calls PyTorch's {', '.join(operators)}: this tests PyTorch's code"
 
 
 def contract_lines(kernel: Any) -> Iterator[str]:
-    """Yield the lines of a report about the contract of a kernel."""
+    """Yield the lines of a report about the conventions and limits of a kernel."""
     if kernel.reading is not None:
         yield from kernel.reading.lines()
     if "causal-rectangle" in kernel.declares:
@@ -85,8 +85,8 @@ def not_tested(accounts: Mapping[str, str]) -> str:
 def scale_hint(kernel: Any) -> str:
     """Return a sentence if the kernel multiplies k·p by a factor other than 1, the most frequent fault; else empty.
 
-    With keys e₁ and 0 and the prompt a e₁ the odds of the first token are e^{ca} for a kernel with the factor c. There
-    is such a factor if two values of a give the same c.
+    With keys e₁ and 0 and the prompt a e₁, the odds of the first token are e^{ca} for a kernel with the factor c. The
+    kernel has such a factor if two values of a give the same c.
     """
     scales = []
     for d in HINT_WIDTHS:
@@ -153,7 +153,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
 
 
 def formats_json(kernel: Any) -> dict[str, str]:
-    """Return, for the kernel's format and each coarser format, "tried" or why it is not tried."""
+    """Return "tried", or the reason why not, for the kernel's format and for each coarser format."""
     return dict.fromkeys((kernel.dtype, *kernel.coarser), TRIED) | dict(kernel.not_tried)
 
 

@@ -25,7 +25,7 @@ from attention_conformance.reproduction.python_text import WIDTH, NotWritten, in
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
 
 FUNCTIONS = {name: x for name, x in vars(printed_functions).items() if inspect.isfunction(x)}
-"""The functions that tests call, by name."""
+"""The functions that printed tests call, by name."""
 LARGEST = 50_000
 """The largest number of numbers in a test, so that it stays readable."""
 LONGEST = 1_000_000
@@ -33,7 +33,7 @@ LONGEST = 1_000_000
 
 
 def reproducer(trace: Trace, line: str) -> tuple[str, str]:
-    """Return the source of a test function, or why there is none.
+    """Return the source of a test function and "", or "" and the reason why there is no test.
 
     Args:
         trace: the failing call with its falsified claims.
@@ -44,7 +44,7 @@ def reproducer(trace: Trace, line: str) -> tuple[str, str]:
     size = numbers_of(trace.call, trace.drawn)
     source = trace.kernel.source
     if not source:
-        return "", "the kernel was handed over as an object, and a test has to import it by MODULE:CALLABLE"
+        return "", "the kernel was passed as an object, but a test has to import it by MODULE:CALLABLE"
     if source.startswith(("jax:", "numpy:")):
         return "", f"the kernel takes arrays of {source.partition(':')[0]}; give one that takes torch tensors"
     if size > LARGEST:
@@ -57,12 +57,12 @@ def reproducer(trace: Trace, line: str) -> tuple[str, str]:
             return "", f"a test cannot say {error}"
         why = why_not(trace, test)
         if not why:
-            return (test, "") if len(test) <= LONGEST else ("", f"it would be {len(test):,} characters long")
+            return (test, "") if len(test) <= LONGEST else ("", f"the test would be {len(test):,} characters long")
     return "", why
 
 
 def numbers_of(call: AttentionCall, drawn: Collection[str] = ()) -> int:
-    """Return how many numbers a test of the call contains; tensors that the test draws at random contain none."""
+    """Return how many numbers a test of the call would print; tensors that the test draws at random count zero."""
     names = [name for name in (*TENSORS, *OPTIONS) if name not in drawn and getattr(call, name) is not None]
     return sum(getattr(call, name).size for name in names)
 
@@ -89,9 +89,9 @@ def functions_of(tests: Sequence[str]) -> str:
 
 
 def why_not(trace: Trace, test: str) -> str:
-    """Return why the test does not show this kernel's failure as the suite's formula does; empty if it does.
+    """Return why a test does not show the kernel's failure as the suite's formula does; empty if the test does.
 
-    Executing the text is safe: this package has just written it in this process, which calls the kernel anyway.
+    Executing the test is safe: this package has just written it in this process, which calls the kernel anyway.
     """
     due = {entry.what.symbol: entry for entry in trace.entries}
     apart: list[str] = []
@@ -99,7 +99,7 @@ def why_not(trace: Trace, test: str) -> str:
     def check(what: str, theirs: Any, expected: Any, allowed: Any) -> None:
         with np.errstate(invalid="ignore"):
             off = np.abs(expected.numpy() - due[what].due) > due[what].allowed
-        if off.any() and not trace.call.dropout:  # dropout drops other weights in each call
+        if off.any() and not trace.call.dropout:  # each call drops other weights
             apart.append(what)
         printed_functions.check(what, theirs, expected, allowed)
 
@@ -121,4 +121,4 @@ def why_not(trace: Trace, test: str) -> str:
         why = f"saved as a test, the call raises {type(error).__name__}: {message}"
     else:
         why = "saved as a test, the call passes: the kernel's results depend on earlier calls"
-    return f"its formula of {apart[0]} is not this suite's, which is a fault of ours" if apart else why
+    return f"the test's formula of {apart[0]} is not this suite's, which is a fault of this suite" if apart else why

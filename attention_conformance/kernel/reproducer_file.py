@@ -11,7 +11,7 @@ from theorems.run.result import Result
 
 HEAD = '''"""Calls on which {source} is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest {file}, or python {file}.
+Needs only torch and the kernel: pytest {file}, or python {file}.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def reproducer_file(source: str | None, results: Sequence[Result], file: Path | 
 
 
 def describe_tests(results: Sequence[Result], file: Path) -> str:
-    """Return which tests were written, and which were not."""
+    """Return a text on which tests were written, and why others were not."""
     falsified = [result for result in results if result.verdict is Verdict.FALSIFIED and result.failure is not None]
     written = [result.id for result in falsified if result.failure is not None and result.failure.test]
     without = {
-        result.id: result.failure.no_test or "a statement of the paper, of which a test would need this package"
+        result.id: result.failure.no_test or "a statement of the paper, whose test would need this package"
         for result in falsified
         if result.failure is not None and not result.failure.test
     }

@@ -1,4 +1,4 @@
-"""Tables and JSON on a kernel: its statements, their results, and options that fail together. torch is not imported.
+"""Tables and JSON on a kernel: its statements, their results, and options that fail together, without torch.
 
 Each falsified capability has a smallest failing call; the options of such a call fail together.
 """
@@ -22,11 +22,11 @@ from theorems.run.result import Failure, Result
 from theorems.run.tables import column_table
 
 TRIED = "tried"
-"""The value of a format in ``--json`` if it is tried; otherwise the value is the reason why not."""
+"""The value of a format in ``--json`` if the kernel is tried in it; otherwise the value is the reason why not."""
 
 
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
-    """Return a table of the statements and what each checks on the kernel, then of skipped statements by reason.
+    """Return a table of the statements, each with the property that it checks, then skipped statements by reason.
 
     Args:
         results: the results of the statements.
@@ -46,7 +46,7 @@ def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]
 
 
 def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-    """Return the verdict on the kernel in a line, with the numbers that it computes in."""
+    """Return a line with the verdict on the kernel and the number format that it computes in."""
     checked = [result for result in results if result.was_tried]
     verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in checked)), Verdict.NOT_APPLICABLE)
     able = sum(result.id in capabilities() for result in checked)
@@ -60,9 +60,9 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
 
 
 def score_json(results: Sequence[Result]) -> dict[str, Any]:
-    """Return a number between 0 and 1 for ``--json``, such as for a trainer's reward, with its parts.
+    """Return a score between 0 and 1 for ``--json`` (for example a trainer's reward), with its parts.
 
-    Each capability that was tried is a part: 1 if it is upheld, else 0. The number is the mean of the parts, but 0 if
+    Each capability that was tried is a part: 1 if it is upheld, else 0. The score is the mean of the parts, but 0 if
     the output is wrong.
     """
     tried = [result for result in results if result.id in capabilities() and result.was_tried]
@@ -83,7 +83,8 @@ def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
 def failing_combinations(results: Iterable[Result]) -> list[list[str]]:
     """Return the option sets of the smallest failing calls, without sets that contain another of these sets.
 
-    If two options fail together, they also fail with a third option. The empty set stands for calls without any option.
+    Such larger sets tell nothing new: if two options fail together, they also fail with a third option. The empty set
+    stands for calls without any option.
     """
     failed = [result.failure for result in results if result.failure and result.failure.verdict is Verdict.FALSIFIED]
     failing = dict.fromkeys(frozenset(options_on(call)) for failure in failed if (call := call_of(failure)) is not None)
@@ -97,7 +98,7 @@ def call_of(failure: Failure) -> AttentionCall | None:
 
 
 def in_words(combinations: Sequence[Collection[str]]) -> str:
-    """Describe the combinations for a reader; empty if there are none."""
+    """Return a sentence on the combinations of options; empty if there are none."""
     texts = [" + ".join(names) if names else "calls without any option" for names in combinations]
     return f"smallest failing combinations: {'; '.join(texts)}" if texts else ""
 

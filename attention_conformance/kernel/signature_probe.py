@@ -1,4 +1,4 @@
-"""Detection, by small calls, of what the parameters and results of a callable mean."""
+"""Detection, by small calls, of the meaning of a callable's parameters and results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from attention_conformance.kernel.small_calls import (
 from attention_conformance.kernel.torch_import import torch
 
 ONE_FOR_ALL_HEADS = "attention_mask"
-"""Shape (B, 1, L, T) of the masks of Transformers and Megatron-LM: a kernel need not read more heads."""
+"""The name of masks (B, 1, L, T) in Transformers and Megatron-LM: a kernel need not read more than one head."""
 
 
 def with_options(kernel: Any, candidate: Found) -> Reading:
@@ -96,7 +96,7 @@ def _has_an_effect(kernel: Any, reading: Reading, **options: Any) -> bool:
 
 
 def _senses(kernel: Any, candidate: Found, name: str) -> tuple[Mask | None, Mask | None]:
-    """Return the possible meanings of booleans, and of numbers, in a parameter for masks."""
+    """Return the meaning of boolean masks and the meaning of numbers in a parameter for masks; None if refused."""
     mask = random_mask(candidate.made)
     senses = (
         (SHOWS, HIDES, ADDED, ONES_HIDE) if _adds_booleans(kernel, candidate, name, mask) else (SHOWS, HIDES, ONES_HIDE)
@@ -111,10 +111,10 @@ def _shapes(candidate: Found) -> tuple[str, ...]:
 
 
 def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
-    """Return whether a mask parameter may be meant only for numbers.
+    """Return whether a parameter for masks may be meant only for numbers, which are added to logits.
 
-    It may if booleans are refused in all shapes, or added as ones and zeros. If the parameter has PyTorch's name,
-    booleans are never meant to be added.
+    It may if the callable refuses booleans in all shapes, or adds them as ones and zeros. For a parameter with
+    PyTorch's name, adding booleans counts as a fault.
     """
     added = candidate.made.replace(bias=mask.astype(np.float64))
     off = [_off(kernel, candidate, Mask(name, SHOWS, shape), mask, due=added) for shape in _shapes(candidate)]
@@ -122,7 +122,7 @@ def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
 
 
 def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall | None = None) -> float:
-    """Return the distance of the output with a mask from the correct one; infinite if the mask is refused.
+    """Return the distance of the output with a mask from the correct output; infinite if the mask is refused.
 
     Args:
         kernel: the callable.
@@ -146,13 +146,13 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
 
 
 def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
-    """Return the sense and the shape in which a mask has the correct effect, else the nearest harmless ones.
+    """Return the sense and shape in which a mask has the correct effect, else the harmless ones nearest to correct.
 
     A sense is harmless if a mask that hides nothing, or almost nothing, changes nothing. Shapes with fewer axes are
     tried only if shapes with more axes are refused: a kernel that accepts a mask for all heads but reads only the first
     head's is wrong.
     """
-    # A mask that is not added may treat every number except 0 as 1, or only large numbers.
+    # A kernel that does not add the numbers may take every number except 0 for True, or only large numbers.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(candidate):
         off = {way: _off(kernel, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
@@ -179,7 +179,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     B, H, L, T = (small_call.sizes[axis] for axis in "BHLT")
     _, returned = try_reading(kernel, reading, small_call, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
-    if lse is None and "lse" in reading.names:  # the kernel returned the result, but it is wrong
+    if lse is None and "lse" in reading.names:  # a wrong log-sum-exp is returned
         lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
     swapped = lse is not None and look_up(returned, lse).shape == (B, L, H)
     expected = np.asarray(rows.weights.value)
@@ -195,7 +195,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
 
 
 def _place_of(returned: Any, expected: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
-    """Return the path to the result with one of these shapes that equals `expected`; to any such result if None."""
+    """Return the path to a result that has one of the given shapes and, unless it is None, equals ``expected``."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
             if expected is None:

@@ -1,4 +1,4 @@
-"""The kernel's results for one query per input, which the papers' statements need: weights, outputs, gradients."""
+"""The kernel's weights, outputs and gradients for one query per input, which the papers' statements need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attention_conformance.kernel.torch_import import torch
 from reference_attention.loss import Array, Loss
 
 ENTRIES = 1 << 22
-"""The approximate largest number of entries in one call of the kernel; longer batches are cut."""
+"""The approximate largest number of entries in one call of the kernel; a longer batch is cut into several calls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +33,12 @@ class Held:
     unit: float
 
     def of(self, keys: Array, scores: Array | None) -> bool:
-        """Return whether the tensors were made from these same (read-only) array objects."""
+        """Return whether the tensors come from exactly these array objects, which are read-only."""
         same = keys is self.made_of_keys and (scores is self.made_of_scores)
         return same and not any(x.flags.writeable for x in (keys, scores) if x is not None)
 
     def batch(self, queries: Array) -> tuple[int, ...]:
-        """Return the batch axes of a result."""
+        """Return the batch axes of the result for given queries."""
         stacked = () if self.values is None else self.values.shape[:-3]
         return np.broadcast_shapes(self.keys.shape[:-3], stacked, np.shape(queries)[:-2])
 
@@ -76,7 +76,7 @@ def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch
 
 
 def weights_at(kernel: Any, keys: Array, queries: Array) -> Array:
-    """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d): the kernel on the identity."""
+    """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d): the output for the identity as values."""
     tensors = _tensors(kernel, keys, None)
     identity = torch.eye(tensors.keys.shape[-2], dtype=getattr(torch, kernel.dtype), device=kernel.device)
     with torch.no_grad():
@@ -96,7 +96,7 @@ def outputs_at(kernel: Any, keys: Array, scores: Array, queries: Array) -> Array
 
 
 def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
-    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), and the log of its unit, (*b,).
+    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), and the log of the gradients' unit, (*b,).
 
     The gradient is the kernel's backward pass. The unit depends only on the slope of the loss, on keys and on scores.
     """
@@ -120,7 +120,7 @@ def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: A
 
 
 def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
-    """Return keys and scores as tensors; the last ones are cached, since a descent uses the same at every step."""
+    """Return keys and scores as tensors; the last result is cached, since a descent uses the same at every step."""
     last = kernel.last.get("held")
     if last is not None and last.of(keys, scores):
         return last

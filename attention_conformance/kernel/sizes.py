@@ -18,7 +18,7 @@ WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
 MOST = 512
 """The largest L = T to which a call of one query and many keys is changed, for kernels that require L = T."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Numbers of which a kernel may require lengths to be a multiple."""
+"""Numbers that a kernel may require to divide lengths."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Layout:
     square: bool = False
 
     def __str__(self) -> str:
-        """Describe the required shape, and how values are adapted."""
+        """Return a text on the required shape, and how values are adapted to it."""
         shape = "(B, n, T, d)" if self.rank == 4 else "(B·n, T, d)"
         return f"{shape}, values {'padded to d columns' if self.square else 'of any width'}"
 
 
 LAYOUTS = (Layout(4, False), Layout(4, True), Layout(3, False), Layout(3, True))
-"""Layouts in the order in which they are tried."""
+"""The layouts, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ class Taken:
         return plan
 
     def value_width(self, size: int) -> int:
-        """Return the next larger width of values that the kernel takes."""
+        """Return the smallest width of values that the kernel takes and that is at least ``size``."""
         return self.width(size)
 
     def width(self, size: int, *, quartic: bool = False) -> int:
-        """Return the next larger width that the kernel takes; its largest width if all are smaller.
+        """Return the smallest width that the kernel takes and that is at least ``size``; its largest width if none is.
 
         Args:
             size: the width of the call.
@@ -135,7 +135,7 @@ class Taken:
         E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
-        single = call.upstream_memory is Memory.SINGLE  # zeros would be other numbers
+        single = call.upstream_memory is Memory.SINGLE  # has no entries to set to zero
         return call.replace(
             upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
@@ -146,13 +146,13 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # Repeated keys give other weights than 1/2, and fewer columns other logits: the call is no longer exact.
+            # Fewer keys leave an exact call exact. Repeated keys (other weights than 1/2) and fewer columns do not.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 
 
 SHARED = ("of keys", "same")
-"""Level of the values' width if the values become columns of the keys."""
+"""The levels of the values' width at which the values become columns of the keys."""
 
 
 @dataclass(frozen=True)
@@ -185,14 +185,14 @@ class Latent(Taken):
         return self.valued
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan with these widths, so that lengths are reduced according to the true cost of its calls."""
+        """Return the plan with the kernel's widths, so that lengths are reduced according to a call's true cost."""
         shared = plan["values"] in SHARED
         sized = {"width": str(self.cached if shared else self.widths[0])}
         sized |= {"values": "of keys" if shared else str(self.valued)}
         return {**plan, **sized} | ({"group": "one of keys"} if self.one_head else {})
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """Return the call with only its first head's keys, in these widths and pages."""
+        """Return the call with only its first head's keys, in the kernel's widths and pages."""
         if self.one_head:
             call = call.replace(key=call.key[:, :1], value=call.value[:, :1])
         if self.page and call.page:
@@ -204,7 +204,7 @@ class Latent(Taken):
 
 
 FLASH_MLA = Latent()
-"""The sizes of DeepSeek's models: 512 columns of latent keys and values, and 64 that are rotated."""
+"""The sizes of DeepSeek's models: 512 columns of latent keys, which are the values, and 64 rotated columns."""
 
 
 def is_power_of_four(size: int) -> bool:
@@ -213,7 +213,7 @@ def is_power_of_four(size: int) -> bool:
 
 
 def describe_widths(widths: tuple[int, ...]) -> str:
-    """Describe widths as multiples of a number, as a range, or one by one."""
+    """Return a text on widths: as multiples of a number, as a range, or as a list."""
     for multiple in reversed(LENGTHS):
         if multiple > 1 and widths == tuple(width for width in WIDTHS if width % multiple == 0 and width <= widths[-1]):
             limit = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
@@ -233,7 +233,7 @@ def _resize(x: Any, sizes: dict[int, int]) -> Any:
 
 
 def _without(x: Any, axis: int, size: int) -> Any:
-    """Set the entries of an axis from index ``size`` on to zero."""
+    """Return ``x`` with zeros in place of all entries of an axis from index ``size`` on."""
     if x.shape[axis] <= size:
         return x
     x = x.copy()

@@ -1,4 +1,4 @@
-"""Small calls of a callable, whose results show how it has to be called."""
+"""Small calls of a callable, whose results show how the callable has to be called."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIZES = (
 NEAR = 0.05
 """The error allowed for half precision, as a share of the largest output.
 
-With random numbers, the error under a wrong reading is about as large as the largest output.
+On random numbers a wrong reading gives an error that is about as large as the largest output.
 """
 
 
@@ -57,7 +57,7 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
         options: further attributes of the request.
 
     Returns:
-        The output and the list of results; None in place of a missing one.
+        The output and the list of results; None in place of a missing output or list.
     """
     results: list[Any] = []
     given = {name: kernel.tensor(getattr(made, name)) for name in ("query", "key", "value")}
@@ -74,7 +74,7 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
 
 
 def distance(output: Any, small_call: AttentionCall, scale: float | None, alignment: Alignment) -> float:
-    """Return the largest error of an output, divided by the formula's largest entry; infinite if the output is None."""
+    """Return the largest error of an output divided by the largest correct entry; infinite if the output is None."""
     if output is None:
         return math.inf
     expected = due_rows(small_call, scale, alignment).output.value
@@ -89,7 +89,7 @@ def due_rows(small_call: AttentionCall, scale: float | None, alignment: Alignmen
 
 @dataclass(frozen=True)
 class Found:
-    """A reading and its distance from attention.
+    """A reading of a callable, and the distance of its output from the formula's.
 
     Attributes:
         off: distance of its output from the formula's.
@@ -107,14 +107,14 @@ class Found:
 
 
 def random_mask(small_call: AttentionCall) -> Any:
-    """Draw booleans (B, H, L, T) that show the first key, so that each row sees a key even under a causal mask."""
+    """Draw a boolean mask (B, H, L, T) that shows all rows the first key, which causality also shows them."""
     visible = np.random.default_rng(0).random(tuple(small_call.sizes[axis] for axis in "BHLT")) < 0.6
     visible[..., 0] = True
     return visible
 
 
 def random_bias(small_call: AttentionCall) -> Any:
-    """Draw standard normal numbers (B, H, L, T)."""
+    """Draw a bias (B, H, L, T) of standard normal numbers."""
     return np.random.default_rng(1).standard_normal(tuple(small_call.sizes[axis] for axis in "BHLT"))
 
 
@@ -124,7 +124,7 @@ def square_call(*, causal: bool) -> AttentionCall:
 
 
 def rightness(kernel: Any) -> float:
-    """Return the share of small calls on which a kernel's output is near to the formula's.
+    """Return the share of small calls on which a kernel's output is near the formula's output.
 
     The calls are a plain call, a call with each kind of mask that the kernel takes, and a causal call.
 

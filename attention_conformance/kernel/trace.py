@@ -88,14 +88,14 @@ class Entry:
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """The index of the first entry that is not finite, or else of the entry with the largest error."""
+        """The index of the first number that is not finite, or else of the number with the largest error."""
         with np.errstate(invalid="ignore"):
             off = np.abs(self.theirs - self.due)
             off = np.where(np.isfinite(self.theirs), np.where(off > self.allowed, off, -1.0), np.inf)
         return tuple(int(k) for k in np.unravel_index(int(np.argmax(off)), off.shape))
 
     def describe(self, cause: str = "rounding") -> str:
-        """Return the worst entry, its number, the correct one, and the ratio of its error to the allowed one."""
+        """Return a text on the worst number: its index, the correct number, and its error over the allowed error."""
         at = self.worst
         axes = ", ".join(self.what.axes[-len(at) :])
         place = ", ".join(map(str, at))
@@ -108,7 +108,7 @@ class Entry:
 
 
 def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
-    """Return the numbers of an answer that a claim is about, together with the correct numbers."""
+    """Return the numbers of an answer to which a claim refers, together with the correct numbers."""
     quantity = QUANTITIES[claim]
     of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else quantity.name
     expected, theirs = getattr(rows, of_rows), np.asarray(quantity.of_answer(answer))
@@ -124,7 +124,7 @@ def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
 def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool[np.ndarray, "..."]:
     """Return a mask of the entries that claims compare.
 
-    There are no claims about rows that see no key, hidden entries of a bias, and numbers too large for the format.
+    Claims do not cover rows that see no key, hidden entries of a bias, and numbers too large for the format.
     """
     if quantity.name in ("output", "log_sum_exp", "returned_weights"):
         return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (expected.ndim - 3)))
@@ -142,10 +142,10 @@ class Trace:
     Attributes:
         capability: its name without ``kernel-``.
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        calls, answers: the calls up to the one that falsifies, and their answers; None for a call that was refused.
+        calls, answers: the calls up to the falsifying call, and their answers; None for a call that was refused.
         falsified: names of claims.
         entries: the numbers of each falsified claim that compares numbers with the correct ones.
-        rows: the correct results of that call under the conventions that the kernel follows, a
+        rows: the correct results of the falsifying call under the conventions that the kernel follows, a
             :class:`attention_conformance.calls.further_rows.FurtherRows`.
         drawn: for each tensor that a test draws at random, the line that draws it; the numbers of other tensors are
             written out.
@@ -162,12 +162,12 @@ class Trace:
 
     @property
     def call(self) -> AttentionCall:
-        """The call that falsifies."""
+        """The call that falsifies the claims."""
         return self.calls[-1]
 
     @property
     def answer(self) -> Answer:
-        """The answer to the call that falsifies."""
+        """The answer to the call that falsifies the claims."""
         answer = self.answers[-1]
         assert answer is not None
         return answer

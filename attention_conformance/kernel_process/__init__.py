@@ -1,1 +1,1 @@
-"""A kernel in its own process, which receives and returns tensors; the judging process does everything else."""
+"""A kernel in a process of its own, which only receives and returns tensors; the judging process does the rest."""

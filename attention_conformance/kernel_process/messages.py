@@ -1,4 +1,4 @@
-"""Messages between the judging process and the kernel's: a content and raw bytes, each preceded by its length.
+"""Messages between the judging process and the kernel's process: a content and raw bytes, preceded by their lengths.
 
 The judge pickles requests, since the kernel's process trusts the judge anyway. Answers are JSON and bytes. Every
 field of an answer is checked, and nothing in it is unpickled, evaluated or looked up by name.
@@ -40,7 +40,7 @@ class NotAnAnswer(BaseException):
 
 
 class RaisedElsewhere(Exception):
-    """Exception: the kernel raised an error in its process.
+    """Exception for an error that the kernel raised in its process.
 
     Attributes:
         name: the name of the type of the exception.
@@ -49,13 +49,13 @@ class RaisedElsewhere(Exception):
     """
 
     def __init__(self, name: str, text: str, missing: bool, by_compiler: bool) -> None:
-        """Take what is known of the exception in the other process."""
+        """Take the attributes of the exception in the kernel's process."""
         super().__init__(text)
         self.name, self.missing, self.by_compiler = name, missing, by_compiler
 
 
 def type_name(error: BaseException) -> str:
-    """Return the name of an exception's type, also where it was raised in the kernel's process."""
+    """Return the name of an exception's type, in the kernel's process if the exception was raised there."""
     return error.name if isinstance(error, RaisedElsewhere) else type(error).__name__
 
 
@@ -72,7 +72,7 @@ class Place:
     Attributes:
         storage: the number of the storage in the request.
         dtype: the name of the dtype.
-        offset: the number of elements before the first.
+        offset: the number of elements in the storage before the tensor's first element.
         shape, strides: in elements.
         leaf, requires_grad: as those of a tensor.
     """
@@ -97,10 +97,10 @@ class CallMessage:
         constants: further arguments, by name.
         contiguous: whether the kernel is given contiguous tensors.
         compiled: whether the kernel is called through ``torch.compile``.
-        records: whether all that the kernel returns is sent back.
+        records: whether everything that the kernel returns is sent back, and not only the results in use.
         profiles: whether the names of PyTorch's operators are sent back.
         grad, inference: the modes of autograd.
-        autocast: the dtype of autocast; empty where it is off.
+        autocast: the dtype of autocast; empty if autocast is off.
     """
 
     result: int
@@ -153,7 +153,7 @@ def receive_content(stream: IO[bytes]) -> tuple[int, bytes, list[int]]:
     """Return the number of the next message, its content, and the lengths of the pieces that follow.
 
     Raises:
-        EOFError: the other process is gone.
+        EOFError: the other process has ended.
         NotAnAnswer: the lengths are not those of a message.
     """
     length, pieces, number = _HEAD.unpack(read_exactly(stream, bytearray(_HEAD.size)))
@@ -169,7 +169,7 @@ def read_exactly(stream: IO[bytes], buffer: Any) -> Any:
     """Fill a buffer from the stream and return it.
 
     Raises:
-        EOFError: the stream ends before.
+        EOFError: the stream ends before the buffer is full.
     """
     view = memoryview(buffer).cast("B") if len(buffer) else memoryview(b"")
     while len(view):
@@ -181,7 +181,7 @@ def read_exactly(stream: IO[bytes], buffer: Any) -> Any:
 
 
 def refuse(problem: str) -> NoReturn:
-    """Raise NotAnAnswer with the problem."""
+    """Raise NotAnAnswer with a message on the problem."""
     raise NotAnAnswer(f"the kernel's process sent something that is no answer: {problem}")
 
 
@@ -196,7 +196,7 @@ class Answer:
         """Parse the content.
 
         Raises:
-            NotAnAnswer: it is no JSON object.
+            NotAnAnswer: the content is no JSON object.
         """
         try:
             fields = json.loads(content, parse_constant=refuse)
@@ -228,22 +228,22 @@ class Answer:
         return tuple(text(x, name, 200) for x in checked(self._fields.get(name), list, name))
 
     def items(self, name: str) -> list[Any]:
-        """Return a field that is a list; its items are still to be checked."""
+        """Return a field that is a list; the caller has to check its items."""
         items: list[Any] = checked(self._fields.get(name), list, name)
         return items
 
     def field(self, name: str) -> Any:
-        """Return a field that is still to be checked."""
+        """Return the value of a field; the caller has to check it."""
         return self._fields.get(name)
 
     def piece(self, number: Any, length: int) -> Bytes:
-        """Return the raw bytes with this number, of this length."""
+        """Return the raw bytes with the given number, if they have the given length."""
         if type(number) is not int or not 0 <= number < len(self.pieces) or len(self.pieces[number]) != length:
             refuse("raw bytes of another length")
         return self.pieces[number]
 
     def tensor(self, described: Any) -> tuple[torch.Tensor, bool, Bytes | None]:
-        """Return the tensor of a description, whether autograd tracks it in the kernel's process, and its bytes.
+        """Return a described tensor, whether autograd tracks it in the kernel's process, and its bytes.
 
         A description is a list: the name of a dtype, the shape, whether autograd tracks the tensor, the number of its
         raw bytes.

@@ -1,7 +1,7 @@
 """The kernel's process, seen from the judge: requests, answers, and the kernel's writes to tensors.
 
-If the kernel writes to its arguments, or later to earlier results, the same bytes are written to the judge's copies,
-where claims look for changes.
+If the kernel changes its arguments, or later changes results of earlier calls, the judge's copies are changed alike,
+and claims look for changes there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROGRAM = (
 )
 """The program of the kernel's process, with the import path of this process."""
 PIPE = 1 << 20
-"""The capacity of a pipe in bytes, where it can be set: tensors are larger than the usual 2¹⁶."""
+"""The capacity of a pipe in bytes, if the system lets us set it: tensors are larger than the usual 2¹⁶ bytes."""
 CLOSING = 5.0
 """Seconds to wait for the end of a process that has closed its output."""
 
@@ -44,15 +44,15 @@ CLOSING = 5.0
 class KernelProcess:
     """A process of one kernel, which starts with the first request.
 
-    If the kernel's process ends, this process ends in the same way, so that the supervising pool reports how and at
-    which case.
+    If the kernel's process ends, the judging process ends in the same way, so that the supervising pool reports the
+    exit code and the case.
 
     Attributes:
         retains_graphs: whether the graphs of the current backward pass will be used again.
     """
 
     def __init__(self, end: Callable[[int], NoReturn] = end_as) -> None:
-        """Take the function that is called with the exit code if the process ends."""
+        """Take the function to call with the exit code of the kernel's process if that process ends."""
         self._end = end
         self._process: subprocess.Popen[bytes] | None = None
         self.retains_graphs = False
@@ -66,10 +66,10 @@ class KernelProcess:
         """Send a request and return its answer.
 
         Args:
-            word: what to do, a word of :class:`attention_conformance.kernel_process.server.Server`.
-            *arguments: its arguments.
+            word: the name of the action, one of those of :class:`attention_conformance.kernel_process.server.Server`.
+            *arguments: the arguments of the action.
             storages: the bytes of the storages of the request.
-            changes: the names of settings that the kernel changed are added to it.
+            changes: a list to which the names of settings that the kernel changed are appended.
 
         Raises:
             RaisedElsewhere: the kernel raised.
@@ -104,7 +104,7 @@ class KernelProcess:
         return answer
 
     def keep(self, result: Result) -> None:
-        """Register the results of a call, to copy later writes to them or to its arguments."""
+        """Register the results of a call, so that later changes of these results or of the arguments are copied."""
         self._results[result.number] = result
 
     def release(self, number: int) -> None:
@@ -134,7 +134,7 @@ class KernelProcess:
         return self._process
 
     def _gone(self, process: subprocess.Popen[bytes]) -> NoReturn:
-        """End in the same way as the kernel's process."""
+        """End the judging process in the way in which the kernel's process has ended."""
         try:
             code = process.wait(CLOSING)
         except subprocess.TimeoutExpired:
@@ -144,7 +144,7 @@ class KernelProcess:
         self._end(code)
 
     def _write(self, answer: Answer, storages: Sequence[torch.Tensor]) -> None:
-        """Copy the kernel's writes to its arguments and to results of earlier calls."""
+        """Copy the kernel's changes of its arguments and of results of earlier calls."""
         for entry in answer.items("written"):
             items = checked(entry, list, "what was written")
             if len(items) != 4 or any(type(n) is not int for n in items):
@@ -170,12 +170,12 @@ class KernelProcess:
 
 
 class Result:
-    """The results of a call, which the kernel's process keeps as long as a tensor or graph here refers to them.
+    """The results of a call, which the kernel's process keeps as long as a tensor or graph of the judge uses them.
 
     Attributes:
-        number: the number under which they are kept.
+        number: the number under which the kernel's process keeps the results.
         storages: the arguments, as bytes.
-        buffers: the bytes of each tensor that was returned, while they are in use.
+        buffers: references to the bytes of each returned tensor, while a tensor uses these bytes.
     """
 
     def __init__(self, process: KernelProcess, number: int, storages: Sequence[torch.Tensor]) -> None:
@@ -216,10 +216,10 @@ class Result:
 
 
 class Sent:
-    """The storages of the tensors in a request, each once."""
+    """The storages of the tensors in a request, without repetitions."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without storages."""
         self.storages: list[torch.Tensor] = []
         self._numbers: dict[int, int] = {}
         self._places: dict[int, tuple[Place, torch.Tensor]] = {}
@@ -246,5 +246,5 @@ class Sent:
 
     @property
     def leaves(self) -> list[torch.Tensor]:
-        """The tensors that are differentiated by, in the order in which they were placed."""
+        """The tensors that require a gradient, in the order in which they were placed."""
         return [x for place, x in self._places.values() if place.requires_grad]

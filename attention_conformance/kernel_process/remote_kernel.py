@@ -1,4 +1,4 @@
-"""A kernel in another process, as the judge calls it: tensors are sent there, and only data come back.
+"""A kernel in another process, as the judge calls it: tensors are sent to that process, and only data come back.
 
 Autograd works across the processes: the backward pass of a call is a second message.
 """
@@ -97,7 +97,7 @@ class RemoteKernel:
         self._operators: set[str] | None = None
 
     def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Refuse to be called: a call is made by :meth:`run`."""
+        """Raise TypeError, since a kernel in another process is called by :meth:`run`."""
         raise TypeError("a kernel in another process can only be called by a request")
 
     def _with(self, **changed: Any) -> RemoteKernel:
@@ -110,16 +110,16 @@ class RemoteKernel:
         return self._with(constants=self._constants | constants)
 
     def recording(self, returned: list[Any]) -> RemoteKernel:
-        """Return the kernel; its results are also appended to a list."""
+        """Return the kernel as a callable that also appends its results to a list."""
         return self._with(returned=returned)
 
     def profiled(self, operators: set[str]) -> RemoteKernel:
-        """Return the kernel; the names of PyTorch's operators that it calls are also added to a set."""
+        """Return the kernel as a callable that also adds the names of PyTorch's operators that it calls to a set."""
         return self._with(operators=operators)
 
     @contextmanager
     def compiled(self, state: Any) -> Iterator[RemoteKernel]:
-        """Yield the kernel through ``torch.compile``."""
+        """Yield the kernel compiled by ``torch.compile`` in its process."""
         self.process.request("compile", state)
         try:
             yield self._with(compiled=True)
@@ -135,7 +135,7 @@ class RemoteKernel:
         self.process.request("seed", seed)
 
     def fill(self, place: int, size: int) -> None:
-        """Fill `size` numbers of memory in its process with NaN, in place of those filled before at `place`."""
+        """Keep `size` NaN in the memory of the kernel's process; they replace those of an earlier call with `place`."""
         self.process.request("fill", place, size)
 
     def run(
@@ -147,14 +147,15 @@ class RemoteKernel:
         contiguous: bool = False,
         changes: list[str] | None = None,
     ) -> Returned:
-        """Return the kernel's results for a request, which its interface puts into arguments there.
+        """Return the kernel's results for a request, which the interface turns into arguments in the kernel's process.
 
         Args:
             interface: the interface.
-            reading: how it is called, if small calls decided that.
+            reading: the way to call the kernel, if small calls decided the way.
             request: the request.
             contiguous: whether the kernel takes only contiguous tensors.
-            changes: the names of settings that the kernel changes, also in its backward pass, are added to it.
+            changes: a list to which the names of settings that the kernel changes, also in its backward pass, are
+                appended.
 
         Raises:
             RaisedElsewhere: the kernel raises.
@@ -219,14 +220,14 @@ def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], change
 
 
 def _nothing() -> None:
-    """Return nothing, as the reference to an empty tensor's bytes."""
+    """Return None, in place of a reference to the bytes of a tensor that has none."""
 
 
 class Other:
     """A result other than a tensor.
 
     Attributes:
-        kind: its type, as messages name it.
+        kind: the name of its type in messages.
     """
 
     def __init__(self, kind: str) -> None:
@@ -235,7 +236,7 @@ class Other:
 
 
 class Default:
-    """A parameter's default of which only the type's name is known."""
+    """A parameter's default value, of which the judge knows only the name of the type."""
 
     def __init__(self, name: str) -> None:
         """Take the name of its type."""
@@ -270,7 +271,7 @@ def _default(entry: Any) -> Any:
 
 
 def _tree(entry: Any, answer: Answer) -> Any:
-    """Return a nested result of tuples and mappings from a kind and its parts."""
+    """Return the nested tuples and mappings of a result from their description in an answer."""
     kind, value = _pair(entry)
     if kind == "mapping":
         parts = [_pair(part) for part in checked(value, list, "a mapping")]
@@ -284,7 +285,7 @@ def _tree(entry: Any, answer: Answer) -> Any:
 
 @cache
 def remote_kernel(source: str) -> RemoteKernel:
-    """Return the kernel of that name in its own process; the same one in every call of this function.
+    """Return the kernel named ``source`` in a process of its own; the result is cached.
 
     Raises:
         InvalidInput: it cannot be imported.
@@ -298,7 +299,7 @@ def _writer(source: str) -> RemoteKernel:
 
 
 def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
-    """Return a test of a failure, or why there is none, written and run by a third process.
+    """Return the source of a test of a failure and "", or "" and why there is none; a third process writes it.
 
     The test contains the correct numbers, which the judged process must not see.
     """

@@ -15,7 +15,7 @@ class Reply:
     """An answer under construction: fields of JSON, and raw bytes."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without fields and without bytes."""
         self.fields: dict[str, Any] = {}
         self.pieces: list[Any] = []
 
@@ -32,7 +32,7 @@ class Reply:
 
 def bytes_of(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of the bytes of a tensor, in the order of its entries."""
-    # The copy is contiguous, whatever the strides; it also evaluates lazy tensors now.
+    # Whatever the strides of x, the copy is contiguous. Copying also evaluates lazy tensors.
     copy = torch.empty(tuple(x.shape), dtype=x.dtype)
     copy.copy_(x.detach())
     return copy.reshape(-1).view(torch.uint8)
@@ -50,7 +50,7 @@ def raised(error: BaseException) -> dict[str, Any]:
 
 
 def tree(value: Any, reply: Reply) -> list[Any]:
-    """Return a nested result of tuples, lists and mappings as a kind and its parts."""
+    """Return a description of a nested result: its kind (a tuple or list, a mapping, a tensor), and its parts."""
     if isinstance(value, Mapping):
         return ["mapping", [[str(name)[:200], tree(part, reply)] for name, part in value.items()]]
     if isinstance(value, tuple | list):
@@ -61,7 +61,7 @@ def tree(value: Any, reply: Reply) -> list[Any]:
 
 
 def default_of(value: Any) -> list[Any]:
-    """Return the default of a parameter as a kind and a value; for most objects the value is only their text."""
+    """Return a description of a parameter's default: its kind and value, or for most objects the name of the type."""
     if value is Mark.REQUIRED:
         return ["required"]
     if isinstance(value, torch.dtype) and value in NAMES:

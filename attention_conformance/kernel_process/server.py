@@ -1,4 +1,4 @@
-"""The kernel's process: it imports the kernel, calls it on the tensors that it is sent, and sends what it returns.
+"""The kernel's process: it imports the kernel, calls it on tensors from the judge, and sends back the results.
 
 This process knows neither the correct results, nor which claim a call tests, nor later calls.
 """
@@ -50,7 +50,7 @@ MOST_MEMORY = 1 << 28
 
 @dataclass(eq=False)
 class Memory:
-    """A storage that the kernel reads and perhaps writes, and the bytes that the judge believes it to have.
+    """A storage that the kernel reads and perhaps writes, with a copy of the bytes that the judge has for it.
 
     Each storage of the judge corresponds to the same storage here in every call: a kernel that remembers an address
     finds new numbers there, as it would in a single process.
@@ -69,9 +69,9 @@ class Result:
     """The results of a call, kept until the judge releases them.
 
     Attributes:
-        tensors: its tensors, by their number.
-        known: the bytes of each tensor that the judge has received.
-        leaves: the tensors that are differentiated by.
+        tensors: the tensors among the results, by their number.
+        known: for each tensor, the bytes that the judge has received.
+        leaves: the tensors that require a gradient.
         memory: the storages of its arguments.
     """
 
@@ -81,7 +81,7 @@ class Result:
     known: list[torch.Tensor] = field(default_factory=list)
 
     def add(self, x: Any, reply: Reply) -> Any:
-        """Add a result to the answer; return its description: a tensor, nothing, or the name of its type."""
+        """Add a result to the answer; return the description of a tensor, None, or the name of another type."""
         if x is None:
             return None
         if not isinstance(x, torch.Tensor) or x.dtype not in NAMES:
@@ -96,7 +96,7 @@ class Server:
     """The kernel, its storages and its results."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        """Take the stream that requests come on."""
+        """Take the stream from which storages are read."""
         self._stream = stream
         self._memory: OrderedDict[tuple[int, int], Memory] = OrderedDict()
         self._kept = 0
@@ -145,10 +145,10 @@ class Server:
         return memory
 
     def _written(self, memory: list[Memory], reply: Reply) -> Iterator[list[int]]:
-        """Yield the changes that the judge does not know yet: to results, and to arguments of all requests.
+        """Yield the changes of results, and of the arguments of all requests, that the judge does not know yet.
 
-        Each change has four numbers: the result's (0 for this request), 0 for an argument or 1 for a returned tensor,
-        the tensor's number, and the number of its bytes.
+        Each change has four numbers: the number of the result (0 for this request), 0 for an argument or 1 for a
+        returned tensor, the tensor's number, and the number of the piece with its bytes.
         """
         ids: set[int] = set()
         for number, arguments in ((0, memory), *((n, result.memory) for n, result in self._results.items())):
@@ -165,7 +165,7 @@ class Server:
                     yield [number, 1, place, reply.piece(now)]
 
     def _tensors(self, fields: Mapping[str, Any], memory: list[Memory]) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Return values with places replaced by tensors, one for equal places, and the differentiated tensors."""
+        """Return the fields with a tensor in place of each place, and the tensors that require a gradient."""
         by_identity: dict[int, torch.Tensor] = {}
         leaves: list[torch.Tensor] = []
 
@@ -240,8 +240,8 @@ class Server:
     ) -> None:
         """Compute the gradients, by the leaves, of the sum of upstream · results.
 
-        The gradient of that sum gives the kernel a contiguous upstream gradient; one with another layout is passed
-        directly, as in :func:`attention_conformance.kernel.answers._gradients`.
+        The gradient of this sum gives the kernel a contiguous upstream gradient; an upstream gradient with another
+        layout is passed directly, as in :func:`attention_conformance.kernel.answers._gradients`.
         """
         result = self._results[number]
         by_number, _ = self._tensors(upstream, memory)
@@ -311,6 +311,6 @@ def serve() -> None:
             os._exit(0)
         reply = Reply()
         server.answer(pickle.loads(content), lengths, reply)
-        if os.getpid() != this_process:  # a forked copy of this process in which the kernel returned
+        if os.getpid() != this_process:  # the kernel forked this process, and this is the copy
             os._exit(0)
         send(outgoing, number, json.dumps(reply.fields, allow_nan=False).encode(), reply.pieces)

@@ -1,4 +1,4 @@
-"""A call as a function of a test: the kernel's arguments, and the path to the output in its results."""
+"""A call of the kernel as a function in a test: the kernel's arguments, and the path to the output in its results."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ OWN = ("query", "key", "value")
 
 @dataclass(frozen=True, eq=False)
 class Calling:
-    """A call as a function of a test, which the test's ``run`` calls.
+    """A call of the kernel as a function in a test, which the test's function ``run`` calls.
 
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        call: in its numbers.
-        renamed: the names in the test of tensors that are not called by their own names.
+        call: the call, in the kernel's numbers.
+        renamed: the name of each tensor that has another name in the test than in the call.
         further: the text of further arguments of the kernel.
         callee: the kernel's name in the test.
         weights: whether the test uses the returned weights.
         is_forward: whether no check uses gradients.
-        looked_at: names of the gradients that checks use, also of sinks and a bias.
+        looked_at: names of the gradients that checks use, including those of sinks and a bias.
     """
 
     kernel: Any
@@ -45,11 +45,11 @@ class Calling:
 
     @property
     def wants(self) -> str:
-        """Return those of q, k and v whose gradients the call requests."""
+        """The letters among q, k and v of the tensors whose gradients the call requests."""
         return self.call.wants if self.kernel.differentiable else ""
 
     def made(self, attend: str = "attend", **options: str) -> str:
-        """Return the text of a call of ``run`` with that function."""
+        """Return the text of a call of ``run`` with the function named ``attend``."""
         arguments = [attend, *(self.renamed.get(name, name) for name in OWN)]
         if self.wants and not self.is_forward:
             upstreams = ["upstream", *(["lse_upstream"] if self.call.lse_upstream is not None else [])]
@@ -59,7 +59,7 @@ class Calling:
         return f"run({', '.join([*arguments, *(f'{name}={text}' for name, text in options.items())])})"
 
     def function(self, name: str = "attend") -> str:
-        """Return the source of the function, which returns the output and the other results in use by name."""
+        """Return the source of the function, which returns the output, and other results that checks use, by name."""
         return f"\ndef {name}(query, key, value):\n{indent(self.forward)}\n"
 
     @cached_property

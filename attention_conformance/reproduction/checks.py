@@ -19,16 +19,16 @@ RESULTS: Mapping[str, str] = MappingProxyType(
     | {"query_gradient": "dq", "key_gradient": "dk", "value_gradient": "dv"}
     | {"sink_gradient": "dsinks", "bias_gradient": "dbias"}
 )
-"""The names of results in a printed test, by their names in an answer."""
+"""The names of results in a printed test, by the names of the results in an answer."""
 
 
 def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
-    """Yield the lines that check the numbers of an entry, at least one of which is wrong."""
+    """Yield the lines of a check that compares the kernel's numbers of an entry, some wrong, with the correct ones."""
     allowed, name = _allowance(entry), RESULTS[entry.what.name]
     if entry is trace.entries[0]:
         stored = f" and its result in {trace.kernel.dtype}" if entry.call.exact and trace.kernel.dtype in HALF else ""
         numbers = "float32" if stored else trace.kernel.computes_in
-        yield f"# Twice what rounding the textbook formula in {numbers}{stored} may lose."
+        yield f"# Twice the rounding error of the textbook formula in {numbers}{stored}."
     for axis in range(allowed.ndim):
         if (allowed == allowed.take([0], axis)).all():
             allowed = allowed.take([0], axis)
@@ -37,7 +37,7 @@ def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
 
 
 def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
-    """Return the allowed error with a few digits: one for all, or one for each if that hides the error."""
+    """Return the allowed error with a few digits: one for all numbers, unless that would hide the wrong numbers."""
     finite = np.isfinite(entry.allowed)
     with np.errstate(invalid="ignore"):
         off = np.where(np.isnan(entry.theirs), np.inf, np.abs(entry.theirs - entry.due))
@@ -50,7 +50,7 @@ def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
 
 
 def due_line(call: AttentionCall, alignment: Any, **further: str) -> str:
-    """Return the line that computes ``due``, the formula's results, with further options as text."""
+    """Return the line of a test that computes ``due``, the formula's results; ``further`` options are texts."""
     sizes, cut = call.sizes, f"[..., :{call.sizes['T']}]" if call.beyond else ""
     options = {"scale": f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)}
     for name in ("score_mod", "bias", "slopes", "visible", "mask_mod", "lengths", "sinks", "lse_upstream", "descales"):
@@ -65,4 +65,4 @@ def due_line(call: AttentionCall, alignment: Any, **further: str) -> str:
         )
     arguments = (f"{name}={text}" for name, text in (options | further).items())
     line = wrap(f"due = textbook(query, key, value, upstream, {', '.join(arguments)})")
-    return line if call.scale is not None else f"# The scale of most libraries; 1 in its place is right, too.\n{line}"
+    return line if call.scale is not None else f"# The scale of most libraries; the scale 1 is right as well.\n{line}"

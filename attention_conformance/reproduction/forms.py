@@ -1,4 +1,4 @@
-"""The lines of a test: a call against the textbook formula, and two calls against each other."""
+"""The lines of a test that compares a call with the textbook formula, or two calls with each other."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from attention_conformance.reproduction.python_text import NotWritten, array_tex
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS, tensor_lines
 
 FLIPPED = "*(-x.flip(2) for x in (query, key, value))"
-"""The expression of other numbers with the same shapes."""
+"""An expression for query, key and value with the same shapes and other numbers."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """Lines of a test of a failing call.
+    """The lines of a test of a failing call.
 
     Attributes:
         trace: the failing call.
@@ -59,11 +59,11 @@ class Form:
             return self.two_calls(*calls[-2:])
         if self.trace.capability == "hidden-keys":
             with_nan = next(k for k, call in enumerate(calls) if np.isnan(call.key).any())
-            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the clean and the poisoned call come before
+            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the two calls before that with NaN
         return self.comparison()
 
     def calling(self, call: AttentionCall | None = None, **further: Any) -> Calling:
-        """Return the function that makes the falsifying call, or the given one."""
+        """Return the function that makes the given call, by default the falsifying call."""
         looked_at = tuple(entry.claim for entry in self.trace.entries)
         return Calling(self.trace.kernel, call or self.trace.call, looked_at=looked_at, **further)
 
@@ -87,7 +87,7 @@ class Form:
         is_forward = not (self.backward or gradients or is_convention)
         calling = self.calling(weights=WEIGHTS in claims, is_forward=is_forward)
         empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
-        # Gradients of rows that see nothing are those of the convention that the kernel follows.
+        # If rows see no key, dK and dV depend on the convention that the kernel follows in these rows.
         follows = empty.any() and {"key_gradient", "value_gradient"} & {*gradients}
         yield from self.tensors(call)
         if trace.entries and not follows and not call.dropout:
@@ -111,12 +111,12 @@ class Form:
                 yield "zeros, nans = zeros & (dq == 0).all(), nans & ((dq == 0).all() | dq.isnan().all())"
             yield 'assert zeros or nans, "rows that see no key: neither all 0 nor all NaN"'
         if NEUTRAL in claims:
-            yield 'assert (output == 0).all() and (found["lse"][empty] == -inf).all(), "no key seen: not (0, -inf)"'
+            yield 'assert (output == 0).all() and (found["lse"][empty] == -inf).all(), "no key is seen: not (0, -inf)"'
         if follows:
             if not np.isnan(trace.answer.output).any():
-                yield "if output.isnan().all():\n    return  # then gradients are, too"
+                yield "if output.isnan().all():\n    return  # gradients are NaN as well"
             through = ' + bool(found["dq"][empty].any())' if back else ""
-            yield f"convention = bool(output.any()) and 1{through}  # 0, the mean of all values, that with its gradient"
+            yield f"convention = bool(output.any()) and 1{through}  # 0 zeros, 1 the mean, 2 the mean with its gradient"
             yield self.due(empty_rows="convention")
         if EACH_TIME in claims:
             yield f"for number in range({REPEATS}):"
@@ -151,7 +151,7 @@ class Form:
             yield f"there = [own_of(x.detach()) for x in ({', '.join([*TENSORS[:3], *masks])})]"
             yield "numbers_of = [x.clone() for x in there]"
             yield f"torch.manual_seed({call.seed})"
-            yield f"for _ in range({1 if is_once else BEFORE}):  # other numbers in their place"
+            yield f"for _ in range({1 if is_once else BEFORE}):  # calls on other numbers in the same memory"
             yield indent(["for k, x in enumerate(there):", f"    x.copy_({numbers})", calling.made()])
             yield "for x, own in zip(there, numbers_of, strict=True):\n    x.copy_(own)"
         elif state is State.AFTER_ANOTHER:
@@ -164,29 +164,29 @@ class Form:
         yield wrap(f"found = {calling.made(**options)}")
 
     def dropout(self) -> Iterator[str]:
-        """Yield the lines that check the dropped weights: values are the identity, so the output is the weights."""
+        """Yield the lines that check the dropped weights, which the output shows because values are the identity."""
         trace, p, checks = self.trace, self.trace.call.dropout, self.checks()
         yield 'kept = found["output"].detach().cpu() != 0  # the values are the identity: the output is the weights'
         yield self.due().replace("due =", "whole =")
         if SHARE in trace.falsified:
             far = math.sqrt(math.log(2 / CHANCE) / (2 * int((trace.rows.weights.value > LEAST_WEIGHT).sum())))
             yield f'share = float(kept[whole["weights"] > {LEAST_WEIGHT!r}].double().mean())'
-            yield f"# Hoeffding's inequality: further off with probability {CHANCE:.0e}."
+            yield f"# Hoeffding's inequality: a correct share is further off with probability {CHANCE:.0e}."
             yield f'assert abs(share - {1 - p!r}) <= {far:.4g}, f"{{share:.3g}} of the weights are kept"'
         for claim, axis in UNLIKE.items():
             if claim in trace.falsified:
                 yield f"first, *others = kept.movedim({axis}, 0)"
-                yield f'assert all((first != x).any() for x in others), "{claim}: not so"'
+                yield f'assert all((first != x).any() for x in others), "{claim} does not hold"'
         if checks:
             yield self.due(kept=f"kept.double() / {1 - p!r}")
         for line in checks:
-            if line.startswith('check("weights"'):  # returning the weights before dropout is right, too
+            if line.startswith('check("weights"'):  # a kernel may also return the weights before dropout
                 yield 'if not ((found["weights"].detach().cpu().double() - whole["weights"]).abs() <= allowed).all():'
                 line = f"    {line}"
             yield line
 
     def same_bits(self) -> Iterator[str]:
-        """Yield the lines of the same call twice, or thousands of times."""
+        """Yield the lines that repeat a call, once or thousands of times, and compare the results bit for bit."""
         calling = self.calling()
         yield from self.tensors(self.trace.call)
         yield calling.function()
@@ -196,7 +196,7 @@ class Form:
         yield "    for name in once:\n        check_same(name, again[name], once[name])"
 
     def two_calls(self, first: AttentionCall, second: AttentionCall) -> Iterator[str]:
-        """Yield the lines of two calls whose results have to agree in parts, bit for bit."""
+        """Yield the lines of two calls, parts of whose results have to agree bit for bit."""
         first, second = (call.replace(state=State.ONCE) for call in (first, second))
         claims, renamed = {*self.trace.falsified}, _names_of_others(first, second)
         is_forward = bool(claims & {RESCALED, REDRAWN})
@@ -221,14 +221,14 @@ class Form:
             yield from self.hidden_keys(first, second)
 
     def hidden_keys(self, clean: AttentionCall, poisoned: AttentionCall) -> Iterator[str]:
-        """Yield the lines that compare the results that other numbers in hidden keys may not change."""
+        """Yield the lines that compare those results that other numbers in hidden keys must not change."""
         visible = clean.visibility(self.trace.kernel.alignment)
         changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
         clear = ~(visible & changed).any(axis=-1) & visible.any(axis=-1)
         parts = {"hidden-keys-change-no-output": ("output", "clear"), "query-gradient": ("dq", "clear")}
         parts |= {"key-gradient": ("dk", ":, :, ~hidden"), "value-gradient": ("dv", ":, :, ~hidden")}
-        yield f"hidden = {array_text(changed)}  # keys that are others in the second call"
-        yield wrap(f"clear = {array_text(clear)}") + "  # rows that see none of them"
+        yield f"hidden = {array_text(changed)}  # keys with other numbers in the second call"
+        yield wrap(f"clear = {array_text(clear)}") + "  # rows that see none of these keys"
         for claim in self.trace.falsified:
             if claim in parts:
                 name, part = parts[claim]
@@ -238,7 +238,7 @@ class Form:
                 yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
 
     def compiled(self) -> Iterator[str]:
-        """Yield the lines of calls of other sizes, then the call, through ``torch.compile``."""
+        """Yield the lines that compile the kernel, call it on other sizes, and then make and check the call."""
         trace, call = self.trace, self.trace.call.replace(state=State.ONCE)
         calling = self.calling(call, callee="compiled")
         yield from self.tensors(call)
@@ -252,11 +252,11 @@ class Form:
             yield from [other.function(name)] if name != "attend" else []
             yield wrap(other.made(name))
         yield f"try:\n    found = {calling.made()}\nexcept Exception as error:"
-        yield '    raise AssertionError(f"compiled, it raises {type(error).__name__}: {error}") from None'
+        yield '    raise AssertionError(f"the compiled kernel raises {type(error).__name__}: {error}") from None'
         yield from self.checks()
 
     def parameters(self) -> Iterator[str]:
-        """Yield the lines for a parameter: some value has to change the output, or all values have to be refused."""
+        """Yield the lines that fail if the kernel accepts values of a parameter, but none changes the output."""
         kernel = self.trace.kernel
         call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
         name = of_kind(kernel.accounts, Account.IGNORED)[0]
@@ -267,9 +267,9 @@ class Form:
         yield f'given = {{}}\nbefore, after = {calling.made()}["output"], []'
         for value in values:
             yield wrap(f"given = {{{name!r}: {constant(value) if hasattr(value, 'dtype') else repr(value)}}}")
-            yield f'with contextlib.suppress(Exception):  # it may refuse\n    after.append({calling.made()}["output"])'
+            yield f'with contextlib.suppress(Exception):  # may refuse it\n    after.append({calling.made()}["output"])'
         yield "is_used = any(not torch.equal(x, before) for x in after)"
-        yield f'assert not after or is_used, "{name} is taken, and changes nothing"'
+        yield f'assert not after or is_used, "the kernel takes {name}, but no value changes the output"'
 
 
 def _by_name(names: Sequence[str]) -> str:
@@ -277,7 +277,7 @@ def _by_name(names: Sequence[str]) -> str:
 
 
 def _names_of_others(first: AttentionCall, second: AttentionCall) -> Mapping[str, str]:
-    """Return the names of the arrays of a second call: those of the first call, parts of them, or new ones."""
+    """Return an expression for each array of a second call: an array of the first call, a part of it, or a new name."""
     names = {}
     for name in (*TENSORS, *OPTIONS):
         x, y = getattr(first, name), getattr(second, name)

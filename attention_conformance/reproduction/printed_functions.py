@@ -1,4 +1,4 @@
-"""Functions that printed tests call; a file of tests contains the source of those it calls. They need only torch."""
+"""Functions that printed tests call; a file of tests contains those that it calls. They need only torch."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def drawn(seed: int, *shape: int) -> Tensor:
 
 
 def own_of(x: Tensor) -> Tensor:
-    """Return the entries of a tensor each once, where it is expanded."""
+    """Return a tensor with a single entry on each axis along which it is expanded."""
     return x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.stride())]
 
 
 def strided(x: Tensor, *strides: int, offset: int = 0) -> Tensor:
-    """Return a copy with these strides in memory; NaN are in between, and 64 of them before and behind it."""
+    """Return a copy with the given strides in memory, with NaN between its entries, and 64 NaN before and after it."""
     size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, strides, strict=True))
     memory = x.new_full((size + offset + 128,), False if x.dtype == torch.bool else nan)
     placed = memory.as_strided(x.shape, strides, 64 + offset)
@@ -38,7 +38,7 @@ def strided(x: Tensor, *strides: int, offset: int = 0) -> Tensor:
 
 
 def memory_of(x: Tensor) -> Tensor:
-    """Return a copy of everything in the memory of a tensor, and around it."""
+    """Return a copy of all numbers in a tensor's storage, including those around the tensor."""
     return x.new_empty(0).set_(x.untyped_storage()).detach().clone()
 
 
@@ -54,7 +54,7 @@ def run(
     before_backward: Any = None,
     **further: Tensor,
 ) -> dict[str, Any]:
-    """Return what attend returns, and the gradients of those tensors that are wanted, and of further ones."""
+    """Call attend; return its results, and the gradients of the tensors named in wants and of further tensors."""
     tensors = {"dq": query, "dk": key, "dv": value}
     tensors = {name: x.detach().requires_grad_(name[1] in wants) for name, x in tensors.items()}
     leaves = {name: x for name, x in tensors.items() if x.requires_grad}
@@ -66,7 +66,7 @@ def run(
     if leaves and upstream is not None:
         pairs = [(found["output"], upstream), *([] if lse_upstream is None else [(found["lse"], lse_upstream)])]
         pairs = [(x, u.to(x)) for x, u in pairs if x.requires_grad]
-        assert pairs, "no gradient: autograd does not know of its inputs"
+        assert pairs, "no gradient: autograd does not connect the results with the inputs"
         results, upstreams = zip(*pairs, strict=True)
         gradients = torch.autograd.grad(results, list(leaves.values()), upstreams, allow_unused=True)
         found |= dict(zip(leaves, gradients, strict=True))
@@ -83,15 +83,15 @@ def attention(
     softcap: float = 0.0,
     bias: Tensor | None = None,
     slopes: Tensor | None = None,  # (B, H), of ALiBi
-    visible: Tensor | None = None,  # True is seen
+    visible: Tensor | None = None,  # True: the key is seen
     mask_mod: Tensor | None = None,  # (B, H, 3): query i sees key j if a j + b i <= c
     causal: bool = False,
     window: tuple[int, int] = (-1, -1),  # keys before and after the diagonal; -1 is no limit
-    diagonal: int | Tensor = 0,  # query i stands at key i + diagonal
+    diagonal: int | Tensor = 0,  # the diagonal of query i is at key i + diagonal
     lengths: Tensor | None = None,  # (B, 2): queries and keys of an entry, without padding
     sinks: Tensor | None = None,  # (H,): the logit of one more key, whose value is 0
     kept: float | Tensor = 1.0,  # factors of weights under dropout
-    empty_rows: int = 0,  # a row that sees no key is 0; for 1 the mean of all values, for 2 with its gradient
+    empty_rows: int = 0,  # rows that see no key: 0 zeros, 1 the mean of all values, 2 the mean with its gradient
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return softmax(scale · q kᵀ) v, its log-sum-exp and its weights, by the textbook formula."""
     key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
@@ -103,7 +103,7 @@ def attention(
         logits = factor * logits + slope * (j - i) + shift
     if softcap:
         logits = softcap * torch.tanh(logits / softcap)
-    alike = logits - logits.detach()  # 0, with the gradient of the logits
+    alike = logits - logits.detach()  # zeros with the gradient of the logits
     if bias is not None:
         logits = logits + bias
     if slopes is not None:
@@ -133,7 +133,7 @@ def attention(
 def part_of(
     query: Tensor, key: Tensor, value: Tensor, places: list[int], *, scale: float, visible: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return output and log-sum-exp over the keys at these places, to be merged with those of others."""
+    """Return output and log-sum-exp over the keys at these places, to be merged with results on other keys."""
     q, k, v = query.double(), key.double()[:, :, places], value.double()[:, :, places]
     output, lse, _ = attention(q, k, v, scale=scale, visible=None if visible is None else visible[..., places])
     return output.to(query.dtype), lse.to(torch.promote_types(query.dtype, torch.float32))
@@ -150,7 +150,7 @@ def textbook(
     descales: Tensor | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return what the formula gives in float64, and its gradients, of what the kernel is given.
+    """Return the formula's results and gradients in float64 for the arguments of the kernel.
 
     If values are shared, they are the first columns of the keys; descales are factors of query, key and value.
     """
@@ -179,9 +179,9 @@ def textbook(
 
 
 def check(name: str, found: Tensor | None, due: Tensor, allowed: float | Tensor) -> None:
-    """Check that each entry is what is due, up to what is allowed; where that is infinite anything is right."""
+    """Check that each entry differs from the due entry by at most the allowed error; an infinite one allows all."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -193,7 +193,7 @@ def check(name: str, found: Tensor | None, due: Tensor, allowed: float | Tensor)
 def check_same(name: str, found: Tensor | None, due: Tensor | None) -> None:
     """Check that both tensors have the same numbers, bit for bit."""
     if found is None or due is None:
-        assert found is due, f"{name}: there is a gradient once, and once none"
+        assert found is due, f"{name}: only one of the two calls has a gradient"
         return
     found, due = (x.detach().cpu().double() for x in (found, due))
     if not torch.allclose(found, due, rtol=0, atol=0, equal_nan=True):

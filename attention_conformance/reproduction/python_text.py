@@ -17,7 +17,7 @@ WIDTH = 112
 
 
 class NotWritten(Exception):
-    """The failure cannot be written as a test; the message says why."""
+    """Exception for a failure that cannot be written as a test; the message says what a test cannot contain."""
 
 
 def number(x: float) -> str:
@@ -49,12 +49,12 @@ def constant(x: torch.Tensor) -> str:
 
 
 def wrap(text: str) -> str:
-    """Return a statement broken into short lines between the arguments of a call."""
+    """Return a statement, broken between the arguments of a call if it is longer than a line."""
     whole = re.sub(r"\([^()\[\]]{,60}\)", lambda match: match[0].replace(" ", "\0"), text)
     lines = textwrap.fill(whole, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return lines.replace("\0", " ")
 
 
 def indent(lines: Iterable[str]) -> str:
-    """Return the lines, indented as the body of a block."""
+    """Return lines as one text, indented as the body of a block."""
     return textwrap.indent("\n".join(lines), "    ", lambda line: bool(line.strip()))

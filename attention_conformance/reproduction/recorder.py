@@ -1,7 +1,8 @@
 """A recorder of tensor operations as text, so that a test can repeat them.
 
-An interface is run once on the tensors of a call. The kernel's arguments, and the output in terms of its results, are
-then expressions in the names of these tensors. Tensors that do not depend on them are written as numbers.
+An interface is run once on the tensors of a call. The recorder then has expressions, in the names of these tensors, for
+the kernel's arguments and, in terms of the kernel's results, for the output. Tensors that do not depend on the named
+tensors are written as numbers.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from attention_conformance.reproduction.python_text import NotWritten, constant,
 INFIX: Mapping[str, str] = MappingProxyType(
     {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "__and__": "&", "le": "<=", "ge": ">=", "gt": ">"}
 )
-"""Operators by the name of the method."""
+"""The operator for each name of a method."""
 REFERENCE = re.compile(r"§(\d+)§")
-"""A reference to a step in the text of another step."""
+"""The pattern of a reference to a step in the text of another step."""
 FLEX = "from torch.nn.attention.flex_attention import"
 
 
 @dataclass(eq=False)
 class Step:
-    """An expression that was evaluated.
+    """A recorded operation: an expression and its value.
 
     Attributes:
         text: the expression, with references to other steps.
@@ -40,7 +41,7 @@ class Step:
         depends: whether it depends on a named tensor.
         is_call: whether it is a call of the kernel, which the test makes even if no other step uses its value.
         is_short: whether its text is inserted wherever it is used, instead of assigned to a variable.
-        why_not: why it cannot be written in a test.
+        why_not: the reason why the expression cannot be written in a test; empty if it can be written.
     """
 
     text: str
@@ -57,7 +58,7 @@ class Recorder(TorchFunctionMode):
 
     Attributes:
         kernel: the kernel.
-        callee: its name in the test.
+        callee: the kernel's name in the test.
         further: further arguments of the kernel, as text.
     """
 
@@ -68,7 +69,7 @@ class Recorder(TorchFunctionMode):
     definitions: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin with no tensors."""
+        """Begin without recorded tensors."""
         super().__init__()
         self._places: dict[Any, int] = {}
 
@@ -88,7 +89,7 @@ class Recorder(TorchFunctionMode):
         result = func(*args, **options)
         if method == "__setitem__" or (method.endswith("_") and not method.startswith("__")):
             self._add(Step("", why_not="a tensor that the interface changes"), args[0])
-        elif not getattr(result, "is_nested", False) or tensors[0].is_nested:  # else it is written as its rows
+        elif not getattr(result, "is_nested", False) or tensors[0].is_nested:  # else its rows are recorded
             self._add_results(step, result, is_new=method == "detach" or tensors[0].is_nested)
         return result
 
@@ -147,12 +148,12 @@ class Recorder(TorchFunctionMode):
         return at is not None and self.steps[at].depends
 
     def _at(self, x: torch.Tensor) -> int:
-        """Return the number of the step that makes a tensor; add a constant step for an unknown one."""
+        """Return the number of the step that makes a tensor; for an unknown tensor, add a step with its numbers."""
         at = self._places.get(id(x), self._places.get(_place(x)))
         return self._add(Step(constant(x), depends=False), x) if at is None else at
 
     def _add(self, step: Step, x: Any = None) -> int:
-        """Add a step, with the tensor that it makes."""
+        """Add a step and the tensor that it makes; return the step's number."""
         step.tensor, at = x, len(self.steps)
         self.steps.append(step)
         if x is not None:
@@ -160,7 +161,7 @@ class Recorder(TorchFunctionMode):
         return at
 
     def _add_results(self, step: Step, result: Any, is_new: bool) -> None:
-        """Add the results of an operation; a view identical to its tensor counts as that tensor, unless it is new."""
+        """Add a step for each result of an operation, except for a view that is identical to a known tensor."""
         base = self._add(step)
         for path, x in flatten(result):
             if isinstance(x, torch.Tensor):
@@ -227,7 +228,7 @@ class Recorder(TorchFunctionMode):
         return f"torch.nested.nested_tensor_from_jagged({made_of}).transpose(1, 2)"
 
     def _function(self, name: str, function: Callable[..., Any]) -> str:
-        """Define a function of a score and places, which is called once, and return its name."""
+        """Record a score or mask function, by calling it once, as a definition in the test; return its name."""
         names = [*inspect.signature(function).parameters]
         places = [torch.zeros((), dtype=torch.float64 if text == "score" else torch.int64) for text in names]
         for text, x in zip(names, places, strict=True):
@@ -239,7 +240,7 @@ class Recorder(TorchFunctionMode):
         return f"{name}_at"
 
     def _module(self, module: torch.nn.Module) -> str:
-        """Define a module with the same attributes, and return its name."""
+        """Record a module as a definition of a module with the same attributes in the test; return its name."""
         self.definitions["module = torch.nn.Module()"] = None
         for name, x in vars(module).items():
             if not name.startswith("_") and name != "training":
@@ -249,12 +250,12 @@ class Recorder(TorchFunctionMode):
         return "module"
 
     def _in_one(self, text: str) -> str:
-        """Return the expression with all references replaced by names."""
+        """Return an expression with names in place of all references to steps."""
         return REFERENCE.sub(lambda match: self._in_one(self.steps[int(match[1])].text), text)
 
 
 def _place(x: Any) -> Any:
-    """Return a tensor's address and strides; its identity if it has no address."""
+    """Return a key that identifies a tensor: its address and strides, or its object's id if it has no address."""
     try:
         place = 0 if x.is_nested else x.data_ptr()
     except (AttributeError, RuntimeError):  # within vmap

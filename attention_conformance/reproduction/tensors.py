@@ -15,14 +15,14 @@ from attention_conformance.reproduction.printed_functions import drawn
 from attention_conformance.reproduction.python_text import array_text, wrap
 
 MANY = 100
-"""The count of numbers from which on a test draws them at random, if the call still fails."""
+"""The number of numbers in a call above which a test draws them at random, if the call then still fails."""
 TENSORS = ("query", "key", "value", "upstream")
 OPTIONS = ("visible", "bias", "sinks", "slopes", "lse_upstream", "lengths", "score_mod", "mask_mod", "descales")
 """Further arrays that a call may have."""
 
 
 def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str, str]]:
-    """Return the call with random numbers, and the lines that draw them; none for tensors that keep their numbers."""
+    """Return the call with random numbers, and by name the lines that draw them; some calls keep their numbers."""
     if call.exact or call.dropout:
         return call, {}
     arrays, lines = {}, {}
@@ -35,7 +35,7 @@ def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str,
         if expanded:
             lines[name] += f".expand({', '.join(map(str, x.shape))})"
         rows = x.any(axis=-1) if name == "upstream" else np.array(True)
-        if not rows.all():  # some rows alone have an upstream gradient
+        if not rows.all():  # only some rows have an upstream gradient
             arrays[name] = arrays[name] * rows[..., None]
             indices = ", ".join(str(places.tolist()) for places in np.nonzero(rows))
             lines[name] = (
@@ -54,7 +54,7 @@ def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mappi
         trace: the failing call.
         call: this or another call, in the kernel's numbers.
         guards: whether NaN surround each array in memory.
-        renamed: the names of arrays that are not those of the first call.
+        renamed: the names in the test of arrays that the first call does not have.
     """
     kernel, arrays = trace.kernel, {name: x for name in (*TENSORS, *OPTIONS) if (x := getattr(call, name)) is not None}
     memories = {name: memory_of(name, call) for name in TENSORS[:3]} | {"upstream": call.upstream_memory}

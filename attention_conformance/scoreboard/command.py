@@ -1,4 +1,4 @@
-"""``theorems scoreboard``: from its options to a table, a page, files of tests and an exit code."""
+"""The command ``theorems scoreboard``: from its options to a table, a page, files of tests and an exit code."""
 
 from __future__ import annotations
 
@@ -64,14 +64,16 @@ def scoreboard_and_report(options: ScoreboardOptions) -> int:
 
 
 def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, number: str) -> Row:
-    """Return the row of a kernel, from the journal if the journal has it."""
+    """Return the row of a kernel; if the journal has the row, the kernel is not run again."""
     err = console(stderr=True)
     for record in journal.records if journal else ():
         if record.get("kernel") == entry.name:
             try:
                 return decode(record.get("row"), Row)
             except ValueError:
-                raise InvalidInput(f"--resume: {options.resume} {entry.name} has no row; give another file.") from None
+                raise InvalidInput(
+                    f"--resume: {options.resume} has no row of {entry.name}; give another file."
+                ) from None
     request = request_of(entry, options.examples, options.seed, options.jobs)
     with show_progress(err) as progress:
         row = row_of(entry, request, progress if err.is_terminal else lambda event: None)
@@ -83,7 +85,7 @@ def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, numb
 
 
 def _print(entries: Sequence[Entry], rows: Sequence[Row]) -> None:
-    """Print a table with a row for each kernel, and below it the cells that are not green."""
+    """Print a table with a row for each kernel, then the cells that are neither upheld nor not applicable."""
     out = console()
     table = column_table("kernel", "upheld", "not upheld", "no parameter for")
     for row in rows:
@@ -110,15 +112,15 @@ def _command(options: ScoreboardOptions) -> str:
 
 
 def _exit_code(entries: Sequence[Entry], rows: Sequence[Row]) -> int:
-    """Return the exit code of the unexplained cells; inconclusive if no kernel could be tested."""
+    """Return the exit code for the unexplained cells; the code of inconclusive if no kernel could be tested."""
     cells = [(entry, cell) for entry, row in zip(entries, rows, strict=True) for cell in row.cells]
     stale = [
-        f"{entry.name}: {cell.name}: is upheld, and said to be {entry.looked[cell.name].whose}; look again."
+        f"{entry.name}: {cell.name}: is upheld, but explained as {entry.looked[cell.name].whose}; look again."
         for entry, cell in cells
         if cell.name in entry.looked and cell.verdict is Verdict.UPHELD
     ]
     unknown = [
-        f"{entry.name}: looked.{name}: is no capability."
+        f"{entry.name}: looked.{name}: is no capability; correct the name."
         for entry in entries
         for name in entry.looked
         if PREFIX + name not in capabilities()

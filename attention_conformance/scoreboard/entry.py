@@ -1,4 +1,4 @@
-"""The kernels of a scoreboard: a TOML file, so that they can be listed without importing them.
+"""The kernels of a scoreboard, read from a TOML file, so that they can be listed without being imported.
 
 [[kernel]]
 name = "jax.nn.dot_product_attention"     # the name in the table
@@ -50,9 +50,9 @@ class Entry:
 
     Attributes:
         name: the name in the table.
-        library: the distribution that it is from.
+        library: the installed distribution that contains the kernel.
         attention: MODULE:CALLABLE.
-        interface, dtype: as for ``theorems verify``; None to find out.
+        interface, dtype: as for ``theorems verify``; None if the suite shall detect them.
         examples: the largest number of calls of each capability; None for no limit.
         looked: explanations by capability, without ``kernel-``.
     """
@@ -98,7 +98,7 @@ def read_entries(path: Path = OURS) -> list[Entry]:
     names = [entry.name for entry in entries]
     twice = next((name for name in names if names.count(name) > 1), "")
     if twice:
-        raise InvalidInput(f"--kernels: {path} has two kernels named {twice!r}; name them apart.")
+        raise InvalidInput(f"--kernels: {path} has two kernels named {twice!r}; give them different names.")
     return entries
 
 

@@ -13,10 +13,10 @@ from theorems.command import options
 class ScoreboardOptions:
     """Try the attention kernels of other libraries: a table of capabilities, with a test of each red cell.
 
-    A kernel whose library is not installed is named, and no failure; nor is a red cell that the list of kernels
-    explains.
+    A kernel whose library is not installed is only named, which is no failure. A red cell that the list of kernels
+    explains is no failure either.
 
-    Exit code 0: all else is upheld; 1: a cell is red, and nobody has looked at it; 2: bad input; 3: a cell could not be
+    Exit code 0: all other cells are upheld; 1: a red cell has no explanation; 2: bad input; 3: a cell could not be
     decided, or no kernel could be tested.
     """
 

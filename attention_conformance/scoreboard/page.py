@@ -31,13 +31,13 @@ LEGEND = """
 ## What is not green
 
 *theirs* is a result that the documentation rules out or that no caller can want, *contract* a convention that a caller
-must know, *ours* a limit of this suite or of its adapter. The call is the smallest one found; its test needs the
-library and this package.
+must know, *ours* a limit of this suite or of its adapter. The call is the smallest failing call found; its test
+needs the library and this package.
 """
 
 
 def file_name(name: str) -> str:
-    """Return the name of the file of tests of that kernel."""
+    """Return the name of the file of tests of the kernel ``name``."""
     return f"test_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.py"
 
 
@@ -95,5 +95,5 @@ def _line_of(entry: Entry, row: Row, cell: Cell, folder: Path) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that is not interpreted in a table of Markdown."""
+    """Return a text with Markdown's special characters escaped, for a table."""
     return re.sub(r"([|*_<])", r"\\\1", text).rstrip(".") + "."

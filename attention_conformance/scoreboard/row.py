@@ -1,4 +1,4 @@
-"""A kernel of the scoreboard: the verdict on each of its capabilities."""
+"""The row of a kernel in the scoreboard: the verdict on each of its capabilities."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Cell:
 
     Attributes:
         name: the name of the capability, without ``kernel-``.
-        verdict: the verdict; not-applicable if the kernel has no parameter for it.
-        says: the smallest failing call in words, or why it is not upheld; empty if it is.
-        test: a test function that fails for it; empty if there is none.
+        verdict: the verdict; not-applicable if the kernel has no parameter for the capability.
+        says: the smallest failing call in words, or why the capability is not upheld; empty if it is upheld.
+        test: the source of a test function that fails for the capability; empty if there is none.
         branches: the conventions that the capability allows and that occurred.
     """
 
@@ -43,11 +43,11 @@ class Row:
         name: the name of the entry.
         version: the version of its library; empty if it is not installed.
         cells: the capabilities in the order of the suite; none if the kernel could not be tested.
-        why: a sentence on why the kernel could not be tested.
-        computes_in: the format whose rounding bounds its errors.
+        why: a sentence on why the kernel could not be tested; empty if it was tested.
+        computes_in: the number format whose rounding bounds the kernel's errors.
         differentiable: whether its gradients are tested.
         examples: the number of calls of each capability.
-        seconds: the time that its statements took.
+        seconds: the time that the checks took.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Row:
 
 
 def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
-    """Return the row of a kernel, with a sentence instead of cells if its library is missing or it is no kernel.
+    """Test a kernel and return its row; a missing library, or an object that is no kernel, gives a sentence, no cells.
 
     Args:
         entry: the kernel.
-        request: how to try its capabilities.
-        handle: handles the events of the run.
+        request: the run that tests the kernel's capabilities.
+        handle: the function that handles the events of the run.
 
     Raises:
         KeyboardInterrupt: the process received a signal.
@@ -94,7 +94,7 @@ def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
 
 
 def request_of(entry: Entry, examples: int, seed: int, jobs: int) -> Request:
-    """Return the request to try all capabilities on that kernel, in separate processes."""
+    """Return the request for a run that tests all capabilities of a kernel, in separate processes."""
     ids, examples = tuple(capabilities()), min(examples, entry.examples or examples)
     return Request(ids, examples, seed, under_test=entry.source, jobs=jobs)
 

@@ -1,6 +1,6 @@
 """Calls on which attention_conformance.scoreboard.kernels.of_keras:on_torch is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_keras_torch_backend.py, or python test_keras_torch_backend.py.
+Needs only torch and the kernel: pytest test_keras_torch_backend.py, or python test_keras_torch_backend.py.
 """
 
 import math
@@ -49,7 +49,7 @@ def textbook(query, key, value, upstream, *, scale, visible=None, mean=False, th
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -74,11 +74,11 @@ def test_boolean_mask():
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)
     empty = torch.tensor([[[True]]])  # rows that see no key
     if output[empty].isnan().all():
-        return  # then gradients are, too
+        return  # gradients are NaN as well
     is_mean = bool(output[empty].any())  # the mean of all values, or zeros
     is_through = is_mean and bool(dq[empty].any())  # with its gradient
     due = textbook(query, key, value, upstream, scale=1.0, visible=visible, mean=is_mean, through=is_through)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 0.00182
     check("dQ", dq, due["dq"], allowed)
     allowed = 0.00136
@@ -103,11 +103,11 @@ def test_empty_rows():
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)
     empty = torch.tensor([[[True]]])  # rows that see no key
     if output[empty].isnan().all():
-        return  # then gradients are, too
+        return  # gradients are NaN as well
     is_mean = bool(output[empty].any())  # the mean of all values, or zeros
     is_through = is_mean and bool(dq[empty].any())  # with its gradient
     due = textbook(query, key, value, upstream, scale=1.0, visible=visible, mean=is_mean, through=is_through)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 0.00182
     check("dQ", dq, due["dq"], allowed)
     allowed = 0.00136

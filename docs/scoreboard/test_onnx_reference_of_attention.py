@@ -1,6 +1,6 @@
 """Calls on which attention_conformance.scoreboard.kernels.of_onnx:by_reference is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_onnx_reference_of_attention.py, or python test_onnx_reference_of_attention.py.
+Needs only torch and the kernel: pytest test_onnx_reference_of_attention.py, or python test_onnx_reference_of_attention.py.
 """
 
 import math
@@ -41,7 +41,7 @@ def textbook(query, key, value, upstream, *, scale):
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -60,7 +60,7 @@ def test_scale():
     upstream = numbers([3], 1, 1, 1, 1)
     due = textbook(query, key, value, upstream, scale=0.5773502691896258)
     output = kernel(query, key, value, scale=0.5773502691896258)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 7.09e-14
     check("output", output, due["output"], allowed)
 

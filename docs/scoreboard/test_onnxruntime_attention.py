@@ -1,6 +1,6 @@
 """Calls on which attention_conformance.scoreboard.kernels.of_onnx:on_runtime is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_onnxruntime_attention.py, or python test_onnxruntime_attention.py.
+Needs only torch and the kernel: pytest test_onnxruntime_attention.py, or python test_onnxruntime_attention.py.
 """
 
 import math
@@ -41,7 +41,7 @@ def textbook(query, key, value, upstream, *, scale):
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -60,14 +60,14 @@ def test_scale():
     upstream = numbers([3], 1, 1, 1, 1)
     due = textbook(query, key, value, upstream, scale=0.5773502691896258)
     output = kernel(query, key, value, scale=0.5773502691896258)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 7.09e-14
     check("output", output, due["output"], allowed)
 
 
 def test_default_scale():
     """kernel-default-scale: output at (b, h, l, m) = (0, 0, 0, 0) is -1.94336 where -1.94336 is due, 1.5e+05 times
-    what rounding allows; perhaps the scale that it takes by itself is neither 1/√E nor 1.
+    what rounding allows; perhaps the kernel's default scale is neither 1/√E nor 1.
     """
     query = numbers([1, -2], 1, 1, 1, 2)
     key = numbers([-1, 3, 0, 1], 1, 1, 2, 2)
@@ -76,7 +76,7 @@ def test_default_scale():
     # The scale that libraries take by themselves; 1 in its place is right, too.
     due = textbook(query, key, value, upstream, scale=1 / math.sqrt(2))
     output = kernel(query, key, value)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 3.82e-14
     check("output", output, due["output"], allowed)
 

@@ -1,6 +1,6 @@
 """Calls on which attention_conformance.scoreboard.kernels.of_torch:flash_with_lse is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_torch_flash_operator_with_lse.py, or python test_torch_flash_operator_with_lse.py.
+Needs only torch and the kernel: pytest test_torch_flash_operator_with_lse.py, or python test_torch_flash_operator_with_lse.py.
 """
 
 import math
@@ -41,7 +41,7 @@ def textbook(query, key, value, upstream, *, scale):
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -52,7 +52,7 @@ def check(name, found, due, allowed):
 
 def test_log_sum_exp():
     """kernel-log-sum-exp: output at (b, h, l, m) = (0, 0, 0, 0) is 0 where 1 is due, 8.7e+13 times what rounding
-    allows; log-sum-exp, dQ, dK, dV likewise; only where log-sum-exp and memory meet, as far as was found.
+    allows; log-sum-exp, dQ, dK, dV likewise; only where log-sum-exp and memory meet, as far as the search shows.
     """
     query = numbers([2, 3], 1, 1, 1, 2)
     key = numbers([2, 0], 1, 1, 1, 2)
@@ -66,9 +66,9 @@ def test_log_sum_exp():
     found = kernel(query.transpose(1, 2), key.transpose(1, 2), value_1, softmax_scale=1.0, return_lse=True)
     lse = found[1]
     output = torch.cat([found[0].transpose(1, 2)], dim=-1)[..., :1]
-    assert output.requires_grad, "no gradient: autograd does not know of its inputs"
+    assert output.requires_grad, "no gradient: autograd does not connect the results with the inputs"
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream, allow_unused=True)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 1.16e-14
     check("output", output, due["output"], allowed)
     allowed = 5.36e-15
@@ -96,9 +96,9 @@ def test_memory():
     value_1 = torch.nn.functional.pad(value, (0, 1)).split(2, dim=-1)[0].transpose(1, 2)
     output = torch.cat([kernel(query.transpose(1, 2), key.transpose(1, 2), value_1, softmax_scale=1.0).transpose(1,
         2)], dim=-1)[..., :1]
-    assert output.requires_grad, "no gradient: autograd does not know of its inputs"
+    assert output.requires_grad, "no gradient: autograd does not connect the results with the inputs"
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream, allow_unused=True)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 1.16e-14
     check("output", output, due["output"], allowed)
     allowed = 9.29e-14

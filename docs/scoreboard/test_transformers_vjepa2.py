@@ -1,6 +1,6 @@
 """Calls on which transformers.models.vjepa2.modeling_vjepa2:eager_attention_forward is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_transformers_vjepa2.py, or python test_transformers_vjepa2.py.
+Needs only torch and the kernel: pytest test_transformers_vjepa2.py, or python test_transformers_vjepa2.py.
 """
 
 import math
@@ -50,7 +50,7 @@ def textbook(query, key, value, upstream, *, scale, bias=None, visible=None, kep
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -85,7 +85,7 @@ def test_boolean_mask():
     weights = found[1]
     output = found[0].transpose(1, 2)
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream, allow_unused=True)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 1.87e-05
     check("output", output, due["output"], allowed)
     allowed = 9.25e-06
@@ -120,7 +120,7 @@ def test_additive_mask():
     weights = found[1]
     output = found[0].transpose(1, 2)
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream, allow_unused=True)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 3.16e-05
     check("output", output, due["output"], allowed)
     allowed = 1.01e-05
@@ -133,8 +133,8 @@ def test_additive_mask():
 
 def test_dropout():
     """kernel-dropout: output at (b, h, l, m) = (0, 0, 0, 15) is 0.00957387 where 0.0201066 is due, 1.9e+04 times what
-    rounding allows; output, weights, dQ, dK, dV likewise; only where additive-mask and dropout meet, as far as was
-    found.
+    rounding allows; output, weights, dQ, dK, dV likewise; only where additive-mask and dropout meet, as far as
+    the search shows.
     """
     query = numbers([-1], 1, 1, 1, 1)
     key = numbers([1, 0, 1, 0, 0, -1, 0, 0, 1, 1, 1, -1, -1, -1, 0, 2], 1, 1, 16, 1)
@@ -168,7 +168,7 @@ def test_dropout():
     due = textbook(query, key, value, upstream, scale=1.0, bias=bias)
     before = due["weights"]  # that it returns these, too, is right
     due = textbook(query, key, value, upstream, scale=1.0, bias=bias, kept=factor)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 5.23e-06
     check("output", output, due["output"], allowed)
     allowed = 5.23e-06

@@ -1,6 +1,6 @@
 """Calls on which attention_conformance.scoreboard.kernels.of_x_transformers:attend is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_x_transformers.py, or python test_x_transformers.py.
+Needs only torch and the kernel: pytest test_x_transformers.py, or python test_x_transformers.py.
 """
 
 import math
@@ -45,7 +45,7 @@ def textbook(query, key, value, upstream, *, scale, softcap=0.0, bias=None):
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -56,7 +56,7 @@ def check(name, found, due, allowed):
 
 def test_softcap():
     """kernel-softcap: output at (b, h, l, m) = (0, 0, 0, 0) is 1.37754 where 1.01799 is due, 3.6e+04 times what
-    rounding allows; only where softcap and additive-mask meet, as far as was found.
+    rounding allows; only where softcap and additive-mask meet, as far as the search shows.
     """
     query = numbers([2], 1, 1, 1, 1)
     key = numbers([2, 2], 1, 1, 2, 1)
@@ -66,14 +66,14 @@ def test_softcap():
     due = textbook(query, key, value, upstream, scale=1.0, bias=bias, softcap=0.5)
     query, key, value, upstream, bias = (x.to(torch.float32) for x in (query, key, value, upstream, bias))
     output = kernel(query, key, value, scale=1.0, attn_mask=bias, softcap=0.5)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 1.01e-05
     check("output", output, due["output"], allowed)
 
 
 def test_causal_rectangle():
     """kernel-causal-rectangle: rows that see no key are neither all 0 nor all NaN; only where causal-rectangle and
-    empty-rows meet, as far as was found.
+    empty-rows meet, as far as the search shows.
     """
     query = numbers([2, 2, 3, -3], 1, 2, 2, 1)
     key = numbers([2, 2], 1, 2, 1, 1)
@@ -93,7 +93,7 @@ def test_causal_rectangle():
 
 def test_additive_mask():
     """kernel-additive-mask: output at (b, h, l, m) = (0, 0, 0, 0) is 1.37754 where 1.01799 is due, 3.6e+04 times what
-    rounding allows; only where softcap and additive-mask meet, as far as was found.
+    rounding allows; only where softcap and additive-mask meet, as far as the search shows.
     """
     query = numbers([2], 1, 1, 1, 1)
     key = numbers([2, 2], 1, 1, 2, 1)
@@ -103,14 +103,14 @@ def test_additive_mask():
     due = textbook(query, key, value, upstream, scale=1.0, bias=bias, softcap=0.5)
     query, key, value, upstream, bias = (x.to(torch.float32) for x in (query, key, value, upstream, bias))
     output = kernel(query, key, value, scale=1.0, attn_mask=bias, softcap=0.5)
-    # Twice what rounding the textbook formula in float32 may lose, at most.
+    # Twice the rounding error of the textbook formula in float32.
     allowed = 1.01e-05
     check("output", output, due["output"], allowed)
 
 
 def test_empty_rows():
     """kernel-empty-rows: rows that see no key are neither all 0 nor all NaN; only where causal-rectangle and empty-
-    rows meet, as far as was found.
+    rows meet, as far as the search shows.
     """
     query = numbers([2, 2, 3, -3], 1, 2, 2, 1)
     key = numbers([2, 2], 1, 2, 1, 1)

@@ -1,6 +1,6 @@
 """Calls on which attention_conformance.scoreboard.kernels.of_x_transformers:attend_flash is wrong, as theorems verify --attention found them.
 
-Needs torch and the kernel alone: pytest test_x_transformers_flash.py, or python test_x_transformers_flash.py.
+Needs only torch and the kernel: pytest test_x_transformers_flash.py, or python test_x_transformers_flash.py.
 """
 
 import math
@@ -51,7 +51,7 @@ def textbook(query, key, value, upstream, *, scale, bias=None, visible=None, cau
 def check(name, found, due, allowed):
     """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     if found is None:
-        raise AssertionError(f"{name}: autograd does not know of it")
+        raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
     wrong = (~((found - due).abs() <= allowed) & (torch.as_tensor(allowed) < inf)).nonzero().tolist()
     if wrong:
@@ -62,7 +62,7 @@ def check(name, found, due, allowed):
 
 def test_causal_rectangle():
     """kernel-causal-rectangle: output at (b, h, l, m) = (0, 0, 0, 0) is 1 where 2 is due, 2.8e+13 times what rounding
-    allows; dQ, dK, dV likewise; only where causal-rectangle and additive-mask meet, as far as was found.
+    allows; dQ, dK, dV likewise; only where causal-rectangle and additive-mask meet, as far as the search shows.
     """
     query = numbers([-1, 0, 1], 1, 1, 3, 1)
     key = numbers([-2, 1], 1, 1, 2, 1)
@@ -73,7 +73,7 @@ def test_causal_rectangle():
     query, key, value = (x.requires_grad_() for x in (query, key, value))
     output = kernel(query, key, value, scale=1.0, attn_mask=bias, is_causal=True)
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 3.62e-14
     check("output", output, due["output"], allowed)
     allowed = 8.45e-13
@@ -86,7 +86,7 @@ def test_causal_rectangle():
 
 def test_boolean_mask():
     """kernel-boolean-mask: output at (b, h, l, m) = (0, 0, 0, 0) is 0 where 3 is due, 8.7e+13 times what rounding
-    allows; only where causal-rectangle and boolean-mask meet, as far as was found.
+    allows; only where causal-rectangle and boolean-mask meet, as far as the search shows.
     """
     query = numbers([2, 2], 1, 1, 2, 1)
     key = numbers([2], 1, 1, 1, 1)
@@ -95,14 +95,14 @@ def test_boolean_mask():
     visible = torch.tensor([[[[True], [True]]]])
     due = textbook(query, key, value, upstream, scale=1.0, visible=visible, causal=True)
     output = kernel(query, key, value, scale=1.0, attn_mask=visible, is_causal=True)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 3.48e-14
     check("output", output, due["output"], allowed)
 
 
 def test_additive_mask():
     """kernel-additive-mask: output at (b, h, l, m) = (0, 0, 0, 0) is 1 where 2 is due, 2.8e+13 times what rounding
-    allows; dQ, dK, dV likewise; only where causal-rectangle and additive-mask meet, as far as was found.
+    allows; dQ, dK, dV likewise; only where causal-rectangle and additive-mask meet, as far as the search shows.
     """
     query = numbers([-1, 0, 1], 1, 1, 3, 1)
     key = numbers([-2, 1], 1, 1, 2, 1)
@@ -113,7 +113,7 @@ def test_additive_mask():
     query, key, value = (x.requires_grad_() for x in (query, key, value))
     output = kernel(query, key, value, scale=1.0, attn_mask=bias, is_causal=True)
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)
-    # Twice what rounding the textbook formula in float64 may lose, at most.
+    # Twice the rounding error of the textbook formula in float64.
     allowed = 3.62e-14
     check("output", output, due["output"], allowed)
     allowed = 8.45e-13

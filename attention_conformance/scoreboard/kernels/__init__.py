@@ -1,4 +1,4 @@
-"""Kernels of other libraries whose own signature is not recognised; imported by the sandbox alone.
+"""Adapters for kernels of other libraries whose own signature is not recognised; only the sandbox imports them.
 
-``kernels.toml`` beside this package lists them. Each module needs one library, and contains none of its code.
+``kernels.toml`` beside this package lists the kernels. Each module needs one library, and contains none of its code.
 """

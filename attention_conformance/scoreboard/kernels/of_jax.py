@@ -12,7 +12,7 @@ of_nn = on_tensors(jax.nn.dot_product_attention)
 
 
 def _scale_query(query: Any, scale: float | None) -> Any:
-    """Return the query multiplied so that a kernel that divides by √E has the given scale."""
+    """Return the query times scale · √E, with which a kernel that divides by √E has the given scale."""
     return query if scale is None else query * (scale * query.shape[-1] ** 0.5)
 
 
@@ -42,7 +42,7 @@ def nnx(
 
 @on_tensors
 def equinox(query: Any, key: Any, value: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """Call Equinox's function of one head of one input, mapped over both; it scales by 1/√E."""
+    """Call Equinox's function, which takes one head of one input and scales by 1/√E, on all heads and inputs."""
     from equinox.nn._attention import dot_product_attention
 
     query = _scale_query(query, scale)

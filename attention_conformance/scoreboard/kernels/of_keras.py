@@ -1,4 +1,4 @@
-"""keras.ops.dot_product_attention; its backend is chosen when it is imported, so that each backend has a module."""
+"""The function keras.ops.dot_product_attention; Keras chooses a backend on import, so each backend has a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLX on a CPU, with its vjp as the backward pass."""
+"""The attention of MLX on a CPU, with MLX's vjp as the backward pass."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def attention(
 ) -> Any:
     """Call mlx.core.fast.scaled_dot_product_attention.
 
-    Its scale has no default; heads are grouped by their numbers.
+    The scale of MLX's function has no default; numbers of heads decide the grouping, without a flag.
     """
-    if is_causal and attn_mask is not None:  # one parameter is for either
+    if is_causal and attn_mask is not None:  # MLX has one parameter for both
         L, T = query.shape[2], key.shape[2]
         sees = torch.ones(L, T, dtype=torch.bool).tril(T - L)
         boolean = attn_mask.dtype == torch.bool
@@ -59,7 +59,7 @@ def _attend(query: Any, key: Any, value: Any, sinks: Any = None, *, mask: Any, s
 
 def _array(x: Tensor) -> Any:
     if x.dtype == torch.float64:
-        raise TypeError("MLX makes float32 of float64; give that")
+        raise TypeError("MLX converts float64 to float32; give float32 tensors")
     if x.dtype == torch.bfloat16:
         return mx.array(x.detach().float().numpy()).astype(mx.bfloat16)
     return mx.array(x.detach().numpy())

@@ -1,4 +1,4 @@
-"""The operator Attention of ONNX, a model of one node for every set of options; there is no backward pass."""
+"""The operator Attention of ONNX, without a backward pass, as a model of one node for every set of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from torch import Tensor
 
 OPSET = 23
-"""The first version of the operator set that has the operator."""
+"""The first version of ONNX's operator set with the operator Attention."""
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16}
 TYPES |= {np.dtype("float64"): TensorProto.DOUBLE, np.dtype("bool"): TensorProto.BOOL}
 
@@ -56,7 +56,7 @@ def _run(
     softcap: float,
 ) -> Tensor:
     if mask is not None:
-        # The operator requires all axes of a mask except the first two.
+        # Only the first two axes of the operator's mask may be broadcast.
         mask = mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2])
     tensors = {"Q": query, "K": key, "V": value} | ({} if mask is None else {"attn_mask": mask})
     arrays = {name: np.ascontiguousarray(x.detach().numpy()) for name, x in tensors.items()}
@@ -66,7 +66,7 @@ def _run(
 
 
 def _model(types: tuple[tuple[str, int, int], ...], causal: bool, scale: float | None, softcap: float) -> Any:
-    """Return a model with one node between named inputs of any sizes and the output."""
+    """Return a model of a single node, with named inputs of any sizes."""
     options: dict[str, Any] = {"is_causal": int(causal), "softcap": float(softcap)}
     if scale is not None:
         options["scale"] = float(scale)

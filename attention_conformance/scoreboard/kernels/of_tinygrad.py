@@ -1,4 +1,4 @@
-"""tinygrad, with its own gradient as the backward pass; on a CPU it needs clang, or LLVM 18 or newer."""
+"""The attention of tinygrad, with tinygrad's gradient; on a CPU tinygrad needs clang, or LLVM 18 or newer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Called(torch.autograd.Function):
 
 def _array(x: torch.Tensor) -> Any:
     if x.dtype == torch.bfloat16:
-        raise TypeError("bfloat16 does not come from NumPy; give float32")
+        raise TypeError("NumPy, through which tinygrad gets its tensors, has no bfloat16; give float32")
     return TinyTensor(x.detach().contiguous().numpy())
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's attention, each function restricted to one path; PyTorch chooses by device, sizes and options."""
+"""Functions that each call one implementation of PyTorch's attention; PyTorch would choose by device and call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_formula(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Compute the formula, operation by operation."""
+    """Call PyTorch's implementation of the formula, operation by operation."""
     with sdpa_kernel(SDPBackend.MATH):
         return scaled_dot_product_attention(
             query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
@@ -47,16 +47,16 @@ def flash(
 def flash_with_lse(
     q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False, return_lse: bool = False
 ) -> Any:
-    """Call the operator below flash attention, which returns the log-sum-exp, too."""
+    """Call the operator that flash attention on a CPU uses, which also returns the log-sum-exp."""
     operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     output, lse = operator(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=causal, scale=softmax_scale)
     return (output.transpose(1, 2), lse) if return_lse else output.transpose(1, 2)
 
 
 RECOMPILED = 128
-"""The largest number of compiled programs of one function: sizes of 1 and options each need their own.
+"""The largest number of compiled programs of a function: sizes of 1 and each set of options need their own.
 
-Beyond its limit PyTorch would continue uncompiled, which would test other code.
+Beyond PyTorch's default limit the function would run uncompiled, which would test other code.
 """
 
 
@@ -66,7 +66,7 @@ def _program_of(function: Any) -> Any:
 
     limits.recompile_limit = limits.accumulated_recompile_limit = RECOMPILED
     limits.fail_on_recompile_limit_hit = True
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of each program beyond a few
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # PyTorch warns of each program beyond its limit
     return torch.compile(function, dynamic=True)
 
 
@@ -79,7 +79,7 @@ def under_compile(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Call scaled_dot_product_attention under torch.compile, for all sizes at once."""
+    """Call scaled_dot_product_attention under torch.compile, compiled for all sizes at once."""
     return _program_of(scaled_dot_product_attention)(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )
@@ -95,7 +95,7 @@ def flex(
     softcap: float = 0.0,
     return_lse: bool = False,
 ) -> Any:
-    """Call flex_attention without torch.compile; its mask and score functions are made of these options."""
+    """Call flex_attention without torch.compile, with mask and score functions made from the given options."""
     from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
     left, right = window_size
@@ -138,14 +138,14 @@ def module(
         attention.out_proj.weight.copy_(torch.eye(E, dtype=query.dtype))
     hidden = None
     if attn_mask is not None:
-        # Here True hides a key.
+        # In the mask of nn.MultiheadAttention, True hides a key.
         every = attn_mask.expand(B, H, L, key.shape[2]).flatten(0, 1)
         hidden = ~every if attn_mask.dtype == torch.bool else every
     if is_causal:
         later = torch.ones(L, key.shape[2], dtype=torch.bool).triu(1)
         boolean = hidden is None or hidden.dtype == torch.bool
         hidden = later if hidden is None else hidden | later if boolean else hidden.masked_fill(later, -torch.inf)
-        is_causal = attn_mask is None  # a promise that the mask is causal
+        is_causal = attn_mask is None  # is_causal promises that the mask is causal
     attention.eval()
     inputs = (x.flatten(0, 1) for x in (query, key, value))
     output, _ = attention(*inputs, attn_mask=hidden, need_weights=False, is_causal=is_causal)

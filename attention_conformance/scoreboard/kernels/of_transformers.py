@@ -1,4 +1,4 @@
-"""Attention functions of transformers whose module needs more attributes than those of others."""
+"""Attention functions of transformers that read more attributes of their module than others do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attend of x-transformers."""
+"""The class Attend of x-transformers, as two functions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def _attend(
     softcap: float = 0.0,
     flash: bool = False,
 ) -> Tensor:
-    # With grouped heads, head h uses the keys h % G, in other libraries h // (H/G): left out here.
+    # Grouped heads are left out: head h uses the keys of group h % G, in other libraries those of h // (H/G).
     from x_transformers.attend import Attend
 
-    if attn_mask is not None:  # it takes the first of two axes for the batch
+    if attn_mask is not None:  # Attend takes the first axis of a mask of two axes for the batch
         attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.ndim) + attn_mask.shape)
     boolean = attn_mask is not None and attn_mask.dtype == torch.bool
     attend = Attend(

@@ -139,4 +139,4 @@ def test_a_fault_of_one_capability_does_not_falsify_another() -> None:
         assert results()[name].verdict is Verdict.FALSIFIED
         assert failure is not None
         assert " and " in failure.line
-        assert "meet, as far as was found" in failure.line
+        assert "meet, as far as the search shows" in failure.line

@@ -91,10 +91,10 @@ def test_an_option_is_named_only_if_the_call_passes_without_it() -> None:
     by_either = wrong_where(lambda q, k, mask, causal, scale: mask is not None or scale == 0.5)
     assert cause(by_mask, masked, "boolean-mask") == "perhaps which keys the mask hides"
     assert cause(by_mask, both, "boolean-mask") == "perhaps which keys the mask hides"
-    assert cause(by_both, both, "boolean-mask") == "only where scale and boolean-mask meet, as far as was found"
+    assert cause(by_both, both, "boolean-mask") == "only where scale and boolean-mask meet, as far as the search shows"
     assert cause(by_either, both, "boolean-mask") == UNEXPLAINED
     by_scale = wrong_where(lambda q, k, mask, causal, scale: scale == 0.5)
-    assert cause(by_scale, both, "scale") == "without scale it is right"
+    assert cause(by_scale, both, "scale") == "without scale the kernel is right"
 
 
 def test_large_logits_are_named_if_small_ones_pass() -> None:

@@ -93,7 +93,7 @@ def test_a_test_that_passes_is_not_written() -> None:
 def test_a_test_with_another_formula_is_not_written() -> None:
     wrong = Entry(OUTPUT, call(), QUANTITIES[OUTPUT], *(np.full((1, 2, 2, 2), x) for x in (0.0, 7.0, 1e-9)))
     _, why = reproducer(trace_of("plain", call(), wrong), "a line")
-    assert why == "its formula of output is not this suite's, which is a fault of ours"
+    assert why == "the test's formula of output is not this suite's, which is a fault of this suite"
 
 
 def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
@@ -242,7 +242,7 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = trace_of("plain", call(), first, other)
     messages = list(check_lines(both, first))
-    assert messages[0].startswith("# Twice what rounding")
+    assert messages[0].startswith("# Twice the rounding error")
     assert messages[0].endswith("may lose.")
     assert messages[1] == "allowed = 1.24e-09"
     assert messages[2] == 'check("output", found["output"], due["output"], allowed)'
@@ -287,7 +287,7 @@ def test_report_and_json_say_why_there_is_no_test() -> None:
     assert describe_tests(results, Path("test_mine.py")).splitlines() == [
         "test_mine.py: not written.",
         "no test of kernel-output: the call has 60,000 numbers, more than 50,000.",
-        "no test of lemma-3: a statement of the paper, of which a test would need this package.",
+        "no test of lemma-3: a statement of the paper, whose test would need this package.",
     ]
     assert results[0].as_json()["no_test"] == failure.no_test
     assert "no_test" not in results[1].as_json()

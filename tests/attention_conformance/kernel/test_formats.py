@@ -76,7 +76,7 @@ def test_a_format_that_is_asked_for_is_the_only_one() -> None:
 def test_the_report_names_formats_and_operators_of_pytorch() -> None:
     kernel = kernel_of(SDPA)
     assert "every pair of options in float32, bfloat16, float16" in headline(kernel)
-    assert "scaled_dot_product_attention: what is tried there is PyTorch's" in headline(kernel)
+    assert "scaled_dot_product_attention: this tests PyTorch's code" in headline(kernel)
     assert kernel_json(kernel)["formats"] == dict.fromkeys(("float64", *COARSER), "tried")
     assert attention_operators(kernel_of(handwritten)) == ()
     assert "PyTorch's" not in headline(kernel_of(handwritten))

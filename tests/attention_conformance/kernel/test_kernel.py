@@ -284,7 +284,7 @@ def test_without_a_backward_pass_is_a_mode(kernel: Any) -> None:
 def test_in_half_precision_the_papers_statements_say_nothing_and_capabilities_do(dtype: str) -> None:
     results = verify_kernel(tiled_sdpa, statements=["lemma-3", "kernel-exact-weights"], examples=3, dtype=dtype)
     assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE, Verdict.UPHELD]
-    assert f"the bounds of {dtype} cannot decide it" in results[0].reason
+    assert f"the bounds of {dtype} cannot decide the statement" in results[0].reason
 
 
 # ---- right and wrong kernels -----------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def test_without_a_falsified_kernel_statement_no_test_is_written(
             "writes_to_its_keys",
             "memory",
             "float64",
-            "it writes to its arguments, or beside them; no single option explains it.",
+            "the kernel writes to its arguments, or beside them; no single option explains it.",
         ),
         ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
         ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),

@@ -108,7 +108,7 @@ def test_a_note_on_an_upheld_cell_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(Verdict.UPHELD, "output", monkeypatch, tmp_path) == 3
-    assert "k: output: is upheld, and said to be ours; look again." in capsys.readouterr().err
+    assert "k: output: is upheld, but explained as ours; look again." in capsys.readouterr().err
 
 
 def test_a_kernel_that_ends_its_process_is_a_sentence() -> None:
