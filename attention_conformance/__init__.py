@@ -28,7 +28,7 @@ EXTENSION = Extension(
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function of :mod:`attention_conformance.tensor_comparison`, which is imported when it is first used."""
+    """Return a function of :mod:`attention_conformance.tensor_comparison`, a module imported only when it is used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("attention_conformance.tensor_comparison"), name)

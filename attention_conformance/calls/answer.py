@@ -52,7 +52,7 @@ class NotCompiled(Refused):
 
 
 def attend(call: AttentionCall) -> Answer:
-    """Raise Refused; with a kernel under test, one forward and one backward call of it replace this function."""
+    """Raise Refused; if a kernel is under test, its forward and backward pass replace this function."""
     raise Refused("nothing to call")
 
 

@@ -36,7 +36,7 @@ class Memory(StrEnum):
     FUSED = "fused"
     """A part of each row of a larger tensor, lengths before heads, as if one projection had computed q, k and v."""
     SINGLE = "single number"
-    """One number, expanded with stride 0 along all axes: the upstream gradient of ``output.sum().backward()``."""
+    """One number, expanded with stride 0 along all axes, as is the upstream gradient of ``output.sum().backward()``."""
 
 
 class State(StrEnum):
@@ -50,7 +50,7 @@ class State(StrEnum):
     INTERLEAVED = "interleaved"
     """A call on other numbers comes between this call and reading its output, and before its backward pass."""
     AFTER_ANOTHER = "after another"
-    """A call of the same sizes comes before: other numbers, no gradients, and a mask if this call has none."""
+    """An earlier call has the same sizes, other numbers, no gradients, and a mask if this call has none."""
     SECOND_BACKWARD = "second backward"
     """A backward pass with another upstream gradient through the same graph comes before this call's backward pass."""
     SELF = "query is key"

@@ -92,7 +92,7 @@ class _Drawing:
         return diagonal and "causal-rectangle" not in self.declares
 
     def sizes(self, keys: int) -> Sizes:
-        """Draw the sizes of the call, with this number of keys unless it is 0."""
+        """Draw the sizes of the call, with ``keys`` keys or, if that is 0, with a random number of keys."""
         rng, plan = self.rng("sizes"), self.plan
         if "x" in plan["lengths"]:
             return self._given_sizes()
@@ -274,7 +274,7 @@ def ranks(sizes: Sizes, seed: int) -> AttentionCall:
     rng = np.random.default_rng(seed)
     B, G, T, E = sizes.B, sizes.G, sizes.T, sizes.E
     order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
-    if T > HUGE:  # an index that overflows points to the first keys
+    if T > HUGE:  # an overflowing index would point to the first keys
         order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
     rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
     query = np.zeros((B, sizes.H, sizes.L, E))
@@ -293,7 +293,7 @@ def products(sizes: Sizes, seed: int) -> AttentionCall:
     call = ranks(sizes, seed)
     query, key = call.query * np.where(np.arange(sizes.E) == 0, 128.0, 1.0), call.key.copy()
     key[..., 1] = 0.0
-    key[..., 0] += 64.0 * 16  # the largest is far from zero, where half precision has no number for it
+    key[..., 0] += 64.0 * 16  # the largest q·k, in the right order, is too large for half precision
     return call.replace(query=query, key=key, scale=OF_PRODUCTS)
 
 
@@ -316,7 +316,7 @@ def moderate(of: Sizes, seed: int) -> AttentionCall:
 
 
 MEAN = 107
-"""The mean of each pair of values: it has seven bits, and the sum of a few such numbers more than half precision.
+"""The mean of each pair of values: it has seven bits, and the sum of a few has more bits than half precision.
 
 The mean is far from all powers of two. Half precision rounds a term that is added to a long sum to 96, 112 or 128, in
 the same direction for many terms, so that the computed mean is wrong by more than one rounding. A mean of 127 would

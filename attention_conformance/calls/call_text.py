@@ -27,7 +27,7 @@ OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
 )
-"""The default values of options, which are not written. The scale always is: its default is None or 1/√E."""
+"""The default values of options; an option with its default is not written, except the scale, always written."""
 
 REQUIRED = TENSORS[:3]
 NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"

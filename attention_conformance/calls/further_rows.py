@@ -142,7 +142,7 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def key_gradient(self) -> Any:
-        """The gradient dK, (B, G, T, E); if the first columns of the keys are the values, dV is added there."""
+        """The gradient dK, (B, G, T, E); if their first columns are the values, dV is added to these columns."""
         gradient: Any = super().key_gradient
         if not self.call.shared:
             return gradient
@@ -168,7 +168,7 @@ class FurtherRows(AttentionRows):
             stray: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
             dz = dz + stray
         elif self.call.lse_upstream is not None:
-            # Σ dz is u_l, not zero; its gradient cancels, since the maximum is subtracted in the logarithm and added
+            # Here Σ dz is u_l. The maximum still gets no gradient: it is subtracted inside the logarithm and added
             # outside.
             stray = self._weights_again * exact(self.call.lse_upstream[..., None])
             dz = dz - stray

@@ -48,7 +48,7 @@ def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
 
 
 def with_values_in_keys(call: AttentionCall) -> AttentionCall:
-    """Return the call with the first columns of the keys as values; the values' gradient is added to the keys'."""
+    """Return the call with the first columns of the keys as values; the gradient of the keys then includes dV."""
     width = min(call.sizes["E"], call.sizes["M"])
     wants = "".join(letter for letter in "qk" if letter in call.wants or (letter == "k" and "v" in call.wants))
     tensors = {"value": call.key[..., :width], "upstream": call.upstream[..., :width]}

@@ -38,8 +38,8 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     """Return the correct results of a call, in the kernel's numbers.
 
     For an exact call the bound is float32's rounding of the formula plus one rounding of the returned result, even in
-    coarser formats: a correct kernel rounds nothing else there, except a stored log-sum-exp from which it recomputes
-    weights.
+    coarser formats: a correct kernel rounds nothing else in such a call, except a stored log-sum-exp from which it
+    recomputes weights.
     """
     kernel = under_test.kernel
     rounded_call = kernel.in_own_numbers(call)

@@ -1,4 +1,4 @@
-"""All claims about one call of a kernel, whatever the call's options; each is paired with its capability."""
+"""All claims about one call of a kernel, whatever the call's options; each claim is paired with its capability."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     """Yield every claim about the call; the kernel is called as often as the options require.
 
     Raises:
-        Refused: the kernel raises.
+        Refused: the kernel raises an error.
     """
     if call.state in LONG_STATES:
         plain = list(examine(call.replace(state=State.ONCE), under_test))

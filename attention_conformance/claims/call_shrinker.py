@@ -21,7 +21,7 @@ WORK_OF_LONG_STATE = 1 << 20
 FEW_PLACES = 4
 """The largest size of an axis whose entries are left out one by one."""
 FEW = 1 << 16
-"""The largest work of a call whose options are reduced before its sizes."""
+"""The largest work (number of multiplications) of a call whose options are reduced before its sizes."""
 NEUTRAL = {
     field.name: field.default for field in fields(AttentionCall) if field.name in (*PLAIN, *FURTHER, "visible", "bias")
 }
@@ -216,7 +216,7 @@ def _parts_of(size: int) -> Iterator[np.ndarray]:
 
 
 def _may_have(call: AttentionCall, keys: int) -> bool:
-    """Return whether an exact call stays exact with only this number of keys."""
+    """Return whether a call may have only ``keys`` keys: an exact call has to stay exact."""
     return not call.exact or float(np.max(np.abs(call.value))) <= 2 or (keys > 1 and keys & (keys - 1) == 0)
 
 

@@ -346,7 +346,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
     Capability(
         "batch-invariance",
         "An entry alone, and in a batch",
-        "a batch entry has the same bits in and out of the batch, if the kernel declares this",
+        "a batch entry has the same bits in a batch and alone, if the kernel declares this",
         """A kernel that declares ``batch_invariant``, by a parameter or an attribute, returns the same bits for an
         entry of a batch, forward and backward, whichever other entries are in the batch (here the drawn entries, or
         none).""",

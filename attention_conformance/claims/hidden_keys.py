@@ -27,7 +27,7 @@ REPEATS = 8
 
 
 def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[Claim]:
-    """Yield the claims about a call after other numbers are put into some hidden keys; none if each row sees all keys.
+    """Yield the claims about a call after other numbers are put into some hidden keys; none if no key is hidden.
 
     Args:
         call: the call in the kernel's numbers.
@@ -89,7 +89,7 @@ def _unchanged(
     poisoned: Bool[np.ndarray, "T"],
     visible: Bool[np.ndarray, "B H L T"],
 ) -> Iterator[Claim]:
-    """Yield the claims that rows that see no changed key, and unchanged keys, have the same results as before."""
+    """Yield the claims that results are as before in rows that see no changed key, and in unchanged keys."""
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]
     whole = not (visible & poisoned).any() and visible.any(axis=-1).all()

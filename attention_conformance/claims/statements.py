@@ -60,7 +60,7 @@ def _conclusion(capability: Capability) -> Conclusion:
         implementation = under_test.in_format(capability.format)
         return (claim for about, claim in examine(call, implementation) if capability.has(call, about, claim.name))
 
-    conclusion.__module__ = examine.__module__  # the statement whose tolerances apply
+    conclusion.__module__ = examine.__module__  # whose tolerances apply
     return conclusion
 
 

@@ -105,7 +105,7 @@ class Trials:
         return self._made[number]
 
     def smallest(self, number: int, about: str, claim: str) -> AttentionCall:
-        """Return the smallest call that falsifies the claim, shrunk from the call with this index; cached."""
+        """Return the smallest call that falsifies the claim, shrunk from the call with this index; it is cached."""
         at = (number, about, claim)
         if at not in self._smallest:
             trial = self._made[number]
@@ -212,7 +212,7 @@ class Trials:
                 call = self._build(plan, number)
             except (Exception, SystemExit) as error:
                 return Trial(call, plan, broke=error)
-        return Trial(call, plan, refused="one option after the other")
+        return Trial(call, plan, refused="whichever options are left out")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
         """Return the plan without an option that the kernel refuses, alone or with others; None if there is none."""

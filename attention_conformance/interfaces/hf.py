@@ -23,7 +23,7 @@ from attention_conformance.interfaces.interface import (
 from attention_conformance.kernel.torch_import import torch
 
 AUX = "s_aux"
-"""The parameter for sinks of attention functions of transformers; eager functions read them from the module."""
+"""The parameter by which functions of transformers take sinks; eager functions read sinks from the module."""
 
 
 AT_REST = 0.1
@@ -83,7 +83,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def _expressible(call: AttentionCall) -> AttentionCall:
-    """Return the call with causality and window moved into its mask, if it has a mask; a window is causal."""
+    """Return the call without causality and window if it has a mask; else a window is causal and only to the left."""
     call = with_mask_or_causal(call)
     if call.window is None:
         return call

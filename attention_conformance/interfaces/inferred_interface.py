@@ -218,7 +218,7 @@ def interface_of(reading: Reading) -> Interface:
         name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
         for name, value in reading.constants.items()
     }
-    further: list[str] = []  # through keywords that the callable passes on
+    further: list[str] = []  # capabilities of keywords that the callable passes on
     parameters = reading.parameters
     for role, option in MEANINGS.items():
         if role == "lse" and reading.log_sum_exp is None:

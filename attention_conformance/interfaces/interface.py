@@ -167,7 +167,8 @@ class Interface:
         options: the purpose of each parameter, except positional tensors.
         put: the function that makes the call.
         by_place: the number of positional arguments.
-        found_out: capabilities that a kernel has if a call that uses them returns a result, whatever its keywords.
+        found_out: capabilities that a kernel has if a call that uses them returns a result, whatever keywords the
+            kernel has.
         of_effect: capabilities that a kernel has if a call that uses them returns another result than a call without
             them.
         expressible: a function from a call to the nearest call that the signature can express.
@@ -190,7 +191,7 @@ class Interface:
         return self.put(kernel, request, has, self.neutral_values(has))
 
     def neutral_values(self, has: Parameters) -> dict[str, Any]:
-        """Return the neutral values of the parameters whose defaults are different."""
+        """Return the neutral value of each parameter whose default differs from it."""
         return {
             name: option.neutral
             for name, option in self.options.items()

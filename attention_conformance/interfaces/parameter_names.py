@@ -69,7 +69,7 @@ SPLITS = "num_splits"
 DESCALES = ("q_descale", "k_descale", "v_descale")
 """Parameters for the descale factors, (B, G), of query, key and value in 8 bits; the output then has 16 bits."""
 LARGEST = 448.0
-"""The largest 8-bit number (e4m3); entries of a cache that are not keys may be larger."""
+"""The largest 8-bit number (e4m3); unused entries of a cache may be larger."""
 ALONE = "batch_invariant"
 FURTHER: Mapping[str, Option] = MappingProxyType(
     dict.fromkeys(SINKS, option_of("sinks", neutral=None))
@@ -83,7 +83,7 @@ PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
 
 
 def is_pytorchs(parameters: Collection[str]) -> bool:
-    """Return whether these are the names of PyTorch's function."""
+    """Return whether parameters have the names of the parameters of PyTorch's function."""
     return len(PYTORCH_SAYS & {*parameters}) > 1
 
 

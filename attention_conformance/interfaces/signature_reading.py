@@ -40,7 +40,7 @@ class Mask:
 
     Attributes:
         name: the name of the parameter.
-        sense: SHOWS, HIDES, ADDED or ONES_HIDE.
+        sense: the meaning of an entry: SHOWS, HIDES, ADDED or ONES_HIDE.
         shape: one of MASK_SHAPES, FOLDED or FOUR_AXES; "" for any shape that can be broadcast to (B, H, L, T).
     """
 
@@ -66,7 +66,7 @@ class Reading:
         always_causal: whether every call is causal.
         fixed_scale: whether the scale is 1/√E, and no parameter changes it.
         output, log_sum_exp, weights: the paths to these results in the returned value; None if absent.
-        lse_axes: "BHL" or "BLH".
+        lse_axes: the order of the log-sum-exp's axes, "BHL" or "BLH".
     """
 
     parameters: frozenset[str] = frozenset()
@@ -116,7 +116,7 @@ def flatten(returned: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 
 def look_up(returned: Any, path: tuple[Any, ...]) -> Any:
-    """Return the value at the end of the path, or a tensor that is met before; None if there is neither."""
+    """Return the value at the end of a path, or a tensor that already occurs on the way; None if there is neither."""
     for step in path:
         if not isinstance(returned, Mapping | tuple | list):
             return returned

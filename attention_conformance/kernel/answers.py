@@ -53,7 +53,7 @@ def answer_to(kernel: Any, call: AttentionCall) -> Answer:
     """Make one call, forward and backward, and return its answer in float64.
 
     Raises:
-        Refused: the kernel raises.
+        Refused: the kernel raises an error.
         InvalidInput: the kernel does not return a tensor of the right shape and dtype.
     """
     if call.state in COMPILED:
@@ -157,7 +157,7 @@ def _in_its_state(
             if name in own_masks:
                 # A bias that is expanded in memory gets the gradient of the expanded tensor.
                 whole = getattr(call, name).shape == own_masks[name].shape
-                # A gradient in another format would be rounded to that format.
+                # The gradient of a mask in another format would be rounded to that format.
                 whole = whole and not call.mask_format
                 wanted = bool(wants) and whole and FURTHER_LEAVES[name] in kernel.declares
                 leaves[name] = own_masks[name].detach().requires_grad_(wanted)

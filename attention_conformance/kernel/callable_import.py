@@ -92,7 +92,7 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
     arguments = getattr(module, "get_init_inputs", None)
     if not callable(arguments):
         raise InvalidInput(
-            f"--attention: {source} needs a function get_init_inputs() in the same file that returns its arguments."
+            f"--attention: {source} needs a function get_init_inputs() in its file that returns the class's arguments."
         )
     try:
         model = made_by(*arguments())

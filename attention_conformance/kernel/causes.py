@@ -150,11 +150,11 @@ OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "compiled": "a traced number is taken for a constant, an operator declares a wrong shape, strides or effect,"
         " or there is a branch for compiled code",
         "repeated-calls": "the first call leaves something behind, such as a buffer that is not cleared",
-        "causal": "which keys the causal mask hides",
-        "window": "which keys the window hides",
-        "boolean-mask": "which keys the mask hides",
-        "additive-mask": "how the bias is added",
-        "softcap": "where the cap is applied",
+        "causal": "the causal mask hides wrong keys",
+        "window": "the window hides wrong keys",
+        "boolean-mask": "the mask hides wrong keys",
+        "additive-mask": "the bias is added wrongly",
+        "softcap": "the cap is applied in the wrong place",
         "log-sum-exp": "the scale enters the log-sum-exp twice, or not at all",
     }
 )
@@ -162,7 +162,7 @@ OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
 
 
 def _without_options(trace: Trace) -> Iterator[Change]:
-    """Yield the call without each of the capabilities that it uses."""
+    """Yield, for each capability that the call uses, the call without that capability."""
     call = trace.call
     options = [*options_on(call)]
     if "empty-rows" in options and "boolean-mask" in options:

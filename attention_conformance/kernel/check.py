@@ -113,7 +113,7 @@ def _note_if_falsified(result: Result) -> str:
 
 
 def _turn(id: str) -> int:
-    """Return the sort key of a statement: cheap ones come first, since the test ends with the first failure."""
+    """Return the sort key of a statement: cheap statements come first, since the test ends with the first failure."""
     use = statement_named(id).kernel
     return use.turn if use else 0
 

@@ -100,7 +100,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
-"""Calls that show whether a kernel has a capability that needs no keyword."""
+"""By capability without a keyword: the call that shows whether a kernel has the capability."""
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
@@ -258,7 +258,7 @@ def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
 
 
 def _lse_multiple(kernel: Kernel) -> int:
-    """Return the number to whose multiples log-sum-exps are padded; 1 if they are not padded."""
+    """Return the number of which the lengths of log-sum-exps are multiples by padding; 1 without padding."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
     try:

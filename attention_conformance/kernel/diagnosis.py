@@ -61,7 +61,7 @@ def _line(statement: Statement, trace: Trace, under_test: OnKernel) -> str:
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """Return the record of the first claims that fail after the same calls of the kernel, and of these calls."""
+    """Return the calls up to the first falsified claim, and the claims that they falsify; None if none is falsified."""
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
@@ -124,7 +124,7 @@ def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
 
 
 def _where(trace: Trace) -> str:
-    """Return the worst entry, the kernel's number there, and the correct number."""
+    """Return a text on the worst entry: its index, the kernel's number and the correct number."""
     if not trace.entries:
         return OTHERWISE.get(trace.falsified[0], f"{trace.falsified[0]} does not hold")
     return " and ".join(entry.describe() for entry in trace.entries[:1]) + (

@@ -1,7 +1,7 @@
 """An attention kernel of a user as an :class:`theorems.core.implementation.Implementation`.
 
 Weights, risk and gradient are computed by calls of the kernel and by autograd. A kernel is a callable on torch tensors
-with the signature of an :mod:`.interface` that returns softmax(q kᵀ) v. The arguments and results are:
+with the signature of an :mod:`.interface` that returns softmax(q kᵀ) v. The calls and their results are:
 
 - weights are the kernel's output for the identity as values, m = T;
 - γ_iᵀ s_i is the kernel's output for the scores as values, m = 1, divided by a power of two so that none overflows;
@@ -146,7 +146,7 @@ class Kernel:
         if use.capability in FORMATS and use.capability not in self.coarser:
             return self.not_tried.get(use.capability, f"all other capabilities are checked in {self.dtype}")
         if use.capability and use.capability not in self.declares:
-            return "the kernel has no parameter for it"
+            return "the kernel has no parameter for this capability"
         if use.differentiates and not self.differentiable:
             return "the statement needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
@@ -160,7 +160,7 @@ class Kernel:
         return ""
 
     def in_format(self, name: str) -> Kernel:
-        """Return the kernel for tensors of another format that it takes; cached."""
+        """Return the kernel for tensors of another format that it takes; the result is cached."""
         if name == self.dtype:
             return self
         if name not in self.made:
@@ -174,7 +174,7 @@ class Kernel:
         This is a method, and not a function assigned to the class, because methods are pickled by name.
 
         Raises:
-            Refused: the kernel raises.
+            Refused: the kernel raises an error.
             InvalidInput: the kernel does not return a tensor of the right shape and dtype.
         """
         return answer_to(self, call)

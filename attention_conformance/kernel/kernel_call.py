@@ -29,7 +29,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
     H, L, T) if the kernel returns them.
 
     Raises:
-        InvalidInput: the kernel raises, or returns other results than these.
+        InvalidInput: the kernel raises an error, or returns other results than these.
     """
     B, H, L, _ = request.query.shape
     M = request.value.shape[-1]

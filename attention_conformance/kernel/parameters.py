@@ -35,7 +35,7 @@ SAID_BY_NAME = re.compile(
     r"^(?!return_|use_|gen_|dropout_mask)"
     r".*(mask|bias|slopes?|window(_size)?|cap|scale|scaling|temperature|dropout(_p|_rate)?)$"
 )
-"""Names of parameters that change the output.
+"""The pattern of names of parameters that should change the output.
 
 Names of parameters that may have no effect do not match, such as flags to return a result or to use a method, or the
 seed of a dropout that is off.

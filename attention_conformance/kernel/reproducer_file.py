@@ -73,7 +73,7 @@ def file_of(source: str, tests: Sequence[str], file: str) -> str:
         tests: the source of each test function.
         file: the name of the file, for its docstring.
     """
-    from attention_conformance.kernel.reproducer import functions_of  # only this needs torch
+    from attention_conformance.kernel.reproducer import functions_of  # only this function needs torch
 
     module, _, path = source.partition(":")
     import_line = f"from {module} import {path} as kernel  # noqa: E402"

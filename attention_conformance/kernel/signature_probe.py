@@ -179,7 +179,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     B, H, L, T = (small_call.sizes[axis] for axis in "BHLT")
     _, returned = try_reading(kernel, reading, small_call, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
-    if lse is None and "lse" in reading.names:  # a wrong log-sum-exp is returned
+    if lse is None and "lse" in reading.names:  # the kernel returns a log-sum-exp, but a wrong one
         lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
     swapped = lse is not None and look_up(returned, lse).shape == (B, L, H)
     expected = np.asarray(rows.weights.value)

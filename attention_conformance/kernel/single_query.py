@@ -47,7 +47,7 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
     """Call the kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
 
     Raises:
-        InvalidInput: the kernel raises, or returns no such tensor.
+        InvalidInput: the kernel raises an error, or returns no such tensor.
     """
     d, m, tokens = query.shape[-1], values.shape[-1], keys.shape[-2]
     width = kernel.taken.width(d, quartic=kernel.fixed_scale)

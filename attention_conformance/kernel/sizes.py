@@ -85,7 +85,7 @@ class Taken:
     """Whether calls may have more keys than a 16-bit index can count."""
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan of a call, here unchanged."""
+        """Return the plan of a call, unchanged; a subclass adapts it to its widths."""
         return plan
 
     def value_width(self, size: int) -> int:
@@ -106,7 +106,7 @@ class Taken:
         return next((width for width in among if width >= size), among[-1])
 
     def lengths(self, L: int, T: int, *, less: bool = False) -> tuple[int, int]:
-        """Return the next numbers of queries and keys that the kernel takes.
+        """Return the nearest larger numbers of queries and keys that the kernel takes.
 
         Args:
             L: the number of queries of the call.
@@ -135,7 +135,7 @@ class Taken:
         E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
-        single = call.upstream_memory is Memory.SINGLE  # has no entries to set to zero
+        single = call.upstream_memory is Memory.SINGLE  # one number cannot be zero in added rows only
         return call.replace(
             upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
@@ -146,7 +146,7 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # Fewer keys leave an exact call exact. Repeated keys (other weights than 1/2) and fewer columns do not.
+            # With repeated keys (weights other than 1/2) or fewer columns, a call is no longer exact.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 

@@ -60,7 +60,7 @@ def type_name(error: BaseException) -> str:
 
 
 class Bytes(bytearray):
-    """Raw bytes of an answer; a tensor made of them keeps them, and the objects that they refer to, alive."""
+    """Raw bytes of an answer; a tensor made from them keeps them, and their ``owner``, alive."""
 
     owner: Any = None
 
@@ -123,7 +123,7 @@ class Request:
     Attributes:
         word: the name of the action.
         arguments: the arguments of the action.
-        storages: for each storage, its address in the judge's memory and its number of bytes, which identify it.
+        storages: the address in the judge's memory and the number of bytes of each storage, which identify it.
         threads: the number of PyTorch's threads.
         released: the numbers of results that the judge no longer refers to.
     """
@@ -264,7 +264,7 @@ def checked(value: Any, kind: type, name: str) -> Any:
     """Return a value if its type is exactly ``kind``.
 
     Raises:
-        NotAnAnswer: it is not.
+        NotAnAnswer: the value is another one.
     """
     if type(value) is not kind:
         refuse(name)
@@ -275,7 +275,7 @@ def whole(value: Any, name: str) -> int:
     """Return a value if it is a number from 0 to 2⁴⁰.
 
     Raises:
-        NotAnAnswer: it is not.
+        NotAnAnswer: the value is another one.
     """
     if type(value) is not int or not 0 <= value <= 1 << 40:
         refuse(name)
@@ -286,7 +286,7 @@ def text(value: Any, name: str, longest: int) -> str:
     """Return a value if it is a string of at most `longest` characters.
 
     Raises:
-        NotAnAnswer: it is not.
+        NotAnAnswer: the value is another one.
     """
     if type(value) is not str or len(value) > longest:
         refuse(name)

@@ -68,11 +68,11 @@ class KernelProcess:
         Args:
             word: the name of the action, one of those of :class:`attention_conformance.kernel_process.server.Server`.
             *arguments: the arguments of the action.
-            storages: the bytes of the storages of the request.
+            storages: the tensors' memory, as bytes, that the request sends.
             changes: a list to which the names of settings that the kernel changed are appended.
 
         Raises:
-            RaisedElsewhere: the kernel raised.
+            RaisedElsewhere: the kernel raised an error.
             InvalidInput: our own code in that process refused the input.
             NotAnAnswer: the process sent a malformed answer.
         """

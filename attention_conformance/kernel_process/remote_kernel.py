@@ -77,7 +77,7 @@ class RemoteKernel:
         """Import the kernel in its process.
 
         Raises:
-            InvalidInput: it cannot be imported there.
+            InvalidInput: the kernel cannot be imported there.
         """
         self.source = source
         self.process = process or KernelProcess()
@@ -158,7 +158,7 @@ class RemoteKernel:
                 appended.
 
         Raises:
-            RaisedElsewhere: the kernel raises.
+            RaisedElsewhere: the kernel raises an error.
         """
         request_tensors = Sent()
         changes = [] if changes is None else changes
@@ -288,7 +288,7 @@ def remote_kernel(source: str) -> RemoteKernel:
     """Return the kernel named ``source`` in a process of its own; the result is cached.
 
     Raises:
-        InvalidInput: it cannot be imported.
+        InvalidInput: the kernel cannot be imported.
     """
     return RemoteKernel(source)
 

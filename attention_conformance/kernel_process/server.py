@@ -294,7 +294,7 @@ class Server:
 
 
 def contiguous(x: Any) -> Any:
-    """Return a contiguous tensor with the same numbers; other values unchanged."""
+    """Return a contiguous tensor with the same numbers as ``x``; return other values unchanged."""
     return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 

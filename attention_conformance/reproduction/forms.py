@@ -59,7 +59,7 @@ class Form:
             return self.two_calls(*calls[-2:])
         if self.trace.capability == "hidden-keys":
             with_nan = next(k for k, call in enumerate(calls) if np.isnan(call.key).any())
-            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the two calls before that with NaN
+            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the two calls before the one with NaN
         return self.comparison()
 
     def calling(self, call: AttentionCall | None = None, **further: Any) -> Calling:

@@ -61,7 +61,7 @@ def check(name, found, due, allowed):
 
 def test_boolean_mask():
     """kernel-boolean-mask: output at (b, h, l, m) = (0, 0, 0, 0) is -1.5 where -2 is due, 2.7e+04 times what rounding
-    allows; weights, dK, dV likewise; perhaps which keys the mask hides.
+    allows; weights, dK, dV likewise; perhaps the mask hides wrong keys.
     """
     query = numbers([-2], 1, 1, 1, 1)
     key = numbers([2, 2], 1, 1, 2, 1)
@@ -98,7 +98,7 @@ def test_boolean_mask():
 
 def test_additive_mask():
     """kernel-additive-mask: output at (b, h, l, m) = (0, 0, 0, 0) is -1 where -2.90809 is due, 6.1e+04 times what
-    rounding allows; weights, dK, dV likewise; perhaps how the bias is added.
+    rounding allows; weights, dK, dV likewise; perhaps the bias is added wrongly.
     """
     query = numbers([2], 1, 1, 1, 1)
     key = numbers([2, 2], 1, 1, 2, 1)

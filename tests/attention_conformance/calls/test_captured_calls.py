@@ -81,7 +81,7 @@ def test_a_kernel_that_sees_one_key_too_many_is_falsified(
 ) -> None:
     save(**tensors(dtype, is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output") == 1
-    assert "perhaps which keys the causal mask hides" in capsys.readouterr().out
+    assert "perhaps the causal mask hides wrong keys" in capsys.readouterr().out
     (record,) = Path("falsified").glob("*.json")
     again = ["--data", str(record), "--attention", "kernels.py:next_key_seen"]
     assert main(["verify", "--jobs", "0", *again]) == 1
@@ -104,8 +104,8 @@ def test_kernel_without_the_parameter_is_not_judged(save: Any, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"query": np.full((1, 2, 16, 8), 300, np.float16)}, "near the end of float16; give --dtype float32"),
-        ({"query": np.ones((1, 2, 12, 8), np.float16)}, "it would be called with L = 16"),
+        ({"query": np.full((1, 2, 16, 8), 300, np.float16)}, "may overflow in float16; give --dtype float32"),
+        ({"query": np.ones((1, 2, 12, 8), np.float16)}, "save a call with L = 16"),
     ],
 )
 def test_call_that_would_be_changed_is_not_judged(

@@ -89,8 +89,8 @@ def test_an_option_is_named_only_if_the_call_passes_without_it() -> None:
     by_mask = wrong_where(lambda q, k, mask, causal, scale: mask is not None)
     by_both = wrong_where(lambda q, k, mask, causal, scale: mask is not None and scale == 0.5)
     by_either = wrong_where(lambda q, k, mask, causal, scale: mask is not None or scale == 0.5)
-    assert cause(by_mask, masked, "boolean-mask") == "perhaps which keys the mask hides"
-    assert cause(by_mask, both, "boolean-mask") == "perhaps which keys the mask hides"
+    assert cause(by_mask, masked, "boolean-mask") == "perhaps the mask hides wrong keys"
+    assert cause(by_mask, both, "boolean-mask") == "perhaps the mask hides wrong keys"
     assert cause(by_both, both, "boolean-mask") == "only where scale and boolean-mask meet, as far as the search shows"
     assert cause(by_either, both, "boolean-mask") == UNEXPLAINED
     by_scale = wrong_where(lambda q, k, mask, causal, scale: scale == 0.5)
