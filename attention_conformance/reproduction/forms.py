@@ -267,7 +267,7 @@ class Form:
         yield f'given = {{}}\nbefore, after = {calling.made()}["output"], []'
         for value in values:
             yield wrap(f"given = {{{name!r}: {constant(value) if hasattr(value, 'dtype') else repr(value)}}}")
-            yield f'with contextlib.suppress(Exception):  # may refuse it\n    after.append({calling.made()}["output"])'
+            yield f'with contextlib.suppress(Exception):  # if refused\n    after.append({calling.made()}["output"])'
         yield "is_used = any(not torch.equal(x, before) for x in after)"
         yield f'assert not after or is_used, "the kernel takes {name}, but no value changes the output"'
 

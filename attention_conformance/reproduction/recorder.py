@@ -161,7 +161,7 @@ class Recorder(TorchFunctionMode):
         return at
 
     def _add_results(self, step: Step, result: Any, is_new: bool) -> None:
-        """Add a step for each result of an operation, except for a view that is identical to a known tensor."""
+        """Add the results of an operation; unless new, a view identical to a known tensor is written as that tensor."""
         base = self._add(step)
         for path, x in flatten(result):
             if isinstance(x, torch.Tensor):

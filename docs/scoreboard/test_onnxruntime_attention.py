@@ -73,7 +73,7 @@ def test_default_scale():
     key = numbers([-1, 3, 0, 1], 1, 1, 2, 2)
     value = numbers([0, -2], 1, 1, 2, 1)
     upstream = numbers([0], 1, 1, 1, 1)
-    # The scale that libraries take by themselves; 1 in its place is right, too.
+    # The scale of most libraries; the scale 1 is right as well.
     due = textbook(query, key, value, upstream, scale=1 / math.sqrt(2))
     output = kernel(query, key, value)
     # Twice the rounding error of the textbook formula in float64.

@@ -179,7 +179,7 @@ def test_a_module_of_kernelbench(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("get_init_inputs", "other"), "model.py:ModelNew needs a function get_init_inputs() beside it"),
+        (("get_init_inputs", "other"), "model.py:ModelNew needs a function get_init_inputs() in its file"),
         (("[False]", "[]"), "model.py:ModelNew cannot be created with get_init_inputs(), TypeError: "),
         (
             ("Q, K, V):", "x):"),

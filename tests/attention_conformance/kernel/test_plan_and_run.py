@@ -141,5 +141,5 @@ class Unknown(Ragged):
 
 
 def test_a_plan_that_needs_something_unknown_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"plan\(\) of Unknown requires 'moon', which is not known"):
+    with pytest.raises(InvalidInput, match=r"plan\(\) of Unknown requires 'moon', which this suite does not know"):
         kernel_of(Unknown)

@@ -176,7 +176,7 @@ def test_without_a_falsified_kernel_statement_no_test_is_written(
         ),
         ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
         ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
-        ("scale_of_keys_forgotten", "scale", "float64", "perhaps a factor of the scale that the backward pass lacks"),
+        ("scale_of_keys_forgotten", "scale", "float64", "perhaps the backward pass lacks the factor scale"),
         ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
     ],
 )
