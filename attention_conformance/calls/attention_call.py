@@ -1,4 +1,4 @@
-"""A call of an attention kernel: batched tensors, each row of which is the paper's problem, and the usual options."""
+"""A call of an attention kernel: batched queries, keys and values, the usual options, and an upstream gradient."""
 
 from __future__ import annotations
 

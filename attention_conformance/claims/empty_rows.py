@@ -76,7 +76,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether the mean's weights have a gradient: dQ of these rows is not 0, or dK without it would be wrong."""
+    """Return whether the mean's weights have a gradient: dQ of these rows is not 0, or dK is right only with it."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True

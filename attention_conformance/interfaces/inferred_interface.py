@@ -186,7 +186,7 @@ def _output(
 
 
 def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
-    """Return the call with masks of a shape that the callable takes; causal if every call of the callable is."""
+    """Return the call with masks of a shape that the callable takes, and causal if all calls of the callable are."""
     if reading.always_causal:
         call = call.replace(causal=True)
     mask = reading.mask or reading.key_mask

@@ -256,5 +256,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """Return the call; without causality if it has a mask, since one parameter of the kernel takes either."""
+    """Return the call, without causality if it has a mask: one parameter of the kernel takes either of the two."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

@@ -149,7 +149,7 @@ def _window(window: tuple[int, int], default: Any) -> tuple[Any, ...]:
     if default == (None, None):
         # In flash-attn 4 None means no limit, and −1 is a number of keys unless both sides are negative.
         return tuple(None if side < 0 else side for side in window)
-    # A third number counts keys that all rows see.
+    # A third number of a window, which counts keys that all rows see, keeps its default.
     return window + (default[2:] if isinstance(default, tuple) else ())
 
 

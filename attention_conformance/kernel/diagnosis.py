@@ -84,7 +84,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    # The claims on hidden keys end with a call that has NaN in hidden keys, which nothing is compared with.
+    # The claims on hidden keys end with a call that has NaN in hidden keys; its results are not compared.
     compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
     rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
     trace = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)

@@ -111,7 +111,7 @@ def probe(
         by_reading = _read(bare, dtype)
         if by_reading is None:
             raise InvalidInput(
-                f"--attention: {name} returns the shape of attention's output for no known order of axes; {SIGNATURE}."
+                f"--attention: {name} returns the output's shape for no known order of axes; give {SIGNATURE}."
             )
         return _complete(by_reading, dtype, deep=deep)
     try:

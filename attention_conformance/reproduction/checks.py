@@ -37,7 +37,7 @@ def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
 
 
 def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
-    """Return the allowed error with a few digits: one for all numbers, unless that would hide the wrong numbers."""
+    """Return the allowed error with a few digits: one number, or one per entry if one would hide the wrong entries."""
     finite = np.isfinite(entry.allowed)
     with np.errstate(invalid="ignore"):
         off = np.where(np.isnan(entry.theirs), np.inf, np.abs(entry.theirs - entry.due))
