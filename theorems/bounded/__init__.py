@@ -3,12 +3,13 @@
     log_weights = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
 
 computes the same values as on floats, and a bound on their distance from the exact result; inside
-``with spacing(2**-23)`` the bound also covers the same formula in float32. A NumPy function without a rule here raises.
+``with spacing(2**-23)`` the bound also covers the same formula in float32. A NumPy function for which this package has
+no rule raises a TypeError.
 
 Pitfalls:
 
-- Floats are exact unless said otherwise: ``math.log(T)`` is not log T, ``np.log(exact(T))`` is; see also
-  :func:`with_rounding`.
+- Floats count as exact, so the rounding error of ``math.log(T)`` is lost; ``np.log(exact(T))`` carries it. For floats
+  that were rounded use :func:`with_rounding`.
 - ``a >= b`` is True only where it is certain, so ``~(a >= b)`` does not mean a < b: :func:`either`,
   :func:`possibly_at_least`.
 - An approximate formula, such as a truncated series, is taken as exact: add its error with :meth:`Bounded.widen`.
@@ -33,4 +34,4 @@ __all__ = [
 ]
 
 _RULES = (comparisons, elementary_operations, exponentials, extremes, products, rearrangements, sums)
-"""The modules that are imported for the rules that they register."""
+"""Modules that register rules when they are imported; nothing else here uses them."""

@@ -22,8 +22,9 @@ NORMAL = 2.0**-1022
 LARGEST = (2 - EPS) * 2.0**1023
 """The largest float64."""
 LIBRARY = 4.0
-"""Units in the last place by which NumPy's exp, expm1, log and log1p may be off: the accuracy to which NumPy holds its
-vectorised ones (``numpy/_core/tests/test_umath_accuracy.py`` asks 2 to 4); the tests measure less than one."""
+"""The largest error of NumPy's exp, expm1, log and log1p, in units in the last place.
+
+NumPy's tests (``numpy/_core/tests/test_umath_accuracy.py``) allow 2 to 4 units; our tests measure less than one."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Arithmetic:
 
     Attributes:
         rounding: relative error of one correctly rounded operation.
-        theirs: the part of ``rounding`` that is due to the kernel; 0 without a kernel.
+        theirs: the kernel's part of ``rounding``; 0 without a kernel.
         function: relative error of one exp, expm1, log or log1p.
         underflow: absolute error of one product, quotient or logarithm near zero.
         vanishing: absolute error of one exponential near zero: results below the normal range count as lost.
@@ -44,8 +45,8 @@ class Arithmetic:
     rounding: float = UNIT
     theirs: float = 0.0
     function: float = LIBRARY * EPS
-    # A few units of 2^−1074 would suffice for the value and for the products within the error, but arithmetic with such
-    # subnormal numbers is a hundred times slower.
+    # A few units of 2^−1074 would bound this error, but computing with such subnormal numbers is a hundred times
+    # slower.
     underflow: float = NORMAL
     vanishing: float = 2 * NORMAL
     flushed: float = 0.0
@@ -60,15 +61,16 @@ _current: ContextVar[Arithmetic] = ContextVar("arithmetic", default=FLOAT64)
 
 
 def current() -> Arithmetic:
-    """Return the arithmetic of the innermost enclosing block."""
+    """Return the arithmetic of the innermost enclosing ``with spacing(…)`` block; outside of any, :data:`FLOAT64`."""
     return _current.get()
 
 
 def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmetic:
-    """Return the arithmetic of a kernel with numbers of spacing ``eps`` at one, which flushes subnormals to zero.
+    """Return the arithmetic of a kernel that flushes subnormals to zero, in numbers with the spacing ``eps`` at 1.
 
-    Formats of float32's spacing or coarser are taken to have the exponent range of float32, as bfloat16 and TF32 do,
-    and finer formats that of float64, unless ``lost`` states the error near zero.
+    Formats with float32's spacing or a coarser one are assumed to have the exponent range of float32, as bfloat16 and
+    TF32 do, finer formats that of float64. ``lost``, if given, replaces the error near zero that follows from this
+    range.
     """
     if not EPS <= eps < 0.5:
         raise ValueError(f"spacing {eps} is out of range; give one from {EPS}, that of float64, to below 1/2.")
@@ -104,9 +106,9 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
 
 @contextmanager
 def without_kernel() -> Iterator[None]:
-    """Make errors inside the block cover only the exact function, for a rule that counts a kernel's roundings itself.
+    """Make errors inside the block cover the rounding of float64 only, for a rule that adds that of a kernel itself.
 
-    The errors of the operands still count.
+    Errors that the operands already carry still propagate.
     """
     with _within(FLOAT64):
         yield

@@ -32,9 +32,9 @@ Values = Any
 Rule = Callable[..., Any]
 
 UFUNCS: dict[tuple[np.ufunc, str], Rule] = {}
-"""(ufunc, method) → rule."""
+"""The rules of ufuncs, by ufunc and method (such as ``"reduce"``)."""
 FUNCTIONS: dict[Callable[..., Any], Rule] = {}
-"""Function with dispatch (``np.sum``, ``np.linalg.norm``) → rule."""
+"""The rules of other NumPy functions (``np.sum``, ``np.linalg.norm``), by function."""
 
 
 def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rule]:
@@ -73,7 +73,7 @@ def exactly(x: Any) -> Values:
             raise ValueError("integers beyond 2^53 are not exact in float64.")
         array = array.astype(np.float64)
     if math.isnan(array.item()) if array.ndim == 0 else np.isnan(array).any():
-        raise ValueError("NaN has no place in a bounded array: decide first what a result that is no number means.")
+        raise ValueError("a bounded array cannot contain NaN; replace the NaN first.")
     return array
 
 
@@ -92,9 +92,9 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
     error: np.ndarray
 
     def __init__(self, value: Any, error: Any = 0.0) -> None:
-        """Copy value and error as read-only float64; refuse what is not exact there, and negative errors."""
+        """Copy value and error as read-only float64; refuse numbers that float64 would round, and negative errors."""
         if isinstance(value, Bounded) or isinstance(error, Bounded):
-            raise TypeError("value and error are plain numbers; a bounded array has its error already.")
+            raise TypeError("value and error must be plain numbers; call widen to increase a bounded array's error.")
         # A copy, so that later changes of the argument do not invalidate the error.
         self.value = np.array(exactly(value))
         self.error = np.array(np.broadcast_to(exactly(error), self.value.shape))
@@ -133,7 +133,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         return from_trusted(self.value[index], self.error[index])
 
     def __repr__(self) -> str:
-        """Return value and error as the call that makes the array."""
+        """Return the call that creates this array, with value and error."""
         return f"Bounded({self.value!r}, {self.error!r})"
 
     def __bool__(self) -> NoReturn:
@@ -149,7 +149,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         raise TypeError("a bounded array is not turned into floats, its error would be lost; take .value and .error.")
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        """Return NumPy itself, whose functions dispatch to the rules: a formula on an array namespace runs as it is."""
+        """Return NumPy, whose functions dispatch to the rules, so that code for array namespaces runs unchanged."""
         return np
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
@@ -159,7 +159,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
             suffix = "" if method == "__call__" else f".{method}"
             raise TypeError(f"numpy.{ufunc.__name__}{suffix} has no rule for bounded arrays.")
         if keywords.get("out") is not None:
-            raise TypeError(f"numpy.{ufunc.__name__}: bounded arrays are immutable; write x = x + y, and no out=.")
+            raise TypeError(f"numpy.{ufunc.__name__}: bounded arrays are immutable; write x = x + y, without out=.")
         with np.errstate(all="ignore"):
             return rule(*inputs, **keywords)
 
@@ -212,10 +212,10 @@ _plain: ContextVar[bool] = ContextVar("plain", default=False)
 
 @contextmanager
 def in_floats() -> Iterator[None]:
-    """Make :func:`exact` and :func:`with_rounding` return plain floats inside the block, for use in a search.
+    """Make :func:`exact` and :func:`with_rounding` return plain floats inside the block.
 
-    So a search can use the same formulas. Nothing is proven inside the block, and NumPy does not warn, because a search
-    may reach points where floats overflow.
+    A search can then evaluate the formulas of a proof at the speed of floats. Nothing is proven inside the block, and
+    NumPy does not warn there, because a search may reach points where floats overflow.
     """
     token = _plain.set(True)
     try:
@@ -226,15 +226,15 @@ def in_floats() -> Iterator[None]:
 
 
 def exact(x: Any) -> Any:
-    """Take floats as exact numbers.
+    """Return floats as a bounded array with the error 0; inside :func:`in_floats`, as a plain array.
 
-    A rounded constant (``math.log(2)``) is not exact: use :func:`with_rounding`, or its formula on exact numbers.
+    A rounded constant, such as ``math.log(2)``, is not exact: use :func:`with_rounding`, or ``np.log(exact(2))``.
     """
     return np.asarray(x, dtype=np.float64) if _plain.get() else Bounded(x)
 
 
 def with_rounding(x: Any) -> Any:
-    """Take floats as rounded once from their exact value, or as rounded by a kernel to its own numbers."""
+    """Return floats as a bounded array whose error is that of one rounding, in float64 or by a kernel."""
     if _plain.get():
         return np.asarray(x, dtype=np.float64)
     value = exactly(x)
@@ -275,12 +275,13 @@ def upward(x: Values, operations: Any = 8) -> Values:
 def restore_invariants(value: Values, error: Values, infinite: Callable[[], Values] | None = None) -> Bounded:
     """Return the result of a rule with the invariants restored.
 
-    NaN, overflow of the value or of the kernel and infinite errors become unknown.
+    The error becomes infinite (nothing is known) where the value is NaN, or the value or the kernel overflows.
 
     Args:
         value: the computed value, which may be infinite or NaN.
         error: its error, broadcast to the value's shape.
-        infinite: where an infinite value is the exact one; called only if there is any.
+        infinite: returns the mask of the entries whose infinite value is exact; called only where a value or an error
+            is out of range.
     """
     value, error = np.asarray(value), np.asarray(error)
     if error.shape != value.shape:

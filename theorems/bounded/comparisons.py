@@ -21,7 +21,8 @@ def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
     """Return x − y, rounded; the total error e + f of both sides, rounded up; and whether both sides are exact."""
     (x, e), (y, f) = parts(a), parts(b)
     room = (e + f) * (1 + 8 * EPS)
-    # With an infinite error nothing is certain, and equal infinities have no difference; the result NaN compares false.
+    # NaN, with which every comparison is false, stands for an infinite error and for the difference of equal
+    # infinities.
     gap = np.where(np.isinf(room), np.nan, x - y)
     return gap, room, room == 0
 

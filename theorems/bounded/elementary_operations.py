@@ -17,7 +17,7 @@ from theorems.bounded.array import Bounded, Values, for_ufunc, from_trusted, par
 
 
 def is_exact_zero(x: Values, e: Values) -> Values:
-    """Return where an operand is exactly 0, which makes products vanish and sums cost nothing."""
+    """Return the mask of exact zeros: a product with one is exactly 0, and adding one causes no rounding error."""
     return (x == 0) & (e == 0)
 
 
@@ -66,10 +66,10 @@ def divide(a: Any, b: Any) -> Bounded:
     """Divide entrywise: m = (e + |x/y| f)/(|y| − f); the result is unknown where y ± f contains 0."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x / y, current()
-    # A difference of floats has the error of one rounding, however much cancels.
+    # However much |y| − f cancels, its error is that of one rounding.
     room = (np.abs(y) - f) * (1 - 2 * UNIT)
     scale = np.abs(value) + now.underflow * (f > 0)
-    # f/room is computed first, because |x/y| f may underflow although its quotient by a small ``room`` matters.
+    # f/room is computed first: |x/y| f may underflow although, divided by a small ``room``, it is not negligible.
     moved = e / room + scale * (f / room)
     if (room > 0).all() and np.isfinite(scale).all() and np.isfinite(y).all():
         lost = (np.abs(x) + e > 0) * now.underflow
@@ -91,7 +91,7 @@ def negative(a: Any) -> Bounded:
 
 @for_ufunc(np.positive)
 def positive(a: Any) -> Bounded:
-    """Return the operand, exactly."""
+    """Return the operand unchanged."""
     return from_trusted(*parts(a))
 
 
@@ -118,7 +118,7 @@ def square(a: Any) -> Bounded:
 
 @for_ufunc(np.power)
 def power(a: Any, exponent: Any) -> Bounded:
-    """Raise to a whole power, by repeated multiplication; a negative one is 1 over the positive one."""
+    """Raise to an integer power, by repeated multiplication; for a negative power, return 1 over the positive power."""
     if isinstance(exponent, Bounded):
         raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.")
     try:

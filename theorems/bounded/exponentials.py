@@ -1,8 +1,9 @@
 """Exponentials, logarithms, the square root, tanh and arctan.
 
-An operand x ± e moves the result by m, the function's own change over x ± e, in closed form; the value is off by
-``Arithmetic.function`` relative to itself, and by ``vanishing`` where an exponential underflows.
-Where the operand reaches beyond the function's domain, nothing is known.
+The error of a result has two parts. The operand's error e changes the function by at most m, its largest change over x
+± e, computed in closed form. The function itself is computed with the relative error ``Arithmetic.function``, and with
+the absolute error ``vanishing`` where an exponential underflows. Where x ± e reaches beyond the function's domain,
+nothing is known.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ is at most 745 in absolute value."""
 
 def rise(x: Values, e: Values, power: Values) -> Values:
     """Bound e^{x + e} − e^x ≥ e^x − e^{x − e} from above, also where ``power``, the computed e^x, underflows."""
-    # For e > 1 the product e^x e^e is computed as one exponential, because e^x may underflow where the product does
-    # not.
+    # For e > 1, e^{x + e} is computed as one exponential, because e^x may underflow where e^x e^e does not.
     near = (power + current().vanishing) * np.expm1(np.minimum(e, 1.0)) * SLACK
     if (e <= 1).all():
         return near
@@ -50,9 +50,9 @@ def expm1(a: Any) -> Bounded:
 
 
 def fall(e: Values, above: Values) -> Values:
-    """Compute −log(1 − e/above), by which a logarithm falls when its operand, ``above`` zero, falls by e.
+    """Compute −log(1 − e/above), the amount by which the logarithm of ``above`` falls when ``above`` falls by e.
 
-    The result is infinite where the operand may reach zero.
+    The result is infinite where e ≥ ``above``, since log 0 = −∞.
     """
     share = e / above * (1 + 8 * UNIT) + current().underflow * (e > 0)
     if (above > 0).all() and (share < 1).all():
@@ -96,9 +96,9 @@ def sqrt(a: Any) -> Bounded:
 def logaddexp(a: Any, b: Any) -> Bounded:
     """Compute log(e^x + e^y) as max + log1p(e^{−|x − y|}); a kernel is assumed to use the same formula.
 
-    With weights w, 1 − w = σ(±(x − y)), errors of the operands raise the result by at most log(w e^e + (1 − w) e^f) ≤
-    max(e, f) and, by Jensen's inequality, lower it by less. The formula's own roundings are those of the exponent and
-    of log1p, relative to the second term ≤ log 2, and one rounding of the sum.
+    With w = σ(x − y), errors of the operands raise the result by at most log(w e^e + (1 − w) e^f) ≤ max(e, f) and, by
+    Jensen's inequality, lower it by less. The formula's own roundings are those of the exponent and of log1p, relative
+    to the second term ≤ log 2, and one rounding of the sum.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
@@ -113,8 +113,8 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     e_top, e_low = np.where(first, e, f), np.where(first, f, e)
     raised = np.expm1(e_top) / (1 + small) + (small + now.vanishing) / (1 + small) * np.expm1(e_low)
     moved = np.fmin(np.log1p(raised) * SLACK, np.maximum(e, f))
-    # The kernel's operands differ, and with them its second term z: log1p(c z) ≤ c log1p(z) for c ≥ 1; z log z stays
-    # small.
+    # A kernel computes z = e^{−|x − y|} from its own operands, up to a factor c ≥ 1 larger; log1p(c z) ≤ c log1p(z),
+    # and |z log z| < 0.4 bounds the error of the exponent.
     shift = e + f
     theirs = (second + now.vanishing) * np.exp(np.minimum(shift + now.rounding * gap, 700.0))
     theirs = np.where(shift < 700, np.minimum(theirs, 0.7), 0.7)

@@ -14,8 +14,8 @@ class Format:
     Attributes:
         name: the name of the dtype.
         eps: the spacing of its numbers at one.
-        lost: the absolute error of a result near zero: the smallest normal number for formats whose subnormals hardware
-            may flush to zero; half the smallest subnormal for float16, whose subnormals are always kept.
+        lost: the absolute error of a result near zero. This is the smallest normal number where hardware may flush
+            subnormals to zero, and half the smallest subnormal for float16, whose subnormals are always kept.
         largest: its largest finite number.
     """
 

@@ -80,7 +80,7 @@ def vecdot(a: Any, b: Any) -> Bounded:
     return bilinear(np.vecdot, a, b, lambda a, b: sum_(multiply(a, b), -1))
 
 
-# These rules cover any BLAS that adds products, in any order.
+# These rules hold for any BLAS: in which order it adds the products does not matter.
 for_ufunc(np.matmul)(partial(bilinear, np.matmul))
 for _take in (np.dot, np.inner, np.outer):
     for_function(_take)(partial(bilinear, _take))
@@ -88,9 +88,9 @@ for _take in (np.dot, np.inner, np.outer):
 
 @for_function(np.einsum)
 def einsum(subscripts: str, *operands: Any) -> Bounded:
-    """Evaluate an einsum of two operands; three would be rounded in an order that the subscripts do not say."""
+    """Evaluate an einsum of two operands; with three, the order of the multiplications would be unknown."""
     if len(operands) != 2:
-        raise TypeError("numpy.einsum has a rule for two operands, no other number of them, for bounded arrays.")
+        raise TypeError("numpy.einsum: bounded arrays have a rule for two operands only; split the product.")
     return bilinear(lambda x, y: np.einsum(subscripts, x, y), *operands)
 
 
@@ -108,14 +108,12 @@ def _length(x: Values, axis: Any) -> Values:
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Bounded:
     """Compute √Σ x² over the axes.
 
-    Errors e of the entries change the length by at most ‖e‖. The rounding of a sum of m squares changes it relatively
-    by at most (1 + t)^{1/2} − 1 with t = m u, or t/2 + t²/2 in either direction. A kernel does not scale, so it loses
-    squares below its range, which are up to √(m · smallest normal) of the length.
+    Errors e of the entries change the length by at most ‖e‖. The rounding of a sum of m squares changes the length by a
+    relative (1 ± t)^{1/2} − 1 with t = m u, at most t/2 + t²/2 in absolute value. A kernel does not scale the entries,
+    so it loses squares below its range; this changes the length by up to √(m · smallest normal).
     """
     if ord is not None:
-        raise TypeError(
-            "numpy.linalg.norm has a rule for ord=None, the root of the sum of squares, for bounded arrays."
-        )
+        raise TypeError("numpy.linalg.norm: bounded arrays have a rule for ord=None, the Euclidean norm, only.")
     x, e = parts(a)
     e, now = np.broadcast_to(e, x.shape), current()
     axes = tuple(range(x.ndim)) if axis is None else axis

@@ -26,7 +26,7 @@ MOVES: tuple[Callable[..., Any], ...] = (
     np.roll,
     np.copy,
 )
-"""Functions of one array, the first argument; the others are shapes, axes and indices."""
+"""Functions of one array, their first argument; their other arguments are shapes, axes and indices."""
 JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack)
 """Functions of a sequence of arrays."""
 
@@ -68,9 +68,9 @@ def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
 
 @for_function(np.where)
 def where(condition: Any, a: Any, b: Any) -> Bounded:
-    """Choose by a plain condition; for a comparison that is certain only in part use :func:`.comparisons.either`."""
+    """Choose entries by a Boolean array; for a comparison that may be uncertain, use :func:`.comparisons.either`."""
     if isinstance(condition, Bounded):
-        raise TypeError("numpy.where: the condition is a bounded array; compare it.")
+        raise TypeError("numpy.where: the condition is a bounded array; give a comparison, such as x > 0.")
     (x, e), (y, f) = parts(a), parts(b)
     value: Any = np.where(condition, x, y)
     return from_trusted(value, np.broadcast_to(np.where(condition, e, f), value.shape))

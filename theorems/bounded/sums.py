@@ -1,8 +1,8 @@
 """Sums: plain, running, averaged, and of exponentials.
 
-A sum of m terms that are not exactly 0, in any order, is off by at most (m − 1) u Σ|terms|, without a term of higher
-order: C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J.
-Matrix Anal. Appl. 34 (2013); Higham, Section 4.2, has the bound with such a term.
+A sum of m terms that are not exactly 0, added in any order, is off by at most (m − 1) u Σ|terms|, u the unit roundoff:
+C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J. Matrix Anal.
+Appl. 34 (2013). (Higham, Section 4.2, has the bound with an additional term in u².)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from theorems.bounded.exponentials import SLACK, rise
 
 
 def terms_along(shape: tuple[int, ...], axis: Any) -> int:
-    """Return the number of entries that are combined in one result."""
+    """Return the number of entries that a reduction along the axes combines into one result."""
     axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     return int(np.prod([shape[k] for k in axes], initial=1))
 
@@ -56,7 +56,7 @@ def add_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
 
 @for_function(np.mean)
 def mean(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """Divide the sum by the number of terms; a kernel may round once more, multiplying by a rounded 1/n."""
+    """Divide the sum by the number n of terms; the error covers a kernel that multiplies by a rounded 1/n instead."""
     x, _ = parts(a)
     result = divide(sum_(a, axis, keepdims), float(terms_along(x.shape, axis)))
     extra = current().theirs * (np.abs(result.value) + result.error)
@@ -98,8 +98,8 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
 
     A kernel that subtracts its maximum and sums all m terms in any order computes a sum S ≥ 1 with the relative error m
     u plus the errors of exponents and exponentials. The errors of exponents add up to at most u/(1 − u) log m, as Σ w
-    (M − x) ≤ log m for any x (Gibbs). Then it rounds log S ≤ log m and the sum with M. A kernel that adds up pairwise
-    by logaddexp is not covered.
+    (M − x) ≤ log m for any x (Gibbs). It also rounds log S ≤ log m and, last, the sum M + log S. A kernel that adds up
+    pairwise by logaddexp is not covered.
     """
     x, e = parts(a)
     along: dict[str, Any] = {"axis": axis, "keepdims": True}
@@ -116,7 +116,7 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     value = top + beyond
 
     most = np.max(e, **along)
-    # Rounded towards 0, so that the exponent is not too small after a large error has been added.
+    # Rounded towards 0, so that the exponent near + e is not too small where e is large.
     near = shifted * (1 - 2 * EPS)
     raised = np.sum(rise(near, e, terms), **along) / (1 + rest)
     furthest = np.max(near + e, **along) + np.log(m)

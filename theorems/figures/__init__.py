@@ -1,1 +1,1 @@
-"""The papers' figures, redrawn from the exact numerics, which ``theorems figures`` draws."""
+"""The command ``theorems figures``: the papers' figures, redrawn from this suite's computations."""

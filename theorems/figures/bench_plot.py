@@ -19,17 +19,17 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 
 COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
 DASHES = ("-", "--", ":", "-.")
-"""Dash patterns of lines; when all colours have been used, they are used again with the next pattern."""
+"""Dash patterns of lines: a pattern is used with every colour before the next pattern."""
 PANEL = 4.2, 3.4
 """Width and height of a panel in inches."""
 ACROSS = 3
 WINDOW = 9
-"""Number of points in the window of a running median, of 61 points evenly spaced in log t."""
+"""Number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
 TURNS = 1 / 4
-"""Share of points at which a curve changes between rising and falling, from which on it counts as noisy."""
+"""Smallest share of points at which a curve changes between rising and falling if it counts as noisy."""
 FAINT = 0.3
 """Opacity of a noisy curve under its running median."""
-TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit of each rule's own theory, from p_mm where there is none"
+TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit that theory predicts for each rule, or from p_mm if it predicts none"
 NOISY = "; noisy runs are faint, with a running median"
 
 Curve = tuple[Int64[np.ndarray, "r"], Float64[np.ndarray, "r"]]
@@ -37,7 +37,7 @@ Panel = tuple[str, dict[str, Curve]]
 
 
 def check_kind(path: Path) -> None:
-    """Check that a drawing can be written to a path.
+    """Check that the ending of a path names a supported format, and that matplotlib is installed.
 
     Raises:
         InvalidInput: the file extension is not supported, or matplotlib is not installed.
@@ -48,7 +48,7 @@ def check_kind(path: Path) -> None:
 
 
 def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], path: Path) -> bytes:
-    """Return the drawing as the bytes of a file of that ending; equal runs give equal bytes."""
+    """Return the bytes of the drawing in the format that the ending of ``path`` names; equal runs give equal bytes."""
     panels = list(panels_of(named, generated))
     across = min(ACROSS, max(len(panels), 1))
     down = math.ceil(len(panels) / across) or 1
@@ -59,7 +59,7 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
-    """Yield each panel: its title, and t and ‖p/‖p‖ − limit‖ by rule; for generated problems the median."""
+    """Yield a panel (title, curve by rule) per named data set, and one with the medians over generated problems."""
     for comparison in named:
         if not comparison.no_limit:
             yield comparison.name, {run.rule: _curve(run) for run in comparison.rules}
@@ -88,7 +88,7 @@ def is_noisy(distance: Float64[np.ndarray, "r"]) -> bool:
 
 
 def running_median(distance: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return the median of up to :data:`WINDOW` points around each; NaN does not count."""
+    """Return, for each point, the median of the up to :data:`WINDOW` points around it, NaN left out."""
     half = WINDOW // 2
     return np.array(
         [

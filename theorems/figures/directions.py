@@ -17,16 +17,16 @@ from theorems.figures.figure import Numbers
 STEP = 0.1
 """Length of a step of normalized gradient descent in the paper's figures."""
 STEPS = 2000
-"""Number of iterations after which the direction is compared; 200 are drawn, as in the notebooks.
+"""Number of iterations after which the direction is compared with its limit: 1 − cos is then below 1e-3.
 
-At ten times the notebooks' number 1 − cos is below 1e-3.
+The authors' notebooks run 200 iterations.
 """
 DRAWN = 200
-"""Numbers of the iterations whose points are drawn."""
+"""Number of iterations whose points are drawn."""
 
 
 def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxMargin]]:
-    """Return the limits that Theorem 4 allows: the max-margin directions, named GMM for optimal tokens, else LMM."""
+    """Return the limits that Theorem 4 allows, named GMM (of the optimal tokens) or LMM (of locally optimal tokens)."""
     directions = []
     for alpha in separable_choices(problem):
         svm = under_test[max_margin](problem.keys, alpha)
@@ -36,7 +36,7 @@ def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxM
 
 
 def optima_numbers(directions: list[tuple[str, MaxMargin]]) -> list[Numbers]:
-    """Return the optima for JSON."""
+    """Return the optima as numbers that JSON can store."""
     return [
         {"kind": kind, "tokens": svm.alpha.tolist(), "direction": svm.direction.tolist(), "norm": svm.norm}
         for kind, svm in directions
@@ -46,8 +46,8 @@ def optima_numbers(directions: list[tuple[str, MaxMargin]]) -> list[Numbers]:
 def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Implementation) -> list[Numbers]:
     """Run normalized gradient descent from every start; return its points to draw and the optimum at which it ends.
 
-    ``ends_at`` is the number of the optimum in :func:`optima` that selects the tokens of largest weight at the last
-    iterate, null if none does; ``one_minus_cosine`` is taken to the direction of that optimum.
+    ``ends_at`` is the index in :func:`optima` of the optimum that selects the tokens of largest weight at the last
+    iterate, None if there is no such optimum; ``one_minus_cosine`` is taken to the direction of that optimum.
     """
     run = descend(
         problem.keys,

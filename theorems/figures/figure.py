@@ -15,7 +15,7 @@ Numbers = dict[str, Any]
 
 
 def silent(done: int) -> None:
-    """Ignore the number of steps done."""
+    """Ignore the progress of a computation."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Settings:
 
 
 def at_once(settings: Settings) -> int:
-    """Return the number of steps of a figure that is computed in one go: one."""
+    """Return 1, the number of steps of a figure that is computed in one step."""
     return 1
 
 
@@ -98,5 +98,5 @@ class Figure:
 
     @property
     def stem(self) -> str:
-        """Return the name of its files, without an ending."""
+        """Return the name of the figure's files, without an ending."""
         return f"figure-{self.name}"

@@ -20,12 +20,12 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
     "png": {"Software": "theorems figures"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "theorems figures", "Producer": None},
 }
-"""Metadata of files, without date and version of the drawing library, so that equal drawings give equal files."""
+"""Metadata by format that remove date and version of matplotlib, so that equal drawings give equal files."""
 PIXELS_PER_INCH = 150
 
 
 def check_matplotlib(purpose: str = "figures") -> None:
-    """Check that matplotlib is installed; messages name ``purpose``, which needs it.
+    """Check that matplotlib is installed; the message of the error names ``purpose``, for which it is needed.
 
     Raises:
         InvalidInput: matplotlib is not installed.

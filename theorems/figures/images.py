@@ -48,7 +48,7 @@ class Images:
         return float(self.pixels.mean()), float(self.pixels.std())
 
     def patches(self, pixels: UInt8[np.ndarray, "b s s c"]) -> Float64[np.ndarray, "b t f"]:
-        """Return tokens, standardised: the patches row by row, (b, (side/2)², 4 channels)."""
+        """Return the patches of images as tokens, row by row, with standardised pixels, (b, (side/2)², 4 channels)."""
         b, side, _, channels = pixels.shape
         grid = side // PATCH
         split = pixels.reshape(b, grid, PATCH, grid, PATCH, channels).transpose(0, 1, 3, 2, 4, 5)
@@ -76,7 +76,7 @@ def digits() -> Images:
 
 
 def cifar_10(folder: Path) -> Images:
-    """Read CIFAR-10 (32×32, colour) from its binary version, from as many of its five training batches as exist.
+    """Read CIFAR-10 (32×32, colour) from its binary version; of its five training batches some may be missing.
 
     Raises:
         InvalidInput: there is no such folder, it has the Python version, or a file is missing or damaged.
@@ -99,7 +99,7 @@ def _batch(path: Path) -> tuple[UInt8[np.ndarray, "n s s c"], Int64[np.ndarray, 
     content = np.frombuffer(read_bytes(path, "a batch of CIFAR-10"), dtype=np.uint8)
     if content.size == 0 or content.size % RECORD or (content[::RECORD] > 9).any():
         raise InvalidInput(
-            f"{path}: is no batch of CIFAR-10, records of {RECORD} bytes that begin with a class 0 to 9."
+            f"{path}: is no batch of CIFAR-10: its records have {RECORD} bytes, of which the first is a class, 0 to 9."
         )
     records = content.reshape(-1, RECORD)
     pixels = records[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE).transpose(0, 2, 3, 1)

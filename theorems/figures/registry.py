@@ -29,7 +29,7 @@ def missing(figure: Figure) -> bool:
 
 
 def missing_sentence(figures: Sequence[Figure]) -> str:
-    """Return a sentence on figures whose modules are :func:`missing`."""
+    """Return the sentence that names the given figures and tells how to install torch, which they need."""
     names = [figure.name for figure in figures]
     subject = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
     why = "a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"
@@ -37,9 +37,9 @@ def missing_sentence(figures: Sequence[Figure]) -> str:
 
 
 def figures_named(names: Sequence[str]) -> list[Figure]:
-    """Return the figures with the given names, without duplicates; without names all that can be drawn.
+    """Return the figures with the given names, without duplicates; if no name is given, all figures that can be drawn.
 
-    ``figure-3b`` is ``3b``, and ``3`` is all of 3a, 3b, 3c.
+    The name ``figure-3b`` means ``3b``, and ``3`` means 3a, 3b and 3c.
 
     Raises:
         InvalidInput: a name is unknown, or a figure needs a module that is not installed.

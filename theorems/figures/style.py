@@ -26,11 +26,11 @@ SETTINGS: dict[str, Any] = {
     "figure.dpi": 150.0,
     "path.simplify": True,
 }
-"""Settings of matplotlib while it draws; the user's configuration has no effect."""
+"""Settings of matplotlib for all figures, in place of the user's configuration."""
 
 
 def plane(axes: Any, left: float, right: float, low: float, high: float, label: str = "p") -> None:
-    """Set up axes as a plane in which angles are true."""
+    """Set up axes with equal scales, so that angles in the plane are not distorted."""
     axes.set_aspect("equal")
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
