@@ -5,7 +5,7 @@
 | `softmax` | lemmas 1, 3, 6: the softmax and its gradient at any point |
 | `global_paths` | lemmas 4, 5, 11, theorems 1, 2: towards the optimal tokens from anywhere |
 | `local_paths` | lemma 7, theorem 3: towards locally optimal tokens from a cone |
-| `directions` | lemmas 8, 9, 10, theorem 4: no other direction is reached |
+| `directions` | lemmas 8, 9, 10, theorem 4: paths reach no other direction |
 | `joint_paths` | lemmas 12, 13, theorems 5, 6, the conjecture: head and prompt together |
 | `nonlinear_heads` | lemma 14, theorem 8: sets of optimal tokens |
 """

@@ -42,8 +42,8 @@ DEFINITIONS: Mapping[str, Definition] = {
             "Definition 3, Appendix B.5.1",
             "For a unit vector q, S_i(q) = argmax_t k_itᵀq are the selected tokens. θ(q), the minimum over i,"
             " α ∈ S_i(q) and t ∉ S_i(q) of (k_iα − k_it)ᵀq, is the directional margin, and the (i, t) that attain it"
-            " are the directional neighbours. q is neighbour-optimal when each of these scores strictly below its"
-            " selected token.",
+            " are the directional neighbours. q is neighbour-optimal when every directional neighbour scores strictly"
+            " below its selected token.",
             (
                 "reference_attention.directions:Direction",
                 "reference_attention.directions:direction",

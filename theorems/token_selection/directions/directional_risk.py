@@ -1,16 +1,16 @@
-"""Bounds of the risk along a direction from the direction's margins, with explicit constants, all in logarithms.
+"""Explicit bounds of the risk along a direction, from the direction's margins; all constants are logarithms.
 
-Let x be a unit vector, α_i the tokens whose risk L_α is compared with the risk along x, a_it = (k_iα_i − k_it)·x, g_it
-= γ_iα_i − γ_it. At p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On the interval of the scores
-of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of δ_i,
+Let x be a unit vector, L_α the risk if input i outputs token α_i alone, with which the risk along x is compared, a_it =
+(k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it. At p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On
+the interval of the scores of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of
+δ_i,
 
     c_i δ_i⁺ − C_i δ_i⁻ ≤ ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i) ≤ C_i δ_i⁺ − c_i δ_i⁻.                                      (*)
 
 If all a ≥ 0, then e^{−Ra}/T ≤ s ≤ e^{−Ra}. Tokens with g > 0 ("lower", they raise the risk) and with g < 0
 ("higher", they lower it) therefore compete only through their smallest margins, up to the constants
 
-    S_low = Σ C_i g_it over lower tokens,    S_high = Σ C_i |g_it| over higher tokens,    whose logarithms are computed
-    here.
+    S_low = Σ C_i g_it over lower tokens,    S_high = Σ C_i |g_it| over higher tokens.
 
 Tokens of equal score do not matter.
 
@@ -42,17 +42,17 @@ LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
 """Radii, in units of R0, at which risks are compared: one just beyond R0, the others far out."""
 NEARER = (1.0, 8.0, 64.0)
-"""Radii in units of 1/θ, for inequalities that hold at every radius."""
+"""Radii at which inequalities that hold at every radius are tried, in units of 1/θ, θ the direction's margin."""
 
 
 def with_unit_rounding(x: Any, units: int = 2) -> Bounded:
-    """Return floats with an error of ``units`` in the last place: two for the numbers of a :class:`.Direction`."""
+    """Return floats with an error of ``units`` units in the last place; numbers of a :class:`.Direction` have two."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
 
 
 def with_loss_rounding(x: Any) -> Bounded:
-    """Return logarithms of a loss's constants with their error, 8 eps (1 + |x|) for scalar formulas."""
+    """Return logarithms x of a loss's constants with the error 8 eps (1 + |x|) of the formulas that compute them."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, 8 * EPS * (1 + np.abs(np.where(finite, x, 0.0))), 0.0))
 
@@ -64,7 +64,7 @@ def log_sum(values: Numbers) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """The costs of selecting a token other than α, by token.
+    """The costs of every token t ≠ α_i of every input i: the score gap g_it, and its products with c_i and C_i.
 
     Attributes:
         problem: keys, scores, loss.
@@ -121,12 +121,12 @@ class Costs:
 
     @cached_property
     def log_low(self) -> Numbers:
-        """The logarithm of S_low."""
+        """The logarithm of S_low, the sum over lower-scoring tokens."""
         return log_sum(self.log_largest[self.lower])
 
     @cached_property
     def log_high(self) -> Numbers:
-        """The logarithm of S_high."""
+        """The logarithm of S_high, the sum over higher-scoring tokens."""
         return log_sum(self.log_largest[self.higher])
 
     @cached_property
@@ -137,13 +137,13 @@ class Costs:
 
     @cached_property
     def reach(self) -> float:
-        """The largest row norm B, rounded up: no margin moves by more than B‖x − x'‖."""
+        """The largest row norm B, rounded up: between directions x and x' a margin changes by at most B‖x − x'‖."""
         return float(np.linalg.norm(self.rows, axis=2).max()) * (1 + (self.problem.d + 4) * EPS)
 
 
 @dataclass(frozen=True, eq=False)
 class NearestTokens:
-    """The tokens of smallest margin along a direction, among the lower-scoring or among the higher-scoring tokens.
+    """The tokens of smallest margin along a direction among given tokens, such as those that score lower than α.
 
     Attributes:
         least: their exact margin for the direction as given, not normalized; None (+∞) if there are no such tokens.
@@ -172,8 +172,8 @@ def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
     """Return the radii at which the rounding error of a risk is below half of the risk.
 
-    The exponents have an error of x = 4 (d + 10) eps R B, which is the relative error of the terms, and the risk is at
-    least min c/C times the bound of the sum of its terms. So x C/c must be at most a quarter.
+    The exponents have the error x = 4 (d + 10) eps R B, which is the relative error of the terms of the risk, and the
+    risk is at least min c/C times the bound of their sum. So x C/c must be at most a quarter.
     """
     unequal = costs.gaps != 0
     ranges = value_of(costs.log_largest[unequal] - costs.log_smallest[unequal])

@@ -1,8 +1,9 @@
-"""Neighbourhoods of a direction that Theorem 4 excludes, with their constants.
+"""Neighbourhoods D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ} of a direction q that Theorem 4 excludes, with their constants.
 
-To *beat* is to have lower risk. :class:`BeatenByDirection` is cases (A1) and (B) of the proof: another direction beats
-the whole neighbourhood at every radius beyond R_q. :class:`BeatenByPoint` is case (A2): one finite point beats the
-neighbourhood at all radii beyond R_q. Both derivations are in the docstring of :mod:`.theorem_4_locally_optimal_only`.
+A point or direction *beats* another if its risk is lower. :class:`BeatenByDirection` is for cases (A1) and (B) of the
+proof: another direction beats the whole neighbourhood at every radius beyond R_q. :class:`BeatenByPoint` is for case
+(A2): one finite point beats the neighbourhood at all radii beyond R_q. Both derivations are in the docstring of
+:mod:`.theorem_4_locally_optimal_only`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
 """
@@ -41,37 +42,38 @@ DEFAULT_MU = 0.125
 
 @dataclass(frozen=True)
 class Cone:
-    """The cone C_{ε,R0}(q), by its width and inner radius."""
+    """The cone C_{ε,R0}(q) = {p : 1 − cos(p, q) ≤ ε, ‖p‖ ≥ R0}, given by ε = ``mu`` and R0 = ``radius``."""
 
     mu: float
     radius: float
 
     def within(self, delta: float) -> Cone:
-        """Return the cone narrowed to lie in D_δ(q): ‖x − q̄‖² = 2(1 − cos) ≤ 2μ."""
+        """Return the cone narrowed so that its unit vectors x have ‖x − q̄‖ ≤ δ, by ‖x − q̄‖² = 2(1 − cos) ≤ 2μ."""
         return replace(self, mu=min(self.mu, delta * delta / 2 * (1 - 2.0**-20)))
 
     def beyond(self, radius: float) -> Cone:
-        """Return the cone with an inner radius of at least ``radius``."""
+        """Return the cone with its inner radius increased to ``radius`` if it is smaller."""
         return replace(self, radius=max(self.radius, radius))
 
 
 def cone_of(case: Case, q: Direction) -> Cone:
-    """Return the cone of the case; by default ε = 1/8 and R0 = 1/θ."""
+    """Return the cone of the arrays ``cone_mu`` and ``cone_radius``; by default ε = 1/8 and R0 = 1/(margin of q)."""
     unit = 1 / q.margin if math.isfinite(q.margin) else 1.0
     mu = float(case.arrays.get("cone_mu", np.array(DEFAULT_MU)))
     return Cone(min(max(mu, 2.0**-40), 0.875), max(float(case.arrays.get("cone_radius", np.array(unit))), 1e-3 * unit))
 
 
 def narrow_cone(cone: Cone, q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
-    """Return a cone in which the branch of the theorem is certain.
+    """Return a cone so narrow that the branch of the theorem is certain: the path's norm grows, or it stays bounded.
 
-    Its δ' is min(θ⁻ − μ, 2θ)/(4B), or θ/(2B) in case (A2).
+    The cone lies in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B), in case (A2) θ/(2B)
+    (:mod:`.theorem_4_locally_optimal_only`).
     """
     return cone.within(_safe_delta(q, costs, binding, lower=lower))
 
 
 def _safe_delta(q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> float:
-    """Return δ' of the narrow cone, see :func:`narrow_cone`."""
+    """Return the radius δ' of the neighbourhood in which the narrow cone lies, see :func:`narrow_cone`."""
     room = 0.5 * q.margin
     if lower:
         least = min(q.exact[i][t] for i, t in np.argwhere(binding))
@@ -86,15 +88,16 @@ class Region:
     Attributes:
         q, better: the direction q, and a direction x* of lower risk.
         costs: the costs of tokens other than α.
-        narrow: a cone in which it is certain which branch of the theorem holds.
-        delta: δ.
+        narrow: the cone of :func:`narrow_cone`.
+        delta: the radius δ of the neighbourhood.
         radius: R_q.
         margin: μ in (A1), (B), θ in (A2): the smallest margin of q over binding tokens.
-        near: μ + Bδ in (A1), (B), θ − Bδ in (A2): the margin that a binding token keeps at most (at least).
-        log_weight: log w.
+        near: the bound on the margin of a binding token in the neighbourhood: at most μ + Bδ in (A1), (B), at least θ −
+            Bδ in (A2).
+        log_weight: log w in (A1), (B), log w* in (A2).
         against: θ⁻ in (A1), (B): the smallest margin of q over tokens that score higher; in (A2) the smallest margin of
             x* over tokens that score lower.
-        first: the radius from which on the better direction is used: 0, or R*.
+        first: the smallest radius at which the better direction is used: 0 in (A1), (B), R* in (A2).
     """
 
     q: Direction
@@ -111,17 +114,17 @@ class Region:
 
     @property
     def beyond(self) -> Float64[np.ndarray, "r"]:
-        """The radii at which risks are compared: 1⁺ to 10⁶ times R_q, as far as float64 resolves them (maybe none)."""
+        """The radii, from just beyond R_q to 10⁶ R_q, at which risks are compared and which float64 resolves."""
         return resolved_radii(self.costs, np.array(FACTORS) * max(self.radius, self.narrow.radius))
 
     @property
     def nearer(self) -> Float64[np.ndarray, "r"]:
-        """The radii, in units of 1/θ, for inequalities that hold at every radius."""
+        """The radii, multiples of 1/θ, at which inequalities that hold at every radius are tried."""
         unit = 1 / self.q.margin if math.isfinite(self.q.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return the mask of the radii at which :meth:`noise` is below 1, so that float64 can decide the comparison."""
+        """Return the mask of the radii at which float64 can compare the risks: :meth:`noise` is below 1."""
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
@@ -131,17 +134,17 @@ class Region:
     def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
-        """Return points of low risk in the neighbourhood at those radii, and bounds of the change of their margins.
+        """Return points of low risk in R·D_δ(q) at the radii R, and bounds of how their margins differ from R q̄'s.
 
-        The points have shape (r, m, d). The bounds, (r, m), limit the difference of margins at a point from margins at
-        R q̄: B‖p − R q̄‖ ≤ B R δ.
+        The points p have shape (r, m, d), the bounds, B‖p − R q̄‖ ≤ B R δ, shape (r, m).
         """
         costs = self.costs
         excess = signed_excess(costs.problem, costs.alpha, under_test)
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         points = with_unit_rounding(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
         distance = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
-        # Tangents are orthonormal up to (d + 8) eps. Unlike ‖p − R q̄‖, δ does not depend on the direction under test.
+        # Points may leave the neighbourhood by the rounding of tangents, (d + 8) eps. This bound uses δ, not the
+        # direction under test.
         farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
         return points, costs.reach * np.minimum(distance, farthest)
 
@@ -151,7 +154,7 @@ class BeatenByDirection(Region):
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Return whether x* selects only α, with a margin above that of the binding tokens of q, decided exactly."""
+        """Decide exactly whether x* = ``better`` selects only α, with a larger margin than q's binding tokens."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         return not q.unique or unit_difference(better.least, better, q.least, q) > 0
@@ -160,7 +163,7 @@ class BeatenByDirection(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByDirection:
-        """Return the neighbourhood that the direction ``better`` beats, with its constants."""
+        """Return the neighbourhood of q that the direction x* = ``better`` beats at every radius beyond R_q."""
         bound = NearestTokens.among(q, costs, binding)
         higher = NearestTokens.among(q, costs, costs.higher)
         log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
@@ -180,22 +183,22 @@ class BeatenByDirection(Region):
         )
 
     def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return the lower bound (Rθ* − log(2T S_low/w))/(μ + Bδ') of the norm of paths in the narrow cone."""
+        """Return the lower bound (Rθ* − log(2T S_low/w))/(μ + Bδ') of the norm ‖p̄(R)‖ of a path in the narrow cone."""
         wide = math.sqrt(2 * self.narrow.mu)
         slope = self.near + self.costs.reach * max(wide - self.delta, 0.0)
         return (norms * self.better.margin - self._constant) / slope
 
     @property
     def _constant(self) -> float:
-        """Return log(2T S_low/w)."""
+        """The constant log(2T S_low/w) of the bounds."""
         return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return the logarithm of the ratio of L − L_α in the neighbourhood to that at R x*."""
+        """Return a lower bound of log((L(Rx) − L_α)/(L(Rx*) − L_α)) for x in the neighbourhood, R = ``norms``."""
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return the mask of the radii at which float64 can decide the comparison; radii up to R_q always count."""
+        """Return the mask of the radii at which float64 can compare the risks, or R_q is not exceeded."""
         return np.asarray((norms <= self.radius) | (self.noise(norms) < self.log_lead(norms)))
 
 
@@ -204,7 +207,7 @@ class BeatenByPoint(Region):
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Return whether x* selects only α, and its smallest margin is that of a higher-scoring token; exact."""
+        """Decide exactly whether x* = ``better`` selects only α, with its smallest margin at a higher-scoring token."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         high, low = (NearestTokens.among(better, costs, mask).least for mask in (costs.higher, costs.lower))
@@ -214,7 +217,7 @@ class BeatenByPoint(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByPoint:
-        """Return the neighbourhood that the point R* x* beats, x* = ``better``, with its constants."""
+        """Return the neighbourhood of q that the point R* x*, x* = ``better``, beats at all radii beyond R_q."""
         high, low = (NearestTokens.among(better, costs, mask) for mask in (costs.higher, costs.lower))
         constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)

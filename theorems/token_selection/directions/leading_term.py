@@ -25,9 +25,9 @@ LEADING = "at some radius the remainder and the rounding error are each below ha
 
 @dataclass(frozen=True, eq=False)
 class LeadingTerm:
-    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, and a bound on |r|.
+    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, and a bound on the remainder |r|.
 
-    D = Σ_neighbours |ℓ'(γ_iα_i)| g_it. D and r are in units of e^{log_unit}.
+    D = Σ |ℓ'(γ_iα_i)| g_it over the directional neighbours of x. D and r are in units of e^{log_unit}.
     """
 
     term: Numbers
@@ -52,7 +52,7 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     log_vanishing = -radii * with_unit_rounding(direction.margin)
     others = np.sum(np.exp((log_terms - log_unit - decays)[:, ~near]), axis=1)
     sizes = np.sum(np.exp(costs.log_gaps - decays), axis=2)
-    # Where the scale makes M0 large, the vanishing factor e^{−Rθ} is applied first, so that nothing overflows.
+    # M0 may be close to the largest float, so the small factor e^{−Rθ} is applied to it before the sizes.
     bends = np.exp(costs.log_curvature - log_unit + log_vanishing[:, None]) * sizes * sizes / 2
     remainder = others + np.sum(terms) * (problem.T - 1) * np.exp(log_vanishing) + np.sum(bends, axis=1)
     return LeadingTerm(np.sum(np.sign(costs.gaps[near]) * terms), remainder, log_unit)
@@ -66,7 +66,7 @@ def sharp_claim(
     Args:
         name: the name of the claim.
         direction: the direction x.
-        costs: the costs of other tokens than α.
+        costs: the costs of the tokens other than α.
         radii: R, (r,).
         excess: n (L(R x) − L_α), (r,).
     """

@@ -67,7 +67,7 @@ HIGHER_WINS = (
     sharper("gain-along-narrower", when=IN_B),
     sharper("gain-along-wider", when=IN_B),
 )
-"""The names of the claims beyond R0, in case (a) and in case (b)."""
+"""The claims at radii beyond R0: LOWER_WINS in case (a), HIGHER_WINS in case (b)."""
 LEADING_OF_FIRST = sharper("leading-term-of-first", when=LEADING)
 LEADING_OF_SECOND = sharper("leading-term-of-second", when=LEADING)
 
@@ -95,7 +95,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=pairs_for,
     kernel=BELOW_ROUNDING,
-    varies={"inputs-twice": "an assumption is that there is one directional neighbour, and its copy is another"},
+    varies={"inputs-twice": "the lemma assumes one directional neighbour, and a copy of the input has another"},
 )
 def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let unit vectors q1, q2 select the same single tokens α, with directional margins θ1 < θ2.
@@ -103,9 +103,9 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (a) If both are neighbour-optimal, L(R q2) < L(R q1) for all R > R0.
     (b) If q1 has one directional neighbour and it scores *strictly higher*, L(R q1) < L(R q2) for all R > R0.
 
-    **Effective.** Notation and the two-sided bound (*) are those of :mod:`.directional_risk`. Let θ⁺ (θ⁻) be
-    the smallest margin of q1 over lower-scoring (higher-scoring) tokens, w = Σ c_i |g_it| over the tokens that
-    attain θ1.
+    **Effective.** Notation and the two-sided bound (*) are those of :mod:`.directional_risk`. Let θ⁺ be the smallest
+    margin of q1 over lower-scoring tokens, θ⁻ that over higher-scoring tokens, and w = Σ c_i |g_it| over the tokens
+    that attain θ1.
 
     (a) θ⁺ = θ1 < θ⁻. By (*) and a ≥ 0,
             n (L(Rq1) − L_α) ≥ w e^{−Rθ1}/T − S_high e^{−Rθ⁻},    n (L(Rq2) − L_α) ≤ S_low e^{−Rθ2}.
@@ -133,7 +133,7 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         as_defined(second, keys, case.arrays["q2"], DEFINITION_3_OF_SECOND),
     )
     if first.least is None or second.least is None:
-        yield Claim(WIDER_MARGIN, Form.EXACT, -1.0, 0.0, EXACT, "a direction was reported to have no margin at all")
+        yield Claim(WIDER_MARGIN, Form.EXACT, -1.0, 0.0, EXACT, "no margin was reported for one of the directions")
         return
     wider = margin_difference(second, first)
     yield at_least(WIDER_MARGIN, Form.EXACT, np.sign(wider), 1.0, rounding=0.0, why=EXACT, points="pair")

@@ -1,4 +1,4 @@
-"""Lemma 9: a direction whose directional neighbours all score higher beats the risk of its own tokens.
+"""Lemma 9: if a direction's neighbours all score higher than its tokens, the risk falls below its limit far out.
 
 Main result: an explicit radius from which on L(Rq) < L_α, with the size of the gain and its leading term.
 

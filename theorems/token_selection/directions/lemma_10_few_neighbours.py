@@ -44,17 +44,17 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=directions_for,
     kernel=SVM_ONLY,
-    needs={"direction-given": "the lemma counts the directional neighbours of q, and 0 is no direction"},
+    needs={"direction-given": "the lemma counts the directional neighbours of q, and q = 0 has none"},
     varies={
-        "reflected": "it counts dimensions, and the reflection adds some",
-        "coordinate-of-zero": "it counts dimensions",
-        "inputs-twice": "copies are in no general position: their differences vanish",
+        "reflected": "the lemma compares with the number of dimensions, and the reflection adds some",
+        "coordinate-of-zero": "the lemma compares with the number of dimensions",
+        "inputs-twice": "an input and its copy have the same rows, so they are not in general position",
     },
 )
 def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let keys be in general position: every direction q ≠ 0 has at most d directional neighbours.
 
-    The rows k_iα_i − k_it of these neighbours are linearly independent. Similarly, at most d − 1 tokens tie with a
+    The rows k_iα_i − k_it of these neighbours are linearly independent. Likewise at most d − 1 tokens tie with a
     selected token, and their rows are linearly independent.
 
     *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ >

@@ -1,4 +1,4 @@
-"""The local regularization path of a cone under test, and seeds whose risk bounds the risk of its points.
+"""The local regularization path that the implementation under test computes in a cone, compared with its seeds.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, equation (66).
 """
@@ -25,18 +25,18 @@ from theorems.core.tolerances import tolerance
 PATH_SEEDS = tolerance(
     "path-seeds",
     "8 (d + 8) eps R B",
-    "the logarithms of two excesses carry the rounding of their exponents, at points of norm R at the most",
+    "the logarithms of the two compared excess risks have the rounding errors of exponents at points of norm at most R",
 )
 
 
 @dataclass(frozen=True, eq=False)
 class LocalPathUnderTest:
-    """The path of argmin L over C_{ε,R0}(q) ∩ {‖p‖ ≤ R}, at r radii.
+    """The path R ↦ argmin L over C_{ε,R0}(q) ∩ {‖p‖ ≤ R} at r radii, as the implementation under test returned it.
 
     Attributes:
         problem, alpha, under_test: the problem, the tokens α of L_α, and the implementation that computed the path.
-        axis: q̄.
-        mu, radius: ε and R0.
+        axis: the axis q̄ of the cone.
+        mu, radius: the width ε and the inner radius R0 of the cone.
         norms: the requested radii R, (r,).
         seeds: points from which the search starts, (s, d).
         path: the path that was returned.
@@ -74,10 +74,10 @@ class LocalPathUnderTest:
         in_cone: str,
         lowest: str,
     ) -> LocalPathUnderTest:
-        """Compute the path at the increasing ``norms`` of p, from the unit vectors ``seeds`` in a cone around ``axis``.
+        """Compute the path at the increasing radii ``norms``, from the points ``seeds``, in a cone around ``axis``.
 
-        The cone has the points of norm at least ``radius`` whose 1 − cos to ``axis`` is at most ``mu``; ``reach`` is
-        B = max ‖k_iα_i − k_it‖.
+        The cone consists of the points p with ‖p‖ ≥ ``radius`` and 1 − cos(p, ``axis``) ≤ ``mu``; ``reach`` is B = max
+        ‖k_iα_i − k_it‖.
 
         Raises:
             Refuted: the returned path does not have one finite point at each radius.
@@ -109,7 +109,7 @@ class LocalPathUnderTest:
         """Yield the claims that the path lies in the cone and has no higher risk than its seeds.
 
         The branch of the second claim reports at which radii the optimiser found points of lower risk than the seeds.
-        This claim is left out where the cone contains no seed.
+        The second claim is left out where the cone contains no seed.
         """
         yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)
@@ -129,7 +129,7 @@ class LocalPathUnderTest:
         yield replace(claim, branch=f"the optimiser improved on its seeds {share}")
 
     def _lies_in_the_cone(self) -> Claim:
-        """Return the claim R0 ≤ ‖p̄(R)‖ ≤ R and ‖p̄(R)/‖p̄(R)‖ − q̄‖ ≤ √(2ε), to the rounding of a boundary point."""
+        """Return the claim R0 ≤ ‖p̄(R)‖ ≤ R and ‖p̄(R)/‖p̄(R)‖ − q̄‖ ≤ √(2ε), up to the rounding of a boundary point."""
         points, axis = exact(self.path.points), with_rounding(self.axis)
         size = norm(points, axis=1)
         distance = norm(points / size[:, None] - axis / norm(axis), axis=1)
@@ -141,12 +141,12 @@ class LocalPathUnderTest:
 
     @cached_property
     def grows(self) -> bool:
-        """Return whether the last point of the path has more than half of the largest norm allowed."""
+        """Return whether the norm at the last point of the path is more than half of the radius R there."""
         return bool(self.path.sizes[-1] > 0.5 * self.norms[-1])
 
 
 def signed_excess(problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation) -> Excess:
-    """Return the function p ↦ sign and logarithm of L(p) − L_α under test, (*b,) for points (*b, d)."""
+    """Return the function that maps points p, (*b, d), to sign and logarithm of L(p) − L_α under test, (*b,) each."""
 
     def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
         sign, size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, p, alpha)

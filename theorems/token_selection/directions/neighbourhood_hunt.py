@@ -23,13 +23,13 @@ def lowest_in_neighbourhood(
     hints: Float64[np.ndarray, "h d"],
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "r m d"]:
-    """Search R·D_δ(q) at each radius for points of lowest L − L_α, and return all that were tried, q̄ first.
+    """Search R·D_δ(q) at each radius R for points of lowest risk; return all points that were tried, R q̄ first.
 
     Args:
-        excess: points → sign and logarithm of L − L_α.
-        axis: q̄.
+        excess: the function from points to sign and logarithm of L − L_α.
+        axis: the unit vector q̄.
         delta: radius of the neighbourhood.
-        radii: R, (r,).
+        radii: the radii R, (r,).
         hints: vectors whose tangential parts are tried, with either sign: rows of tokens, p_mm, better directions.
         rng: the generator of the random tangents.
     """

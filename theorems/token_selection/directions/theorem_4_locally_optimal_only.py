@@ -1,8 +1,8 @@
 """Theorem 4 (Theorem 7 of the appendix): local regularization paths reach no direction but locally optimal ones.
 
-Main results: in each of the three cases of the proof a direction or a point that has lower risk than a whole
-neighbourhood of q. The construction is checked exactly, the inequality at finite radii. The local path leaves q or
-stays bounded.
+Main results: each of the three cases of the proof constructs a direction or a point that has lower risk than a whole
+neighbourhood of q. The construction is checked exactly, the inequality of the risks at finite radii, and on the local
+path that it leaves q or stays bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
 :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
@@ -48,9 +48,8 @@ from theorems.token_selection.directions.local_path_points import LocalPathUnder
 PATH_NORM = tolerance(
     "path-norm",
     "8 (d + 8) eps B (1 + 1/(μ + Bδ))",
-    "the points compared carry the rounding of their exponents, (d + 8) eps R B, which moves the norm at"
-    " which the risks"
-    " are equal by as much over the margin there",
+    "risks have the rounding error of their exponents, (d + 8) eps R B; the norm at which two risks are equal has"
+    " this error divided by the margin there",
 )
 
 LOWER, HIGHER = "all binding tokens score lower: cases (A1), (B)", "a binding token scores higher: case (A2)"
@@ -72,11 +71,11 @@ IN_CONE = premise("path-is-in-the-cone", when=WIDE)
 NARROW_IN_CONE = premise("narrow-path-is-in-the-cone", when=NARROW)
 IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=WIDE)
 NARROW_IS_LOWEST = premise("narrow-path-is-no-higher-than-its-seeds", when=NARROW)
-NORM_GROWS = sharper("narrow-path-norm-grows", when="the same as for the narrow cone, in case (A1) or (B)")
-NORM_BOUNDED = sharper("narrow-path-norm-bounded", when="the same as for the narrow cone, in case (A2)")
+NORM_GROWS = sharper("narrow-path-norm-grows", when=f"{NARROW}, in case (A1) or (B)")
+NORM_BOUNDED = sharper("narrow-path-norm-bounded", when=f"{NARROW}, in case (A2)")
 
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
-"""Radii of the path in margin units, multiples of 1/θ(x*)."""
+"""Radii of the path in margin units: multiples of 1/θ*, θ* the margin of x*."""
 BEYOND = (2.0,)
 """Additional radii, in units of R_q."""
 FARTHEST = 1e9
@@ -126,9 +125,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=BELOW_ROUNDING,
     needs={"direction-given": "the theorem is about a given direction q"},
     varies={
-        "reflected": "general position is a property of keys in as many dimensions as they have",
-        "coordinate-of-zero": "general position is a property of keys in as many dimensions as they have",
-        "inputs-twice": "copies are in no general position: their differences vanish",
+        "reflected": "general position depends on the dimension of the keys, which the reflection increases",
+        "coordinate-of-zero": "general position depends on the dimension of the keys, and this adds a coordinate",
+        "inputs-twice": "an input and its copy have the same rows, so they are not in general position",
     },
 )
 def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -179,8 +178,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (:func:`.directional_risk.resolved_radii`). Where q is so close to an LMM direction that float64 does not resolve
     the risks beyond R_q, only the exact construction, these bounds and the path are claimed.
 
-    **The path** is searched in the given cone (either branch may occur) and in one so narrow that the branch is
-    certain.
+    **The path** is searched in the given cone, where either branch may occur, and in a cone so narrow that the branch
+    is certain.
     """
     problem, q = case.problem, case.arrays["q"]
     reported = under_test[direction](problem.keys, q)
@@ -188,7 +187,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     costs, cone = Costs.of(problem, reported.best(problem.scores)), cone_of(case, reported)
     binding = reported.neighbours if reported.unique else reported.selected & (costs.gaps != 0)
     if not binding.any() or (reported.unique and reported.least is None):
-        yield Claim(BETTER_DIRECTION, Form.EXACT, -1.0, 0.0, EXACT, "no token was reported to be near q")
+        yield Claim(BETTER_DIRECTION, Form.EXACT, -1.0, 0.0, EXACT, "no binding token was reported for q")
         return
     kind = BeatenByDirection if (costs.gaps[binding] > 0).all() else BeatenByPoint
     narrow = narrow_cone(cone, reported, costs, binding, lower=kind is BeatenByDirection)
@@ -215,10 +214,10 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def better_direction(
     q: Direction, costs: Costs, kind: type[Region], under_test: Implementation, mu: float
 ) -> tuple[Direction | None, str]:
-    """Return x*, in the cone of width ``mu`` around q, and the case of the proof that constructs it.
+    """Return x*, in the cone of width ``mu`` around q, and the case of the proof that constructs x*.
 
-    All margins compared are exact margins for the same keys, ``problem.keys``: with the unrounded products of tokens
-    and queries p_mm would solve another problem, and could have a smaller margin than q.
+    p_mm is computed for the rounded keys, ``problem.keys``, for which margins are compared: for unrounded keys p_mm
+    would solve another problem, and could have a smaller margin than q.
     """
     keys, alpha = costs.problem.keys, costs.alpha
     if kind is BeatenByPoint:
@@ -232,7 +231,7 @@ def better_direction(
 def beaten_by_direction_claims(
     region: BeatenByDirection, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and the bounds of both risks.
+    """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) for all x in the neighbourhood, and the bounds of both risks.
 
     The bounds are claimed also at radii below R_q.
     """
@@ -262,7 +261,7 @@ def beaten_by_direction_claims(
 def beaten_by_point_claims(
     region: BeatenByPoint, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of (A2): L(R* x*) < L_α, and beyond R_q all risks in the neighbourhood exceed L(R* x*).
+    """Yield the claims of (A2): L(R* x*) < L_α, and L(Rx) > L(R* x*) for all x in the neighbourhood and R > R_q.
 
     The bounds of both risks are claimed also at radii below R_q.
     """
@@ -293,7 +292,7 @@ def beaten_by_point_claims(
 
 
 def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> Iterator[Claim]:
-    """Yield the claims that the path is a local path, and that it is δ away from q or its norm is at most R_q."""
+    """Yield the claim that each point of the path is δ away from q or of norm at most R_q, and the path's premises."""
     path = followed.path
     size = norm(exact(path.points), axis=1)
     distance = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
@@ -324,7 +323,7 @@ def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
 def local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
 ) -> LocalPathUnderTest | None:
-    """Return the local path in the cone, with R x* as seed; None if rounding hides the comparison at all radii."""
+    """Return the local path in the cone, with R x* as seeds; None if float64 can compare the risks at no radius."""
     costs, unit = region.costs, 1 / region.better.margin
     margin_radii = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
     radii = [*(unit * x for x in margin_radii), *(max(region.radius, cone.radius) * x for x in BEYOND)]
