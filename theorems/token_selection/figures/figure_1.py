@@ -17,7 +17,7 @@ from theorems.figures.directions import optima, optima_numbers, paths
 from theorems.figures.figure import Figure, Numbers, Settings
 
 CIRCLE = tuple((math.cos(a), math.sin(a)) for a in np.deg2rad(np.arange(15, 375, 45)).tolist())
-"""Starts of Figure 1(c): eight on the unit circle. The paper shows several without coordinates."""
+"""Starts of Figure 1(c): eight on the unit circle, because the paper shows several and gives no coordinates."""
 VIEWS = {
     "figure-1a": (-5.0, 3.5, -2.0, 9.0),
     "figure-1b": (-2.2, 6.5, -2.2, 6.0),
@@ -28,7 +28,7 @@ COLORS = {"GMM": style.BLUE, "LMM": style.RED}
 
 
 def numbers(name: str, settings: Settings) -> Numbers:
-    """Return tokens, scores, the directions and a path per start."""
+    """Return tokens, scores, the max-margin directions, and the path of gradient descent from each start."""
     case = dataset_named(name)
     problem = case.problem
     starts = np.array(CIRCLE) if problem.n > 1 else np.array(case.arrays["start_prompts"])
@@ -43,7 +43,7 @@ def numbers(name: str, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw paths grey, directions dashed, tokens as markers."""
+    """Draw paths in grey, directions as dashed lines and tokens as markers."""
     axes = figure.add_subplot()
     several = len(numbers["keys"]) > 1
     style.plane(axes, *VIEWS[numbers["data"]])

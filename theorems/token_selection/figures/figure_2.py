@@ -1,7 +1,7 @@
-"""Figure 2: the cone around an LMM direction that gradient descent does not leave, with its proven constants.
+"""Figure 2: the cone around an LMM direction which gradient descent does not leave, with proven constants.
 
-The paper's figure is a sketch. This one has the μ and R of Theorem 3 (:mod:`.invariant_cone`) on the data of
-Figure 8, and the gradient flow from starts in the smaller cone for which the theorem is proven.
+The paper's figure is a sketch. Here the cone has the μ and R that :mod:`.invariant_cone` proves for Theorem 3 on the
+data of Figure 8, and the gradient flow begins in the smaller cone of starts for which the theorem is proven.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 2, Theorem 3.
 """
@@ -27,7 +27,7 @@ from theorems.token_selection.local_paths.local_constants import local_constants
 SIDES = (-0.95, -0.4, 0.4, 0.95)
 """The angles of the starts, in units of the opening of the cone of starts."""
 REACH = 4.0
-"""The norm up to which the flow is drawn, in units of R; its direction is compared at a thousand times that norm."""
+"""The norm up to which the flow is drawn, in units of R; directions are compared at a thousand times this norm."""
 
 
 def numbers(settings: Settings) -> Numbers:
@@ -75,7 +75,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw the cone shaded, and from R on the cone of starts; angles are not distorted."""
+    """Shade the cone, and beyond the norm R the cone of starts; angles are not distorted."""
     axes = figure.add_subplot()
     q, R = np.array(numbers["direction"]), numbers["radius"]
     far = REACH * R
@@ -103,7 +103,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 def _sector(axes: Any, q: np.ndarray, low: float, high: float, opening: float, color: str, alpha: float) -> None:
-    """Fill the sector around q between two radii."""
+    """Fill the sector of half-angle ``opening`` around q between two radii."""
     middle = math.atan2(q[1], q[0])
     angles = np.linspace(middle - opening, middle + opening, 41)
     rim = np.stack([np.cos(angles), np.sin(angles)], axis=1)

@@ -22,10 +22,9 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 STEP, STEPS, DRAWN = 0.1, 4000, 150
-"""The normalized step of head and prompt, the iteration at which directions are compared, and the number of iterations
-drawn."""
+"""The length of a step, the iteration at which directions are compared, and the number of iterations drawn."""
 SHOWN = 200
-"""The number of iterations of Figure 3(c)."""
+"""The number of iterations that Figure 3(c) shows."""
 
 
 def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
@@ -81,7 +80,7 @@ def numbers(name: str, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw both paths in one plane: head blue, prompt red."""
+    """Draw both paths in one plane, the head in blue and the prompt in red."""
     axes = figure.add_subplot()
     style.plane(axes, -1.9, 5.3, -2.6, 4.2, label="x")
     axes.set_xlabel("first coordinate")
@@ -135,7 +134,7 @@ def probabilities(settings: Settings) -> Numbers:
 
 
 def draw_probabilities(figure: Any, numbers: Numbers) -> None:
-    """Draw the two curves."""
+    """Draw both probabilities over the iterations."""
     axes = figure.add_subplot()
     for key, color, text in (
         ("softmax", style.RED, r"softmax weight of the optimal tokens, $\frac{1}{n}\sum_i s_{i\alpha_i}$"),

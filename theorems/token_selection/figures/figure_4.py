@@ -45,7 +45,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def _curves(axes: Any, curves: dict[str, list[float]], places: dict[str, tuple[float, float]]) -> None:
-    """Draw one labelled curve per rule over the iterations."""
+    """Draw a labelled curve over the iterations for each rule (gradient descent, normalized gradient descent)."""
     for key, values in curves.items():
         axes.plot(values, color=COLORS[key])
         style.name(axes, *places[key], RULES[key][0], COLORS[key])
@@ -64,7 +64,7 @@ def draw_softmax(figure: Any, numbers: Numbers) -> None:
 
 
 def draw_norm(figure: Any, numbers: Numbers) -> None:
-    """Draw the norm under both rules on a logarithmic axis: one grows linearly, the other logarithmically."""
+    """Draw the norm under both rules on a logarithmic axis: linear in t if steps are normalized, else like log t."""
     axes = figure.add_subplot()
     _curves(axes, numbers["norm"], {"gd": (420.0, 2.6), "normalized": (90.0, 95.0)})
     axes.set_yscale("log")

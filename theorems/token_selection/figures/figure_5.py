@@ -1,8 +1,8 @@
 """Figure 5: logistic against correlation loss on two inputs whose optimal tokens have scores C and 1.
 
-Along the path the correlation loss favours the input of higher score and the logistic loss that of lower score; the
-limit p̄_mm = (1, 0) is the same for both losses. The paths end at an offset from it, y → ½ log(c_1/c_2) with c_i =
-|ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
+On the way the correlation loss favours the input of higher score, and the logistic loss the input of lower score; the
+limit p̄_mm = (1, 0) is the same for both losses. The paths keep an offset from the ray of p̄_mm: their second coordinate
+tends to ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 5, Section 5.
 """
@@ -24,11 +24,11 @@ FAR = 1e4
 """The norm to which a flow is followed."""
 RECORD = np.geomspace(0.05, FAR, 90)
 LABELLED = {"correlation": (2, 3, 4, 10, 100), "logistic": (4, 5, 6, 7, 8, 10, 100)}
-"""The values of C for which the line gets a label."""
+"""The values of C whose lines are labelled, by loss."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, for both losses and every C, norm and angle to p̄_mm along the flow from 0, and the predicted offset."""
+    """Return norm and angle to p̄_mm along the flow from 0, and the predicted offset, by loss and score C."""
     result: Numbers = {"limit": [1.0, 0.0], "norm": FAR}
     for loss in ("correlation", "logistic"):
         result[loss] = [_flow(figure_5(c, loss).problem, c, settings) for c in FIGURE_5_SCORES]
@@ -36,7 +36,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:
-    """Return norm, angle and offset along the flow for one loss and one C."""
+    """Return norm, angle and offset along the flow for one loss and one score C."""
     flow = gradient_flow(problem, np.zeros(2), norm=FAR, record=RECORD, gradient=settings.under_test[scaled_gradient])
     x, y = flow.points.T
     slopes = problem.loss.log_slope(problem.scores[:, 0]) + np.log(problem.scores[:, 0])

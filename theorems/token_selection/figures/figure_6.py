@@ -18,7 +18,7 @@ from theorems.figures.figure import Figure, Numbers, Settings
 from theorems.figures.images import cifar_10, digits
 
 STAGES = (0.0, 1 / 12, 1 / 6, 1 / 3, 2 / 3, 1.0)
-"""The shares of the training after which maps are drawn."""
+"""The shares of the epochs after which attention maps are drawn."""
 WORDING = (
     "“The theory suggests that the increase in sparsity is associated with the growth of attention weights – which"
     " converge directionally.”"
@@ -60,7 +60,7 @@ def steps(settings: Settings) -> int:
 
 
 def draw_maps(figure: Any, numbers: Numbers) -> None:
-    """Draw an image per row, and beside it the weights of its patches, darker where larger."""
+    """Draw an image per row, beside its attention maps at several epochs; darker patches have larger weights."""
     stages, pictures = numbers["stages"], numbers["shown"]
     panels = figure.subplots(len(pictures), 1 + len(stages), squeeze=False)
     for row, image, maps in zip(panels, pictures, numbers["maps"], strict=True):
@@ -78,7 +78,7 @@ def draw_maps(figure: Any, numbers: Numbers) -> None:
 
 
 def draw_growth(figure: Any, numbers: Numbers) -> None:
-    """Draw sparsity above and the norm of the weights below."""
+    """Draw sparsity in the upper panel and the norm of the key-query weights in the lower one, over the epochs."""
     above, below = figure.subplots(2, 1, sharex=True)
     epochs = float(len(numbers["norm"]) - 1)
     for key, color, text, vertical_offset in (

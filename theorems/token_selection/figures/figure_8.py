@@ -18,7 +18,7 @@ COLORS = {"GMM": style.RED, "LMM": style.BLUE}
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return tokens, the two directions and the two paths."""
+    """Return tokens, the two max-margin directions and the two paths of gradient descent."""
     case = dataset_named("figure-8")
     problem = case.problem
     return {
@@ -31,7 +31,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw each path in the colour of its direction."""
+    """Draw tokens, directions and paths, each path in the colour of the direction at which it ends."""
     axes = figure.add_subplot()
     style.plane(axes, -2.6, 6.4, -0.8, 6.2)
     for optimum in numbers["optima"]:

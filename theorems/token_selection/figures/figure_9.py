@@ -1,8 +1,8 @@
 """Figures 9(a), 9(b), 10: random trials of normalized gradient descent, and the tokens that they select.
 
-Step 1, 1000 iterations from p(0) = 0, as in the paper. The n, T, values of d and threshold of saturation are ours, as
-they are missing in our copy of the paper. Its trials ran in float32, where a saturated softmax has no gradient left;
-here the gradient keeps its digits.
+Step 1, 1000 iterations from p(0) = 0, as in the paper. We chose n, T, the values of d and the threshold of saturation,
+which our copy of the paper does not state. The paper's trials ran in float32, where the gradient of a saturated softmax
+is lost to rounding; here it keeps its digits.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -21,16 +21,17 @@ from theorems.figures.figure import Cut, Figure, Numbers, Settings
 from theorems.token_selection.figures.random_trials import DIMENSIONS, ITERATIONS, KINDS, SATURATED, pieces, run_trials
 
 BINS = np.arange(-10, 31) / 20
-"""The edges of bins; gaps beyond them count in the outermost bins."""
+"""The edges of the histogram's bins; score gaps beyond the last edges count in the outermost bins."""
 COLORS = dict(zip(KINDS, (style.RED, style.ORANGE, style.BLUE, style.GREEN), strict=True))
 
 
 @cache
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the fraction of each kind, the median 1 − cos to p_mm of the selected tokens, and the score gaps.
+    """Return, per d, the fraction of each kind of trial, the median 1 − cos to p_mm, and the score gaps.
 
-    A score gap is the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of α_i. It is computed for the saturated
-    trials whose selected tokens have a p_mm with neighbours; α is locally optimal exactly where it is positive.
+    p_mm is that of the selected tokens α. A trial's score gap is the minimum of γ_iα_i − γ_it over i and the
+    SVM-neighbours t of α_i; α is locally optimal if and only if the gap is positive. Only saturated trials whose p_mm
+    exists and has neighbours have a gap.
     """
     return combine_blocks(settings, [trials_of(settings, piece) for piece in pieces(settings)])
 
@@ -53,7 +54,7 @@ def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbe
 
 
 def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
-    """Return the counts of each kind in a block of trials, the score gaps, and 1 − cos to p_mm."""
+    """Return, for a block of trials, the number of each kind, the score gaps, and 1 − cos to p_mm."""
     trials = list(run_trials(settings, piece))
     return {
         "d": piece[0],
@@ -64,7 +65,7 @@ def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
 
 
 def _dimension(settings: Settings, d: int, blocks: Sequence[Numbers]) -> Numbers:
-    """Return the numbers of one dimension d from its blocks."""
+    """Return the numbers of one dimension d from those of its blocks."""
     deviations = [value for block in blocks for value in block["one_minus_cosine"]]
     return {
         "d": d,
@@ -75,7 +76,7 @@ def _dimension(settings: Settings, d: int, blocks: Sequence[Numbers]) -> Numbers
 
 
 def draw_fractions(figure: Any, numbers: Numbers) -> None:
-    """Draw stacked bars, labelled on the right."""
+    """Draw the fractions of the kinds of trials as a stacked bar per dimension, with labels on the right."""
     axes = figure.add_subplot()
     places = np.arange(len(numbers["dimensions"]))
     below = np.zeros(len(places))
@@ -99,7 +100,7 @@ def draw_fractions(figure: Any, numbers: Numbers) -> None:
 
 
 def _caption(numbers: Numbers) -> str:
-    """Return the number and the sizes of the trials as text."""
+    """Return a text that states the number of trials and their n, T and iterations."""
     return (
         f"{numbers['trials']} trials per $d$\n$n$ = {numbers['n']}, $T$ = {numbers['T']}\n"
         f"{numbers['iterations']} normalized steps"
@@ -112,14 +113,14 @@ def all_gaps(numbers: Numbers) -> list[float]:
 
 
 def _negative(numbers: Numbers) -> str:
-    """Return the number of score gaps that are not positive as text."""
+    """Return a text that states how many score gaps are not positive."""
     gaps: Sequence[float] = all_gaps(numbers)
     count = sum(gap <= 0 for gap in gaps)
     return f"{count} of {len(gaps)} saturated trials\nhave a gap ≤ 0"
 
 
 def draw_histogram(figure: Any, numbers: Numbers) -> None:
-    """Draw a histogram of relative frequencies."""
+    """Draw the histogram of the score gaps, as fractions of the trials."""
     axes = figure.add_subplot()
     gaps = np.clip(all_gaps(numbers), BINS[0], BINS[-1])
     counts, edges = np.histogram(gaps, bins=numbers["bins"])
@@ -132,7 +133,7 @@ def draw_histogram(figure: Any, numbers: Numbers) -> None:
 
 
 def draw_cumulative(figure: Any, numbers: Numbers) -> None:
-    """Draw the distribution function."""
+    """Draw the distribution function of the score gaps."""
     axes = figure.add_subplot()
     gaps = np.sort(all_gaps(numbers))
     shares = np.arange(1, len(gaps) + 1) / max(1, len(gaps))
@@ -144,7 +145,7 @@ def draw_cumulative(figure: Any, numbers: Numbers) -> None:
 
 
 def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
-    """Label the axis of score gaps, and write the caption at a height."""
+    """Label the axis of score gaps, and write the caption at the height ``height``."""
     axes.set_xlim(BINS[0], BINS[-1])
     axes.set_xlabel(r"smallest score gap to an SVM-neighbour, $\min\, \gamma_{i\alpha_i} - \gamma_{it}$")
     text = f"{_negative(numbers)}\n\n{_caption(numbers)}"

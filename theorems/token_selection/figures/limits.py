@@ -1,7 +1,6 @@
-"""One case per limit theorem, followed to norms at which the limit is visible: the numbers of the report's pictures.
+"""The curves in the pictures of a report: for each theorem about a limit, one case followed until the limit is visible.
 
-The data are those of the paper, so that the pictures are the same in every report; the report's tables list what was
-verified.
+The data are those of the paper, so every report has the same pictures; the tables of the report list what was verified.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from theorems.figures.limit_curve import Direction, Limit
 from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 RADII = np.concatenate([np.geomspace(0.1, 16.0, 24), np.geomspace(30.0, 1e6, 10)])
-"""The norms at which the curves are drawn: dense where they turn, then two per decade."""
+"""The norms at which the curves are drawn: dense where the curves turn, then two per decade."""
 STEPS, STEP = 2000, 0.1
 """The number and the length of the steps of joint descent, as in Figure 3."""
 
 
 def _separate(problem: Problem, alpha: Direction | list[int] | None = None) -> MaxMargin:
-    """Return p_mm of the optimal tokens, or of the given ones."""
+    """Return the ATT-SVM solution p_mm for the tokens ``alpha``, by default the optimal tokens."""
     svm = max_margin(problem.exact_keys, problem.optimal if alpha is None else np.array(alpha))
     assert isinstance(svm, MaxMargin)
     return svm
 
 
 def path() -> Limit:
-    """Return the limit of Theorem 1 on two inputs whose scores pull p in different directions; its offset is known."""
+    """Return the limit of Theorem 1 on two inputs whose scores pull p in different directions, with its offset."""
     problem = dataset_named("figure-5").problem
     svm = _separate(problem)
     constraints = Constraints.of(problem, svm)
@@ -82,7 +81,7 @@ def relaxed_joint() -> Limit:
 
 
 def _joint(data: str, limit: str, share: float) -> Limit:
-    """Return the joint regularization path along r = share·c*·R, with its limit."""
+    """Return the joint regularization path along the radii r = share·c*·R of the head, with its limit."""
     setup = joint_setup(dataset_named(data), REFERENCE)
     ratio = share * (critical_ratio(setup.joint, setup.target) or 1.0)
     minima = joint_path(setup.joint, lambda R: math.log(ratio * R), RADII, setup.separator.direction)
@@ -119,4 +118,4 @@ LIMITS: dict[str, Callable[[], Limit]] = {
     "theorem-8": sets,
     "conjecture-joint-descent": joint_run,
 }
-"""The limits by the id of their statement. Theorem 4 excludes limits of paths, so it has none to draw."""
+"""The functions that compute the limits, by the id of the statement; Theorem 4, which excludes limits, has none."""

@@ -22,7 +22,7 @@ from theorems.figures.figure import Settings
 DIMENSIONS = (2, 4, 6, 10, 30, 100)
 ITERATIONS, STEP = 1000, 1.0
 BLOCK = 50
-"""The number of trials that are computed together; each block is one task for parallel workers."""
+"""The number of trials in a block; blocks may be computed by different processes."""
 SATURATED = 1 - 1e-5
 """The smallest mean softmax weight of the selected tokens at which the softmax counts as saturated."""
 KINDS = ("not saturated", "saturated, other", "LMM, not GMM", "GMM")
@@ -38,7 +38,7 @@ class TrialEnd:
         kind: one of :data:`KINDS`.
         gap: the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of α_i; None where the softmax is not
             saturated, or the selected tokens have no p_mm.
-        apart: 1 − cos to that p_mm; None where ``gap`` is None.
+        apart: 1 − cos(p, p_mm) for the p_mm of the selected tokens; None where ``gap`` is None.
     """
 
     problem: Problem
@@ -49,7 +49,7 @@ class TrialEnd:
 
 
 def pieces(settings: Settings) -> list[tuple[int, ...]]:
-    """Return, for each block of :data:`BLOCK` trials, d, the number of the first trial, and that of the last plus 1."""
+    """Return (d, b, e) for each block of :data:`BLOCK` trials, which has the trials b, …, e − 1 of dimension d."""
     begins = range(0, settings.trials, BLOCK)
     return [(d, begin, min(begin + BLOCK, settings.trials)) for d in DIMENSIONS for begin in begins]
 

@@ -1,7 +1,7 @@
 """Figure regime-map: where the joint regularization path of Theorem 6 ends, by how the two radii grow.
 
-The data are those of Figure 3(b) and three generated sets like it. docs/regime_map.md describes which questions the
-theorem leaves open; :mod:`theorems.token_selection.joint_paths.regime_map` follows the paths.
+The data are those of Figure 3(b) and three generated sets like it. docs/regime_map.md lists the questions that the
+theorem leaves open; the paths are followed by :mod:`theorems.token_selection.joint_paths.regime_map`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from theorems.figures.figure import Figure, Numbers, Settings
 from theorems.token_selection.joint_paths.regime_map import generate_case, regimes
 
 GENERATED = 3
-"""Generated data sets."""
+"""The number of generated data sets."""
 CURVES = (
     ("from_predicted", "from $p(r/R)$", style.GREY, "x:"),
     ("from_mm", r"from $\bar{p}_\mathrm{mm}$", style.BLUE, "o-"),
     ("from_relax", r"from $\bar{p}_\mathrm{relax}$", style.RED, "s-"),
 )
-"""The curves: attribute of a :class:`.Regime` with the distance, label, colour and marker."""
+"""The curves: each has the name of a distance of :class:`.Regime`, a label, a colour and a marker."""
 LEAST = 1e-9
-"""Smallest distance on the axis; smaller distances are drawn at this value, as below 1e-15 they are rounding errors."""
+"""The smallest distance on the axis, at which smaller ones are drawn: distances below 1e-15 are rounding errors."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Compute, for every data set and schedule, lim r/R, the end of the path, and its distance from each direction."""
+    """Compute, for every data set and schedule r(R), the limit of r/R and where the path ends."""
     cases = [DATASETS["figure-3b"](), *map(generate_case, range(GENERATED))]
     with np.errstate(over="ignore"):  # the line search rejects steps that overflow
         rows = [row for case in cases for row in regimes(case, settings.under_test)]
@@ -37,7 +37,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per data set: the distances by schedule."""
+    """Draw a panel per data set that shows the distances by schedule."""
     names = list(dict.fromkeys(row["data"] for row in numbers["schedules"]))
     panels = figure.subplots(2, -(-len(names) // 2), sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):

@@ -1,7 +1,7 @@
-"""The limits of the random trials that after 1000 steps are not in a locally optimal direction.
+"""The limits of the random trials whose prompt after 1000 steps does not have a locally optimal direction.
 
-The paper attributes them to finitely many iterations. The gradient flow continues each of them from its last iterate,
-to a finite stationary point or to a norm at which the direction is visible.
+The paper attributes these trials to the finite number of iterations. Here the gradient flow continues each of them from
+its last iterate, to a finite stationary point or to a norm at which the direction is visible.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -26,11 +26,11 @@ from theorems.figures.figure import Cut, Figure, Numbers, Settings
 from theorems.token_selection.figures.random_trials import DIMENSIONS, KINDS, TrialEnd, pieces, run_trials
 
 FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
-"""The four ends of a flow.
+"""The fates of a flow.
 
-In this order: a finite stationary point; a direction that still turns (it is not within √(1/ρ) of p̄_mm of the selected
-tokens, or these are not locally optimal); the direction of locally optimal tokens; the direction of the optimal
-tokens.
+"rests": the flow ends at a finite stationary point. "still turning": at norm ρ‖p_mm‖ its direction is not within √(1/ρ)
+of the p̄_mm of the selected tokens, or these tokens are not locally optimal. "LMM, not GMM": the flow has the direction
+of locally optimal tokens. "GMM": the flow has the direction of the optimal tokens.
 """
 LEFT = KINDS[:2]
 """The kinds of trials that the flow continues."""
@@ -40,12 +40,12 @@ CONFIDENCE = 0.95
 
 @cache
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the number of trials of each kind after the steps, and the fates of the continued trials."""
+    """Return, per d, the number of trials of each kind after 1000 steps, and the fates of the continued trials."""
     return combine_blocks(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
 
 
 def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
-    """Return how many trials of a block have each kind after the steps and each fate."""
+    """Return how many trials of a block are of each kind after 1000 steps, and how many of these have each fate."""
     trials = list(run_trials(settings, piece))
     stopped = Counter(trial.kind for trial in trials)
     undecided = [trial for trial in trials if trial.kind in LEFT]
@@ -100,13 +100,13 @@ def _count(blocks: Sequence[Numbers], kind: str, fate: str) -> int:
 
 
 def _share(count: int, trials: int) -> list[float]:
-    """Return the share, and Wilson's interval for it."""
+    """Return the share of ``count`` in ``trials`` and the two ends of Wilson's confidence interval."""
     interval = binomtest(count, trials).proportion_ci(CONFIDENCE, method="wilson")
     return [count / trials, float(interval.low), float(interval.high)]
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw the share of each end by dimension, with its interval."""
+    """Draw the share of each fate by dimension, with its confidence interval."""
     axes = figure.add_subplot()
     places = np.arange(len(numbers["dimensions"]))
     for k, name in enumerate(FATES):

@@ -29,13 +29,14 @@ from theorems.figures.images import Images
 WIDTH, HEADS, BLOCKS, CLASSES = 32, 4, 2, 10
 STEP, BATCH = 0.1, 50
 SMALL = 0.02
-"""The standard deviation of positions, [CLS], query and key weights at the start, as is usual for vision transformers.
+"""The standard deviation of the initial position embeddings, [CLS] token, query and key weights, usual in transformers.
 
-With it attention starts dense."""
+It is so small that attention starts nearly uniform.
+"""
 LOOKED_AT = 297
 """The number of images over which attention is averaged: all digits that are not used in training."""
 SHOWN = 3
-"""The number of images whose maps are recorded, the first image of each of so many classes."""
+"""The number of images whose maps are recorded: the first held-out images, no two of the same class."""
 
 Weights = dict[str, torch.Tensor]
 Array = Float64[np.ndarray, "..."]
@@ -43,7 +44,7 @@ Array = Float64[np.ndarray, "..."]
 
 @dataclass
 class Record:
-    """The quantities recorded after every epoch, the start included.
+    """The quantities recorded before training and after every epoch.
 
     Attributes:
         sparsity: ‖s‖₁²/‖s‖₂² of the [CLS] map averaged over heads, mean over images.
@@ -62,7 +63,7 @@ class Record:
 
     @property
     def epochs(self) -> int:
-        """The number of epochs trained."""
+        """The number of epochs that have been trained."""
         return len(self.norm) - 1
 
 
@@ -86,7 +87,7 @@ def initial_weights(images: Images, rng: np.random.Generator) -> Weights:
 
 
 def outputs(weights: Weights, patches: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return logits of the classes (b, 10), and [CLS]'s softmax weights in the last block (b, heads, 1 + patches)."""
+    """Return the classes' logits, (b, 10), and [CLS]'s attention weights in the last block, (b, heads, 1 + patches)."""
     cls = weights["cls"].expand(len(patches), 1, WIDTH)
     x = torch.cat([cls, patches @ weights["embed"]], dim=1) + weights["position"]
     for block in range(BLOCKS):
@@ -116,7 +117,7 @@ def key_query_norm(weights: Weights) -> float:
 
 
 def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights:
-    """Return the weights after one pass over the images, in random order and a little shifted."""
+    """Return the weights after one pass over the training images, in random order and each shifted at random."""
     order = rng.permutation(len(images.pixels))
     for at in range(0, len(order), BATCH):
         batch = order[at : at + BATCH]
@@ -129,7 +130,7 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
 
 
 def record_epoch(record: Record, weights: Weights, images: Images) -> None:
-    """Append the quantities at these weights to the record."""
+    """Append the quantities that belong to the weights to the record."""
     pictures, classes = images.held_out[:LOOKED_AT], images.held_out_classes[:LOOKED_AT]
     with torch.no_grad():
         logits, s = outputs(weights, torch.tensor(images.patches(pictures)))
@@ -149,7 +150,7 @@ def images_to_show(images: Images) -> list[int]:
 
 
 def train(images: Images, epochs: int, seed: int, folder: Path | None, progress: Callable[[int], None]) -> Record:
-    """Train, or continue from the checkpoint in ``folder``, which is written after every epoch.
+    """Train a transformer, or continue from the checkpoint in ``folder``; a checkpoint is written after every epoch.
 
     Raises:
         InvalidInput: the checkpoint is damaged, or cannot be written.
@@ -165,7 +166,7 @@ def train(images: Images, epochs: int, seed: int, folder: Path | None, progress:
 
 
 def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, progress: Callable[[int], None]) -> Record:
-    """Train up to a number of epochs, and write a checkpoint to ``path`` after each."""
+    """Train up to ``epochs`` epochs, and write a checkpoint to ``path``, if given, after each."""
     record, weights = Record(), initial_weights(images, np.random.default_rng((seed, 0)))
     if path is not None and path.exists():
         record, weights = _read(path, weights)
