@@ -1,8 +1,8 @@
-"""Where all margins of p exceed a number computed from the data, gradient descent keeps them and turns to p_mm.
+"""Gradient descent from a prompt whose margins all exceed a number computed from the data: it turns to p_mm.
 
-Main results: for any number of inputs and any scores, gradient correlation with an explicit π(p) wherever the margin is
-large enough; gradient descent from such a p never leaves this region; a rate for normalized gradient descent with
-explicit constants.
+Main results, for any number of inputs and any scores: gradient correlation with an explicit π(p) in the region where
+the margin is large enough; gradient descent from a margin that is somewhat larger never leaves this region; a rate with
+explicit constants for normalized gradient descent.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2, Lemmas 4 and 5; *Transformers as
 Support Vector Machines*, Theorem 3.
@@ -61,9 +61,9 @@ from theorems.token_selection.global_paths.run_drift import Run, run_premises, s
 
 MARGIN_FLOW = tolerance(
     "margin-flow",
-    "evaluations · √d (1e-12 ‖p‖ + atol) + 8 d eps ‖p‖; of a margin max‖g‖ times as much; + 16 eps of each summand",
-    "each inequality holds along every piece of the flow from where the piece begins, and is summed over pieces: the"
-    " solver's local errors, at most rtol‖p‖ + atol per coordinate and gradient, add; the rest is rounding",
+    "evaluations · √d (1e-12 ‖p‖ + atol) + 8 d eps ‖p‖; max‖g‖ times this for a margin; plus 16 eps of each summand",
+    "each inequality holds along every piece of the flow that the solver computed, and is summed over the pieces, so"
+    " the solver's local errors, at most rtol‖p‖ + atol per coordinate and gradient, add up; the rest is rounding",
 )
 
 RESOLVED_FLOW = "float64 resolves the flow to 100 times the norm of its start"
@@ -90,19 +90,19 @@ MARGIN_CLAIMS = (
 """The claims made from a start of sufficient margin."""
 
 STEPS, NORMALIZED_STEPS = 200, 300
-"""The numbers of iterations of gradient descent and of normalized gradient descent at which the claims are made."""
+"""The numbers of iterations of gradient descent and of normalized gradient descent, at all of which claims are made."""
 EVALUATIONS = 1_000_000
 """Approximate largest number of key entries evaluated over all iterates; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
-"""The lengths of a normalized step in units of 1/max‖g‖; a step moves a margin by at most this number."""
+"""The lengths of a normalized step in units of 1/max‖g‖, in which a step changes a margin by at most its length."""
 MOST_DRIFT = 0.25
-"""The largest change of log(L − L_opt) by rounding that is allowed; the bound on margins leaves room for log(4/3)."""
+"""The largest change of log(L − L_opt) by rounding at which margins are claimed; their bound allows log(4/3) = 0.29."""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver, small because the offset from the ray is compared."""
+"""The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2
-"""The bound E of the distance of log|coefficient of a row| from its limit below which the offset is compared."""
+"""The largest E at which the offset is compared; E bounds how far log-coefficients of rows are from their limits."""
 RESOLVED = 1e6
-"""The largest ‖p(0)‖ max‖g‖: beyond it the solver's tolerance at 100 times that norm exceeds the start's margin."""
+"""The largest ‖p(0)‖ max‖g‖ at which the solver's tolerance, even at norm 100‖p(0)‖, is below the start's margin."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
@@ -110,7 +110,7 @@ ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 def _cases() -> SearchStrategy[Case]:
     """Return cases, most of them of two dimensions or more: in one dimension the direction cannot turn.
 
-    A third of them contain a start, which usually has the required margin.
+    A third of the cases contain a start, which usually has the required margin.
     """
     several = cases(assumptions=ASSUMPTIONS, d=(2, 5))
     return st.one_of(several, cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS), several.map(_with_a_start))
@@ -142,16 +142,17 @@ def _with_a_start(case: Case) -> Case:
 def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores.
 
-    With g_it = k_i,opt − k_it, m(p) = min g_it·p, A = max g_it·p_mm ≥ 1, N = n(T−1), κ that of Theorem 1,
-    K = κ − log 2: from any p(0) with
+    Let g_it = k_i,opt − k_it, m(p) = min g_it·p, A = max g_it·p_mm ≥ 1, N = n(T−1), κ = log(2N c_max Γ_max/(c_min
+    Γ_min)) as in Theorem 1, and K = κ − log 2. From any p(0) with
 
         m(p(0)) ≥ κ + log(2(T−1)A),
 
     gradient descent with η ≤ 1/L_p has ‖p(t)‖ → ∞ and p(t)/‖p(t)‖ → p_mm/‖p_mm‖. Theorem 2 requires equal non-optimal
     scores and n = 1 instead.
 
-    **At points** where m(p) > log((T−1)A) and m(p) > 0. q = (T−1)e^{−m(p)}, Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it).
-    With δγ_t, h_t = g_t·p and a_t = g_t·p_mm, 0 at opt, −⟨∇L, w⟩ = (1/n)Σ|ℓ'_i| Σ_t s_t δγ_t (g_t·w − E g·w).
+    **At points** where m(p) > log((T−1)A) and m(p) > 0, put q = (T−1)e^{−m(p)} and Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt −
+    γ_it). With δγ_t = γ_opt − γ_t, h_t = g_t·p, a_t = g_t·p_mm, all 0 at opt, and E the mean under s, −⟨∇L, w⟩ =
+    (1/n)Σ|ℓ'_i| Σ_t s_t δγ_t (g_t·w − E g·w).
     - −⟨∇L, p_mm⟩ ≥ (1 − Aq)Ω > 0, as a_t ≥ 1 and E a ≤ A Σ_{t≠opt} s_t ≤ Aq: no stationary point.
     - ‖∇L‖ ≤ (1 + q) max‖g‖ Ω, as ‖E g‖ ≤ q max‖g‖.
     - −⟨∇L, p⟩ ≤ (m(p) + K + log(1+q)) Ω. E h ≥ 0, so the left side is at most Ω times the average of h under
@@ -167,22 +168,23 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     changes by at most (c_max/c_min of where outputs are)(1+q) max‖g‖ times a step's rounding; the sum of these changes
     must be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used; otherwise the claim is undecided.
 
-    **Any rule** along −∇L, Δ_s its steps, as long as m ≥ log(2(T−1)A) (proven above for gradient descent, read off a
-    run of normalized gradient descent; if it leaves, undecided: steps longer than about 1/max‖g‖ may lead out, as one
-    of 5/max‖g‖ does from m = 2.58 to −1.15 with rows (1, ±10) and the correlation loss):
+    **Any rule** with steps Δ_s along −∇L, as long as m ≥ log(2(T−1)A). Gradient descent keeps this margin, as proven
+    above; of a run of normalized gradient descent it is checked, and where the run loses it the claim is undecided.
+    (Steps longer than about 1/max‖g‖ may lose it: with rows (1, ±10) and the correlation loss, a step of 5/max‖g‖ leads
+    from m = 2.58 to −1.15.)
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s ‖Δ_s‖ (1−A q_s)/(‖p_mm‖ max‖g‖ (1+q_s)), so ‖p(t)‖ ≥ ⟨p(0), p̄_mm⟩ + cηt (normalized).
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), from ⟨Δ, p⟩ = (‖p⁺‖² − ‖p‖² −
       ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent, ‖Δ_s‖ =
       η: ‖p(s)‖ ≥ cηs makes Σ ‖Δ_s‖²/‖p(s)‖ and Σ (K + log(1+q))/ρ_s of order log t; and where 1 + π_s differs from
       this by A q_s, what is gained in a step is at most 2‖p_mm‖η(m + K + log(1+q))/‖p(s)‖, with (m + K)e^{−m} bounded.
 
-    The last bound is also claimed of single steps of gradient descent with η as large as keeps m ≥ log(2(T−1)A), on
-    which ‖p‖ and the angle go through orders of magnitude (:mod:`.long_steps`).
+    The last bound is also claimed of gradient descent whose η is at each step as large as m ≥ log(2(T−1)A) allows, so
+    that ‖p‖ and the angle change by orders of magnitude (:mod:`.long_steps`).
 
-    **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. It keeps m ≥ m(p(0)) − κ, also from every later point on. Since
-    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between
-    recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ), with constants computed
-    only from the data.
+    **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. The flow keeps m ≥ m(p(0)) − κ, also with any later point in place of
+    p(0). Since d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j))
+    between recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ), with constants
+    computed only from the data.
 
     **Sharp.** −∇L = Σ_j c_j e^{ε_j} e^{−g_j·p} g_j with c_j = |ℓ'(γ_i,opt)|δγ_j/n and |ε_j| ≤ E = max_i [q − log(1 −
     qΓ_i,max/Γ_i,min) + the change of log|ℓ'| over qΓ_i,max]. In the terms of :mod:`.flow_offset`, with e^{−ĝ_j·q} =
@@ -203,9 +205,9 @@ def margin_claims(
     starts: Float64[np.ndarray, "b d"],
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
-    """Yield the claims at points, and those about descent, normalized descent and flow from sufficient margins.
+    """Yield all claims: at points, and for descent, normalized descent, long steps and flow from ``starts``.
 
-    A margin of κ + log(2(T−1)A) is sufficient.
+    The starts have margins of at least κ + log(2(T−1)A).
     """
     yield from at_points(constants, under_test, rng)
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
@@ -220,7 +222,7 @@ def margin_claims(
 def at_points(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """Yield the bounds on −∇L at points with m(p) > log((T − 1)A) and m(p) > 0, which need not lie on runs."""
     edge, points = float(value_of(constants.edge)) * (1 + 8 * EPS), points_with_margin(constants, rng)
-    # The search evaluates constants as plain floats, so it needs an instance that has no bounded arrays in its cache.
+    # The search evaluates the constants as plain floats, so it needs an instance without bounded arrays in its cache.
     plain = MarginConstants(constants.problem, constants.svm)
 
     def violation(p: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -232,7 +234,9 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
     points = climb(rng, points, violation)
     inside = np.asarray(constants.margins(exact(points)) > constants.edge)
     if not inside.any():
-        yield undecided_claim(CLIMBS_ALONG, "rounding leaves no point a margin beyond log((T − 1)A)", Form.EFFECTIVE)
+        yield undecided_claim(
+            CLIMBS_ALONG, "no point has a margin that exceeds log((T − 1)A) by more than rounding", Form.EFFECTIVE
+        )
         return
     for name, (left, right) in sides_at(constants, under_test, points[inside]).items():
         yield at_least(name, Form.EFFECTIVE, left, right)
@@ -241,7 +245,7 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
 def sides_at(
     constants: MarginConstants, under_test: Implementation, points: Float64[np.ndarray, "m d"]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return both sides of each bound, in units of the gradient at each point."""
+    """Return both sides of each bound at points, in units of the gradient, by the name of the claim."""
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
@@ -260,9 +264,9 @@ def along_descent(
     starts: Float64[np.ndarray, "b d"],
     fractions: Float64[np.ndarray, "b"],
 ) -> Iterator[Claim]:
-    """Yield the claims of gradient descent with η ≤ 1/L_p, given log ηL_p, from starts of sufficient margin.
+    """Yield the claims of gradient descent with η ≤ 1/L_p from starts with a margin of at least κ + log(2(T−1)A).
 
-    That margin is κ + log(2(T−1)A).
+    ``fractions`` are the numbers log ηL_p ≤ 0, one per start.
     """
     problem, steps = constants.problem, affordable_steps(constants, len(starts), STEPS)
     log_step = fractions - under_test[log_smoothness](problem)
@@ -275,7 +279,7 @@ def along_descent(
 
 
 def margin_claim(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
-    """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
+    """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), which is at least m(p(0)) − κ."""
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     margins = constants.margins(run.p)
     floor = margins[0] - constants.kappa
@@ -315,9 +319,9 @@ def along_normalized_descent(
 def along_long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Float64[np.ndarray, "b d"]
 ) -> Iterator[Claim]:
-    """Yield the claims of single steps of gradient descent with η as large as keeps m(p) ≥ log(2(T−1)A).
+    """Yield the claims of gradient descent whose η is at each step as large as m(p) ≥ log(2(T−1)A) allows.
 
-    Their norms and angles differ by orders of magnitude.
+    Norm and angle change by orders of magnitude over such a run.
     """
     steps = affordable_steps(constants, len(starts), long_steps.STEPS)
     descent = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
@@ -340,7 +344,7 @@ def turning(
     turns: str,
     inside: np.ndarray | None = None,
 ) -> Iterator[Claim]:
-    """Yield lower bounds of a run's progress along p_mm, by the length of its steps and by the growth of its norm."""
+    """Claim two lower bounds of a run's progress along p_mm, from its steps' lengths and from the growth of ‖p‖."""
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     covered = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
     m = np.where(covered, m, constants.needed)
@@ -372,11 +376,11 @@ def along_the_flow(
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     margin_error = value_of(constants.reach) * solver
-    # The exact flow from a recorded point keeps that point's margin minus κ; the start's margin is kept up to errors.
+    # The exact flow from a recorded point keeps the margin there minus κ; recorded points keep the start's up to
+    # errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - margin_error) - kappa
-    # At large norms, the solver's tolerance exceeds the margins of rows that are a million times longer than the
-    # shortest.
+    # If rows differ in length by a factor of a million, the solver's tolerance exceeds the margins at large norms.
     resolved = np.logical_and.accumulate(
         ((margin_error <= 1) | (margins.value >= 8 * margin_error)) & (shares_later(constants, later) > 0)
     )
@@ -429,7 +433,10 @@ def offset_claim(
     later: Float64[np.ndarray, "r"],
     solver: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """Claim |r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at all later recorded points."""
+    """Claim |r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at the recorded points after point b.
+
+    b is the first recorded point with E ≤ :data:`NEARLY`.
+    """
     offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
     changes = log_coefficient_change(constants, later)
     begins = np.flatnonzero(changes <= NEARLY)

@@ -1,6 +1,6 @@
 """Lemma 4: the max-margin direction is a descent direction everywhere.
 
-Main result: an explicit lower bound on −⟨∇L(p), p_mm⟩ at every p, an equality for two tokens.
+Main result: an explicit lower bound on −⟨∇L(p), p_mm⟩ at every p, attained for two tokens whose margins are 1.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 4.
 """
@@ -81,5 +81,5 @@ def log_climb(at: AttentionAt) -> Numbers:
 
 
 def log_gaps(problem: Problem) -> Numbers:
-    """Return log gap_i, gap_i = γ_i,opt − the common score of the other tokens (Assumption B)."""
+    """Return log gap_i, where gap_i is γ_i,opt minus the common score of the other tokens (Assumption B)."""
     return np.log(exact(problem.scores.max(axis=1)) - problem.scores.min(axis=1))

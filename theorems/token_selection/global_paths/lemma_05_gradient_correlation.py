@@ -47,7 +47,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),
-    varies={"inputs-twice": "its assumption is that there is one input"},
+    varies={"inputs-twice": "the lemma assumes that there is one input"},
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and GMM exist.
@@ -61,9 +61,9 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Derivation. With two score values, −⟨∇L(p), q⟩ = |ℓ'| gap s_opt(1 − s_opt) M(q) for every q, where M(q)
     is the average of the margins (k_opt − k_t)·q over t ≠ opt with weights w_t ∝ e^{−m_t}, m_t = (k_opt −
     k_t)·p. Gibbs' identity Σ w_t m_t = H(w) − log Σ e^{−m_t}, with H(w) ≤ log(T−1) and Σ e^{−m_t} ≥ e^{−min
-    m}, gives M(p/‖p‖) ≤ (min m + log(T−1))/‖p‖; no unit vector has a larger minimal margin than Θ =
-    1/‖p_mm‖, so that is ≤ Θ + log(T−1)/‖p‖ = (1 + π(p)) Θ. And M(p_mm/‖p_mm‖) ≥ Θ because each margin of
-    p_mm is at least 1. With T = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
+    m}, gives M(p/‖p‖) ≤ (min m + log(T−1))/‖p‖; no unit vector has a larger minimal margin than Θ = 1/‖p_mm‖, so
+    M(p/‖p‖) ≤ Θ + log(T−1)/‖p‖ = (1 + π(p)) Θ. And M(p_mm/‖p_mm‖) ≥ Θ because each margin of p_mm is at least 1. With T
+    = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
     """
     problem = case.problem
     solution = solve_att_svm(problem, problem.optimal, under_test, CORRELATION, Form.EFFECTIVE).p

@@ -1,6 +1,6 @@
 """Lemma 11 (Lemma 2 of the main text): when the head lies in the range of the keys, ATT-SVM is feasible.
 
-Main result: an explicit feasible p, checked over the rationals, and its consequences for the solver's solution.
+Main result: an explicit feasible p, checked over the rationals, and what its existence requires of the SVM solver.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemma 2) and Appendix B,
 Lemma 11.
@@ -54,7 +54,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     aliases=("lemma-2",),
     kernel=SVM_ONLY,
-    varies={"labels-and-head-negated": "it is stated for labels +1"},
+    varies={"labels-and-head-negated": "the lemma is stated for labels +1"},
 )
 def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let all labels be +1, γ_it < γ_i,opt for t ≠ opt_i, and v ∈ range(Wᵀ).
@@ -84,7 +84,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem = case.problem
     gap, margins = _exact_margins(case.dataset, problem.optimal, w)
     if gap <= 0:
-        yield undecided_claim(AT_LEAST_ONE, "the optimal scores tie over the rationals")
+        yield undecided_claim(AT_LEAST_ONE, "in exact arithmetic another token has the optimal score")
         return
     excess = [_sign(m / gap - 1) for m in margins]
     yield at_least(AT_LEAST_ONE, Form.EXACT, excess, 0.0, rounding=0.0, why=EXACT, points="margin")
@@ -120,7 +120,7 @@ def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
 
 
 def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fmpq]) -> tuple[fmpq, list[fmpq]]:
-    """Return the smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw of all i, t ≠ opt."""
+    """Return the smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw for all inputs and t ≠ opt."""
     n, tokens, d = dataset.X.shape
     X = rational_matrix(dataset.X.reshape(n * tokens, d))
     head = rational_matrix(dataset.v[:, None])
@@ -132,14 +132,14 @@ def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fm
 
 
 def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that, for keys as rounded, the reported solution exists and is no longer than p/m."""
+    """Yield the claims that the solution reported for the rounded keys exists, is feasible and not longer than p/m."""
     n, tokens, d = problem.keys.shape
     logits = rational_matrix(problem.keys.reshape(n * tokens, d)) * fmpq_mat(d, 1, p)
     opt = problem.optimal
     others = [(i, t) for i in range(n) for t in range(tokens) if t != opt[i]]
     smallest = min(logits[i * tokens + int(opt[i]), 0] - logits[i * tokens + t, 0] for i, t in others)
     if smallest <= 0:
-        yield undecided_claim(EXISTS, "rounding the keys has undone the separation; give keys that are exact products")
+        yield undecided_claim(EXISTS, "p does not separate the rounded keys; give data whose keys are exact in float64")
         return
     solution = under_test[max_margin](problem.exact_keys, opt)
     exists = 0.0 if not isinstance(solution, Infeasible) else -1.0

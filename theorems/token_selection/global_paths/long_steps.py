@@ -1,7 +1,7 @@
-"""Gradient descent whose step size is chosen at every step as large as the margin allows, because gradients vanish.
+"""Gradient descent whose step size is at every step as large as the margin allows.
 
-With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. Bounds that hold for steps of any size along
-−∇L are therefore claimed of these runs, whose norms grow by orders of magnitude.
+With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. With the larger steps ‖p‖ grows by orders of
+magnitude, so bounds that hold for steps of any size along −∇L are claimed of these runs.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3 (which has similar long steps).
 """
@@ -28,7 +28,7 @@ STEPS = 120
 FACTOR = 1e3
 """The factor by which a run increases ‖p‖ if none of its steps is shortened."""
 KEPT = 0.5
-"""The largest share of the margin's excess over log(2(T − 1)A) by which a step may reduce the margin."""
+"""The share of its excess over log(2(T − 1)A) by which a step may reduce the margin at most."""
 HALVINGS = 60
 """Largest number of times that a step is halved to keep the margin."""
 
@@ -37,11 +37,11 @@ Points = Float64[np.ndarray, "b d"]
 
 @dataclass(frozen=True, eq=False)
 class LongSteps:
-    """A sequence of t runs of one step of gradient descent, each from the end of the previous one.
+    """A sequence of t runs of gradient descent with one step each, every run from the end of the previous one.
 
     Attributes:
         begins: the start of each step, (t, b, d).
-        points: the result of each step, (t, 2, b, d) if it is a run of one step.
+        points: the two iterates of each run, (2, b, d); of another shape where the implementation returned another run.
         log_steps: log η of each step, (t, b).
     """
 
@@ -53,7 +53,7 @@ class LongSteps:
 def long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Points, steps: int, claim: str
 ) -> LongSteps:
-    """Take steps as long as margins allow, at most a share of ‖p‖, which is constant or like 1/s in alternate columns.
+    """Take steps as long as margins allow, but at most the shares of ‖p‖ that :func:`_shares` returns.
 
     Args:
         constants: the rows and the margin that has to be kept.
@@ -93,7 +93,10 @@ def long_steps(
 
 
 def _shares(steps: int, runs: int) -> Float64[np.ndarray, "t b"]:
-    """Return ‖Δ‖/‖p‖ of each step, such that the steps of a run together multiply ‖p‖ by :data:`FACTOR`."""
+    """Return ‖Δ‖/‖p‖ of each step s: constant in even columns, falling like 1/s in odd ones.
+
+    The steps of a run together multiply ‖p‖ by :data:`FACTOR`.
+    """
     even = np.full(steps, math.log(FACTOR) / steps)
     falling = 1 / (np.arange(steps) + 20.0)
     odd = falling * (math.log(FACTOR) / falling.sum())

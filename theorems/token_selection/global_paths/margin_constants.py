@@ -1,4 +1,4 @@
-"""Constants of the region where every optimal token leads by a margin, and the resulting bounds on the gradient.
+"""Constants of the region where the logit of every optimal token leads by a margin, and bounds on the gradient there.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2; derivations in
 :mod:`.descent_from_a_margin`.
@@ -27,18 +27,18 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, fixed_point_bound
 
 KEPT = sharper("margin-is-kept")
-"""The default of :attr:`MarginConstants.claim`."""
+"""The claim that is undecided by default where no sufficient margin can be resolved (:attr:`MarginConstants.claim`)."""
 LARGEST = 1e4
-"""The largest margin that a start may need: with a larger one floats do not resolve both the weights and the steps."""
+"""The largest margin of a start: with a larger margin, floats do not resolve both the weights and the steps."""
 
 
 @dataclass(frozen=True, eq=False)
 class MarginConstants:
-    """Constants of a problem with unique, separable optimal tokens; p enters by its margin m(p) and its norm.
+    """Constants of a problem with unique, separable optimal tokens, and bounds that depend on p's margin m(p) and norm.
 
     Attributes:
         problem: keys, scores, loss.
-        svm: p_mm.
+        svm: the ATT-SVM solution p_mm.
         claim: the name of the claim that is undecided where no start of sufficient margin can be resolved.
     """
 
@@ -103,12 +103,12 @@ class MarginConstants:
 
     @cached_property
     def edge(self) -> Numbers:
-        """The margin log((T − 1)A) beyond which −∇L climbs along p_mm."""
+        """The margin log((T − 1)A) beyond which −⟨∇L, p_mm⟩ > 0."""
         return np.log(exact(self.problem.T - 1)) + np.log(self.widest)
 
     @cached_property
     def region(self) -> Numbers:
-        """The margin log(2(T − 1)A) beyond which Aq ≤ ½."""
+        """The margin log(2(T − 1)A) beyond which Aq ≤ ½, with q = (T − 1) e^{−m}."""
         return self.edge + np.log(exact(2.0))
 
     @cached_property
@@ -137,11 +137,11 @@ class MarginConstants:
         return 1 + self.odds_bound(m)
 
     def lag(self, m: Any) -> Numbers:
-        """Return K + log(1 + q), by which −⟨∇L, p⟩ may exceed m(p) Ω, in units of Ω."""
+        """Return K + log(1 + q), the most by which −⟨∇L, p⟩/Ω may exceed the margin m(p)."""
         return self.spread + np.log1p(self.odds_bound(m))
 
     def share(self, m: Any) -> Numbers:
-        """Return 1 − Aq, the least share of Ω that −∇L has along p_mm."""
+        """Return 1 − Aq, the lower bound of −⟨∇L, p_mm⟩/Ω."""
         return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
@@ -149,11 +149,11 @@ class MarginConstants:
         return (1 + self.lag(m) * self.length / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
-        """Return Θ(1 − Aq)/(max‖g‖(1 + q)), the least share of a step along −∇L that is along p̄_mm."""
+        """Return Θ(1 − Aq)/(max‖g‖(1 + q)), the lower bound of ⟨Δ, p̄_mm⟩/‖Δ‖ for a step Δ along −∇L."""
         return self.share(m) / (self.length * self.reach * self.stretch(m))
 
     def log_growth(self, log_step: Any) -> Numbers:
-        """Return log β of log(e^{m(p(0)) − κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))²."""
+        """Return log β for m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))²."""
         top, floor = self.log_slopes
         log_beta = log_step + floor + np.min(self.log_gaps) + 2 * (floor - top - np.log(self.length))
         return log_beta + 4 * np.log(exact(0.5)) - np.log(exact(self.problem.n))
@@ -166,9 +166,7 @@ class MarginConstants:
 
 
 def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
-    """Return a lower bound of ⟨p(t) − p(0), p̄_mm⟩, (t, b).
-
-    It is Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s).
+    """Return the lower bound Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s) of ⟨p(t) − p(0), p̄_mm⟩, (t, b).
 
     Args:
         constants: the constants of the problem.
@@ -182,14 +180,14 @@ def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Nu
 
 
 def second_order(norms: Any, lengths: Any) -> Any:
-    """Return ‖Δ‖²/(2‖p‖), by which ‖p + Δ‖ − ‖p‖ may exceed ⟨Δ, p̄⟩."""
+    """Return ‖Δ‖²/(2‖p‖), the most by which ‖p + Δ‖ − ‖p‖ exceeds ⟨Δ, p̄⟩."""
     return lengths * lengths / (2 * norms)
 
 
 def log_excess_rate(constants: MarginConstants, margins: Numbers, floor: Numbers) -> Float64[np.ndarray, "b"]:
     """Return a bound of ‖∇ log(L − L_opt)‖ where margins are at least ``floor``, (b,).
 
-    It is 2(1 + q) max‖g‖ times the largest ratio of two slopes |ℓ'| of an input.
+    The bound is 2(1 + q) max‖g‖ times the largest ratio of slopes |ℓ'| at two outputs of the same input.
     """
     problem = constants.problem
     lowest = np.maximum(margins.value.min(axis=0), floor.value - floor.error)
@@ -210,7 +208,7 @@ def offset_bound(
     q: Float64[np.ndarray, "d"],
     k: int,
 ) -> float:
-    """Return a bound of |r| at ρ_k. As log t = ⟨p − q − r, p̄_mm⟩ depends on |r|, the bound is a fixed point."""
+    """Return a bound of |r| at the norm ρ_k, a fixed point, since log t = ⟨p − q − r, p̄_mm⟩ depends on r itself."""
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
     first, residual = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
     growth_until = offsets.growth(q, begin)
@@ -228,7 +226,7 @@ def offset_bound(
 def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
     """Return E, a bound of the difference between the logarithm of a row's coefficient and log c_j − g_j·p, (r,).
 
-    It holds where margins are at least ``later``; it is ∞ where a coefficient may be negative.
+    The bound holds where margins are at least ``later``; it is ∞ where a coefficient may be negative.
     """
     problem, loss = constants.problem, constants.problem.loss
     top, gaps = problem.scores.max(axis=1), problem.gaps()
@@ -246,16 +244,16 @@ def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray
 
 
 def odds_bounds_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return q = (T − 1) e^{−m} for margins m = ``later``, in floats."""
+    """Return q = (T − 1) e^{−m} for margins m = ``later``, as plain floats."""
     with np.errstate(over="ignore"):
         return np.asarray((constants.problem.T - 1) * np.exp(-later))
 
 
 def lags_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return K + log(1 + q) for margins ``later``, in floats."""
+    """Return K + log(1 + q) for margins ``later``, as plain floats."""
     return np.asarray(float(value_of(constants.spread)) + np.log1p(odds_bounds_later(constants, later)))
 
 
 def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return 1 − Aq for margins ``later``, in floats."""
+    """Return 1 − Aq for margins ``later``, as plain floats."""
     return np.asarray(1 - float(value_of(constants.widest)) * odds_bounds_later(constants, later))

@@ -1,7 +1,7 @@
 """The minimisers p̄(R) = argmin of L over ‖p‖ ≤ R that the optimiser under test computes.
 
 ``regularization_path`` returns these minimisers to users; here they are compared with the path that
-:mod:`theorems.curves.followed_path` follows independently.
+:mod:`theorems.curves.followed_path` computes in another way.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -30,15 +30,15 @@ from theorems.curves.missing_points import missing_claim
 
 PATH_VALUE = tolerance(
     "path-value",
-    "what both log-excesses carry, and 64 eps (1 + |log excess| + κR)",
-    "the optimiser prefers the first of several minima whose risks differ by no more than the rounding of a logit",
+    "the errors of both log-excesses, plus 64 eps (1 + |log excess| + κR)",
+    "of minima whose risks differ by no more than the rounding of a logit, the optimiser returns the first",
 )
 
 CONVERGED = "the optimiser reports convergence"
 ON_THE_SPHERE = premise("minimised-path-is-on-the-sphere")
 IS_LOWEST = premise("minimised-path-is-lowest", when=CONVERGED)
 OPTIMISER_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
-"""The premises of an optimiser's path."""
+"""The premises of a path that the optimiser under test returned."""
 
 RADII = 2
 """Number of radii at which the optimiser is run: the first and the middle one of the followed path."""
@@ -46,7 +46,7 @@ RADII = 2
 
 @dataclass(frozen=True, eq=False)
 class OptimiserPath:
-    """The optimiser's path at some radii of the followed path.
+    """The minimisers that the optimiser under test returned at some radii of the followed path.
 
     Attributes:
         followed_to: the points of the followed path at these radii.
@@ -79,11 +79,11 @@ class OptimiserPath:
         return implementation[regularization_path](problem, radii, max_margin=svm)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the minimisers lie on their spheres and have no more risk than R p̄_mm and the path.
+        """Yield the claims that the minimisers lie on their spheres, and have no more risk than R p̄_mm and the path.
 
         Raises:
             Ended: a minimiser is not on its sphere, or is missing where the reference finds one.
-            Undecided: the optimiser reports no convergence at any radius.
+            Undecided: the optimiser does not report convergence at any radius.
         """
         radii, path = self._radii, self.path
         if path.points.shape != (len(radii), self.followed_to[0].sphere.problem.d) or not np.array_equal(
@@ -108,7 +108,7 @@ class OptimiserPath:
         branch = f"a minimum found at {self.good.size} of {len(radii)} radii"
         radii = radii[self.good]
         deviation = np.abs(norm(exact(self.points), axis=1) - radii)
-        # The point is computed as height · p̄_mm + offset, the height by a square root.
+        # The optimiser computes a point as height · p̄_mm + offset, the height as a square root.
         allowed = exact(np.zeros(len(radii))).widen(8 * EPS * radii)
         on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, deviation, scale=radii, points="radius")
         yield replace(on, branch=branch)
@@ -123,29 +123,29 @@ class OptimiserPath:
 
     @property
     def at(self) -> list[Followed]:
-        """The points of the followed path at these radii."""
+        """The points of the followed path at the radii of :attr:`good`."""
         return [self.followed_to[k] for k in self.good]
 
     @property
     def points(self) -> Float64[np.ndarray, "g d"]:
-        """The minimisers found at these radii, (g, d)."""
+        """The optimiser's minimisers at the radii of :attr:`good`, (g, d)."""
         return self.path.points[self.good]
 
     @property
     def offsets(self) -> Float64[np.ndarray, "two g e"]:
-        """The offsets of the minimisers from the ray, in units of ‖p_mm‖: as reported, and from the points."""
+        """The offsets of the minimisers from the ray, in units of ‖p_mm‖: as reported, and computed from the points."""
         sphere = self.followed_to[0].sphere
         reported = tangential(self.path.offsets[self.good], sphere.svm.direction, sphere.basis) / sphere.svm.norm
         return np.stack([reported, [sphere.coordinates(p) for p in self.points]])
 
     @property
     def predicted_offsets(self) -> Float64[np.ndarray, "g e"]:
-        """The offsets that the reduced program predicts, (g, e)."""
+        """The offsets that :mod:`theorems.curves.reduced_program` predicts at the radii of :attr:`good`, (g, e)."""
         return np.array([f.predicted for f in self.at])
 
     @property
     def rounding(self) -> Float64[np.ndarray, "g"]:
-        """A bound of the rounding error of the difference of the two offsets, (g,)."""
+        """A bound of the rounding error of the difference between a minimiser's offset and the predicted one, (g,)."""
         return np.array([f.rounding for f in self.at])
 
     @property

@@ -1,4 +1,4 @@
-"""Runs of gradient descent, normalized or not, with a bound of their drift: the sum of the errors of their steps.
+"""Runs of gradient descent, normalized or not, with a bound of their drift: the sum of the steps' rounding errors.
 
 :mod:`theorems.curves.descent` bounds the drift coordinate by coordinate at the checked iterates; here its norm is
 bounded at all iterates.
@@ -30,8 +30,8 @@ class Run:
 
     Attributes:
         p: p(0) … p(t), floats, (t + 1, b, d).
-        moved: the steps between them, (t, b, d).
-        drift: the sum over all steps up to t of the bounds of ‖Δ + η∇L‖, (t, b).
+        moved: the steps p(s+1) − p(s), (t, b, d).
+        drift: for every t, the sum of the bounds of ‖Δ + η∇L‖ over the steps Δ up to t, (t, b).
     """
 
     p: Numbers
@@ -55,12 +55,12 @@ def run_premises(
 
     Args:
         problem: keys, scores, loss.
-        under_test: the implementation that ran it.
+        under_test: the implementation that computed the trajectory.
         trajectory: the trajectory that was returned.
         starts: p(0), (b, d).
         steps: the requested number of steps.
         step: log η, or the length of a normalized step.
-        names: the names of the premises that the run has these starts and steps, and that each iterate is a step.
+        names: the names of two premises: the run has these starts and this number of steps, and each iterate is a step.
         first: the name of the claim that is undecided where a step overflows.
 
     Raises:
@@ -90,8 +90,8 @@ def step_premises(
         problem: keys, scores, loss.
         under_test: the implementation whose gradient is followed.
         points: the iterates, (t + 1, b, d).
-        step: log η, one per start or per step and start, as an array; or the length of a normalized step, as a float.
-        is_a_step: the name of the premise.
+        step: an array with log η per start, or per step and start; or, as a float, the length of every normalized step.
+        is_a_step: the name of the claim.
 
     Raises:
         NotANumber: an iterate is not finite.

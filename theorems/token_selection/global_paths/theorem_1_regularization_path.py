@@ -1,7 +1,7 @@
 """Theorem 1: the regularization path turns to the max-margin direction of the optimal tokens.
 
-Main results: an explicit bound on cos and margin over a whole sublevel set; the path itself at radii up to 1e6 with
-its rate −2; its offset from the ray of p_mm, at finite radius and in closed form.
+Main results: explicit bounds on the cosine with p_mm and on the margin over a whole sublevel set; the path at radii up
+to 1e6, where 1 − cos falls like R⁻²; the path's offset from the ray of p_mm, at finite radii and in closed form.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1, Appendix B.2.
 """
@@ -46,8 +46,8 @@ from theorems.token_selection.global_paths.path_minimisers import OPTIMISER_PREM
 PATH_DUAL_GAP = tolerance(
     "path-dual-gap",
     "(|y| e + e²)/ρ² + (m + d + 8) eps (Σ_j w_j|exponent_j| + 1 + max|log c| + max|log w|)/ρ",
-    "1 − cos ≤ (F_ρ(y') − D)/ρ holds without a margin; e is the rounding of the followed point (path-rounding), the"
-    " rest that of the sums F and D of logarithms",
+    "1 − cos ≤ (F_ρ(y') − D)/ρ may hold with equality; e is the rounding error of the followed point (path-rounding),"
+    " the other terms are the rounding errors of F and D, sums of logarithms",
 )
 OFFSET_CONVERGENCE = tolerance(
     "offset-convergence",
@@ -58,14 +58,14 @@ OFFSET_CONVERGENCE = tolerance(
 RATE_FIT = tolerance(
     "rate-fit",
     "Σ|x_i| e_i / Σ x_i², x_i = log ρ_i − mean, e_i = 2 log((|o| + τ_i)/(|o| − τ_i)) + 4|o|²/ρ_i²",
-    "log(1 − cos) = log(|o|²/2) − 2 log ρ + an error e_i that follows from the bound τ_i on the offset's distance"
-    " from its limit; a least-squares slope is linear in it",
+    "log(1 − cos) = log(|o|²/2) − 2 log ρ + an error of at most e_i, which follows from the bound τ_i on the offset's"
+    " distance from its limit; a least-squares slope is linear in these errors",
 )
 PATH_OPTIMISER = tolerance(
     "path-optimiser",
     "path-rounding + 1e-8 (|y| + 1/(κ‖p_mm‖))",
-    "the optimiser ends when Newton's steps no longer shrink below 1e-8 of the offset plus 1/κ, because rounding along"
-    " weak curvature keeps them there; the predicted offset and the found one carry the rounding of the path besides",
+    "where the curvature is small, rounding keeps Newton's steps from shrinking, and the optimiser ends once they are"
+    " below 1e-8 of the offset plus 1/κ; both offsets, predicted and reported, also have the rounding of the path",
 )
 
 MARGIN = sharper("sublevel-margin")
@@ -110,17 +110,16 @@ PATH_CLAIMS = (
 """The claims of :func:`on_the_path`."""
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The RΘ/κ of the sublevel sets."""
+"""The values of RΘ/κ at which sublevel sets are searched."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""The RΘ of the path."""
+"""The values of RΘ to which the path is followed."""
 LARGEST_KAPPA = 1e5
 """The largest κ at which the path turns to p̄_mm within :data:`PATH_RADII`."""
 LARGEST_ROUNDING = 1e-3
-"""The largest error of an exponent at which the path still has correct digits; it limits the radii where ‖p_mm‖ is
-large.
+"""The largest error of an exponent at which the path has correct digits; where ‖p_mm‖ is large it excludes radii.
 """
 STALLED = 1e-8
-"""Relative size of Newton steps at which the optimiser may stall, see :data:`PATH_OPTIMISER`."""
+"""The relative size of Newton steps at which the optimiser may end, see :data:`PATH_OPTIMISER`."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
@@ -145,12 +144,12 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,
-    search="Newton's method takes other steps in other coordinates, and ends without a minimum on some of them",
+    search="in other coordinates Newton's method takes other steps, and on some data it ends without a minimum",
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, with one strictly best token per input and a solution p_mm of ATT-SVM(opt).
 
-    Then the regularization path p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm. Θ = 1/‖p_mm‖, ρ = RΘ.
+    Then the regularization path p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm. Write Θ = 1/‖p_mm‖, ρ = RΘ.
 
     **Effective.** Let κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) with c_max, c_min bounds of |ℓ'| on the score
     range and Γ_max, Γ_min the extreme gaps γ_i,opt − γ_it. For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm) has
@@ -191,7 +190,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
     yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # The gradient of a kernel with the textbook rounding error is noise at these radii.
+        # At these radii the gradient of a kernel with the textbook rounding error consists of rounding errors.
         return
     path = _follow_path(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
     yield from on_the_path(path)
@@ -209,8 +208,8 @@ def in_sublevel_sets(
 ) -> Iterator[Claim]:
     """Yield the effective claims at points of sublevel sets.
 
-    A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
-    place of RΘ. So with RΘ − o in place of RΘ the bounds hold also for points whose risk may exceed that at R p̄_mm.
+    Rounding leaves open whether the risk at a point p of the ball exceeds that at R p̄_mm, by a factor of at most e^o.
+    Such a point belongs to the sublevel set of RΘ − o, so the bounds are claimed with RΘ − o in place of RΘ.
     """
     p, p_mm, rho, options = (
         exact(points),
@@ -238,7 +237,7 @@ def in_sublevel_sets(
 
 @section
 def on_the_path(path: FollowedPath) -> Iterator[Claim]:
-    """Yield the limit and sharp claims at every radius ρ to which the path is followed; o = y is its offset."""
+    """Yield the limit and sharp claims at every radius ρ of the followed path, whose offset from the ray is o."""
     yield from premises(path)
     rho, size, one_minus = path.rho, path.size, path.one_minus_cosine
     noise = (size * path.rounding + path.rounding**2) / rho**2 + path.value_rounding / rho
@@ -256,7 +255,7 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
     if path.svm.strictly_complementary:
         yield from _in_the_limit(path)
         return
-    # The same with y' = y_S + h log ρ.
+    # 1 − cos ≤ (F_ρ(y') − D)/ρ with y' = y_S + h log ρ.
     first, r0 = path.at[0].predicted, rho[0]
     h = (path.limit - first) / math.log(path.far[0].rho / r0)
     bound = (path.values([first + h * math.log(r / r0) for r in rho]) - path.dual) / rho
@@ -264,7 +263,7 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
 
 
 def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
-    """Claim o → argmin F_∞, and its first correction in 1/ρ, at the radii at which an error bound exists."""
+    """Claim the offset's limit, o → argmin F_∞, and its first correction in 1/ρ, at radii that have an error bound."""
     limit, independent = path.limit, path.svm.independent
     if not (path.far[2] or independent):
         yield undecided_claim(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
@@ -278,7 +277,7 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     corrections = [f.sphere.reduced.correction(limit) for f in path.at]
     near = [k for k, (_, rest) in enumerate(corrections) if np.isfinite(rest)]
     if not near:
-        # A margin of 1 + 3e-9 still matters at these radii; the claim at finite radii covers this case.
+        # A token with margin 1 + 3e-9, say, still matters at these radii: only the claim at finite radii is made.
         return
     differences = np.array([path.at[k].followed - limit for k in near])
     first, rest = np.array([corrections[k][0] for k in near]), np.array([corrections[k][1] for k in near])
@@ -286,7 +285,7 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     size = float(np.linalg.norm(limit))
     options: dict[str, Any] = {"why": OFFSET_CONVERGENCE, "scale": max(size, 1.0), "points": "radius"}
 
-    # |o − argmin F_∞| = O(1/ρ), and less −H⁻¹y/ρ of a higher order.
+    # |o − argmin F_∞| = O(1/ρ), and without its first term −H⁻¹y/ρ this difference is of higher order.
     distances, beyond = np.linalg.norm(differences, axis=1), np.linalg.norm(differences - first, axis=1)
     yield at_least(name, Form.SHARP, 0.0, distances, rounding=total + rounding, **options)
     yield at_least(CORRECTION, Form.SHARP, 0.0, beyond, rounding=rest + rounding, **options)
@@ -301,13 +300,13 @@ def rate(
 ) -> Iterator[Claim]:
     """Claim that the slope of log(1 − cos) in log ρ is −2.
 
-    An error e of the offset o changes the slope by 2 log((|o|+e)/(|o|−e)).
+    An error e of the offset o changes log(1 − cos) by at most 2 log((|o|+e)/(|o|−e)).
     """
     usable = error < size / 2
     if usable.sum() < 2:
         return
     log_rho, log_gap, e = np.log(rho[usable]), np.log(one_minus_cosine[usable]), error[usable]
-    # 1 − cos = |y|²/(ρ(ρ + h)) differs from |y|²/2ρ² by a relative |y|²/4ρ² to first order.
+    # 1 − cos = |y|²/(ρ(ρ + h)), h = √(ρ² − |y|²), differs from |y|²/2ρ² by a relative |y|²/4ρ² to first order.
     change = 2 * np.log((size + e) / (size - e)) + (2 * size / np.exp(log_rho)) ** 2
     x = log_rho - log_rho.mean()
     slope, allowed = float(x @ log_gap / (x @ x)), float(np.abs(x) @ change / (x @ x))
@@ -315,7 +314,7 @@ def rate(
 
 
 def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
-    """Claim that the offset reported by the optimiser, and the offset of its points, equal the predicted offset."""
+    """Claim that the optimiser's reported offset, and the offset of its points, equal the predicted offset."""
     yield from premises(path)
     sphere, offsets = path.followed_to[0].sphere, path.offsets
     distance, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
@@ -325,9 +324,9 @@ def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
 
 
 def log_kappa(problem: Problem) -> Numbers:
-    """Return κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
+    """Return κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), computed from logarithms so that nothing overflows.
 
-    c_max, c_min bound |ℓ'| on the score range, Γ_max, Γ_min the gaps γ_i,opt − γ_it over all t ≠ opt_i.
+    c_max and c_min bound |ℓ'| on the score range; Γ_max and Γ_min are the extreme gaps γ_i,opt − γ_it, t ≠ opt_i.
     """
     others = np.arange(problem.T) != problem.optimal[:, None]
     log_gaps: Any = np.log(exact(problem.scores.max(axis=1))[:, None] - problem.scores)[others]
@@ -338,7 +337,7 @@ def log_kappa(problem: Problem) -> Numbers:
 
 
 def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
-    """Return D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
+    """Return D(w) = Σ w_j log(c_j/w_j), at most log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
     support, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
     duals: Any = with_rounding(svm.duals[support])
     w = duals / np.sum(duals)
@@ -360,7 +359,7 @@ def _follow_path(
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
     turning = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
-    # In one dimension the path is the ray, whatever the rounding is.
+    # In one dimension the path is the ray, whatever the rounding errors are.
     radii = [
         rho
         for rho in turning

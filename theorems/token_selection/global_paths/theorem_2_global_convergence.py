@@ -1,8 +1,8 @@
 """Theorem 2: from any start gradient descent diverges, and for one input it turns to the max-margin direction.
 
-Main results: at every iterate of gradient descent, bounds on its climb along p_mm, on its norm (like log t) and, for
-one input, on its correlation; gradient flow to norms of 1e6 with an a-priori O(‖p‖^{−2}) bound and its offset
-predicted.
+Main results: at every iterate of gradient descent, bounds on the progress along p_mm, on ‖p‖ (like log t) and, for one
+input, on the correlation with p_mm; along the gradient flow to norms of 1e6, an a-priori bound 1 − cos = O(‖p‖^{−2})
+and the predicted offset.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Appendix B.3; :mod:`.flow_offset`.
 """
@@ -53,14 +53,14 @@ from theorems.token_selection.global_paths.lemma_04_descent_direction import log
 GRADIENT_FLOW = tolerance(
     "gradient-flow",
     "evaluations · √d (1e-12 ‖p‖ + max(1e-10/κ, 64 eps ‖p_end‖)) + 8 d eps ‖p‖",
-    "the solver keeps its local error below rtol‖p‖ + atol per coordinate and step; for n = 1 the flow is the"
-    " gradient flow of the convex Σ e^{−g_j·p}, which amplifies no error, and ⟨p, p_mm⟩ rises along every flow, so"
-    " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
+    "the solver keeps its local error below rtol‖p‖ + atol per coordinate and step; these errors only add up, because"
+    " for n = 1 the flow is that of the convex Σ e^{−g_j·p}, which amplifies no error, and ⟨p, p_mm⟩ rises along every"
+    " flow; the last term is the rounding of a point of norm ‖p‖; rtol is 1e-9 for n > 1",
 )
 LARGEST_LOGARITHM = 1e6
 """The largest logarithm whose exponential still has ten digits."""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver for n = 1, where the offset from the ray is read off."""
+"""The relative tolerance of the flow's solver for n = 1, where the offset from the ray of p_mm is compared."""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
 CLIMBS = sharper("climbs-to-max-margin")
@@ -80,7 +80,7 @@ ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return cases, half of them with one input: the limit of the direction is claimed for these only."""
+    """Return cases, half of them with one input, because the limit of the direction is claimed for one input only."""
     single = cases(assumptions=(*ASSUMPTIONS, "single-input"), large=MODERATE)
     return st.one_of(single, cases(assumptions=ASSUMPTIONS, large=MODERATE, n=(2, 4)))
 
@@ -155,11 +155,13 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     starts, fractions = starts_around(case, svm, rng)
     yield from at_every_iterate(Descent.of(problem, under_test, starts, fractions, CLIMBS), svm)
     if under_test.textbook_eps:
-        # The gradient of a kernel with the textbook rounding error is noise long before a limit is visible.
+        # Long before a limit is visible, the gradient of a kernel with the textbook rounding error consists of rounding
+        # errors.
         return
     yield from at_every_normalized_step(NormalizedDescent.of(problem, under_test, starts), svm)
     single, start = problem.n == 1, flow_start(case, svm, rng)
-    # For one input norms are in units of ‖p_mm‖, as the direction is compared; otherwise in units of 1/(size of keys).
+    # For one input, where directions are compared, norms are in units of ‖p_mm‖; otherwise in units of 1/(size of
+    # keys).
     unit, relative = (svm.norm, FLOW_RELATIVE) if single else (1 / problem.key_scale, RELATIVE)
     flow = FollowedFlow.of(problem, under_test, start, unit, relative, rng, NORM_DIVERGES)
     yield from along_the_flow(flow, svm)
@@ -169,7 +171,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @section
 def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
-    """Yield the effective claims, at every iterate evaluated."""
+    """Yield the effective claims at every iterate that the descent evaluates."""
     yield from premises(descent)
     problem, at, log_step = descent.problem, descent.at, descent.log_step
     log_climbs = log_climb(at)
@@ -196,7 +198,7 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
     if problem.n > 1:
         return
 
-    # ⟨Δ, p̄_mm⟩ (‖p‖ + λ) ≥ ⟨Δ, p⟩, per unit of the step; then summed from the first p with ‖p‖ + λ > 0 on.
+    # ⟨Δ, p̄_mm⟩ (‖p‖ + λ) ≥ ⟨Δ, p⟩, divided by the step size; then the sum from the first p with ‖p‖ + λ > 0 on.
     lag = norm(p_mm) * np.log(exact(problem.T - 1))
     towards = descent.direction @ p_mm / norm(p_mm) * (norm(exact(at.points), axis=-1) + lag)
     yield at_least(CORRELATION_STEP, Form.EFFECTIVE, towards, np.vecdot(descent.direction, at.points), **iterate)
@@ -211,7 +213,7 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
 
 @section
 def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, as ‖∇L‖ is at most D times −⟨∇L, p_mm⟩."""
+    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, which follows from ‖∇L‖ ≤ −D⟨∇L, p_mm⟩."""
     yield from premises(descent)
     least = exact(descent.length) * descent.times / reach(descent.problem)
     yield at_least(
@@ -237,9 +239,9 @@ def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
 
 
 def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Yield the claims for n = 1 on the offset z from the ray, in units of ‖p_mm‖, at each recorded norm ρ.
+    """Yield the claims for n = 1 about the flow's offset z from the ray of p_mm, at each recorded norm ρ.
 
-    B and q are those of :mod:`.flow_offset`.
+    Lengths are in units of ‖p_mm‖; :mod:`.flow_offset` derives the bound B and the limit q.
     """
     offsets = FlowOffset.of(Constraints.of(followed.problem, svm), svm)
     if not offsets.solved:
@@ -255,7 +257,8 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
     yield at_least(FLOW_CORRELATION, Form.LIMIT, bound, size[1:], rounding=solver[1:], scale=large[1:], **flow)
 
-    # Between successive points far out, z stays near its limit: q plus the part orthogonal to span(G_S).
+    # From each recorded point far out to the next, z stays near its limit: q plus the part of p orthogonal to
+    # span(G_S).
     late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
     k, after = late[:-1], late[1:]
     limits = [offsets.q + offsets.free(p[j]) for j in k]
@@ -275,10 +278,10 @@ def reach(problem: Problem) -> Numbers:
 
 
 def log_rate(problem: Problem, start_norm: Any) -> Numbers:
-    """Return log of β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)), c_i the least |ℓ'| on the scores of input i.
+    """Return log(β/η), β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)), c_i the least |ℓ'| on the scores of input i.
 
-    s(1 − s) = o/(1 + o)² for the odds o = Σ_{t≠opt} e^{−a_t} against the optimal token. |a_t| ≤ D‖p‖ puts log o into
-    ±(D‖p‖ + log(T−1)), and o/(1 + o)² = 1/(2 + 2 cosh log o) ≥ e^{−|log o|}/4.
+    s(1 − s) = o/(1 + o)² for the odds o = Σ_{t≠opt} e^{−a_t} against the optimal token. As |a_t| ≤ D‖p‖, |log o| ≤ D‖p‖
+    + log(T−1), and o/(1 + o)² = 1/(2 + 2 cosh log o) ≥ e^{−|log o|}/4.
     """
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     floors = np.array([problem.loss.log_floor(float(a), float(b)) for a, b in zip(low, high, strict=True)])
@@ -287,16 +290,16 @@ def log_rate(problem: Problem, start_norm: Any) -> Numbers:
 
 
 def climb_bound(problem: Problem, log_beta: Any, steps: Any) -> Numbers:
-    """Return log(1 + D² β t)/D², the least growth of ⟨p(t), p_mm⟩, shape (r, b)."""
+    """Return log(1 + D² β t)/D², the lower bound of ⟨p(t) − p(0), p_mm⟩, shape (r, b)."""
     D = reach(problem)
     return np.logaddexp(0.0, 2 * np.log(D) + log_beta + np.log(exact(steps))[:, None]) / (D * D)
 
 
 def correlation_deficit(norms: Any, lengths: Any, lag: Any) -> Any:
-    """Return by how much ⟨p(t), p̄_mm⟩ − ⟨p(b), p̄_mm⟩ may fall short of ‖p(t)‖ − ‖p(b)‖ for n = 1, shape (r, b).
+    """Return the most by which ⟨p(t) − p(b), p̄_mm⟩ falls short of ‖p(t)‖ − ‖p(b)‖ for n = 1, shape (r, b).
 
-    It is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), λ = ‖p_mm‖ log(T−1); b = 0, or
-    1 where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
+    This is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), λ = ‖p_mm‖ log(T−1).
+    b = 0, or 1 where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
     """
     shifted = norms + lag
     positive = value_of(shifted)[:-1] > 0

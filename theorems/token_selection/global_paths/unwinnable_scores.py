@@ -1,7 +1,7 @@
-"""Attention where no prompt selects all optimal tokens: the tokens that always tie, and the finite part of p.
+"""Attention where no prompt selects all optimal tokens: the tokens that remain tied, and the finite part of p.
 
-Main result: rational weights prove the ties, and the risk tends to the risk of attention to only the tied tokens, with
-a bound at every radius.
+Main result: rational weights prove which tokens tie, and the risk tends to that of attention to the tied tokens alone,
+with a bound at every radius.
 
 References: derived here; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
 """
@@ -62,7 +62,7 @@ RADII = np.array([0.0, 0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     kernel=BELOW_ROUNDING,
     needs={
         "well-behaved-loss": "the bound at every radius depends on the largest |ℓ'|",
-        "optimal-tokens-tied": "rows are differences to a single best token per input; if all can be selected, F = {0}",
+        "optimal-tokens-tied": "rows are differences from one best token per input; if all are selected, F = {0}",
     },
 )
 def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -114,7 +114,7 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
 
 def certify_split(problem: Problem, under_test: Implementation) -> Generator[Claim, None, ScoreSplit]:
-    """Yield the claims that Ŝ and U have their defining properties; return the split.
+    """Yield the claims that the tied tokens Ŝ and the direction U have their defining properties; return the split.
 
     Raises:
         Ended: Ŝ or U does not have them.
@@ -124,7 +124,7 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
     if split is None:
         raise Undecided(
             TIED,
-            "the tied tokens were not decided: keys are rounded products, or no weights prove the ties",
+            "it is not decided which tokens tie: keys are rounded products, or no weights prove the ties",
             not_found=True,
         )
     best = (problem.scores == problem.scores.max(axis=1, keepdims=True)).astype(np.int64)
@@ -142,7 +142,7 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
 
 
 def _require(name: str, wrong: str) -> Iterator[Claim]:
-    """Yield the exact claim that there is no error; raise Ended if it is falsified."""
+    """Yield the exact claim ``name``, falsified if ``wrong`` states an error; then raise Ended."""
     claim = Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
@@ -166,8 +166,8 @@ class TiedAttention:
     """Attention to only the tokens of Ŝ at points p, computed from the keys, with its rounding error in float64.
 
     Attributes:
-        split: Ŝ, F, U.
-        points: p, (b, d).
+        split: the tied tokens Ŝ, their span F and the direction U.
+        points: the prompts p, (b, d).
     """
 
     split: ScoreSplit
@@ -180,29 +180,29 @@ class TiedAttention:
 
     @cached_property
     def log_tied(self) -> Numbers:
-        """The logarithm of the weight of Ŝ_i, (b, n)."""
+        """The logarithm of the total softmax weight of Ŝ_i, (b, n)."""
         return np.logaddexp.reduce(np.where(self.split.sets, self.attention.log_weights, -np.inf), axis=-1)
 
     @cached_property
     def log_odds(self) -> Numbers:
-        """The logarithm of x_i, −∞ where Ŝ_i contains all tokens; (b, n)."""
+        """The logarithm of x_i, the weight off Ŝ_i divided by that on Ŝ_i; −∞ where Ŝ_i contains all tokens; (b, n)."""
         log_weights_outside: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
         return np.logaddexp.reduce(log_weights_outside, axis=-1) - self.log_tied
 
     @cached_property
     def weights(self) -> Numbers:
-        """The softmax s̃ on Ŝ, (b, n, T)."""
+        """The softmax weights s̃ over Ŝ, 0 elsewhere, (b, n, T)."""
         logs: Any = np.where(self.split.sets, self.attention.log_weights - self.log_tied[..., None], -np.inf)
         return np.exp(logs)
 
     @cached_property
     def outputs(self) -> Numbers:
-        """The outputs õ, (b, n)."""
+        """The outputs õ = Σs̃γ of attention to Ŝ alone, (b, n)."""
         return mixture(self.split.problem, self.weights)
 
     @cached_property
     def risk(self) -> Numbers:
-        """The risk L_F, (b,)."""
+        """The risk L_F of attention to Ŝ alone, (b,)."""
         return np.mean(self.split.problem.loss.value(self.outputs), axis=-1)
 
     @cached_property
@@ -220,7 +220,7 @@ class TiedAttention:
 
     @cached_property
     def shares(self) -> Numbers:
-        """The products s̃(γ − õ) of weights and centred scores, (b, n, T), of which gradients are sums."""
+        """The products s̃(γ − õ) of weights and centred scores, which occur in the gradient, (b, n, T)."""
         return self.weights * (exact(self.split.problem.scores) - self.outputs[..., None])
 
     @cached_property
@@ -230,15 +230,15 @@ class TiedAttention:
 
 
 def mixture(problem: Problem, weights: Numbers) -> Numbers:
-    """Return Σ_t s_it γ_it, (b, n), computed from the best score down."""
+    """Return Σ_t s_it γ_it, (b, n), computed as the best score minus a mean gap."""
     best = problem.scores.max(axis=1)
     return best + np.sum(weights * (exact(problem.scores) - best[:, None]), axis=-1)
 
 
 def tied_attention_claims(at: TiedAttention) -> Iterator[Claim]:
-    """Yield the claims of part 2: L_F and its gradient from the split, in coordinates of F, equal those from the keys.
+    """Yield the claims of part 2: the split's L_F and gradient, in coordinates of F, equal those from the keys.
 
-    The split's formulas are evaluated once more on its own rows and basis, to bound its rounding.
+    The split's formulas are evaluated once more on its own rows and basis, to bound its rounding errors.
     """
     split, problem = at.split, at.split.problem
     relative = (problem.d + 8) * EPS
@@ -257,13 +257,14 @@ def tied_attention_claims(at: TiedAttention) -> Iterator[Claim]:
     slopes: Any = np.exp(problem.loss.log_slope(outputs))[..., None] * weighted_gaps
     rounding = (np.einsum("bnt,ntr->br", slopes, inside) / problem.n).error
     slope = finite([split.derivatives_within(point)[0] for point in x], "slope within")
-    # The slope is compared as a prompt with the whole gradient, so a part of the gradient across F would be noticed.
+    # The slope is mapped from F to the space of prompts, so that a part of the gradient orthogonal to F would be
+    # noticed.
     slope_as_prompt = exact(slope).widen(2 * rounding) @ basis
     yield equal(SLOPE, slope_as_prompt, at.gradient, points="coordinate")
 
 
 def risk_claims(at: TiedAttention) -> Iterator[Claim]:
-    """Yield the claims of parts 3 and 4, at the points and out along U."""
+    """Yield the claims of parts 3 and 4, at the points p and at p + rU for several r."""
     split, problem = at.split, at.split.problem
     out = exact(at.points)[:, None] + RADII[:, None] * with_rounding(split.svm.floats)
     risk = AttentionAt(problem, out.reshape(-1, problem.d)).risk.reshape(len(at.points), len(RADII))
@@ -275,7 +276,7 @@ def risk_claims(at: TiedAttention) -> Iterator[Claim]:
 
 
 def losses_across(problem: Problem) -> Numbers:
-    """Return c_iΓ_i, (n,)."""
+    """Return c_iΓ_i, the largest slope |ℓ'| times the range of the scores of input i, (n,)."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     steepest = [problem.loss.log_bound(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
     return np.exp(with_rounding(steepest)) * (exact(high) - low)
@@ -288,9 +289,9 @@ def share_off(log_odds: Numbers) -> Numbers:
 
 
 def finite_part_claims(at: TiedAttention) -> Iterator[Claim]:
-    """Yield the claims of part 5; the last of the points is the finite part."""
+    """Yield the claims of part 5; the last of the points is the minimum x that Newton's method found."""
     split, problem = at.split, at.split.problem
-    # The slope that the split reports is rounded as well.
+    # The error is counted twice, because the split rounds its slope as well.
     slope = np.linalg.norm(at.gradient[-1].widen(at.gradient[-1].error))
     reach = np.max(np.linalg.norm(at.rows, axis=-1))
     step = (1 + len(split.level) ** 0.5) * SETTLED
