@@ -29,7 +29,7 @@ from theorems.token_selection.joint_paths.joint_steps import JOINT_RUN, joint_ru
 
 JOINT_DESCENT = tolerance(
     "joint-descent",
-    "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k or than one logit, or 1 + log 4 logits more",
+    "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice its value at step k, twice one logit, or 1 + log 4 logits more",
     "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, except that log R logits come to"
     " separate a tight token without a dual from the other tight tokens; another limit makes R·deviation grow fourfold",
 )
@@ -38,17 +38,17 @@ PROMPT_RATE = sharper("prompt-rate")
 HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
-"""Largest number of times that a run is continued to four times its length because its rate is not as claimed."""
+"""Largest number of times that a run is continued to four times its length if its rate is not as claimed."""
 GROWTH = 2.0
-"""The factor by which R·deviation may grow while R grows fourfold; with another limit it grows fourfold."""
+"""The factor by which R·deviation may grow while R grows fourfold; with another limit, R·deviation grows fourfold."""
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""Score gaps of the non-supports' tokens at which descent usually selects α by the end of a run."""
+"""Score gaps of the inputs that are no supports of v_mm at which descent usually selects α by the end of a run."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
-    """Return small cases with at least one non-support."""
+    """Return small cases in which at least one input is no support of v_mm."""
     return joint_cases(non_supports=True, gaps=GAPS, max_n=3, max_T=3, max_d=4)
 
 
@@ -60,7 +60,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
+    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.
@@ -102,8 +102,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         run = continue_run(settings, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
-        # The drift is allowed only in the longest run: in a short run another limit would be no further away than the
-        # drift.
+        # The drift is allowed only in the longest run: after a short run it would hide that the limit is another one.
         claims = _claims(setup, under_test, run, drifting=True)
     yield from claims
 
@@ -111,7 +110,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _claims(
     setup: JointSetup, under_test: Implementation, run: JointTrajectory, *, drifting: bool = False
 ) -> list[Claim]:
-    """Return the claims on both rates between a quarter of the run and its end, if α is selected throughout.
+    """Return the claims on both rates from a quarter of the run to its end, undecided if α is not selected throughout.
 
     Args:
         setup: the data with their solutions.
@@ -127,15 +126,15 @@ def _claims(
         reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
         return [undecided_claim(PROMPT_RATE, reason, Form.LIMIT)]
     heads, prompts = (np.linalg.norm(x[[early, late]], axis=1) for x in (run.heads, run.prompts))
-    # Norms are c_0 + c_1 R, so their ratio is O(1/R) from its limit, and p(c) would inherit an error as large as the
-    # claim's bound. The ratio of their growth has no such error.
+    # Norms are c_0 + c_1 R, so their ratio differs from its limit by O(1/R), and so would p(c), by as much as the claim
+    # allows. The ratio of the norms' growth has no such error.
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
         return [undecided_claim(PROMPT_RATE, "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
     target = under_test[scheduled_direction](joint, ratio)
-    # The bounded part of the offset may change by one logit in addition.
+    # Besides the drift of log R logits, the bounded part of the offset may change by one logit.
     logits = 1 + math.log(prompts[1] / prompts[0])
     drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
     return [
@@ -145,11 +144,11 @@ def _claims(
 
 
 def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np.ndarray, "d"]) -> float:
-    """Return the largest offset orthogonal to the target that changes the logit between two tight tokens by one.
+    """Return the largest offset orthogonal to the target that changes the gap between two tight tokens' logits by one.
 
-    The logit of a token that is tight without a dual falls behind by log R, since its weight falls like 1/R. For tokens
-    that hardly differ, this requires a long offset. The logit of a token that is not tight falls behind in proportion
-    to R, so the tokens within 2 log R are the tight ones.
+    The logit of a tight token without a dual falls behind by log R, since its weight falls like 1/R. If two tokens
+    hardly differ, this requires a long offset. The logit of a token that is not tight falls behind in proportion to R,
+    so the tokens that are less than 2 log R behind are the tight ones.
     """
     margins = joint.rows @ p
     leading = np.argmin(np.where(joint.others, margins, np.inf), axis=1)
@@ -165,9 +164,9 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
 def _rate(
     name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndarray, "d"], unit: float, drift: float = 0.0
 ) -> Claim:
-    """Claim that R·deviation at the later point is at most GROWTH times the larger of its earlier value and one logit.
+    """Claim that the later R·deviation is at most GROWTH times the larger of its earlier value and one logit.
 
-    In addition it may exceed the earlier value by ``drift``. For heads the unit is one output instead of one logit.
+    Alternatively it may exceed its earlier value by ``drift``. For heads the unit is one output instead of one logit.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

@@ -1,4 +1,4 @@
-"""The constants of Theorems 5 and 6, for all pairs in a sublevel set and for a minimiser, with their derivations.
+"""The constants of Theorems 5 and 6 with their derivations, for all pairs (v, p) in a sublevel set and for a minimiser.
 
 Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
 with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
@@ -85,16 +85,16 @@ from theorems.token_selection.joint_paths.joint_setup import (
 
 JOINT_LIMIT = tolerance(
     "joint-limit",
-    "log-excess risks: 4 eps (k + 8) R max|k_iα − k_it|, in the bound; the bound itself: 8 eps (1 + |it|)",
-    "the bound of the minimiser's margins holds at finite R; its excess has the rounding error of logits of size R, to"
-    " which the rounding errors of both sides are added",
+    "4 eps (k + 8) R max|k_iα − k_it| for log-excess risks, contained in the bound; 8 eps (1 + |bound|) in addition",
+    "the bound of the minimiser's margins holds at finite R; the excess risk in it has the rounding error of logits of"
+    " size R, and both sides of the claim have their own rounding errors",
 )
 
 COMPETITOR_SELECTS = sharper("competitor-selects")
 COMPETITOR_MIXES = sharper("competitor-mixes")
 COMPETITOR_RISK = sharper("competitor-risk")
 COMPETITOR_CLAIMS = (COMPETITOR_SELECTS, COMPETITOR_MIXES, COMPETITOR_RISK)
-"""The claims of :func:`competitor_claims`, item 2."""
+"""The claims of :func:`competitor_claims`, about item 2 of the derivation."""
 PROMPT_MARGIN = sharper("prompt-margin", when="the bound on 1 − s_iα is below 1 at some radii")
 QUADRANT = sharper("quadrant", when="the bound on some q_i, i no support of v_mm, is below 1 at some radii")
 PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
@@ -113,15 +113,15 @@ LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LI
 """The claims about a minimiser."""
 
 VISIBLE = 1e-6
-"""The 1 − cos below which a limit counts as reached; the radius is chosen so that its bound is below this."""
+"""The 1 − cos below which a limit counts as reached; the radius is chosen so that 1 − cos has a smaller bound."""
 
 
 class Sublevel(SublevelSet):
-    """A sublevel set with the constants of items 1–6."""
+    """A sublevel set with the constants of items 1–6 of the module's docstring."""
 
     @classmethod
     def of(cls, setup: JointSetup, under_test: Implementation, log_r: float, R: float) -> Sublevel:
-        """Return the sublevel set of the competitor R p̄_c of least risk."""
+        """Return the sublevel set of the competitor of least risk, at the radii r and R."""
         joint, zero = setup.joint, np.zeros(setup.joint.tokens.shape[2])
         prompts = competitors(setup, R)
         risks = [float(relative_log_risk(joint, log_r, zero, joint.log_weights(p))) for p in prompts]
@@ -136,17 +136,17 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def bound(self) -> Numbers:
-        """The upper bound B of q_S."""
+        """The upper bound B = F/(rν) of q_S, the largest 1 − s_iα of a support."""
         return self.deficit / (exact(self.r) * self.setup.nu)
 
     @cached_property
     def head_loss(self) -> Numbers:
-        """An upper bound of 1 − cos(v, v_mm); valid wherever it is at most 1."""
+        """The upper bound (F/r + BΔ)/Γ of 1 − cos(v, v_mm), valid if it is at most 1."""
         return (self.deficit / self.r + self.bound * self.setup.spread) / self.setup.margin
 
     @cached_property
     def other_bounds(self) -> Numbers:
-        """The upper bounds of q_i, (n,): Q_i at the non-supports (inf where it is vacuous), B at the supports."""
+        """The upper bounds of q_i = 1 − s_iα, (n,): B at the supports, elsewhere Q_i, inf where there is none."""
         s = self.setup
         eta = np.sqrt(2 * np.maximum(self.head_loss, 0.0)) if self.head_loss <= 1 else exact(np.inf)
         sizes = np.max(np.linalg.norm(exact(s.joint.tokens), axis=-1), axis=1)
@@ -162,11 +162,11 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of R m_i by items 4 and 6; −inf where these are vacuous, (n,)."""
+        """The lower bounds of the margins R m_i by items 4 and 6, −inf where there is none, (n,)."""
         return log_odds(self.other_bounds)
 
     def pairs(self, rng: np.random.Generator) -> Pairs:
-        """Return pairs of the set, found by a hunt."""
+        """Return pairs of the set, found by random search."""
         return Pairs(self, self.search_points(rng))
 
 
@@ -194,7 +194,7 @@ class Pairs:
 
     @cached_property
     def cosine(self) -> Numbers:
-        """The number ⟨p, p̄_relax⟩/R, which the derivation bounds; it is at most the cosine, as ‖p‖ ≤ R; (m,)."""
+        """The number ⟨p, p̄_relax⟩/R, (m,), which item 7 bounds; since ‖p‖ ≤ R it is at most the cosine."""
         return exact(self.points.p) @ self.level.setup.towards / self.level.R
 
     @cached_property
@@ -208,7 +208,7 @@ class Pairs:
         return one_minus_cosine(self.level.setup.u, self.level.r, self.points.w)
 
     def in_quadrant(self) -> Pairs:
-        """Return the pairs whose margins at the non-supports are not negative."""
+        """Return the pairs whose margins at the non-supports are certainly or possibly ≥ 0."""
         margins = self.margins[:, ~self.level.setup.joint.svm.support]
         inside: Bool[np.ndarray, "m"] = np.asarray(possibly_at_least(margins, 0.0).all(axis=1))
         return Pairs(self.level, self.points.where(inside))
@@ -216,17 +216,17 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class LimitBounds:
-    """Bounds of how far the margins, the direction and the head of a minimiser are from their limits."""
+    """Bounds of the distances of a minimiser's margins, direction and head from their limits."""
 
     minimiser: JointMinimiser
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of R m_i: log(1/Q_i − 1), or item 6 for the minimiser's own head; (n,)."""
+        """The lower bounds of R m_i, (n,): the larger of log(1/Q_i − 1) and item 6 for the minimiser's own head."""
         return self._floors_at(max(self.minimiser.log_excess, self.minimiser.least_competing))
 
     def _floors_at(self, log_excess: float) -> Numbers:
-        """Return the floors of R m_i for a minimiser of this log-excess, (n,)."""
+        """Return the lower bounds of R m_i for a minimiser with this log-excess risk, (n,)."""
         at, joint = self.minimiser, self.minimiser.setup.joint
         _, log_drops = at.drops
         selecting = np.where(joint.others, -np.inf, 0.0)
@@ -243,11 +243,11 @@ class LimitBounds:
 
     @property
     def radius_suffices(self) -> bool:
-        """Return whether the radius is so large that the best competitor is within :attr:`visible` of the limit.
+        """Return whether a minimiser at this radius can be required to be within :attr:`visible` of the limit.
 
-        Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is. Then
-        the shortfall is O(1)/R, four times as large at R/4. A shortfall that does not shrink like this indicates
-        another limit.
+        Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is: even
+        the best competitor's shortfall exceeds :attr:`visible`. It is then O(1)/R, four times as large at R/4. A
+        shortfall that does not shrink like this indicates another limit.
         """
         short = self._competitors_shortfall
         shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))
@@ -255,7 +255,7 @@ class LimitBounds:
 
     @property
     def _competitors_shortfall(self) -> float:
-        """The shortfall 1 − ⟨p, p̄_relax⟩/R by item 7 at the risk of the best competitor."""
+        """The bound of 1 − ⟨p, p̄_relax⟩/R by item 7 for a minimiser with the risk of the best competitor."""
         at = self.minimiser
         return 1 - float(value_of(target_bound(at.setup, self._floors_at(at.least_competing), at.margins, at.R)))
 
@@ -269,7 +269,7 @@ class LimitBounds:
 
     @property
     def head(self) -> Numbers:
-        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm), valid wherever it is at most 1: item 5."""
+        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm) by item 5, valid if it is at most 1."""
         setup, at = self.minimiser.setup, self.minimiser
         deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
         return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
@@ -290,7 +290,7 @@ class LimitBounds:
 
     @property
     def _from_outputs(self) -> Float64[np.ndarray, "n"]:
-        """The floors of item 6 for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it."""
+        """The lower bounds of R m_i for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it."""
         joint, log_r = self.minimiser.setup.joint, self.minimiser.log_r
         _, log_drops = self.minimiser.drops
         log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
@@ -300,9 +300,9 @@ class LimitBounds:
 
 
 def competitor_claims(levels: Sequence[Sublevel]) -> Iterator[Claim]:
-    """Claim that the weights off α of the competitor are within their bounds, and that Λ_c is at most its closed form.
+    """Claim the bounds of item 2 on the competitor's weights off α, and on its risk Λ_c.
 
-    The bounds are σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1).
+    The weights have the bounds σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1).
     """
     selected, largest, smallest, risks, closed = [], [], [], [], []
     for level in levels:
@@ -321,10 +321,10 @@ def competitor_claims(levels: Sequence[Sublevel]) -> Iterator[Claim]:
 
 
 def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float) -> Numbers:
-    """Return the lower bound of ⟨p, p̄_relax⟩/R by item 7, Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
+    """Return the lower bound Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖) of ⟨p, p̄_relax⟩/R by item 7, where floor_i ≤ R m_i.
 
-    For a non-support the floor may be the smaller of its actual margin and 0, which is 0 in the quadrant of Lemma 12, a
-    hypothesis of the theorem.
+    For a non-support, floor_i is at least the smaller of its actual margin and 0. In the quadrant of Lemma 12, a
+    hypothesis of the theorem, this is 0.
     """
     shares = np.sum(with_roundings(setup.target.duals, 1), axis=1)
     floor = np.where(setup.joint.svm.support, floors, np.maximum(floors, np.minimum(margins, 0.0)))
@@ -333,9 +333,9 @@ def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float)
 
 
 def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Numbers:
-    """Return 1 − cos(r u + w, u) for unit u, without cancellation; (m,).
+    """Return 1 − cos(r u + w, u) for a unit vector u, (m,), without cancellation.
 
-    It is x²/(1 + x² + √(1 + x²)) with x = ‖w_⊥‖/(r + u·w).
+    The formula is x²/(1 + x² + √(1 + x²)) with x = ‖w_⊥‖/(r + u·w).
     """
     along = exact(w) @ u
     length = r + along
@@ -345,7 +345,7 @@ def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Num
 
 
 def log_odds(bound: Numbers) -> Numbers:
-    """Return log(1/B − 1), −inf where B may be 1 or more, or not positive."""
+    """Return log(1/B − 1) for bounds B, −inf where 0 < B < 1 is not certain."""
     inside = (bound > 0) & (bound < 1)
     safe = np.where(inside, bound, 0.5)
     return np.where(inside, np.log1p(-safe) - np.log(safe), -np.inf)

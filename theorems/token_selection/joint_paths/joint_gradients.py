@@ -1,4 +1,4 @@
-"""The joint gradient under test compared with the paper's formula, at pairs of moderate size.
+"""The joint gradient under test, compared with the paper's formula at pairs (v, p) of moderate size.
 
 With v = r v̄_mm + w, u_i = Σ_t s_it z_it·v, L = mean ℓ(u_i) and ℓ(u) = log(1 + e^{−u}):
 
@@ -31,7 +31,7 @@ POINTS = 6
 JOINT_GRADIENTS = tuple(
     premise(name) for name in ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
 )
-"""The claims of :func:`joint_gradients`: of the risk, and of its derivatives in the head and in the prompt."""
+"""The claims of :func:`joint_gradients`: on the risk, and on its derivatives in the head and in the prompt."""
 
 
 def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
@@ -41,8 +41,7 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
     p = rng.normal(size=(POINTS, k)) * (2 / unit)
-    # Both parts of v = r v̄_mm + w have the same length, so that the claim fails if an implementation leaves out one
-    # part.
+    # Both parts of v = r v̄_mm + w have the same length, so an implementation that leaves out one of them is falsified.
     w = rng.normal(size=(POINTS, d)) * (2 / size)
     log_r = float(np.log(2 / size))
     reported = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
@@ -54,7 +53,7 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     ):
         if not np.isfinite(part).all():
             raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
-        # The implementation under test may sum in another order, with a rounding error of the same size.
+        # The error is doubled, because the implementation under test may sum in another order.
         gap = np.abs(right.widen(right.error) - part)
         yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
 
@@ -64,9 +63,8 @@ def _formulas(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k).
 
-    Features and pulls also carry the error of forming them in differences to α, Σ_t s_it z_it = z_iα − Σ_t s_it (z_iα −
-    z_it): where α has little weight, the rounding error is that of z_iα, which may exceed the rounding error of the
-    sum.
+    The errors also cover an implementation that sums differences from α, Σ_t s_it z_it = z_iα − Σ_t s_it (z_iα − z_it):
+    where α has little weight, the rounding error is that of z_iα, which may exceed the rounding error of Σ_t s_it z_it.
     """
     tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
     s = AttentionAt(setup.problem, p).weights

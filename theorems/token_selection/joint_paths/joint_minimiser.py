@@ -1,4 +1,4 @@
-"""The minimiser of a joint problem at one radius along a schedule, with the claims that it is a minimiser.
+"""The minimiser (v, p) of a joint problem at one radius along a schedule, with the claims that it is a minimiser.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
 """
@@ -30,17 +30,17 @@ IN_THE_BALLS = premise("path-is-in-the-balls")
 PATH_IS_LOWEST = premise("path-is-lowest")
 
 LARGEST_UNITS = 2.0**28
-"""The RΘ at which the limit is compared: logits have an error of eps RΘ = 6e-8."""
+"""The RΘ at which the limit is compared: logits have a rounding error of about eps RΘ = 6e-8."""
 RESOLVED = 1.0
-"""The amount by which a minimiser's log-excess may be above the competitor's.
+"""The amount by which a minimiser's log-excess risk may be above the competitor's.
 
-Where a non-support keeps q_i between 0 and 1, float64 resolves its exponent r (slack_i − q_i d_i) no better. The bounds
-use the excess of the pair that was found, so they hold for any pair.
+Where a non-support keeps q_i between 0 and 1, float64 does not resolve its exponent r (slack_i − q_i d_i) better. The
+bounds use the excess risk of the returned pair, so they hold for any pair.
 """
 STARTS = 128
-"""The number of directions with which the search for the minimiser begins."""
+"""The number of directions from which the search for the minimiser starts."""
 SELECTED = 16.0
-"""The margin in logits above which α counts as selected at an input."""
+"""The margin, in logits, above which α counts as selected at an input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +49,10 @@ class JointMinimiser:
 
     Attributes:
         setup: the problem whose risk is minimised.
-        under_test: the implementation that found it.
+        under_test: the implementation that found the pair.
         schedule: the map R ↦ log r.
         R: the radius.
-        starts: directions that the search begins with, (m, k).
+        starts: the directions from which the search starts, (m, k).
         path: the path of one point that the implementation returned.
         claim: the name of the claim that is undecided where the pair is no minimiser.
     """
@@ -107,11 +107,11 @@ class JointMinimiser:
             raise Undecided(self.claim, why, Form.LIMIT)
         sign, _ = self.drops
         if (sign[self.setup.joint.others] <= 0).any():
-            why = "with this head another token scores at least as much as α, so the path does not select α"
+            why = "with the head of this pair another token scores at least as much as α, so the path does not select α"
             raise Undecided(self.claim, why, Form.LIMIT)
 
     def _lies_in_the_balls(self) -> Claim:
-        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r, where ‖v‖ ≤ r is ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0 for v = r v̄_mm + w.
+        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r; for v = r v̄_mm + w the latter is ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0.
 
         The claim allows for the rounding of a point on a sphere.
         """
@@ -147,7 +147,7 @@ class JointMinimiser:
 
     @property
     def residual(self) -> float:
-        """The norm of the remaining projected gradient."""
+        """The norm of the projected gradient at which the search ended."""
         return float(self.path.residuals[0])
 
     @property
@@ -157,40 +157,40 @@ class JointMinimiser:
 
     @property
     def cosine(self) -> Numbers:
-        """The number ⟨p, p̄_relax⟩/R, at most the cosine as ‖p‖ ≤ R."""
+        """The number ⟨p, p̄_relax⟩/R; since ‖p‖ ≤ R it is at most the cosine."""
         return exact(self.p) @ self.setup.towards / self.R
 
     @property
     def slip(self) -> float:
-        """The error of a comparison of excesses: rounding of logits moves either side by 2 eps (k + 8) R max|k|."""
+        """The error of a comparison of log-excess risks, each of which has the rounding 2 eps (k + 8) R max|k|."""
         return 4 * EPS * (self.starts.shape[1] + 8) * self.R * self.setup.joint.longest_row
 
     @property
     def drops(self) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
-        """The signs and logarithms of v·(z_iα − z_it)."""
+        """The signs and logarithms of the drops v·(z_iα − z_it), (n, T) each."""
         return head_drops(self.setup.joint, self.log_r, self.w)
 
     @property
     def log_risk(self) -> float:
-        """The number log L + rΓ."""
+        """The logarithm of the risk relative to e^{−rΓ}, log L + rΓ."""
         joint = self.setup.joint
         return float(relative_log_risk(joint, self.log_r, self.w, joint.log_weights(self.p)))
 
     @cached_property
     def log_excess(self) -> float:
-        """The number log n(L(v, p) − L_α(v)) + rΓ."""
+        """The log-excess risk log n(L(v, p) − L_α(v)) + rΓ."""
         return self._log_excess_at(self.p)
 
     @cached_property
     def least_competing(self) -> float:
-        """The log-excess of the best competitor R p̄_c in the place of p, for the same head."""
+        """The log-excess risk of the same head with the best competitor R p̄_c in place of p."""
         return min(self._log_excess_at(c) for c in competitors(self.setup, self.R))
 
     @cached_property
     def above(self) -> str:
         """The reason why the pair is no minimiser: a competitor of lower risk, as a pair or as a prompt for this head.
 
-        It is empty if there is no such competitor.
+        The text is empty if there is no such competitor.
         """
         beyond = self._pair_excess
         if self.log_excess <= self.least_competing + self.slip + RESOLVED and beyond <= self.slip:
@@ -210,7 +210,7 @@ class JointMinimiser:
 
     @property
     def _pair_excess(self) -> float:
-        """The difference of log L at (r v̄_mm + w, p) and at the best pair (r v̄_mm, R p̄_c): ≤ 0 for a minimiser.
+        """The difference between log L at (r v̄_mm + w, p) and at the best pair (r v̄_mm, R p̄_c), ≤ 0 for a minimiser.
 
         The bounds hold for any head, but they are O(1)/R only if the head's outputs stay within O(1) of rΓ.
         """

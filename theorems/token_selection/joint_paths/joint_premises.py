@@ -35,7 +35,7 @@ JOINT_SOLUTIONS = (LABEL_MARGIN, LABEL_SUPPORTS, LABEL_DUALS, TARGET_SELECTS, TA
 
 
 def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that keys and scores are the products, and that p_mm and p_relax solve their SVMs.
+    """Yield the claims that keys and scores are products of the data, and that p_mm and p_relax solve their SVMs.
 
     The claim on p_relax is made where some input is no support of v_mm.
     """
@@ -48,9 +48,10 @@ def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Ite
 
 
 def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that v_mm has label margin Γ, attained exactly on S, and p_relax margin Θ, attained on S.
+    """Yield the claims that v_mm has the label margin Γ, attained on S only, and p_relax the margin Θ, attained on S.
 
-    At R p̄ with margin RΘ over S: σ(−RΘ) ≤ max_{i∈S} q_i ≤ (T−1)/(e^{RΘ} + T − 1), and q_i ≤ (T−1)/T off S.
+    The margin of p_relax is claimed through the weights at R p̄_relax: σ(−RΘ) ≤ max_{i∈S} q_i ≤ (T−1)/(e^{RΘ} + T − 1),
+    and q_i ≤ (T−1)/T off S.
     """
     joint, target, T = setup.joint, setup.target, setup.problem.T
     support = joint.svm.support
@@ -58,11 +59,11 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     yield at_least(LABEL_MARGIN, Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least(LABEL_SUPPORTS, Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
-    # The ball is larger than the points require, because rounding would shorten a point on its sphere.
+    # The ball is larger than the points require, because a point on its sphere would be shortened for rounding.
     level = SublevelSet(setup, under_test, 0.0, 601.0 * target.norm, 600.0 * target.p)
     RTheta = np.array([4.0, 60.0, 600.0])
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
-    # Entries of p are rounded twice: margins, and so logarithms of q, move by at most EPS Σ|δk p|.
+    # Entries of p are rounded twice, which changes margins, and so logarithms of q, by at most EPS Σ|δk p|.
     margin_error = EPS * np.max(np.sum(np.abs(joint.rows) * np.abs(points.p)[:, None, None, :], axis=-1), axis=(1, 2))
     q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widen(margin_error * (1 + 16 * EPS)))[:, None]
     worst = np.max(q[:, support], axis=1)

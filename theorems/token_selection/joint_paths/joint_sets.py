@@ -25,15 +25,15 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup
 
 LARGEST_EXPONENT = 690.0
-"""The logarithm of the largest radius in use; replacing larger radii by it changes no result in this module."""
+"""The logarithm of the largest radius in use; a larger radius is replaced by this one, which changes no result here."""
 
 
 NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
 """An exponent u whose e^{−u} is negligible, and a number above e^{−600}."""
 SERIES = 2.0**-40
-"""The y below which log(log(1 + y)/y) is computed as −y/2, since y² is below the rounding of float64."""
+"""The y below which log(log(1 + y)/y) is computed as −y/2, since the term in y² is below the rounding of float64."""
 LARGE = 700.0
-"""The −u above which log ℓ(u) is computed directly, not relative to e^{−u}, which would overflow."""
+"""The value of −u above which log ℓ(u) is computed directly and not relative to e^{−u}, which would overflow."""
 
 
 def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
@@ -43,13 +43,13 @@ def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Pairs (r v̄_mm + w, p) with the softmax weights under test and Λ.
+    """Pairs (r v̄_mm + w, p) of head and prompt with their softmax weights under test and log-risk Λ = log L + rΓ.
 
     Attributes:
-        w: (m, d).
-        p: (m, k).
-        weights: s_it, (m, n, T).
-        value: Λ, (m,).
+        w: the heads' offsets, (m, d).
+        p: the prompts, (m, k).
+        weights: the weights s_it, (m, n, T).
+        value: the log-risks Λ, (m,).
     """
 
     w: Float64[np.ndarray, "m d"]
@@ -58,7 +58,7 @@ class Points:
     value: Numbers
 
     def where(self, mask: Bool[np.ndarray, "m"]) -> Points:
-        """Select the pairs of the mask."""
+        """Return the pairs for which the mask is True."""
         return Points(self.w[mask], self.p[mask], self.weights[mask], self.value[mask])
 
     @classmethod
@@ -86,13 +86,13 @@ class SublevelSet:
     def feasible(
         self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
     ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m k"]]:
-        """Move heads and prompts into the balls."""
+        """Return heads (as offsets) and prompts moved into the balls ‖v‖ ≤ r, ‖p‖ ≤ R."""
         norms = np.linalg.norm(p, axis=1, keepdims=True)
         shorter = self.R * (1 - 2 * EPS) / np.maximum(norms, self.R)
         return retract(self.setup.joint, self.log_r, w), p * np.where(norms > self.R, shorter, 1.0)
 
     def points(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Points:
-        """Move heads and prompts into the balls, and evaluate their weights under test and Λ."""
+        """Move heads and prompts into the balls; return them with their weights under test and log-risks Λ."""
         w, p = self.feasible(w, p)
         at = AttentionAt(self.setup.problem, p, self.under_test.textbook_eps)
         weights = weights_of(at, self.under_test, NON_OPTIMALITY)
@@ -103,10 +103,11 @@ class SublevelSet:
         return np.sum(np.where(self.setup.joint.others, points.weights, 0.0), axis=-1)
 
     def log_risk(self, w: Float64[np.ndarray, "m d"], weights: Numbers) -> Numbers:
-        """Compute Λ = log mean_i ℓ(rΓ + E_i) + rΓ of the head within its ball, (m,).
+        """Compute Λ = log mean_i ℓ(rΓ + E_i) + rΓ, rΓ + E_i the outputs of the head within its ball, (m,).
 
-        The head is shortened by the factor 1/(1 + o/r) if ‖r v̄_mm + w‖ ≤ r + o: 2r (‖v‖ − r) ≤ ‖v‖² − r² = 2r v̄_mm·w
-        + ‖w‖² where ‖v‖ > r. This lowers an output by at most (o/r)|rΓ + E_i|.
+        A head v = r v̄_mm + w that rounding puts outside its ball, ‖v‖ = r + o, is shortened by the factor 1/(1 + o/r),
+        with 2r o ≤ ‖v‖² − r² = 2r v̄_mm·w + ‖w‖². This changes an output by at most (o/r)|rΓ + E_i|, which the error
+        contains.
         """
         s, r = self.setup, self.r
         drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
@@ -117,7 +118,7 @@ class SublevelSet:
         return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
 
     def inside(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Bool[np.ndarray, "m"]:
-        """Return the mask of the pairs that, moved into the balls, are in the set as far as floats can decide."""
+        """Return the mask of the pairs that, moved into the balls, belong to the set as far as floats can decide."""
         w, p = self.feasible(w, p)
         weights = np.maximum(self.under_test[softmax_weights](self.setup.joint.keys, p), np.finfo(np.float64).tiny)
         return np.asarray(
@@ -126,15 +127,15 @@ class SublevelSet:
 
     @cached_property
     def start(self) -> Points:
-        """The competitor as a point."""
+        """The competitor (r v̄_mm, R p̄_c) as a batch of one pair."""
         return self.points(np.zeros((1, self.setup.joint.tokens.shape[2])), self.competitor[None])
 
     def search_points(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
-        """Find points inside the set, most of them at the end of a ray, where the bounds are tightest.
+        """Find pairs in the set along rays, most of them near the ends of the rays, where the bounds are tightest.
 
-        Rays start at the competitor, later at points of earlier rays. Along each ray, step sizes from far below one
-        logit to far beyond the balls are tried (the set need not be convex), then step sizes around the largest step
-        that stays inside the set.
+        Rays start at the competitor, later at pairs from earlier rays. Along each ray, step sizes from far below one
+        logit to far beyond the balls are tried (the set need not be convex), then step sizes around the largest that
+        stays inside the set.
         """
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], joint.keys.shape[2]
@@ -160,13 +161,13 @@ class SublevelSet:
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
         points = self.points(w[1:], p[1:])
-        # The competitor belongs to the set, and may be its only point that float64 distinguishes from the outside.
+        # The competitor belongs to the set, and may be the only pair that float64 can tell to be inside.
         return Points.together([self.start, points.where(np.asarray(points.value <= self.start.value))])
 
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
     ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
-        """Draw moves of head, prompt or both: random, against a row, or along the competitor."""
+        """Draw directions of rays for head, prompt or both: random, against a row, or along the competitor."""
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], rows.shape[1]
         by_p = rng.normal(size=(rays, k)) / unit
@@ -181,9 +182,9 @@ class SublevelSet:
 
 
 def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Claim]:
-    """Yield the claim left ≥ right at the pairs of all sets.
+    """Yield the claim left ≥ right at the pairs (v, p) of all sets.
 
-    If there are no pairs, only :data:`NON_OPTIMALITY` is claimed, as undecided.
+    Without pairs there is no claim, except :data:`NON_OPTIMALITY`, which is then undecided.
     """
     flat_sides: list[Any] = []
     for pair in sides:
@@ -199,8 +200,8 @@ def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Cl
 def _log_losses(base: Numbers, E: Numbers) -> Numbers:
     """Compute log ℓ(u) + rΓ for u = rΓ + E_i, rΓ = ``base``.
 
-    It is −E_i + log(log(1 + y)/y) with y = e^{−u}, or from log ℓ(u) if y overflows. For u > 600 the second term, which
-    is negligible there, is replaced by its value at u = 600.
+    The formula is −E_i + log(log(1 + y)/y) with y = e^{−u}; if y overflows, log ℓ(u) is computed directly. For u > 600
+    the second term, which is negligible there, is replaced by its value at u = 600.
     """
     u = base + E
     y = np.exp(-np.minimum(np.maximum(u, -LARGE), NEGLIGIBLE))
@@ -212,9 +213,9 @@ def _log_losses(base: Numbers, E: Numbers) -> Numbers:
 
 
 def with_series(x: Numbers, y: Numbers) -> Numbers:
-    """Return x = log(log(1 + y)/y), replaced for small y > 0 by −y/2, which is right up to y²/2.
+    """Return x = log(log(1 + y)/y), for small y > 0 replaced by −y/2, with an error of at most y².
 
-    The error also covers y below e^{−600}, where x has no digits.
+    The error also covers y below e^{−600}, where x has no correct digits.
     """
     small = y.value < SERIES
     return np.where(small, -y / 2, x).widen(np.where(small, y.value**2 + NOTHING, 0.0))

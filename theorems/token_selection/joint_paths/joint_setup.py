@@ -1,4 +1,4 @@
-"""The objects of statements about head and prompt: v_mm, p_mm, p_relax and the symbols of their inequalities.
+"""The solutions v_mm, p_mm and p_relax in statements about head and prompt, and the symbols of their inequalities.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
 """
@@ -27,9 +27,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 
 NON_OPTIMALITY = sharper("non-optimality")
-"""The name of a claim that is undecided where v_mm, p_mm or p_relax does not exist.
-
-It is falsified where the weights under test are NaN."""
+"""The claim that is undecided where v_mm, p_mm or p_relax does not exist, and falsified where weights are NaN."""
 
 
 RESOLVED_MARGIN = 2.0**-10
@@ -41,7 +39,7 @@ because they are rounded, such as products with a W of low rank, exceed this err
 
 
 def with_roundings(x: Any, roundings: int) -> Numbers:
-    """Return floats with the error of a product or quotient that was rounded ``roundings`` times."""
+    """Return floats as bounded arrays with the error of a result that was rounded ``roundings`` times."""
     return exact(x) * (1 + exact(np.zeros(())).widen((roundings + 1) * UNIT))
 
 
@@ -52,9 +50,9 @@ class JointSetup:
     Attributes:
         problem: keys, scores, loss.
         joint: signed tokens, keys, α and (SVM).
-        nu: a proven ν of Assumption C over the supports.
-        separator: p_mm(α).
-        target: p_relax (p_mm where every input is a support).
+        nu: a proven constant ν of Assumption C over the supports.
+        separator: the solution p_mm(α) of ATT-SVM.
+        target: the solution p_relax of the relaxed SVM; p_mm where every input is a support.
     """
 
     problem: Problem
@@ -75,7 +73,7 @@ class JointSetup:
 
     @cached_property
     def slack(self) -> Numbers:
-        """The slacks slack_i, (n,)."""
+        """The slacks slack_i = v̄_mm·z_iα − Γ ≥ 0, (n,)."""
         return with_roundings(self.joint.svm.slack, 6)
 
     @cached_property
@@ -105,12 +103,12 @@ class JointSetup:
 
     @cached_property
     def largest_drops(self) -> Numbers:
-        """The largest drops D_i ≥ 0, (n,)."""
+        """The largest drop D_i = max_t δ_it ≥ 0 of each input, (n,)."""
         return np.max(np.where(self.joint.others, np.maximum(self.drops, 0.0), 0.0), axis=1)
 
     @cached_property
     def smallest_drops(self) -> Numbers:
-        """The smallest drops d_i of tokens other than α_i, (n,)."""
+        """The smallest drop d_i = min_t δ_it of each input over the tokens t ≠ α_i, (n,)."""
         return np.min(np.where(self.joint.others, self.drops, np.inf), axis=1)
 
     def margins(self, p: Float64[np.ndarray, "*b k"]) -> Numbers:
@@ -122,16 +120,16 @@ class JointSetup:
 def joint_setup(
     case: Case, under_test: Implementation, claim: str = NON_OPTIMALITY, form: Form = Form.EFFECTIVE
 ) -> JointSetup:
-    """Solve for the objects of Theorem 5 or 6 with the implementation under test.
+    """Return v_mm, p_mm and p_relax as the implementation under test computes them, with the data of the case.
 
     Args:
         case: tokens, labels and the chosen tokens α.
         under_test: the implementation whose solvers are called.
-        claim: the name of the claim that is undecided without these objects.
+        claim: the name of the claim that is undecided where a solution does not exist.
         form: the form of that claim.
 
     Raises:
-        Undecided: one of these objects does not exist, or rounding hides the margins of p_mm.
+        Undecided: a solution does not exist, or rounding hides the margins of p_mm.
     """
     data, alpha = case.dataset, case.chosen_tokens
     if data is None:
@@ -157,13 +155,13 @@ def joint_setup(
 
 
 def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin) -> float:
-    """Bound the change of p_mm's margins by rounding, eps max Σ|k_iα − k_it||p_mm|."""
+    """Return eps max Σ|k_iα − k_it||p_mm|, a bound of the change of p_mm's margins by rounding."""
     rows = chosen_rows(keys, alpha)[:, None] - keys
     return float(EPS * np.max(np.abs(rows) @ np.abs(separator.p)))
 
 
 def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
-    """Return the competitors R p̄_c for ε = 0 and ε = 2^k/R; the proof allows each of them."""
+    """Return the competitors R p̄_c, p_c = p_relax + ε(p_mm − p_relax), for ε = 0 and several ε = 2^k/R."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     if not np.any(towards):
         return [R * setup.target.direction]
@@ -177,6 +175,6 @@ def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
 
 
 def nonoptimality_bounds(margin: Numbers, T: int) -> tuple[Numbers, Numbers]:
-    """Bound q from above and below where the smallest of T − 1 margins is m: (T−1)/(e^m + T − 1), σ(−m)."""
+    """Return the bounds (T−1)/(e^m + T − 1) ≥ q ≥ σ(−m) of q = 1 − s_α where the smallest of T − 1 margins is m."""
     odds = np.exp(-margin)
     return (T - 1) * odds / (1 + (T - 1) * odds), odds / (1 + odds)

@@ -1,8 +1,8 @@
-"""The premises of a run of joint descent: its start, and that every iterate is a step of head and of prompt.
+"""The premises of a run of joint descent: its start, and that head and prompt take a normalized step at every iterate.
 
-The loop under test gets the softmax, the gradient in the prompt (with the scores Y_i x_it·v of the current head) and
-the gradient in the head. Its steps are compared with these gradients at its own iterates, and the gradient in the head
-is compared with its formula.
+The loop under test is given the functions for the softmax, the gradient in the prompt (for the scores Y_i x_it·v of the
+current head) and the gradient in the head. Its steps are compared with these gradients at its own iterates, and the
+gradient in the head is compared with its formula.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """
@@ -28,7 +28,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 LOOKED_AT = 40
-"""The number of iterates whose step is checked, spread over the run."""
+"""The number of iterates at which the step is checked, spread over the run."""
 
 
 STARTS_AT_HEAD = premise("joint-run-starts-at-its-head")
@@ -85,7 +85,7 @@ def _formula_claim(
     slopes = np.exp(-np.logaddexp(0.0, outputs) - scale[:, None])
     right = -np.sum(slopes[..., None] * features, axis=1) / joint.tokens.shape[0]
     reported = np.array([x.direction for x in theirs])
-    # The implementation may use another formula, with a rounding error of the same size.
+    # The error is doubled, because the implementation may use another formula.
     gap = np.abs(right.widen(right.error) - reported)
     size = float(np.abs(joint.tokens).max())
     return at_least(HEAD_GRADIENT, Form.EXACT, 0.0, gap, scale=size or 1.0, points="entry")

@@ -1,4 +1,4 @@
-"""Lemma 12: selecting α puts the prompt into its quadrant."""
+"""Lemma 12: a prompt that selects α lies in the quadrant of α, where (k_iα − k_it)·p ≥ 0 for all i and t."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ODDS_REVERSED = sharper("odds-reversed")
 QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
 LARGEST = 600.0
-"""The largest |logit| of the points in use, at which the weights under test lose no digits."""
+"""The largest |logit| of the points at which the lemma is checked; up to it the weights under test lose no digits."""
 
 
 @statement(
@@ -37,7 +37,7 @@ LARGEST = 600.0
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
+    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
 )
 def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If s_iα(p_R) → 1 for all i, then from some R₀ on min_{i,t} (k_iα − k_it)·p_R ≥ 0.

@@ -31,14 +31,14 @@ from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
 )
 
 UNITS = (10.0, 40.0, 160.0)
-"""The RΘ_relax of the sublevel sets; r = e^{RΘ_relax} there."""
+"""The values of RΘ_relax of the sublevel sets, in which r = e^{RΘ_relax}."""
 BEHIND = "every token but α has less than the label margin Γ"
 
 
 def quadrant_cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases with non-supports, some of which have better tokens than α.
+    """Return a strategy for cases in which some inputs are no supports of v_mm and may have better tokens than α.
 
-    There the prompt would select the better tokens if it were not restricted to the quadrant.
+    A prompt that were not restricted to the quadrant would select the better tokens.
     """
     return st.sampled_from((False, False, False, True)).flatmap(
         lambda loose: joint_cases(non_supports=True, loose=loose)
@@ -53,13 +53,13 @@ def quadrant_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=quadrant_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
-    search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
+    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
+    search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let prompts satisfy (k_iα − k_it)·p ≥ 0 for all i, t.
 
-    Among them the joint path has v_r/r → v̄_mm and p̃_R/R → p_relax/‖p_relax‖.
+    Over these prompts the joint path has v_r/r → v̄_mm and p̃_R/R → p_relax/‖p_relax‖.
 
     As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma as printed is
     false.
@@ -78,7 +78,7 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     levels = [Sublevel.of(setup, under_test, units, units * p_relax.norm) for units in UNITS]
     yield from premises(joint_solutions(setup, under_test))
     yield from in_sublevel_sets([level.pairs(rng).in_quadrant() for level in levels])
-    # A token may tie α's label margin Γ up to rounding, which r = e^{RΘ/2} would multiply.
+    # A token whose output equals the label margin Γ up to rounding is excluded: r = e^{RΘ/2} would multiply the error.
     drop_excess = setup.smallest_drops - setup.slack
     if not (drop_excess.value > 16 * drop_excess.error).all():
         return

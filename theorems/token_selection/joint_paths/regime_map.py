@@ -25,21 +25,21 @@ from theorems.token_selection.joint_paths.joint_sets import LARGEST_EXPONENT
 from theorems.token_selection.joint_paths.joint_setup import JointSetup, joint_setup
 
 UNITS = 2.0**20
-"""RΘ_relax at the end of the path."""
+"""The value of RΘ_relax at the end of a path."""
 SHARES = (0.125, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0)
-"""r/(c* R) of the linear schedules."""
+"""The ratios r/(c* R) of the linear schedules, c* the critical ratio of Theorem 6."""
 Prompt = Float64[np.ndarray, "dk"]
 
 
 @dataclass(frozen=True)
 class Regime:
-    """The end of one schedule.
+    """The end of the joint path along one schedule r(R).
 
     Attributes:
         data: the name of the data.
         schedule: r as a function of R, in words.
-        ratio: lim r/R.
-        from_mm, from_relax, from_predicted: ‖p/R − …‖ at the end, for p̄_mm, p̄_relax and p(lim r/R).
+        ratio: the limit of r/R.
+        from_mm, from_relax, from_predicted: the distances of p/R from p̄_mm, p̄_relax and p(lim r/R) at the end.
         from_head: 1 − cos(v, v_mm) at the end.
     """
 
@@ -53,7 +53,7 @@ class Regime:
 
     @property
     def ends_at(self) -> str:
-        """Return which of p_mm and p_relax is as near as the prediction, "between" for neither, "both" for both."""
+        """Return which of p_mm and p_relax is nearly as near as the prediction; "both", or "between" for neither."""
         near = 4 * max(self.from_predicted, 1 / UNITS)
         if min(self.from_mm, self.from_relax) > near:
             return "between"
@@ -66,18 +66,20 @@ def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regi
     """Yield the end of the path for each schedule.
 
     Raises:
-        ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or it has no
-            non-support that could bind.
+        ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or no input off
+            the supports constrains the path.
     """
     try:
         setup = joint_setup(case.normalise(), under_test)
     except Undecided as error:
         raise ValueError(error.why) from None
     if setup.joint.svm.support.all():
-        raise ValueError("every input is a support of v_mm, so that p_relax is p_mm whatever the schedule")
+        raise ValueError("every input is a support of v_mm, so p_relax is p_mm and every schedule ends there")
     critical = under_test[critical_ratio](setup.joint, setup.target)
     if critical == 0:
-        raise ValueError("c* = 0: the non-supports never bind, so that all growing r end at p_relax")
+        raise ValueError(
+            "c* = 0: every schedule with growing r ends at p_relax, because no non-support constrains the path"
+        )
     margin, rate = setup.joint.svm.margin, setup.target.margin
     schedules: list[tuple[str, Schedule, float]] = [
         ("8/Γ fixed", lambda R: math.log(8 / margin), 0.0),
@@ -109,7 +111,7 @@ def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: 
 
 
 def generate_case(seed: int) -> Case:
-    """Vary the numbers of Figure 3(b): supports (1, ±h) of label margin 1 and a non-support, second tokens 0."""
+    """Return Figure 3(b)'s case with other numbers: two supports (h, ±1) and a non-support, second tokens 0."""
     rng = np.random.default_rng(seed)
     h = rng.integers(2, 9, size=2) / 4
     spare = 1 + int(rng.integers(1, 9)) / 4

@@ -51,8 +51,8 @@ from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, Joi
 JOINT_SHARP = tolerance(
     "joint-sharp",
     "4 √m ‖G⁺‖² (‖o‖ + 1)/(R Θ min μ) + rounding of logits · ‖G⁺‖ + residual of the solver · inverse curvature",
-    "the curvature of the sphere moves the duals by O(1/R); at least 2·40 units separate"
-    " non-neighbours, so that they and r e^{−RΘ} are below e^{−40}",
+    "the curvature of the sphere changes the duals by O(1/R); the radius is so large that the weights of"
+    " non-neighbours and r e^{−RΘ} are below e^{−40}",
 )
 
 SHARP_OFFSET = sharper(
@@ -62,14 +62,15 @@ SHARP_OFFSET = sharper(
 )
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""The RΘ and log r/(RΘ) of the sublevel sets: r below, at and above e^{RΘ}."""
+"""The pairs (RΘ, log r/(RΘ)) of the sublevel sets: r is below, at or above e^{RΘ}."""
 SOLVED = 1e-6
 """The largest residual of a minimiser that is compared with the sharp form."""
 DEPENDENT = 2.0**-40
 """The least singular value of G that counts as nonzero, as a share of the largest.
 
-Far below it singular values are rounding errors, and a pseudo-inverse omits them. Then the sharp form's error bound
-exceeds :data:`SHARP_ERROR` at every radius up to 2^24."""
+Much smaller singular values are rounding errors, which a pseudo-inverse omits. If there are any, the sharp form's error
+bound exceeds :data:`SHARP_ERROR` at every radius up to 2^24.
+"""
 SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
 """The sharp form is compared where its error bound is below SHARP_ERROR, at RΘ up to LARGEST_SHARP."""
 
@@ -90,8 +91,8 @@ SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
-    search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
+    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
+    search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss be logistic, Assumption C hold for α with ν, and p_mm(α) exist.
@@ -148,7 +149,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     margins = [(x.margins, log_odds(x.level.bound)) for x in sets if x.level.bound < 1]
     yield from at_pairs(PROMPT_MARGIN, margins)
 
-    # For an input that the solver under test does not report as a support, Q_i of Theorem 6 takes the place of B.
+    # If the solver under test does not report an input as a support, Theorem 6's bound Q_i is used instead of B.
     others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
     yield from at_pairs(QUADRANT, others)
 
@@ -180,7 +181,7 @@ def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
 
 
 def offset_claims(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
-    """Yield the sharp claim, where all inputs are supports and the duals are unique and positive."""
+    """Yield the sharp claim if all inputs are supports and the duals of p_mm are unique and positive."""
     predicted = PredictedOffset.of(setup)
     if predicted is None:
         return
@@ -201,15 +202,15 @@ def offset_claims(setup: JointSetup, under_test: Implementation, starts: Float64
 
 @dataclass(frozen=True, eq=False)
 class PredictedOffset:
-    """The predicted offset of the path from the ray of p̄_mm, at a radius where the error bound is small enough.
+    """The predicted offset of the path from the ray of p̄_mm, at a radius where its error is below :data:`SHARP_ERROR`.
 
     Attributes:
         setup: the problem of the path.
-        pseudo: G⁺, (k, m).
-        factor: 4√m ‖G⁺‖²/(Θ min μ).
-        head: w at the ray of p_mm.
-        o: the offset for that head.
-        units: RΘ.
+        pseudo: the pseudo-inverse G⁺ of the neighbours' rows, (k, m).
+        factor: the factor 4√m ‖G⁺‖²/(Θ min μ) of the error bound.
+        head: the offset w of the head that minimises the risk on the ray of p_mm.
+        o: the offset of the prompt for this head, (k,).
+        units: the radius as RΘ.
     """
 
     setup: JointSetup
@@ -221,7 +222,7 @@ class PredictedOffset:
 
     @classmethod
     def of(cls, setup: JointSetup) -> PredictedOffset | None:
-        """Return the predicted offset; None where the form does not apply, or there is no such radius."""
+        """Return the predicted offset; None where the sharp form does not apply or its error is too large."""
         joint, svm = setup.joint, setup.separator
         near, theta = svm.neighbours, svm.margin
         if not (svm.independent and (svm.duals[near] > 0).all() and joint.svm.support.all()):
@@ -244,7 +245,7 @@ class PredictedOffset:
         return cls(setup, pseudo, factor, head, o, units) if units <= LARGEST_SHARP else None
 
     def minimiser(self, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> JointMinimiser:
-        """Return the minimiser at that radius along r = e^{RΘ/2}, by search or by descent from the prediction."""
+        """Return the minimiser at the radius along r = e^{RΘ/2}, by search or by descent from the prediction."""
         svm = self.setup.separator
         R = self.units / svm.margin
 
@@ -257,12 +258,12 @@ class PredictedOffset:
         return replace(at, path=descend_at_radius(self.setup.joint, schedule, R, R * svm.direction + self.o, self.head))
 
     def logits(self, at: JointMinimiser) -> float:
-        """Return a bound of the change of the offset by the rounding of logits."""
+        """Return a bound of the error of the offset that the rounding of logits causes."""
         norm = float(np.linalg.norm(self.pseudo, 2))
         return 4 * EPS * (at.p.size + 8) * at.R * norm * self.setup.joint.longest_row
 
     def flatness(self, at: JointMinimiser, pi: Float64[np.ndarray, "n"]) -> float:
-        """Return a bound, residual times inverse curvature, of the change of the offset by the solver's residual."""
+        """Return residual times inverse curvature, a bound of the offset's error by the solver's residual."""
         mu, theta = self.setup.separator.duals[self.setup.separator.neighbours], self.setup.separator.margin
         norm = float(np.linalg.norm(self.pseudo, 2))
         return float(np.max(at.path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + at.R / theta)
@@ -271,9 +272,9 @@ class PredictedOffset:
 def offset(
     setup: JointSetup, pseudo: Float64[np.ndarray, "k m"], w: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "n"]]:
-    """Return o and π for the head r v̄_mm + w.
+    """Return the offset o and the head's duals π for the head r v̄_mm + w.
 
-    b is determined up to a constant, which moves o along p̄ only.
+    The vector b is determined up to a constant, which changes only the part of o along p̄.
     """
     joint, near = setup.joint, setup.separator.neighbours
     E = joint.chosen_tokens @ w

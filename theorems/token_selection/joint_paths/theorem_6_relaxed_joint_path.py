@@ -1,4 +1,4 @@
-"""Theorem 6: the joint regularization path when some inputs have label margin to spare.
+"""Theorem 6: the joint regularization path when some inputs have more than the label margin.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6, Appendix C.2;
 :mod:`.joint_constants`.
@@ -51,7 +51,7 @@ from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, Joi
 SCHEDULED = tolerance(
     "scheduled-direction",
     "2⁻²⁶ max|k_iα − k_it|",
-    "non-negative least squares decides feasibility by a residual, of which float64 resolves the square",
+    "non-negative least squares decides feasibility by a residual whose square has the rounding error 2⁻⁵²",
 )
 
 BINDING = "some non-support delays p_relax: c* > 0 by more than the rounding of margins"
@@ -61,11 +61,11 @@ SUFFICES = sharper("critical-ratio-suffices", when=BINDING)
 IS_NEEDED = sharper("critical-ratio-is-needed", when=BINDING)
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""The RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
+"""The pairs (RΘ_relax, log r/(RΘ_relax)) of the sublevel sets: r is below, at or above e^{RΘ_relax}."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
-"""The c/c* at which p(c) is evaluated."""
+"""The ratios c/c* at which p(c) is evaluated."""
 RATIOS = (1.0, 2.0, 8.0)
-"""The r/(c* R) of the limit."""
+"""The ratios r/(c* R) along which the limit is claimed."""
 
 
 @statement(
@@ -87,11 +87,11 @@ RATIOS = (1.0, 2.0, 8.0)
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
-    search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
+    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
+    search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically.
+    """Let Theorem 5's hypotheses hold, Assumption C only over the supports S of v_mm, and let p_R select α in the limit.
 
     Then v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖, p_relax = argmin ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and
     ≥ 0 for i ∉ S.
@@ -168,11 +168,11 @@ def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
 
 
 def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that p(c), the limit along r = cR, is feasible and best, and that p_relax is best exactly from c* on.
+    """Claim that p(c), the limit along r = cR, is feasible and maximises τ(p, c), as p_relax does only for c ≥ c*.
 
-    p(c) is compared with p_mm, p_relax and directions between them. It maximises τ(p, c) = min( min_{i∈S} m_i,
-    min_{i∉S} m_i + c slack_i ) over unit vectors with m_i ≥ 0, where m_i = min_t (k_iα − k_it)·p;
-    :mod:`reference_attention.paths.scheduled_direction`.
+    τ(p, c) = min( min_{i∈S} m_i, min_{i∉S} m_i + c slack_i ) for unit vectors p with m_i ≥ 0, m_i = min_t (k_iα −
+    k_it)·p (:mod:`reference_attention.paths.scheduled_direction`). p(c) is compared with p_mm, p_relax and directions
+    between them.
     """
     joint, critical = setup.joint, under_test[critical_ratio](setup.joint, setup.target)
     ratios = [share * critical for share in SHARES]
@@ -200,25 +200,25 @@ def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
 
 
 def between(setup: JointSetup) -> Float64[np.ndarray, "m k"]:
-    """Return unit vectors from p_relax to p_mm, at equal steps of the mixture."""
+    """Return the directions of nine equally spaced points from p_relax to p_mm."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     prompts = np.array([start + share * towards for share in np.linspace(0.0, 1.0, 9)])
     return np.asarray(prompts / np.linalg.norm(prompts, axis=1, keepdims=True))
 
 
 def margins(setup: JointSetup, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m n"]:
-    """Return the margins m_i of unit vectors."""
+    """Return the margins m_i = min_t (k_iα − k_it)·p of unit vectors p."""
     rows = np.einsum("ntk,mk->mnt", setup.joint.rows, p)
     return np.asarray(np.min(np.where(setup.joint.others, rows, np.inf), axis=-1))
 
 
 def tau(setup: JointSetup, p: Float64[np.ndarray, "m k"], c: float) -> Float64[np.ndarray, "m"]:
-    """Return τ(p, c)."""
+    """Return τ(p, c) of :func:`schedule_claims` for unit vectors p."""
     return np.asarray(np.min(margins(setup, p) + c * setup.joint.svm.slack, axis=1))
 
 
 def linear_ratio(setup: JointSetup, under_test: Implementation) -> float:
-    """Return the smallest r/R that suffices and makes rΓ at least a quarter of RΘ_relax."""
+    """Return the smallest ratio r/R ≥ c* at which rΓ is at least a quarter of RΘ_relax."""
     return max(
         under_test[critical_ratio](setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin)
     )
