@@ -91,7 +91,7 @@ RATIOS = (1.0, 2.0, 8.0)
     search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Theorem 5's hypotheses hold, Assumption C only over the supports S of v_mm, and let p_R select α in the limit.
+    """Let Theorem 5's hypotheses hold, Assumption C only over the supports S of v_mm; let p_R select α in the limit.
 
     Then v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖, p_relax = argmin ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and
     ≥ 0 for i ∉ S.

@@ -1,7 +1,8 @@
-"""Gradient descent, and descent with the longest steps allowed, in a cone around p_mm; lengths are from the cone's tip.
+"""Runs in a cone around p_mm: gradient descent, and descent along −∇L with the longest steps that stay in the cone.
 
-At the norms where the cone begins, a step of gradient descent is often e^{−1000}, and its iterates are equal as floats;
-its increments are therefore summed in their own scale. The longest steps multiply ‖p‖ by a constant factor.
+At the norms where the cone begins, a step of gradient descent often has a length of e^{−1000}, so that all iterates are
+equal as floats; the increments are therefore summed in a scale of their own. The longest steps, whose lengths are in
+units of the distance from the cone's tip, multiply ‖p‖ by a constant factor.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ConeRun:
     """A descent of t steps from b starts in a cone.
 
     Attributes:
-        cone, tip: the cone, and its tip a.
+        cone, tip: the cone with its problem, and the cone's tip a, (d,).
         under_test: the implementation whose gradient the descent follows.
         points: p(0) … p(t), rounded, (t+1, b, d).
         log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf where an iterate does not move.
@@ -59,19 +60,19 @@ class ConeRun:
 
     @cached_property
     def _distinct(self) -> tuple[ConeView, Int64[np.ndarray, "records b"]]:
-        """Return the distinct iterates, and the index of each iterate among them."""
+        """Return the distinct iterates, and the index of each iterate in these."""
         flat = self.points.reshape(-1, self.points.shape[-1])
         distinct, inverse = np.unique(flat, axis=0, return_inverse=True)
         return ConeView(self.cone, distinct, self.under_test, self.tip), inverse.reshape(self.points.shape[:2])
 
     @property
     def view(self) -> ConeView:
-        """The distinct iterates in one batch, including the last ones."""
+        """The distinct iterates of all runs, including the last iterates, as one batch."""
         return self._distinct[0]
 
     @property
     def index(self) -> Int64[np.ndarray, "records b"]:
-        """The index of each iterate among the distinct ones."""
+        """The index of each iterate in :attr:`view`, (t + 1, b)."""
         return self._distinct[1]
 
     @cached_property
@@ -80,9 +81,9 @@ class ConeRun:
         return ConeView(self.cone, self.points[0], self.under_test, self.tip)
 
     def sum_of(self, increments: Numbers) -> Numbers:
-        """Compute Σ_{s<t} η_s x(s) for t = 1, 2, …, with the step sizes η_s that were used.
+        """Compute Σ_{s<t} η_s x(s) for t = 1, 2, …, with the step sizes η_s of the run.
 
-        ``increments`` are the x at the distinct iterates, in units of their gradients.
+        ``increments`` holds x at the distinct iterates, in units of the gradient there.
         """
         size = np.linalg.norm(value_of(self.view.descent), axis=1)[self.index[:-1]]
         factors = np.where(size > 0, np.exp(self.log_sizes) / np.where(size > 0, size, 1.0), 0.0)
@@ -94,7 +95,7 @@ class ConeDescent(ConeRun):
     """A run of gradient descent p(t+1) = p(t) − η∇L(p(t)) in a cone.
 
     Attributes:
-        intended_starts: p(0), (b, d).
+        intended_starts: the requested p(0), (b, d).
         steps: the requested number of steps.
         log_step: log η.
     """
@@ -114,7 +115,7 @@ class ConeDescent(ConeRun):
         steps: int,
         claim: str,
     ) -> ConeDescent:
-        """Run the gradient descent under test with step e^{log_step}."""
+        """Run the gradient descent under test with step size η = e^{log_step}."""
         run = under_test[gradient_descent](
             cone.problem, starts, steps=steps, log_step=log_step, gradient=under_test[scaled_gradient]
         )
@@ -139,14 +140,14 @@ class ConeDescent(ConeRun):
 
     @property
     def unit(self) -> Float64[np.ndarray, "b"]:
-        """The logarithms of the units of :attr:`climb`, those of the first step, (b,)."""
+        """The logarithms of the units of :attr:`climb`, which are those of the gradient of the first step, (b,)."""
         return np.asarray(self.log_step + self.view.log_scale[self.index[0]])
 
     @property
     def climb(self) -> Numbers:
         """The climb ⟨p(t) − p(0), p̄_mm⟩ e^{−unit} for t = 1, 2, …, (t, b).
 
-        Computed as Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, in which no increment is lost, however small.
+        It is computed as Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, a sum in which no increment is lost, however small.
         """
         scales = self.view.log_scale[self.index[:-1]]
         steps = np.exp(np.minimum(exact(self.log_step) + scales - self.unit, 700.0))
@@ -162,14 +163,15 @@ def longest_steps(
     most: Float64[np.ndarray, "steps b"],
     claim: str,
 ) -> ConeRun:
-    """Descend against the gradient under test with the longest steps allowed.
+    """Descend along −∇L, the gradient under test, with the longest steps that ``longest`` and ``most`` allow.
 
     Args:
         cone: the cone, with its problem.
-        tip: its tip a, (d,).
+        tip: the cone's tip a, (d,).
         under_test: the implementation whose gradient is followed.
         starts: p(0), (b, d).
-        longest: (p, unit vector) → the longest step from p along it, in units of ‖p − a‖, (b,).
+        longest: returns, for points p and unit vectors, the longest step from p along the vector in units of ‖p − a‖,
+            (b,).
         most: an upper bound for each step, in the same units, (t, b).
         claim: the name of the claim that is falsified where an iterate is NaN or infinite.
     """
@@ -188,9 +190,9 @@ def longest_steps(
 
 
 def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps b"]:
-    """Return upper bounds of ‖Δ‖/‖p‖ for each step, equal in even columns and proportional to 1/s in odd ones.
+    """Return upper bounds of ‖Δ‖/‖p‖ for each step s: constant in even columns, falling like 1/s in odd ones.
 
-    Such steps together multiply ‖p‖ by ``factor`` at most.
+    All steps within these bounds together multiply ‖p‖ by at most ``factor``.
     """
     even = np.full(steps, math.log(factor) / steps)
     falling = 1 / (np.arange(steps) + 20.0)

@@ -1,7 +1,7 @@
-"""Gradient flow in a cone around p_mm, with tolerances tight enough for the claims of Theorem 3.
+"""Gradient flow in a cone around p_mm, with solver tolerances that are small against the claims of Theorem 3.
 
-At norms of 1e7 and more, whether the solver oscillates in the valley of the risk around the path depends on the
-tolerance and on the start.
+Several tolerances and starts are tried, because it depends on both whether the solver, at norms of 1e7 and more,
+oscillates around the path, which lies in a narrow valley of the risk.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ SHARES = (1e-8, 1e-7, 1e-6)
 """The absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they
 are tried."""
 VACUOUS = 0.25
-"""The solver's error, as a share of a claim's bound, above which the claim is not made. The rounding error of p is as
-large only at norms of 1e10.
+"""The largest error of the solver, as a share of a claim's bound, at which the claim is made.
+
+The rounding error of p is as large only at norms of 1e10.
 """
 LOWEST_GOAL = 1e6
-"""The least norm to which a flow is followed (keys of order one)."""
+"""The least norm to which a flow is followed, for keys of order one."""
 
 
 def along_a_flow(
@@ -39,16 +40,16 @@ def along_a_flow(
     claims_about: Callable[[Flow, float], Iterator[Claim]],
     claim: str,
 ) -> Iterator[Claim]:
-    """Yield the premise of a flow in the cone, and the claims about it.
+    """Yield the premise that a flow in the cone is the requested one, and the claims about this flow.
 
-    Starts and tolerances of the solver are tried until the solver's error is a small share of the claims' bounds.
+    Starts and solver tolerances are tried in turn until the solver's error is a small share of the claims' bounds.
 
     Args:
         cone: the cone.
         under_test: the implementation that computes the flow.
         starts: points in the cone, (m, d).
-        factor: the least ratio of the norm to which a flow is followed to the norm of its start.
-        claims_about: (flow, requested norm) → the claims.
+        factor: the factor by which the norm of a flow has to grow at least.
+        claims_about: the function that yields the claims for a flow and its requested norm.
         claim: the name of the claim that is undecided where there is no such flow.
 
     Raises:
@@ -81,8 +82,8 @@ def along_a_flow(
                     yield premise
                     yield from claims
                     return
-                reason = f"its solver's accuracy is {max(bound.tolerance for bound in claims):.3g} of what is claimed"
+                reason = f"the solver's error is {max(bound.tolerance for bound in claims):.3g} of the claimed bound"
                 continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
-    # The suite's own solver fails here, too, so nothing follows about the implementation under test.
+    # The suite's own solver fails in this cone, too, so nothing follows about the implementation under test.
     yield undecided_claim(claim, f"flow: {reason}", Form.EFFECTIVE, not_found=True)

@@ -1,6 +1,6 @@
-"""The least κ of L3 in Lemma 7: it solves an inequality of sums of exponentials, of which two bounds are computed.
+"""The constant κ of L3 in Lemma 7: the smaller of two upper bounds of the least κ that satisfies an inequality.
 
-For weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on S, and Ω, B(κ) ≥ 0, κ has to satisfy
+Given weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on a support S, and numbers Ω ≥ 0 and B(κ) ≥ 0, κ has to satisfy
   Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ)    for all y with Σ λ̂y = 0,    B(κ) = Σ ω⁺ (max(ρμ, κ)m + ρw).
 
 1. *One good constraint.* Some s in S has y_s ≤ 0, so its term is at least ω⁻_s κ; the terms of the other constraints
@@ -30,7 +30,7 @@ _MOST = 1e6
 """The largest κ that is reported; a larger one is reported as ∞, since no radius in use would satisfy κ/ρ ≤ μ."""
 
 LARGEST = 700.0
-"""The largest exponent in use: larger ones are replaced by it, as e^700 exceeds any κ that is reported."""
+"""The largest exponent in use; larger exponents are replaced by 700, since e^700 exceeds any κ that is reported."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class HarmfulTokens:
     """The terms of B(κ), one entry per harmful token.
 
     Attributes:
-        log_size: log ω⁺; in Lemma 7 log ω⁺ − ρ(m − 1 − w).
-        margins: m.
-        tilt: ρw.
-        opening: ρμ.
+        log_size: log ω⁺, which for Lemma 7 is log ω⁺ − ρ(m − 1 − w) in the notation of :mod:`.local_constants`.
+        margins: the margins m.
+        tilt: the numbers ρw.
+        opening: the number ρμ.
     """
 
     log_size: Float64[np.ndarray, "h"]
@@ -50,7 +50,7 @@ class HarmfulTokens:
     opening: float
 
     def log_total(self, kappa: float) -> float:
-        """Compute log B(κ), −∞ without harmful tokens; as a logarithm, since e^κ B(κ) counts where B(κ) underflows."""
+        """Compute log B(κ), −∞ without harmful tokens; B(κ) itself may underflow where e^κ B(κ) matters."""
         largest = max(self.opening, kappa)
         return float(np.logaddexp.reduce(self.log_size + np.log(largest * self.margins + self.tilt), initial=-np.inf))
 
@@ -62,7 +62,7 @@ def correlation_constant(
     log_idle: Float64[np.ndarray, "r"],
     harmful: HarmfulTokens,
 ) -> float:
-    """Compute κ, the smaller of the module's two bounds; a common factor of all weights does not change it.
+    """Compute κ, the smaller of the two bounds; a common factor of all weights, Ω and B does not change κ.
 
     Args:
         duals: λ̂ > 0 on the support, sum 1.
@@ -89,8 +89,8 @@ def _one_constraint(
     log_idle: Float64[np.ndarray, "r"],
     log_stray: Callable[[float], float],
 ) -> float:
-    """Find the smallest κ of the first proof, by bisection: both sides are monotone."""
-    # In logarithms, since weights of supports differ by factors of e^{10⁸} if scores are of size 10⁸.
+    """Find by bisection the smallest κ of the first proof, whose two sides are monotone in κ."""
+    # Logarithms are used because weights on the support differ by factors of e^{10⁸} if scores are of size 10⁸.
     others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
     sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
     log_ratio = float((np.maximum(sums, -690.0) - low).max())
@@ -109,7 +109,7 @@ def _by_duality(
     log_idle: Float64[np.ndarray, "r"],
     log_stray: Callable[[float], float],
 ) -> float:
-    """Find the smallest κ of the second proof over a grid of z that is refined twice; ∞ where Ω is beyond e^{600}."""
+    """Find the smallest κ of the second proof, over a grid of z that is refined twice; ∞ where Ω > e^{600}."""
     if float(np.logaddexp.reduce(log_idle)) > 600.0:
         return math.inf
     idle = float(np.exp(np.logaddexp.reduce(log_idle)))
@@ -137,7 +137,7 @@ def _by_duality(
 
 
 def _least(enough: Callable[[float], bool], start: float = 0.0) -> float:
-    """Find the smallest κ at which a condition holds, up to 1e-4 and never below it; ∞ if there is none below _MOST."""
+    """Find the smallest κ ≥ ``start`` that satisfies a condition, rounded up by 1e-4 κ at most; ∞ beyond _MOST."""
     if enough(start):
         return start
     high = max(2 * start, 1e-6)

@@ -1,15 +1,17 @@
-"""The cone that gradient descent cannot leave: μ and R of Theorem 3.
+"""The cone that gradient descent cannot leave, with the μ and R of Theorem 3.
 
-Notation of :mod:`.local_constants`; p = ζ p_mm + z with z ⊥ p_mm, τ = tan of the angle of cone_μ.
+The notation is that of :mod:`.local_constants`; p = ζ p_mm + z with z ⊥ p_mm, and τ is the tangent of the half-angle of
+cone_μ.
 
 **A cone with another tip.** Gradient descent converges to a ray w + ζ p_mm whose offset w makes ω e^{−g·w}
 proportional to the duals λ. A cone around that ray is invariant much earlier than one around p_mm. Let
   K = {p : cos(p − a, p_mm) ≥ 1 − μ},    a = w + ζ_w p_mm,    ζ_w = |w|/(τP),
-that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all bounds of Lemma 7 in cone_μ hold in K. In L3 nothing but ω
-changes, because g·p = g·a + g·(p − a): with p' = p − a, ρ' = ‖p'‖/P, ν' = 1 − cos(p', p_mm) and weights ω e^{−g·a}
+that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all bounds of Lemma 7 in cone_μ hold in K. In L3 only ω changes, because
+g·p = g·a + g·(p − a): with p' = p − a, ρ' = ‖p'‖/P, ν' = 1 − cos(p', p_mm) and weights ω e^{−g·a}
   −⟨∇L(p), p'/‖p'‖⟩ ≤ (1 + κ/ρ' − ν')(−⟨∇L(p), p̄_mm⟩),                                                  (L3')
-where κ is exponentially small at the offset. w = 0 gives Lemma 7's own cone. The bounds hold for every w; the w with
-the smallest radius is chosen among the minimisers of log Σ_good ω e^{−ρ(m−1) − g·w} + s|w|²/2, several s and ρ.
+where κ is exponentially small at the offset. w = 0 gives Lemma 7's own cone. The bounds hold for every w; the w that
+gives the smallest radius is chosen among the minimisers of log Σ_good ω e^{−ρ(m−1) − g·w} + s|w|²/2 for several s and
+ρ.
 
 **Invariance.** h(p) = ⟨p', p̄_mm⟩ − (1−μ)‖p'‖ = ‖p'‖(μ − ν') is ≥ 0 exactly on K. Since
 ‖p' + Δ‖ ≤ ‖p'‖ + ⟨Δ, p̄'⟩ + ‖Δ‖²/(2‖p'‖), a descent step Δ has by (L3')
@@ -54,17 +56,16 @@ from theorems.token_selection.local_paths.local_constants import Apex, LocalCons
 from theorems.token_selection.local_paths.log_sum_exp_minimiser import log_sum_exp_minimiser
 
 SLACK = 1 / 16
-"""The share of μ by which the inward drift at the boundary exceeds the drift that invariance needs."""
+"""The share of μ that the proof of invariance keeps in reserve at the boundary: the 1/16 in its conditions."""
 
 SAFETY = 0.99
-"""The share of the longest step that is taken, so that rounding cannot move an iterate out of the cone."""
+"""The share of the longest allowed step that is taken, so that rounding cannot move an iterate out of the cone."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
-"""The penalties s with which offsets w are computed, in units of the squared size of the rows."""
+"""The penalties s for which offsets w are computed, in units of the squared length of the longest row."""
 
 LEVELS = (1.0, 64.0)
-"""The multiples of ρ_0 at which the weights of an offset are taken: the weights of almost-neighbours vanish as ρ
-grows.
+"""The values of ρ, in units of ρ_0, for which offsets w are computed: as ρ grows, weights of almost-neighbours vanish.
 """
 
 
@@ -76,7 +77,7 @@ class InvariantCone:
         constants: the constants of Lemma 7; ``constants.mu`` is the opening of K and of the cone around p_mm that
             contains K.
         apex: the tip a of the cone.
-        height: the least height ζ_0.
+        height: the least height ζ_0 = ⟨p, p_mm⟩/‖p_mm‖² in the set.
         kappa: κ of (L3') on the set.
     """
 
@@ -86,7 +87,7 @@ class InvariantCone:
     kappa: float
 
     def contains(self, p: Float64[np.ndarray, "d"]) -> bool:
-        """Return whether p lies in K ∩ {ζ ≥ ζ_0}, with room for rounding."""
+        """Return whether p lies in K ∩ {ζ ≥ ζ_0}, certainly despite rounding."""
         constants, from_tip = self.constants, p - self.tip
         if float(p @ constants.solution.direction) < self.height * constants.norm:
             return False
@@ -111,8 +112,8 @@ class InvariantCone:
     def longest_step(self, p: Float64[np.ndarray, "b d"], unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
         """Return the longest step from p along ``unit`` that the proof of invariance allows, in units of ‖p'‖, (b,).
 
-        With A = ⟨unit, p̄_mm⟩ and η = ‖Δ‖/‖p'‖, (***) reads μ − ν' + η c − (1−μ)η²/2 ≥ 0 for
-        c = [1 − (1−μ)(1 + κ/ρ' − ν')] A: η is the larger root, and p + Δ is in the cone if (L3') holds at p.
+        With A = ⟨unit, p̄_mm⟩, η = ‖Δ‖/‖p'‖ and c = [1 − (1−μ)(1 + κ/ρ' − ν')] A, p + Δ is in the cone by (***) if (L3')
+        holds at p and μ − ν' + η c − (1−μ)η²/2 ≥ 0. The result is the larger root η of this polynomial.
         """
         constants, axis, mu = self.constants, self.constants.solution.direction, self.constants.mu
         from_tip = p - self.tip
@@ -124,7 +125,7 @@ class InvariantCone:
         return np.asarray(SAFETY * np.maximum(root, 0.0))
 
     def lateral_squared(self, start: Float64[np.ndarray, "d"], lengths: float) -> float:
-        """Return ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² for the flow from ``start``."""
+        """Return ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² at ρ' = ``lengths`` on the flow from ``start``."""
         from_tip, norm = start - self.tip, self.constants.norm
         size = float(np.linalg.norm(from_tip))
         difference = from_tip / size - self.constants.solution.direction
@@ -146,9 +147,9 @@ def tangent(mu: float) -> float:
 
 
 def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone | None:
-    """Return the invariant cone of smallest radius among those of several tips, for steps up to e^{log_step}.
+    """Return, among the invariant cones with several tips, that of smallest radius, for step sizes up to e^{log_step}.
 
-    The result is None if no radius is in the range of float64.
+    The result is None if all radii are beyond the range of float64.
     """
     best: InvariantCone | None = None
     for apex in _apexes(constants):
@@ -157,7 +158,7 @@ def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone 
 
 
 def log_step_of(case: Case) -> float:
-    """Return log η: of the array ``eta`` if given, of 1/L_p otherwise."""
+    """Return log η, where η is the array ``eta`` of the case, by default 1/L_p."""
     if "eta" in case.arrays:
         return math.log(float(case.arrays["eta"]))
     return -case.problem.log_smoothness
@@ -175,7 +176,7 @@ def with_cone(case: Case) -> Case:
 
 
 def flow_is_resolved(case: Case) -> bool:
-    """Return whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
+    """Return whether float64 can follow the gradient flow in the invariant cone for the step size η = 1/L_p."""
     normal = case.normalise()
     constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     if constants is None or not is_resolvable(constants, constants.base_rho):
@@ -190,9 +191,9 @@ def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstant
 
 
 def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
-    """Return the cone around ``start`` that proves the smallest angle of the flow at norm ``goal``, if there is one.
+    """Return the cone around ``start`` that proves the smallest angle of the flow to p_mm at norm ``goal``, or None.
 
-    A flow has no second-order term, so κ/ρ' ≤ 2μ suffices for it to stay in the cone.
+    Steps of a flow have no second-order term, so the flow stays in a cone with κ/ρ' ≤ 2μ.
     """
     height = float(start @ constants.solution.direction) / constants.norm
     best, closest = math.inf, None
@@ -209,7 +210,7 @@ def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], go
 
 
 def _better(constants: LocalConstants, apex: Apex, log_step: float, best: InvariantCone | None) -> InvariantCone | None:
-    """Return the cone with this apex if its least height is at most 0.9 times that of ``best``, otherwise ``best``."""
+    """Return the cone with this apex if its least height is below 0.9 times that of ``best``, otherwise ``best``."""
     mu, norm = constants.mu, constants.norm
     across = float(np.linalg.norm(apex.offset))
     room = tangent(mu) - tangent(mu / 4)
@@ -238,7 +239,7 @@ def _better(constants: LocalConstants, apex: Apex, log_step: float, best: Invari
 
 
 def _apexes(constants: LocalConstants) -> list[Apex]:
-    """Return the candidate tips: no offset, and offsets for decreasing penalties."""
+    """Return the candidate tips: one without offset, and those with the offsets for decreasing penalties."""
     rows, good, d = constants.rows, constants.good, constants.problem.d
     axis = constants.solution.direction
     apexes = [Apex(np.zeros(d), np.zeros(good.shape), 0.0)]

@@ -1,4 +1,4 @@
-"""Lemma 7: in a cone around a locally optimal direction −∇L points outwards, hardly more along p than along p_mm.
+"""Lemma 7: in a cone around a locally optimal direction p_mm, −∇L points outwards, hardly more along p than along p_mm.
 
 Main results: no stationary point (L1), bounds of the order of the unselected mass (L2), gradient correlation (L3),
 all with explicit constants.
@@ -47,13 +47,13 @@ RADIUS_OF_PI = stated_claim("radius-of-pi")
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
 LEVELS = (1.0, 3.0, 30.0)
-"""The radii of the points, in multiples of the base radius; each level has its own constants."""
+"""The least radii of the points, in multiples of the base radius; each of these levels has its own constants."""
 
 POINTS = 48
 """The number of points per level, before the adversarial search."""
 
 PIS = (1.0, 1 / 16)
-"""The values of π, besides μ, for which L3 is tried at R_π."""
+"""The values of π, besides μ, for which L3 is tried from R_π on."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -100,8 +100,9 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
         −⟨∇L(p), p̄⟩ ≤ (1 + κ/ρ − ν)(−⟨∇L(p), p̄_mm⟩),    ν = 1 − cos(p, p_mm),
 
     from which R_π = ‖p_mm‖ κ/π. Each inequality is tried at the base radius and beyond, at and near the boundary of the
-    cone, on its axis, at lateral distances of a few 1/‖k‖, where L3 is almost an equality, and then by local search.
-    The property that defines the cone, margins within ε of those of p_mm, is checked too, and p_mm is checked exactly.
+    cone, on its axis, at distances of a few 1/‖k‖ from the axis, where L3 is almost an equality, and at points found by
+    local search. The property that defines the cone, margins within ε of those of p_mm, is checked, too; that p_mm
+    solves ATT-SVM is checked exactly.
     """
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)
@@ -113,7 +114,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims with these constants; tests also call it with wrong constants."""
+    """Yield the claims that ``constants`` imply; tests also pass wrong constants."""
     rhos = _levels(constants)
     if not rhos:
         raise Undecided(NO_STATIONARY_POINT, resolution_failure(constants), Form.EFFECTIVE)
@@ -137,8 +138,8 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
 def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"]) -> Claim:
     """Claim that in the cone margins of p̃ = p‖p_mm‖/‖p‖ differ by at most w_it from m_it, and w_it is small enough.
 
-    It is small enough if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. A single claim contains
-    both conditions, for the worst token of each point.
+    The change w_it is small enough if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. One claim
+    contains both conditions, for the worst token of each point.
     """
     constants, others = constants.carrying, constants.others
     p, p_mm = exact(points), with_rounding(constants.solution.p)
@@ -170,7 +171,7 @@ def _first_and_second(
 
 
 def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
-    """Return log max_i u_i at each ρ, (m,): the proven bound of log max_i (1 − s_iα_i)."""
+    """Return log max_i u_i at each ρ, (m,), the proven bound of log max_i (1 − s_iα_i)."""
     exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
     return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
 
@@ -193,7 +194,7 @@ def _levels(constants: LocalConstants) -> list[float]:
 def _points(
     constants: LocalConstants, under_test: Implementation, rho: float, kappa: float, rng: np.random.Generator
 ) -> Float64[np.ndarray, "m d"]:
-    """Return points of the cone from ρP on; a local search moves some to where the inequalities are tightest."""
+    """Return points of the cone with ‖p‖ ≥ ρP; a local search moves some to where the inequalities are tightest."""
     norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
     points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
     points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
@@ -210,7 +211,7 @@ def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: 
 
 
 def _violation(constants: LocalConstants, under_test: Implementation, rho: float, kappa: float) -> Violation:
-    """Return by how much L3 (or, where its κ is infinite, L1) is violated, as a function of points."""
+    """Return the function that maps points to the amount by which L3 is violated; if κ is infinite, L1."""
     tip = np.zeros(constants.problem.d)
 
     def worst(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -230,7 +231,7 @@ def _violation(constants: LocalConstants, under_test: Implementation, rho: float
 def _from_radius_of_pi(
     constants: LocalConstants, under_test: Implementation, rng: np.random.Generator
 ) -> tuple[ConeView, Float64[np.ndarray, "m"]]:
-    """Return points from R_π on, and the π of each."""
+    """Return points with ‖p‖ ≥ R_π for several π, and the π of each point."""
     pairs = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
     pis, radii = np.array([x for x in pairs if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
     norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()

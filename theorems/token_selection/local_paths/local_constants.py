@@ -97,10 +97,10 @@ class Bounds:
     """Bounds of the terms of (*) for all p in the cone with ‖p‖ ≥ ρP, as logarithms.
 
     Attributes:
-        log_u: u_i ≥ 1 − s_iα_i, (n,).
-        log_low: ω⁻, (n, T); −inf off the good tokens.
-        log_high: ω⁺, (n, T); −inf at α.
-        share: Γ_i u_i / min_good D_it, (n,); 0 for inputs without good tokens.
+        log_u: log u_i, u_i ≥ 1 − s_iα_i, (n,).
+        log_low: log ω⁻, (n, T); −inf except at good tokens.
+        log_high: log ω⁺, (n, T); −inf at α.
+        share: the number Γ_i u_i / min_good D_it of condition (a), (n,); 0 for inputs without good tokens.
     """
 
     log_u: Numbers
@@ -111,14 +111,14 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class LocalConstants:
-    """Lemma 7's constants for one problem and one locally optimal α; see the module for the derivation.
+    """The constants of Lemma 7 for one problem and one locally optimal α, derived in the module's docstring.
 
     Attributes:
         problem: keys, scores, loss.
         solution: the solution of ATT-SVM(α).
         mu: the opening of the cone.
         harmful: the mask of tokens t ≠ α_i that do not score below α_i, (n, T).
-        carried: whether derived numbers carry their rounding error, which claims need and choices do not.
+        carried: whether computed numbers carry their rounding error, as claims require but choices of radii do not.
     """
 
     problem: Problem
@@ -134,7 +134,7 @@ class LocalConstants:
 
     @cached_property
     def norm(self) -> Numbers:
-        """The norm P = ‖p_mm‖: ρ = ‖p‖/P."""
+        """The norm P = ‖p_mm‖, the unit of ρ = ‖p‖/P."""
         return norm(with_rounding(self.solution.p)) if self.carried else self.solution.norm
 
     @cached_property
@@ -150,7 +150,7 @@ class LocalConstants:
         return self._to_chosen(self.problem.scores[..., None])[..., 0]
 
     def _to_chosen(self, x: Float64[np.ndarray, "n T k"]) -> Numbers:
-        """Return the difference from the chosen token to every token, k_iα − k_it for keys."""
+        """Return the chosen token's entry minus every token's: k_iα − k_it for keys."""
         chosen = np.take_along_axis(x, self.solution.alpha[:, None, None], axis=1)
         return (exact(chosen) if self.carried else chosen) - x
 
@@ -161,7 +161,7 @@ class LocalConstants:
 
     @cached_property
     def good(self) -> Bool[np.ndarray, "n T"]:
-        """The mask of tokens that are not harmful."""
+        """The mask of good tokens, t ≠ α_i that score below α_i."""
         return np.asarray(self.others & ~self.harmful)
 
     @cached_property
@@ -181,7 +181,7 @@ class LocalConstants:
 
     @cached_property
     def beyond(self) -> Numbers:
-        """The excess margins m_it − 1, near 0 from the exact margins; +inf at α; (n, T)."""
+        """The excess margins m_it − 1, (n, T), where near 0 rounded from the exact margins; +inf at α."""
         beyond = margins_beyond_one(self.solution)
         if not self.carried:
             return beyond
@@ -195,12 +195,12 @@ class LocalConstants:
 
     @cached_property
     def room(self) -> Numbers:
-        """The differences m_it − w_it − 1, (n, T)."""
+        """The lower bounds m_it − w_it − 1 of x_it − 1 in the cone, (n, T)."""
         return self.beyond - self.tilt
 
     @cached_property
     def lowest(self) -> Numbers:
-        """The smallest x_it in the cone, m_it − w_it; +inf at α; (n, T)."""
+        """The lower bounds m_it − w_it of x_it in the cone, +inf at α, (n, T)."""
         return self.margins - self.tilt
 
     def _as_given(self, x: Any) -> Numbers:
@@ -209,22 +209,22 @@ class LocalConstants:
 
     @property
     def A(self) -> float:
-        """The constant P max‖k_iα_i − k_it‖/2."""
+        """The constant A = P max‖k_iα_i − k_it‖/2."""
         return float(self.reach.max()) / 2
 
     @cached_property
     def delta(self) -> float:
-        """Half the smallest excess of a harmful token's SVM margin over 1; ∞ without harmful tokens."""
+        """The constant δ, half the smallest excess of a harmful token's SVM margin over 1; ∞ without harmful tokens."""
         return float(np.min(self.beyond[self.harmful], initial=np.inf)) / 2
 
     @property
     def epsilon(self) -> float:
-        """The constant min(½, δ)/2, a bound of the change of the deciding tokens' margins in the cone."""
+        """The constant ε = min(½, δ)/2, by which margins may change in the paper's cone."""
         return min(0.5, self.delta) / 2
 
     @cached_property
     def base(self) -> Numbers:
-        """The smallest margin b of a good token in the cone."""
+        """The lower bound b = min_good (m − w) of the good tokens' margins in the cone."""
         return np.min(self.lowest[self.good])
 
     def bounds(self, rho: float) -> Bounds:
@@ -239,7 +239,7 @@ class LocalConstants:
         return {}
 
     def _bounds(self, rho: float) -> Bounds:
-        """Compute the bounds for ‖p‖ ≥ ρP in the cone."""
+        """Compute the result of :meth:`bounds`."""
         scores, loss, gaps = self.problem.scores, self.problem.loss, self.gaps
         log_u = np.logaddexp.reduce(np.where(self.others, -rho * self.lowest, -np.inf), axis=1)
         largest = np.max(np.abs(gaps), axis=1)
@@ -250,16 +250,17 @@ class LocalConstants:
         slope_low, slope_high = (self._slopes(log_of, *ends) for log_of in (loss.log_floor, loss.log_bound))
         with np.errstate(divide="ignore"):
             log_gaps = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
-            # Computed separately, since the logarithm of an underflowed mixing would be −∞.
+            # The logarithms are computed separately, since the logarithm of an underflowed mixing would be −∞.
             sizes = np.log(np.abs(gaps)), (np.minimum(log_u, 300.0) + np.log(largest))[:, None]
         most = np.where(self.others, np.logaddexp(*sizes), -np.inf)
         log_low = slope_low[:, None] + log_gaps - np.logaddexp(0.0, log_u)[:, None]
         return Bounds(log_u, log_low, slope_high[:, None] + most, mixing / least)
 
     def _slopes(self, log_of: Callable[[float, float], float], low: Numbers, high: Numbers) -> Numbers:
-        """Return the logarithm of an extreme of |ℓ'| per input.
+        """Return the logarithm of an extreme of |ℓ'| on the interval from ``low`` to ``high`` of each input.
 
-        With carried rounding the interval is widened by its error, and the logarithm has an error of 8 eps of its own.
+        With carried rounding, the interval is widened by its error, and the error of the logarithm is 8 eps (1 +
+        |log|).
         """
         if not self.carried:
             return np.array([log_of(float(a), float(b)) for a, b in zip(low, high, strict=True)])
@@ -268,11 +269,11 @@ class LocalConstants:
         return Bounded(slopes, 8 * EPS * (1 + np.abs(slopes)))
 
     def _log_support(self, bounds: Bounds) -> Numbers:
-        """Return log ω_S."""
+        """Return log ω_S, ω_S the smallest ω⁻ on the support."""
         return np.min(bounds.log_low[self.support])
 
     def is_base(self, rho: float) -> bool:
-        """Return whether conditions (a), (b), (c) hold at ρ."""
+        """Return whether the conditions (a), (b), (c) of the base radius hold at ρ."""
         bounds = self.bounds(rho)
         if (bounds.share > 0.5).any():
             return False
@@ -289,14 +290,14 @@ class LocalConstants:
 
     @cached_property
     def base_rho(self) -> float:
-        """The base radius ρ_0; ∞ when no float64 is large enough."""
+        """The base radius ρ_0, in units of P; ∞ if no float64 is large enough."""
         return smallest(self.is_base, 1e-3)
 
     def kappa(self, rho: float, apex: Apex | None = None) -> float:
-        """Return κ(ρ) of L3, for ρ ≥ ρ_0; it decreases in ρ.
+        """Return κ(ρ) of L3 for ρ ≥ ρ_0, a decreasing function of ρ.
 
-        With an apex a, for the cone with tip a: p' = p − a takes the place of p in L3 and ω e^{−g·a} that of ω,
-        for ⟨p, p_mm⟩ ≥ ρP².
+        If an apex is given, the result is the κ of the cone with this tip a, for ⟨p, p_mm⟩ ≥ ρP²: p' = p − a takes the
+        place of p in L3, and ω e^{−g·a} that of ω.
         """
         if self.problem.d == 1:
             return 0.0
@@ -320,7 +321,7 @@ class LocalConstants:
         return correlation_constant(duals / duals.sum(), log_low[self.support], log_high[self.support], idle, harmful)
 
     def pi(self, radius: float) -> float:
-        """Return the smallest π for which L3 is proven on all of C_{μ,radius}; it decreases in ``radius``."""
+        """Return the smallest π for which L3 is proven on all of C_{μ,radius}, a decreasing function of ``radius``."""
         rho = radius / self.norm * (1 + 1e-12)
         return math.inf if rho < self.base_rho else self.kappa(rho) / rho
 
@@ -343,14 +344,14 @@ class LocalConstants:
         return np.log(self.base / (self.problem.n * self.norm)) + worst + log_share - np.log1p(beta)
 
     def log_upper(self, rho: float) -> Numbers:
-        """Return log C⁺ of L2."""
+        """Return log C⁺ of L2, for ‖p‖ ≥ ρP."""
         bounds = self.bounds(rho)
         with np.errstate(divide="ignore"):
             size = np.where(self.others, bounds.log_high + np.log(norm(self.rows, axis=-1)), -np.inf)
         return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
-        """Return log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
+        """Return log(φ b ω_S/(nP)), L1's bound without the factor e^{−ρ(1−ν)}; with ``axis`` for q = p_mm, b = 1."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
         log_share = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + log_share
@@ -370,9 +371,9 @@ def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | N
 
 
 def resolution_failure(constants: LocalConstants | None) -> str:
-    """Return the reason why no claim can be decided: α is not locally optimal, or the cone is beyond float64."""
+    """Return why no claim can be decided: α is not locally optimal, or float64 does not resolve logits in the cone."""
     if constants is None:
-        return "the solution under test makes α not locally optimal"
+        return "α is not locally optimal for the solution under test"
     return (
         f"δ = {constants.delta:.3g}, μ = {constants.mu:.3g}: the cone begins at ‖p‖ = {constants.base_radius:.3g}"
         " or later, where float64 no longer resolves its logits"

@@ -1,4 +1,4 @@
-"""The minimiser of a penalised log-sum-exp of rows, which is near the offset to which gradient descent converges."""
+"""The minimiser of a penalised log-sum-exp of rows, which approximates the limit of gradient descent's offset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def log_sum_exp_minimiser(
         rows: the rows, (m, d).
         log_weights: the logarithms of the weights, (m,).
         penalty: the penalty, positive.
-        start: where Newton's method starts, (d,); in the span of the rows, which contains the minimiser and all steps.
+        start: the point where Newton's method starts, (d,), in the span of the rows, as are all steps and the
+            minimiser.
     """
     if (span := span_of_rows(rows)) is not None:
         return span.points(log_sum_exp_minimiser(span.coordinates(rows), log_weights, penalty, span.coordinates(start)))

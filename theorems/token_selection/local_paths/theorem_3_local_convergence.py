@@ -1,7 +1,7 @@
-"""Theorem 3: started in a cone around a locally optimal direction, gradient descent converges to it.
+"""Theorem 3: from a start in a cone around a locally optimal direction, gradient descent converges to this direction.
 
-Main results: the cone has no stationary point (T1); GD stays in it, its norm grows without bound at least like log t,
-and its direction tends to p_mm(α) (T2).
+Main results: the cone contains no stationary point (T1); gradient descent stays in the cone, the norm of p grows
+without bound, at least like log t, and the direction of p tends to p_mm(α) (T2).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Theorem 3, Appendix B.4;
 :mod:`.invariant_cone`.
@@ -61,9 +61,9 @@ from theorems.token_selection.local_paths.local_constants import local_constants
 FLOW_SOLVER = tolerance(
     "flow-solver",
     "√d · evaluations/3 · (rtol · |z| + atol)/‖p_mm‖, 0 for d = 1; no more than a quarter of the bound",
-    "a step of the solver has a local error of rtol |z| + atol per coordinate across p_mm, z the part of p there, and"
-    " costs at least three gradients, its own, one at its end and one half-way for the time; lateral errors do not grow"
-    " along the path, because it descends a convex function of the lateral coordinates",
+    "a step of the solver has a local error of rtol |z| + atol per coordinate orthogonal to p_mm, z the part of p in"
+    " these coordinates, and costs at least three gradients: at its start, at its end and, for the time, half-way;"
+    " errors in these coordinates do not grow along the path, which descends a convex function of them",
 )
 
 STAYS_IN_CONE = sharper("stays-in-cone")
@@ -75,15 +75,15 @@ FLOW_RATE = sharper("flow-rate")
 LIMIT = stated_claim("limit")
 
 STEPS, LONGEST_STEPS = 1000, 500
-"""The number of iterations of GD, and of the longest steps."""
+"""The numbers of iterations of gradient descent, and of descent with the longest steps."""
 ENTRIES = 1 << 24
 """Approximate largest number of key entries evaluated over all iterates of a descent; large problems get fewer."""
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
-"""The log ηL_p of the shortest steps that are drawn, and the largest |log η| for which η is in the range of floats."""
+"""The smallest log ηL_p that is drawn, and the largest |log η| at which η is in the range of floats."""
 START_NORMS = (1.0, 1.0, 2.0)
 """The norms of the starts in units of R, besides the case's start."""
 MOST_GROWTH = 1e6
-"""The ratio ‖p(t)‖/‖p(0)‖ at which the longest steps aim."""
+"""The ratio ‖p(t)‖/‖p(0)‖ that descent with the longest steps may reach."""
 VISIBLE = 1e-9
 """The 1 − cos below which a limit counts as reached."""
 
@@ -116,7 +116,7 @@ def _cases(draw: DrawFn) -> Case:
     solution = max_margin(case.normalise().problem.exact_keys, case.chosen_tokens)
     if "cone_mu" not in with_constants.arrays or isinstance(solution, Infeasible):
         return case
-    # Drawn in units in which keys are of order one, and scaled back by a power of two.
+    # The start is drawn in units in which keys are of order one, and scaled back by a power of two.
     scale = case.problem.key_scale
     radius = float(with_constants.arrays["cone_radius"]) * scale
     start = draw(points_in_cone(solution.p, float(with_constants.arrays["cone_mu"]), radius))
@@ -163,7 +163,7 @@ def _from_data(case: Case) -> Iterator[Case]:
         "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if"
         " ATT-SVM(α) is feasible"
     },
-    search="R is derived from constants that depend on n and on d = 1; a start may be in one of the two cones alone",
+    search="R depends on n and on whether d = 1, so a start may lie in the cone of only one of the two cases",
 )
 def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal.
@@ -215,7 +215,7 @@ def in_the_cone(
     rng: np.random.Generator,
     case_start: Float64[np.ndarray, "d"] | None = None,
 ) -> Iterator[Claim]:
-    """Yield the claims in this cone; tests also call it with a wrong cone."""
+    """Yield the claims that the cone implies; tests also pass a wrong cone."""
     yield no_stationary_point(cone, under_test, rng)
     if case_start is not None and (unusable := _unusable_start(cone, case_start)):
         yield unusable
@@ -228,14 +228,14 @@ def in_the_cone(
     yield from premises(long)
     claims = list(at_every_iterate(cone, gd, long))
     yield from claims
-    # If a claim is falsified already, the flow is skipped: it costs most and adds nothing.
+    # If a claim is falsified, the flow is skipped: its claims cost the most time, and the verdict is certain already.
     if not any(claim.verdict is Verdict.FALSIFIED for claim in claims):
         factor = max(10.0, 2 * math.sqrt(cone.start_mu / VISIBLE))
         yield from along_a_flow(cone.constants, under_test, starts, factor, flow_claims(cone), FLOW_RATE)
 
 
 def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Claim | None:
-    """Return an undecided claim if float64 does not resolve the start or the cone does not contain it, else None."""
+    """Return an undecided claim if float64 does not resolve the start or the start is outside the cone, else None."""
     inside = cone.contains(start)
     if not is_resolvable(cone.constants, rho_of(cone, start)):
         reason = f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
@@ -247,7 +247,7 @@ def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Cla
 
 
 def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim T1, −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ}, at points of cone_μ from the radius of the starts to a thousand times it."""
+    """Claim T1, −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ}, at points of cone_μ with norms of 1 to 1000 times the starts' radius."""
     constants = cone.constants
     norms = cone.radius * (1 + 1e-9) * np.geomspace(1, 1e3, 64)
     norms = norms[norms <= resolvable_rho(constants) * constants.norm]
@@ -257,7 +257,7 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 
 
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
-    """Yield the claims of T2; claims that hold for any step length are made for both runs, with −∇L in place of Δ."""
+    """Yield the claims of T2; those for steps of any length are made about −∇L at the iterates of both runs."""
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
@@ -282,7 +282,7 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
 
 
 def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
-    """Claim μ ≥ ν' at every iterate, and h(p + Δ) ≥ h(p) for GD at starts near the boundary of K, by (***).
+    """Claim μ ≥ ν' at every iterate, and, by (***), h(p + Δ) ≥ h(p) for gradient descent from starts near K's boundary.
 
     The second inequality is ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
     """
@@ -297,20 +297,20 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
 
 
 def outward(at: ConeView) -> Numbers:
-    """Return ⟨Δ, p̄⟩, (m,), and −1 where ∇L = 0: the norm does not grow there, although 0 ≥ 0 holds."""
+    """Return ⟨Δ, p̄⟩, (m,), but −1 where ∇L = 0, so that a norm that does not grow violates the claim there."""
     moves = np.any(value_of(at.descent) != 0, axis=1)
     return np.where(moves, np.vecdot(at.descent, at.points) / norm(exact(at.points), axis=1), -1.0)
 
 
 def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
-    """Return log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
+    """Return the logarithm of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
     constants, p_mm, indices = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.index
-    # Each iterate is rounded, and the next gradient is that of the rounded iterate.
+    # Each iterate is rounded, and the next step begins at the rounded iterate.
     drift = len(indices) * EPS * np.abs(gd.view.points[indices]).max(axis=0)
     height = approximate(gd.view.points[indices[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
     rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
     exponent = rate + np.log(exact(np.arange(1, len(indices))))[:, None] - height
-    # log1p(e^x) is e^x up to e^{2x}/2.
+    # For such x, log1p(e^x) equals e^x up to e^{2x}/2.
     underflows = exponent.value < -700
     log_growth = np.where(
         underflows, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(underflows, 0.0, exponent))))
@@ -319,7 +319,7 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
 
 
 def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
-    """Return the function (flow, norm) → claims, for this cone or a better one that contains the flow's start."""
+    """Return the function that yields the claims about a flow, from this cone or a better one around its start."""
 
     def claims(flow: Flow, goal: float) -> Iterator[Claim]:
         start, length = flow.points[0], cone.constants.norm
@@ -330,7 +330,7 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
         lateral = norm(at.deviation, axis=1) * at.rho
         error = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
-        # In units of the bound at the end, or of the cone's width in one dimension.
+        # The unit is the bound at the end of the flow; in one dimension, where this is 0, the width of the cone.
         unit = max(float(bound.max()), math.sqrt(2 * cone.constants.mu) * float(flow.norms[0]) / length)
         sides = bound, lateral.widen(error)
         yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
@@ -348,24 +348,24 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
 def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
     """Return the bound :data:`FLOW_SOLVER` of the solver's error at each recorded point, in units of ‖p_mm‖, (r,).
 
-    The solver works in a frame along p_mm, and its tolerances are on the part of p across it.
+    The solver works in coordinates along and across p_mm; its tolerances apply to the part of p across p_mm.
     """
     length, d = around.constants.norm, around.constants.problem.d
     across = lateral + norm(around.apex.offset) / length
-    # In one dimension there is no lateral part.
+    # In one dimension p has no part across p_mm.
     steps = flow.evaluations / 3 * (math.sqrt(d) if d > 1 else 0.0)
     return np.asarray(steps * (flow.relative * across + flow.absolute / length))
 
 
 def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
-    """Return ‖p‖/‖p_mm‖."""
+    """Return ρ = ‖p‖/‖p_mm‖."""
     return float(norm(p)) / cone.constants.norm
 
 
 def starts_in(
     cone: InvariantCone, rng: np.random.Generator, case_start: Float64[np.ndarray, "d"] | None
 ) -> Float64[np.ndarray, "b d"]:
-    """Return starts in C_{μ/4,R}, at R and beyond; the case's start first."""
+    """Return starts in C_{μ/4,R} with norms R and 2R, after the case's start if there is one."""
     norms = cone.radius * (1 + 1e-9) * np.array(START_NORMS)
     starts = cone_points(rng, cone.constants, norms, cone.start_mu)
     return starts if case_start is None else np.concatenate([case_start[None], starts])
@@ -382,6 +382,6 @@ def affordable_steps(
 
 
 def all_sides(sides: Iterable[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
-    """Return left sides and right sides, each concatenated."""
+    """Return all left sides concatenated, and all right sides concatenated."""
     left, right = (np.concatenate(parts) for parts in zip(*sides, strict=True))
     return left, right

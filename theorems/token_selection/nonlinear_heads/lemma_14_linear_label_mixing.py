@@ -1,6 +1,7 @@
 """Lemma 14: heads whose output decreases linearly in the weight on non-optimal tokens satisfy Assumption D.
 
-Main results: the linear sandwich of prediction and risk at every p; Assumption D itself with an explicit ρ(Δ).
+Main results: linear upper and lower bounds (the sandwich) of prediction and risk at every p; Assumption D itself with
+an explicit ρ(Δ).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.2, Lemma 14.
 """
@@ -40,8 +41,8 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import log_slop
 MIXING = tolerance(
     "mixing",
     "2 max_i err(log q_i) + 4 eps (n + T + m + 8)(1 + |logs|)",
-    "the error allowed to a log-excess risk under test in Lemma 14: the logarithm of a sum of weights times slopes"
-    " and gaps, computed by another formula than the statement's; all other errors are carried by both sides",
+    "a log-excess risk under test is the logarithm of a sum of weights times slopes and gaps, and its formula may"
+    " differ from the statement's; both sides carry all other rounding errors",
 )
 
 ABOVE, BELOW = premise("sandwich-above"), premise("sandwich-below")
@@ -49,13 +50,13 @@ RISK_BELOW, RISK_ABOVE = sharper("risk-sandwich-below"), sharper("risk-sandwich-
 MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 
 DELTAS = (0.125, 1.0, 8.0)
-"""The Δ of Assumption D."""
+"""The values of Δ for which Assumption D is claimed."""
 FACTOR = 2.0
-"""The least ratio of L(p') − L_* to L(p) − L_*, where Assumption D requires only a ratio above 1.
+"""The ratio of L(p') − L_* to L(p) − L_* that is claimed at least.
 
-ρ(Δ) is chosen so that L(p) − L_* is at most half of L(p') − L_*, a difference far above rounding."""
+Assumption D requires only a ratio above 1; ρ(Δ) is chosen so that the ratio is at least 2, far above rounding."""
 POINTS = 120
-"""The number of points at which the sandwich is claimed, and of further points from which pairs (p, p') are chosen."""
+"""The number of points at which the sandwich is claimed; pairs (p, p') also use twice as many other points."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -108,46 +109,46 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if axis is not None:
         size = float(np.linalg.norm(axis))
         points_far_out = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * count)))
-        # Along the solution, not against it: far out q_max is then small enough for ρ(Δ).
+        # Points have a positive part along the solution, so that far out q_max is small enough for ρ(Δ).
         points_far_out *= np.where(points_far_out @ axis < 0, -1.0, 1.0)[:, None]
         yield from sandwich.pairs(np.concatenate([points, points_far_out]))
 
 
 class Sandwich:
-    """Both sides of Lemma 14's hypothesis at points p."""
+    """The two bounds of the prediction in Lemma 14's hypothesis, and the resulting bounds of the risk, at points p."""
 
     def __init__(
         self, problem: Problem, mixing: LinearMixing, under_test: Implementation, headed: Implementation
     ) -> None:
-        """Take the data and both implementations, and bound the slopes of the loss on the mixed inputs."""
+        """Store the data and both implementations, and compute log C0_i and log C1_i of the mixed inputs."""
         self.problem, self.mixing, self.under_test, self.headed = problem, mixing, under_test, headed
         low, high = log_slope_bounds(mixing, problem.loss)
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
 
     def at(self, points: Float64[np.ndarray, "m d"]) -> AttentionAt:
-        """Return the attention at points, by the suite's own softmax."""
+        """Return the attention at points, computed with the suite's own softmax."""
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     def log_q(self, at: AttentionAt) -> Numbers:
-        """Return log q_i of the mixed inputs, (m, k)."""
+        """Return log q_i for the k mixed inputs, those with a non-optimal token, (m, k)."""
         hidden = np.where(self.mixing.optimal, -np.inf, at.log_weights)
         return np.logaddexp.reduce(hidden, axis=-1)[:, self.mixing.mixed]
 
     def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
-        """Return ν − Y ψ, c0 q and c1 q of the mixed inputs, each (m, k)."""
+        """Return the drop ν − Y ψ of the prediction and its bounds c0 q and c1 q, for the mixed inputs, (m, k) each."""
         mixing, head, mixed = self.mixing, self.mixing.head, self.mixing.mixed
         drop = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
         q = np.exp(self.log_q(at))
         return drop[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        """Return the amount by which the prediction violates the sandwich, in units of c1 q; negative inside it."""
+        """Return by how much the drop ν − Y ψ violates its bounds, in units of c1 q; negative between the bounds."""
         with in_floats():
             drop, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - drop, drop - high) / high, -1.0), axis=-1)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Yield the claims of the sandwich of the prediction, and of the risk in logarithms."""
+        """Yield the claims that the prediction, and the logarithm of the excess risk, lie between their bounds."""
         at = self.at(points)
         drop, low, high = self.sides(at)
         yield at_least(ABOVE, Form.EFFECTIVE, drop, low, points="point and input")
@@ -167,11 +168,11 @@ class Sandwich:
         excess = log_excess(self.headed, self.problem, at.points)
         if np.isnan(excess).any():
             raise NotANumber(RISK_BELOW, "the excess risk under test is negative or NaN")
-        # A log excess of −∞ means a risk of exactly L_*, which no rounding can cause.
+        # An excess of −∞ means that the risk is L_* exactly, which rounding cannot cause, so no error is allowed.
         return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Claim Assumption D at every p, with the p' of least excess risk that certainly satisfies the premise."""
+        """Claim Assumption D for each p with the p' of least excess risk that certainly satisfies its premise."""
         log_q, excess = self.risks(self.at(points))
         worst, highest = np.max(log_q, axis=-1), excess.value + excess.error
         constant, more = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min(), np.log(exact(FACTOR))

@@ -1,7 +1,8 @@
-"""Points at which Theorem 8 and Lemma 14 are checked: points of sublevel sets, minimisers on spheres, the path.
+"""Points at which Theorem 8 is checked (in sublevel sets, minimisers on spheres, the path), and constants for them.
 
-Constants come first: C0 and C1 of Lemma 14, the costs of single tokens, and the rounding of a log-excess risk. Lengths
-are in units of ‖p_mm‖, see :mod:`theorems.curves.constraints`; singletons with a linear head are Theorem 1's.
+The constants are C0 and C1 of Lemma 14, the costs of single tokens, and the rounding error of a log-excess risk.
+Lengths are in units of ‖p_mm‖ (:mod:`theorems.curves.constraints`). For a linear head and one optimal token per input,
+everything agrees with Theorem 1.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lemma 14, Theorem 8.
 """
@@ -37,16 +38,16 @@ HUNT_BUDGET = 20_000
 MOST_FOLLOWED = 3
 """The largest number of solutions from which the path is followed."""
 SHARP_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""The RΘ of the spheres on which the offset from the ray is predicted."""
+"""The values of RΘ of the spheres on which the offset from the ray is predicted."""
 LARGEST_ROUNDING = 1e-3
-"""The largest error of an exponent at which digits of the path are left."""
+"""The largest error of an exponent at which the path still has correct digits."""
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
     """Return log C0_i and log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i.
 
-    They are the logarithms of c0 and c1 times the extreme |ℓ'| on [ν − c1, ν]. Inputs that are not mixed lose nothing:
-    +inf and −inf.
+    C0 and C1 are c0 and c1 times the extreme |ℓ'| on [ν − c1, ν]. Inputs without a non-optimal token lose nothing; for
+    them the result is +inf and −inf.
     """
     low, high = np.full(len(mixing.nu), np.inf), np.full(len(mixing.nu), -np.inf)
     for i in np.flatnonzero(mixing.mixed).tolist():
@@ -58,9 +59,9 @@ def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarr
 
 @lru_cache(maxsize=1)
 def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
-    """Return the error of logarithms of slopes, gaps, weights and their sums.
+    """Return the rounding error of logarithms of slopes, gaps, weights and their sums.
 
-    It applies to κ, to the costs of tokens and to log(L − L_*).
+    κ, the costs of tokens and log(L − L_*) have this error.
     """
     size = max(float(np.abs(x[mixing.mixed]).max()) for x in log_slope_bounds(mixing, loss))
     return 4 * EPS * (sum(mixing.gaps.shape) + 8) * (1 + size)
@@ -69,9 +70,9 @@ def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
 def excess_rounding(
     problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
 ) -> Float64[np.ndarray, "*b"]:
-    """Return the error that an implementation may have in log(L − L_*).
+    """Return the rounding error that log(L − L_*) of an implementation may have.
 
-    It is 2 (d + 4) eps max Σ_k |δk_k p_k| for a logit, plus :func:`log_rounding`.
+    This is 2 (d + 4) eps max Σ_k |δk_k p_k| for a logit, plus :func:`log_rounding`.
     """
     reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
     logits = 2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1)
@@ -86,7 +87,7 @@ def excess_of(
     claim: str,
     form: Form,
 ) -> Numbers:
-    """Return log(L − L_*) under test with its allowed error, (m,); ``claim`` is falsified where it is NaN."""
+    """Return log(L − L_*) under test with its allowed error, (m,); if it is NaN, ``claim`` is falsified."""
     excess = log_excess(headed, problem, p)
     if np.isnan(excess).any():
         raise NotANumber(claim, "the excess risk under test is negative or NaN", form)
@@ -94,12 +95,12 @@ def excess_of(
 
 
 def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
-    """Return log of |ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj, the cost of a little weight on token t; −inf at optimal tokens.
+    """Return log(|ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj), the cost per small weight on token t; −inf at optimal tokens.
 
     Args:
         mixing: the head with its constants.
         loss: the loss ℓ.
-        secants: whether to take the least secant slope of φ_j instead, for the least cost of weight on t.
+        secants: whether to replace φ'_j by the least secant slope of φ_j, for the least cost of any weight on t.
     """
     head = mixing.head
     reach = mixing.gaps.max(axis=1)
@@ -114,10 +115,10 @@ def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) 
 
 
 def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
-    """Return the least margin at p_mm of α over optimal tokens with other keys, and the number of tokens with α's key.
+    """Return α's least margin at p_mm over optimal tokens with other keys, and how many optimal tokens have α's key.
 
-    The least margin is in units of the margins of p_mm, 0 for an exact tie and +inf if there is no such token. Margin
-    and number are decided over the rationals.
+    The margin is 0 for an exact tie, and +inf if all optimal tokens have α's key. Both results are decided over the
+    rationals.
     """
     least, multiplicity = math.inf, np.ones(problem.n)
     for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
@@ -133,7 +134,7 @@ def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) ->
 def constraints_of(
     problem: Problem, mixing: LinearMixing, choice: ChoiceSolution, multiplicity: Float64[np.ndarray, "n"]
 ) -> Constraints:
-    """Return the constraints of one choice with the costs of the tokens, as for Theorem 1; α's key may be shared."""
+    """Return the SVM constraints of one choice α with the costs of tokens; ``multiplicity`` tokens share α's key."""
     others = ~mixing.optimal
     best = problem.keys[np.arange(problem.n), choice.alpha]
     log_costs = (log_token_costs(mixing, problem.loss) - np.log(multiplicity)[:, None])[others]
@@ -160,15 +161,16 @@ def sublevel_points(
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
     """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each point's radius.
 
-    The search starts at two solutions and at the best of the other choices. R p̄_mm is the first point of each set.
+    The search starts at up to two solutions, or at one and the best of the other choices. R p̄_mm is the first point of
+    each set.
 
     Args:
         problem: keys, scores, loss.
         mixing: the head with its constants.
         sets: the solutions of ATT-SVM'.
         headed: the implementation under test, with the head of the case in place of the linear one.
-        rhos: ρ, (r,).
-        rng: the source of randomness.
+        rhos: the radii ρ, (r,).
+        rng: the generator of the search.
     """
     unit = sets.norm
     ray = rhos[:, None] * sets.solutions[0].svm.direction
@@ -181,7 +183,7 @@ def sublevel_points(
         short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
         return np.asarray(short & (excess <= level[:, None] - room))
 
-    # The first solution, and another solution or, without one, the best of the other choices.
+    # The first solution, and a second one or, if there is none, the best choice that is no solution.
     origins = [*sets.solutions, *([sets.runner_up] if sets.runner_up else [])][:2]
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 4, 16))
     batches = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]
@@ -211,7 +213,7 @@ def minimisers(
 ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m d"]]:
     """Return the minimisers on spheres that descent from the ray of each solution reaches, and the points of the rays.
 
-    Both are ordered by solution.
+    The rows are ordered by solution, and for each solution by radius.
     """
     rays, points = [], []
     for solution in sets.solutions[:MOST_FOLLOWED]:
@@ -235,7 +237,7 @@ def descend(
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
     """Return the tangential coordinates of a minimiser of log(L − L_*) on the sphere, and the minimiser itself.
 
-    Its risk is never above that of the ray or the start.
+    The risk of the result is never above that of the point of the ray, or of the start.
     """
     axis = solution.svm.direction
 
@@ -270,10 +272,10 @@ def path_to_the_lowest(
     rng: np.random.Generator,
     claim: str,
 ) -> FollowedPath | None:
-    """Return the path near the solution of lowest limit; None where another optimal token competes with α in the limit.
+    """Return the path near the solution whose limit risk is lowest; None where other optimal tokens compete with α.
 
-    There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`, divided
-    by the number of optimal tokens with the key of α.
+    Without competing tokens L − L_* is, up to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of
+    :func:`log_token_costs`, divided by the number of optimal tokens with the key of α.
     """
     lowest, best = math.inf, None
     for solution in sets.solutions[:MOST_FOLLOWED]:
@@ -311,10 +313,10 @@ def first_order_is_exact(
     ahead: float,
     offset: float,
 ) -> bool:
-    """Return whether, at ρ, normaliser, curvature of loss and head, and other optimal tokens are below rounding.
+    """Return whether, at ρ, the effects of normaliser, curvature and other optimal tokens are below rounding.
 
-    All margins of the path are at least ρ − κ there, so q ≤ T e^{−(ρ−κ)}; an optimal token that is ``ahead`` behind at
-    p_mm is by ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset behind on the path.
+    On the path all margins are at least ρ − κ, so q ≤ T e^{−(ρ−κ)}. If α's margin over another optimal token α' is
+    ``ahead`` at p_mm, it is at least ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset on the path.
     """
     head = mixing.head
     stiff = head.units("log_stiffness", mixing.best, head.signs)

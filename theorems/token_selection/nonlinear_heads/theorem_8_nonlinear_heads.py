@@ -1,7 +1,7 @@
 """Theorem 8: with a nonlinear head and sets of optimal tokens the path turns to the solutions of ATT-SVM'.
 
-Main results: explicit bounds on margin and on the distance to G_mm over a whole sublevel set; minimisers followed from
-every solution; Theorem 1's sharp form where no other optimal token competes.
+Main results: explicit bounds on the margin and on the distance to the set G_mm of solutions over a whole sublevel set;
+minimisers followed from every solution; Theorem 1's sharp form where no other optimal token competes.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.1, Theorem 8.
 """
@@ -51,13 +51,13 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import (
 )
 
 LARGEST_KAPPA = 1e5
-"""The largest κ at which the path turns within the radii that are followed."""
+"""The largest κ at which the path turns to its limit within the radii up to which it is followed."""
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The RΘ/κ of the sublevel sets."""
+"""The values of RΘ/κ of the sublevel sets."""
 RADII = (1e2, 1e4, 1e6)
-"""The RΘ/(1 + κ) of the spheres."""
+"""The values of RΘ/(1 + κ) of the spheres."""
 REACHED = 1e-6
-"""The bound of 1 − cos at the last radius, where κ/RΘ is below it."""
+"""The bound of 1 − cos that is claimed at the last radius, where κ/RΘ is smaller."""
 
 LEAST = premise("solutions-are-all-of-least-norm")
 MARGIN = sharper("sublevel-margin")
@@ -66,8 +66,7 @@ FROM_DUALS = sharper("sublevel-distance-from-duals")
 PATH_DISTANCE = sharper("path-distance")
 PATH_LIMIT = stated_claim("path-limit")
 ALONE = "no other optimal token competes"
-"""The condition under which the path is that of Theorem 1, whose conclusion is sharper: a single solution, with an
-offset."""
+"""The condition under which Theorem 1's sharper claims are made: the path then has one limit and a known offset."""
 SHARP_CLAIMS = tuple(
     sharper(name, when=f"{ALONE}; {name.when}") if name == PATH_CORRELATION else name.only(ALONE)
     for name in PATH_CLAIMS
@@ -131,7 +130,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if isinstance(sets, InfeasibleSets):
         sentence = "ATT-SVM' was reported infeasible"
         if not all(refusal.exact for refusal in sets.refusals):
-            raise Refuted(LEAST, f"{sentence}, with a certificate that proves nothing", Form.EXACT)
+            raise Refuted(LEAST, f"{sentence}, but its certificate does not prove this", Form.EXACT)
         raise Undecided(LEAST, sentence)
     yield solutions_claim(sets)
     linear = "head_features" not in case.arrays
@@ -141,7 +140,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, mixing, sets, headed, rhos, rng)
     yield from in_sublevel_sets(problem, mixing, sets, headed, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # The gradient of a kernel with the textbook rounding error is noise at these radii.
+        # At these radii the gradient of a kernel with the textbook rounding error consists of rounding errors.
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ"
@@ -153,7 +152,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def solutions_claim(sets: MaxMarginSets) -> Claim:
-    """Claim, exactly, that the reported G_mm contains each point of least norm over all choices once and no others."""
+    """Claim, exactly, that the reported G_mm contains each point of least norm over all choices once, and no other."""
     points = [tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.solutions]
     least = min(c.norm_squared for c in sets.choices)
     best = {tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.choices if c.norm_squared == least}
@@ -200,23 +199,23 @@ def minimiser_claims(
     points, ray = minimisers(problem, sets, headed, rhos)
     p, length = exact(points), norm(exact(points), axis=1, keepdims=True)
     value = excess_of(headed, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
-    # Its risk is at most that of the ray, up to the errors of both.
+    # A minimiser's risk is at most that of the ray, up to the rounding errors of both.
     least = least_margin(mixing, problem, kappa, np.resize(rhos, len(ray)), ray)
     least = least.widen(2 * excess_rounding(problem, mixing, ray))
     allowed = allowed_choices(sets, least, p)
     duals = dual_bound(problem, mixing, sets, allowed, least) - value - np.log(exact(problem.n))
-    # ‖p̄ − p̄_α‖²/2: 1 − cos without cancellation.
+    # ‖p̄ − p̄_α‖²/2 equals 1 − cos and has no cancellation.
     deviations = np.sum(((p / length)[:, None] - towards(sets)) ** 2, axis=-1) / 2
     deviation = np.min(np.where(allowed, deviations, np.inf), axis=-1)
 
-    # 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ; at the last radius that is 10⁻⁶.
+    # 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ; at the last radius κ/ρ is at most 10⁻⁶.
     bound = 1 - np.maximum(least, duals) * norm(with_rounding(sets.choices[0].p)) / length[:, 0]
     yield at_least(PATH_DISTANCE, Form.LIMIT, bound, deviation, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
     yield at_least(PATH_LIMIT, Form.LIMIT, REACHED, deviation[len(rhos) - 1 :: len(rhos)], points="solution")
 
 
 def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
-    """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)); never above Theorem 1's where that applies."""
+    """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)), at most Theorem 1's κ where Theorem 1 applies."""
     low, high = log_slope_bounds(mixing, loss)
     mixed = mixing.mixed
     size = mixing.optimal.sum(axis=1)
@@ -236,16 +235,16 @@ def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
 def least_margin(
     mixing: LinearMixing, problem: Problem, kappa: float, rho: Float64[np.ndarray, "m"], ray: Float64[np.ndarray, "m d"]
 ) -> Numbers:
-    """Return ρ − κ, a lower bound of the margin of any point below ``ray``, (m,).
+    """Return ρ − κ, the lower bound of the margin of points whose risk is at most that of ``ray`` = ρ p_mm, (m,).
 
-    Its error is that of κ plus a dozen roundings of ``ray``, ρ p_mm.
+    The error of the result is that of κ, plus a dozen roundings of ``ray``.
     """
     margin_error = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
     return (exact(rho) - kappa).widen(margin_error + log_rounding(mixing, problem.loss))
 
 
 def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
-    """Return the choices that p may select, (m, c): those with ‖p‖Θ_α ≥ ``least``, a lower bound of the margin of p."""
+    """Return the mask of the choices that p may select, (m, c): ‖p‖Θ_α ≥ ``least``, the bound of p's margin."""
     best = sets.choices[0].norm_squared
     # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
     x = with_rounding([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
@@ -254,13 +253,13 @@ def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.
 
 
 def nearest(sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], p: Numbers) -> Numbers:
-    """Return the largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices, shape (m,)."""
+    """Return the largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices α, shape (m,)."""
     along = p @ towards(sets).T / norm(with_rounding(sets.choices[0].p))
     return np.max(np.where(allowed, along, -np.inf), axis=-1)
 
 
 def towards(sets: MaxMarginSets) -> Numbers:
-    """Return p̄_α of all choices, (c, d)."""
+    """Return the directions p̄_α of the solutions of all choices α, (c, d)."""
     solutions = with_rounding(np.array([c.p for c in sets.choices]))
     return solutions / norm(solutions, axis=1, keepdims=True)
 
@@ -268,9 +267,7 @@ def towards(sets: MaxMarginSets) -> Numbers:
 def dual_bound(
     problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], beyond: Numbers
 ) -> Numbers:
-    """Return the minimum over the allowed choices of Σ_j w_j log(C_j/w_j), shape (m,).
-
-    All margins have to be at least ``beyond``.
+    """Return the minimum over the allowed choices of Σ_j w_j log(C_j/w_j), (m,), if margins are at least ``beyond``.
 
     C_iβ = |ℓ'(ν_i)| (least cost of β) e^{−b x} / (|O_i| + |Ō_i| e^{−beyond}), w = λ/Σλ; x = min(1, T e^{−beyond}) ≥ q_i
     and b of :func:`bend`.
@@ -284,7 +281,7 @@ def dual_bound(
     )
     bounds = []
     for choice in sets.choices:
-        # A token that occurs twice in the SVM gets the sum of its duals.
+        # The dual of a token that occurs twice in the SVM is a sum, with a rounding error for each term.
         duals, support = with_rounding(choice.duals) * exact(1.0).widen(problem.T * EPS), choice.duals > 0
         w = duals / np.sum(duals)
         fixed = np.sum(w[support] * (exact(log_costs[support]).widen(rounding) - np.log(w[support])))

@@ -1,6 +1,6 @@
-"""Lemma 1: training the prompt and training the key-query weights are the same dynamics.
+"""Lemma 1: gradient descent on the prompt p and gradient descent on the key-query weights W have the same iterates.
 
-Main result: W(t) = u p(t)ᵀ/‖u‖² at every iterate, for any step sequence.
+Main result: W(t) = u p(t)ᵀ/‖u‖² at every iterate, for any sequence of step sizes.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1, Lemma 1; Appendix A.2.
 """
@@ -46,15 +46,15 @@ TWO_RUNS = tolerance(
     "two-runs",
     "E(t+1) = (1 + η L) E(t) + η (‖δ∇_W L‖/‖u‖ + ‖δ∇L‖) + eps (4‖p(t)‖ + 4‖p(t+1)‖"
     " + (d_u + 6 + 2|log η| + 2|log‖∇L‖|)‖p(t+1) − p(t)‖)",
-    "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them; what"
-    " either gradient is off by at p(t) is what it carries in the one-step claim",
+    "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them;"
+    " δ∇_W L and δ∇L are the error bounds of the gradients at p(t) in the one-step claim",
 )
 
 SAME_ITERATES = stated_claim("same-iterates")
 ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
-"""Approximate largest number of rows of W, with which the time of the second run grows."""
+"""Approximate largest number of rows of W; the time of the run on W grows with this number."""
 STEPS = 50
 SAME = 10
 """The number of consecutive steps of the same size."""
@@ -62,12 +62,12 @@ POINTS = 24
 ENTRIES = 1 << 21
 """Approximate largest number of floats in an array over points, tokens and coordinates."""
 LARGEST_LOGIT = 30.0
-"""The norm of the points of the one-step check, in units of the keys.
+"""The largest norm of the points of the one-step check, in units of 1/(size of the keys).
 
-The second gradient is plain float64 back-propagation, which is accurate there."""
+Up to this norm the second gradient, plain back-propagation in float64, is accurate."""
 
 LARGEST_SLOPE = 690.0
-"""The log|ℓ'| and log|ℓ''| beyond which products with values and tokens overflow float64."""
+"""The largest log|ℓ'| and log|ℓ''| at which products with values and tokens do not overflow float64."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -81,7 +81,7 @@ def _cases() -> SearchStrategy[Case]:
     claims=(RUN_IS_ASKED_FOR, SAME_ITERATES, ONE_STEP, *DATASET_CLAIMS),
     assumptions=(),
     cases=_cases,
-    kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
+    kernel=calls("its gradient at each step of a run and at random points, against back-propagation through W", turn=4),
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Fix u ≠ 0, f_p(X) = ⟨Xv, softmax(Xp)⟩ and f_W(X) = ⟨Xv, softmax(XWᵀu)⟩, any differentiable loss.
@@ -92,9 +92,9 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Derivation. f_W depends on W through Wᵀu only, so ∇_W L = u ∇_p L(Wᵀu)ᵀ. If W = u pᵀ/‖u‖², then Wᵀu = p,
     and W − (η/‖u‖²) u ∇_p L(p)ᵀ = u (p − η∇_p L(p))ᵀ/‖u‖².
 
-    Exact form, one step: from a common point the two updates agree up to local rounding. It is tried at
-    every iterate of a run and at random points, and divided by the step size. The gradient in W is
-    back-propagation through f_W as it is written, W a matrix; the gradient in p is the one under test.
+    Exact form, one step: from a common point the two updates agree up to local rounding. This is claimed at every
+    iterate of a run and at random points, divided by the step size. The gradient in the matrix W is computed by
+    back-propagation through f_W; the gradient in p is the one under test.
 
     Exact form, many steps: with E_t = ‖u‖ ‖W(t) − u p(t)ᵀ/‖u‖²‖, E_{t+1} ≤ (1 + η_t L_t) E_t + r_t, where
     L_t bounds the curvature between the two points (:func:`.smoothness.local_smoothness` at p(t), a
@@ -128,7 +128,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if not np.isfinite(points).all():
         raise NotANumber(SAME_ITERATES, "an iterate is not finite", Form.EXACT)
     if not np.isfinite(matrices).all():
-        # The overflow is in the suite's own run, so nothing follows about the implementation under test.
+        # The suite's own run overflows, so nothing follows about the implementation under test.
         raise Undecided(SAME_ITERATES, "back-propagation through W overflows float64", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, affordable(problem, POINTS)) / problem.key_scale
     prompts = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
@@ -137,7 +137,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     gradients = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
     joined: list[Any] = [np.concatenate(parts) for parts in gradients]
     in_matrix, in_prompt = joined
-    # The norm of bounded arrays does not underflow where |ℓ'| is e^{−400}.
+    # The norm is taken of bounded arrays, which does not underflow where |ℓ'| is e^{−400}.
     local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
     yield _every_iterate(setting, u, points, matrices, steps, local.value[: len(points)])
     yield equal(ONE_STEP, in_matrix, u[:, None] * in_prompt[:, None], points="entry")
@@ -145,7 +145,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Tokens, labels and values (Xv) of f_p and f_W; the values may carry their rounding."""
+    """The tokens X, labels Y and values Xv that define f_p and f_W; the values may carry their rounding error."""
 
     tokens: Float64[np.ndarray, "n T d"]
     labels: Float64[np.ndarray, "n"]
@@ -155,28 +155,28 @@ class Setting:
 
     @property
     def in_floats(self) -> Setting:
-        """The setting with values as floats."""
+        """The same setting with the values as plain floats."""
         return replace(self, values=value_of(self.values))
 
 
 def _setting(case: Case) -> Setting:
-    """Return tokens, labels and values of a case: those of its dataset, or else of its problem."""
+    """Return the tokens, labels and values of a case's dataset or, without a dataset, of its problem."""
     problem, data = case.problem, case.dataset
     if data is None:
         return Setting(problem.keys, np.ones(problem.n), problem.scores, problem.loss, problem)
-    # The scores of the problem are Y Xv in some float64 evaluation: the exact values are within one spacing of floats.
+    # The problem's scores Y Xv may come from any float64 evaluation; inside ``spacing`` the error covers all of these.
     with spacing(EPS):
         values = np.sum(exact(data.X) * data.v, axis=-1)
-    # Moving a power of two from the tokens to p changes no digits, except in logarithms of their sizes.
+    # Moving a power of two from the tokens to p changes no digits, except those of logarithms of sizes.
     problem = Problem(data.X, data.problem.scores, data.loss)
     problem = problem.with_keys_scaled(1 / problem.key_scale)
     return Setting(problem.keys, data.Y, values, data.loss, problem)
 
 
 def _head(rng: np.random.Generator, d: int) -> Float64[np.ndarray, "du"]:
-    """Return u of norm 1e-3 … 1e3.
+    """Return a random vector u with a norm from 1e-3 to 1e3.
 
-    W has as many rows as u has entries, which need not be the dimension of the tokens.
+    W has as many rows as u has entries; this number may differ from the dimension d of the tokens.
     """
     length = int(rng.integers(1, min(d, LONGEST_HEAD) + 3))
     return np.asarray(directions(rng, 1, length)[0] * float(log_uniform(rng, 1e-3, 1e3, 1)[0]))
@@ -193,14 +193,14 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "kinked": lambda u: 0.375 * np.sign(u) - 0.625,
     }
 )
-"""The textbook formulas of ℓ' by the name of the loss, so that the second gradient does not use :class:`Loss`."""
+"""The textbook formulas of ℓ', by name of the loss; with them the second gradient does without :class:`Loss`."""
 
 
 def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> Any:
-    """Return ∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, one W (du, d) per batch entry.
+    """Return ∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, for a batch of W, (b, du, d).
 
-    The chain rule is applied to each step of f_W in reverse order; no code is shared with the reference's gradient. On
-    bounded arrays the computation also returns its error bound.
+    The chain rule is applied to each step of f_W in reverse order; no code is shared with the reference's gradient. For
+    bounded arrays the result contains its error bound.
     """
     X, values = setting.tokens, setting.values
     mapped = X @ np.swapaxes(W, -1, -2)[:, None]  # X_i Wᵀ, (b, n, T, du)
@@ -233,14 +233,14 @@ def _two_runs(
     steps: Float64[np.ndarray, "s"],
     under_test: Implementation,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "t du d"]]:
-    """Return the iterates p(t) under test and the iterates W(t).
+    """Return the iterates p(t) of the run under test, and the iterates W(t) of the suite's own run.
 
-    The two runs share nothing but their start.
+    The two runs share only their start.
     """
     squared = float(np.sum(u * u))
     points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
     for log_step in np.log(steps[::SAME]).tolist():
-        # The optimiser accepts one step size, so it is called again for each one, from its last iterate.
+        # The optimiser accepts one step size, so it is called once per step size, each time from its last iterate.
         run = under_test[gradient_descent](
             setting.problem, points[-1], steps=SAME, log_step=log_step, gradient=under_test[scaled_gradient]
         )

@@ -1,7 +1,7 @@
 """Lemma 3: the covariance of keys and scores under the softmax weights, to first order in the unselected mass.
 
-Main results: the inequality of the Key Lemma, the identity behind it, and that weights, gradient and risk are those of
-softmax attention.
+Main results: the inequality of the paper's Key Lemma, the identity from which it follows, and that the weights,
+gradient and risk under test are those of softmax attention.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix A.1, Lemma 3.
 """
@@ -46,12 +46,12 @@ EXACT_POINTS = 3
 
 
 LARGE_SCORES = 2.0**12
-"""A factor by which scores are multiplied in some cases, except for the exponential loss, whose risk would overflow."""
+"""The factor by which the scores of some cases are multiplied, except with the exponential loss, which overflows."""
 
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw cases; one in three has scores in larger units, and a gradient of some thousands."""
+    """Draw cases, many of them with scores multiplied by :data:`LARGE_SCORES` and so gradients of some thousands."""
     case = draw(cases(large=BLOCKS))
     problem = case.problem
     if problem.loss.name == "exponential" or not draw(st.booleans()):
@@ -83,16 +83,16 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         | aᵀ(diag(s) − s sᵀ)γ − Σ_{t≠r} (a_r − a_t) s_t (γ_r − γ_t) | ≤ 2ΓA(1 − s_r)².
 
-    Derivation. With δ = difference to token r, the covariance of a and γ under s does not change when constants are
-    subtracted: aᵀ(diag(s) − s sᵀ)γ = E[δa δγ] − E[δa] E[δγ], and E[δa δγ] is the sum on the left. The difference is
-    |E[δa]| |E[δγ]|, in which only tokens other than r count: ≤ 2A(1 − s_r) · Γ(1 − s_r). The proof does not use that s
-    is a softmax: it holds for every probability vector, so identity and inequality are decided over the rationals with
-    the weights that the implementation returns, divided exactly by their exact sum.
+    Derivation. Let δ denote the difference from token r. The covariance of a and γ under s does not change when
+    constants are subtracted: aᵀ(diag(s) − s sᵀ)γ = E[δa δγ] − E[δa] E[δγ], and E[δa δγ] is the sum on the left. The
+    difference is |E[δa]| |E[δγ]|, in which only tokens other than r count: ≤ 2A(1 − s_r) · Γ(1 − s_r). The proof does
+    not use that s is a softmax: it holds for every probability vector, so identity and inequality are decided over the
+    rationals with the weights that the implementation returns, divided exactly by their exact sum.
 
     The relation to attention is s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) − s_i s_iᵀ)γ_i. Both are
     compared with the suite's own evaluation, in units of the largest term of the gradient, so that the comparison is as
-    strict at ‖p‖ = 1e4 as at 0. So are L itself and its excess over L_α (:func:`.risk_values.risk_values`), which other
-    statements take for granted.
+    strict at ‖p‖ = 1e4 as at 0. L itself and its excess over L_α, which other statements take for granted, are compared
+    likewise (:func:`.risk_values.risk_values`).
     """
     problem = case.problem
     rng = case.rng()
@@ -109,7 +109,7 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
-    """Yield the identity and the inequality at some points, over the rationals."""
+    """Yield the claims of the identity and the inequality at some points, decided over the rationals."""
     chosen = rng.choice(len(weights), size=min(EXACT_POINTS, len(weights)), replace=False)
     q = directions(rng, len(chosen), problem.d)
     identity, inequality = [], []
@@ -132,7 +132,7 @@ def _sides(
     q: Float64[np.ndarray, "d"],
     r: int,
 ) -> tuple[fmpq, fmpq]:
-    """Return over the rationals covariance − (E[δa δγ] − E[δa]E[δγ]), and (2ΓA(1 − s_r)²)² − (left side)²."""
+    """Return the rationals covariance − (E[δa δγ] − E[δa]E[δγ]) and (2ΓA(1 − s_r)²)² − (the lemma's left side)²."""
     direction = [rational(x) for x in q.tolist()]
     a = [sum((rational(k) * x for k, x in zip(row, direction, strict=True)), fmpq(0)) for row in keys.tolist()]
     g = [rational(x) for x in scores.tolist()]

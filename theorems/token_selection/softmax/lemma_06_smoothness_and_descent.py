@@ -1,6 +1,6 @@
 """Lemma 6: the risk is smooth, gradient descent with η ≤ 1/L_p decreases it, and its gradients are summable.
 
-Main results: all three with explicit constants, those of the paper and a sharper one.
+Main results: all three conclusions with explicit constants, the paper's and a sharper one.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 6.
 """
@@ -41,8 +41,8 @@ from theorems.token_selection.softmax.smoothness_value import log_smoothness_val
 
 CONSTANTS = tolerance(
     "constants",
-    "16 eps (T + d + n + |log L|) on the logarithm",
-    "spectral norms by a backward stable SVD are off by a few eps (T + d) relatively, sums over inputs by n eps",
+    "16 eps (T + d + n + |log L|) for the logarithm",
+    "spectral norms by a backward stable SVD have a relative error of a few eps (T + d), sums over inputs one of n eps",
 )
 
 ARE_ORDERED = sharper("constants-are-ordered")
@@ -60,10 +60,10 @@ STEPS = 200
 """The number of gradient descent steps of the run whose squared gradients are summed."""
 
 LOG_OF_ZERO = -1e5
-"""The number that replaces log 0; no logarithm of a positive constant is as small."""
+"""The number that replaces log 0; logarithms of positive constants are larger."""
 
 ENTRIES = 1 << 17
-"""Approximate largest number of key entries over all points; each entry is evaluated about twenty times."""
+"""Approximate largest number of key entries over all points, each of which is evaluated about twenty times."""
 
 POWER_STEPS = 4
 """The number of power iterations that rotate a pair of close points towards the direction of largest curvature."""
@@ -90,20 +90,20 @@ def _cases() -> SearchStrategy[Case]:
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
+    kernel=calls("its gradient is Lipschitz and is that of its risk; descent follows this gradient", turn=5),
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold. Then ∇L is L_p-Lipschitz.
+    """Let Assumption A hold. Then ∇L is Lipschitz with the constant L_p.
 
-    Here
+    With
 
         L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), spectral norms,
 
-    and for η ≤ 1/L_p: L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L(p(t))‖², hence Σ_t ‖∇L(p(t))‖² ≤ 2(L(p(0)) − inf L)/η.
+    and η ≤ 1/L_p, L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L(p(t))‖², hence Σ_t ‖∇L(p(t))‖² ≤ 2(L(p(0)) − inf L)/η.
 
-    Exact form: L_p is that number (:mod:`.smoothness_value`).
+    Exact form: the L_p under test is this number (:mod:`.smoothness_value`).
 
-    Effective form: every inequality with a constant that is no larger, L̂ ≤ L_keys ≤ L_p. L_keys = (1/n) Σ
+    Effective form: every inequality holds with a constant L̂ ≤ L_keys ≤ L_p, which may be smaller. L_keys = (1/n) Σ
     (M0‖γ_i‖²‖K_i‖² + 3 M1‖γ_i‖‖K_i‖²) needs only ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖. L̂ is derived in
     :func:`.smoothness.log_sharp_smoothness` from ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ' ∇²f), ∇f = Cov(γ, k) and ∇²f = E[(γ −
     f)(k − k̄)(k − k̄)ᵀ]; every γᵀs along a segment stays within the range of the scores, on which M0 and M1 are taken.
@@ -133,7 +133,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
     """Claim that L_p under test, from keys and from tokens, equals its formula, and L̂ ≤ L_keys ≤ L_p.
 
-    Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
+    Norms have relative errors of a few (T + d) EPS each, because the SVD is backward stable.
     """
     problem = case.problem
     chain = [log_sharp.value, under_test[log_smoothness](problem)]
@@ -150,9 +150,9 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
 
 
 def _log_unit(log_sharp: Bounded) -> float:
-    """Return the logarithm of the unit of gradients, a float: log L̂, or 0 where ∇L = 0 everywhere.
+    """Return log L̂ as a float, the logarithm of the unit of gradients; 0 where ∇L = 0 everywhere.
 
-    1/e^{unit} is the step size.
+    The step size is the inverse of this unit.
     """
     return float(log_sharp.value) if np.isfinite(log_sharp.value) else 0.0
 
@@ -171,9 +171,9 @@ def _lipschitz(
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
-    """Claim ‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖, in units of L̂.
+    """Claim ‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖ for distant pairs, and for close pairs along the largest curvature.
 
-    It is claimed for distant pairs, and for close pairs along the largest curvature.
+    Gradients are in units of L̂.
     """
     log_unit = _log_unit(log_sharp)
 
@@ -200,7 +200,7 @@ def _lipschitz(
 def _reported_gradient(
     problem: Problem, points: Float64[np.ndarray, "*b d"], log_unit: float, under_test: Implementation
 ) -> Float64[np.ndarray, "*b d"]:
-    """Return the gradient under test times e^{−log_unit} in floats."""
+    """Return the gradient under test times e^{−log_unit}, as plain floats."""
     gradient = under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, points)
     unit = np.exp(np.minimum(np.asarray(gradient.log_scale) - log_unit, LARGEST_EXPONENT))
     return unit[..., None] * np.asarray(gradient.direction)
@@ -251,15 +251,13 @@ def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Impl
 
 
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
-    """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run.
+    """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run, for η just below 1/L̂ and for a small η.
 
-    It is claimed for an η just below 1/L̂, rounding included, and for a small η.
-
-    A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less, which the error bound of ‖∇L‖²
-    includes.
+    A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less than this; the error bound of ‖∇L‖²
+    covers the difference.
     """
     gradient = at.gradient_of(under_test, DESCENT)
-    # In units of e^{log_scale}, as ∇L.
+    # The step is in units of e^{−log_scale}, since ∇L is in units of e^{log_scale}.
     log_step = -log_sharp if np.isfinite(log_sharp.value) else exact(0.0)
     longest = np.exp(np.minimum(log_step + at.log_scale, LARGEST_EXPONENT))
     largest = np.maximum(longest.value - longest.error, 0.0)
@@ -271,8 +269,9 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
 def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
     """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both sides times η = 1/L̂.
 
-    p(0) is point ``first``. A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is
-    (η/2)‖∇L‖² less ‖Δ + η∇L‖²/(2η), is at most the decrease of L. So the squares of Δ + η∇L are added to the bound.
+    p(0) is the point with index ``first``. Rounding makes a computed step Δ differ from −η∇L. By the descent lemma L
+    decreases by at least −⟨∇L, Δ⟩ − ‖Δ‖²/(2η) = (η/2)‖∇L‖² − ‖Δ + η∇L‖²/(2η), so the squares of Δ + η∇L are added to
+    the bound.
     """
     log_unit, problem = _log_unit(log_sharp), at.problem
     run = at.points[first:]

@@ -1,6 +1,6 @@
-"""Claims that the values of risk and log-excess risk equal the means that define them.
+"""Claims that the values of risk and log-excess risk equal the means that define them, up to rounding.
 
-Other statements use risks in inequalities with slack, or use only their slopes; here only rounding is tolerated.
+Other statements would not notice a wrong value: they use risks in inequalities with slack, or only their slopes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RISK_VALUES = (IS_THE_MEAN_LOSS, IS_A_DIFFERENCE, IS_THAT_OF_THE_LOSSES)
 def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """Claim L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i) and, with L_α = (1/n) Σ_i ℓ(γ_iα_i), sign·e^{log-excess} = L(p) − L_α.
 
-    The second is claimed for α and for random tokens, so that L(p) − L_α has either sign. It is compared with the
-    difference of risks, where the difference has correct digits, and with the mean of ℓ(u − δ) − ℓ(u) to all orders of
-    δ: in logarithms where the softmax saturates, and to the last digits everywhere.
+    The log-excess is checked for α and for random tokens, so that L(p) − L_α has either sign. It is compared with the
+    difference of risks, where this has correct digits, and with the mean of ℓ(u − δ) − ℓ(u) computed without
+    cancellation, which has correct digits also where the softmax saturates.
     """
     problem, n = case.problem, case.problem.n
     yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)
     if under_test.textbook_eps:
-        # For a kernel with the textbook rounding error, L(p) − L_α is noise where the softmax saturates.
+        # For a kernel with the textbook rounding error, L(p) − L_α is all rounding error where the softmax saturates.
         return
     reported, expected, differences = [], [], []
     for alpha in (case.chosen_tokens, rng.integers(problem.T, size=n)):

@@ -35,9 +35,9 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
 
 
 def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
-    """Return max_{t,u} ‖k_it − k_iu‖, (n,), one token at a time: an array (n, T, T, d) would be too large.
+    """Return max_{t,u} ‖k_it − k_iu‖, (n,), computed one token at a time, as an array (n, T, T, d) would be too large.
 
-    A float distance is off by (d/2 + 3) eps relatively: a difference is rounded once, its square twice, sum and root.
+    A computed distance has the relative error (d/2 + 3) eps, from the rounding of differences, squares, sum and root.
     """
     largest = np.max(np.abs(keys), axis=(1, 2))
     unit = np.where(largest > 0, np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
@@ -48,7 +48,7 @@ def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
 
 
 def log_constant(log: float) -> Bounded:
-    """Return the logarithm of a constant of the loss with the error of its scalar formula, a few roundings."""
+    """Return the logarithm of a constant of the loss as a bounded array, with the error of a few roundings."""
     return exact(log).widen(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 

@@ -1,6 +1,7 @@
-"""A second computation of L_p of Lemma 6: its formula on numbers that carry their rounding, spectral norms enclosed.
+"""A second computation of the L_p of Lemma 6: its formula on bounded arrays, with enclosures of the spectral norms.
 
-The step size of every descent is 1/L_p, and an inequality shows only that L_p is large enough.
+The step size of every descent is 1/L_p. The inequalities of Lemma 6 show only that L_p is large enough; this
+computation shows that L_p has the right value.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 6; Horn and Johnson, *Matrix
 Analysis*, Section 6.3 (residual bounds of symmetric eigenvalues).
@@ -21,9 +22,10 @@ from theorems.token_selection.softmax.smoothness import log_constant
 
 
 def log_smoothness_values(case: Case) -> Any:
-    """Return log L_p in terms of keys and scores and, where the case has tokens, also as in Lemma 6; (1,) or (2,).
+    """Return log L_p from keys and scores and, if the case has tokens, also from tokens as in Lemma 6; (1,) or (2,).
 
-    L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²), and in Lemma 6 with ‖v‖‖X_i‖ for ‖γ_i‖, ‖W‖‖X_i‖ for ‖K_i‖.
+    L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²); Lemma 6 has ‖v‖‖X_i‖ in place of ‖γ_i‖, and ‖W‖‖X_i‖ in
+    place of ‖K_i‖.
     """
     problem, data = case.problem, case.dataset
     pairs = [(log_spectral_norms(problem.scores[:, None]), log_spectral_norms(problem.keys))]
@@ -34,7 +36,7 @@ def log_smoothness_values(case: Case) -> Any:
 
 
 def _log_smoothness(loss: Loss, scores: tuple[float, float], log_gamma: Any, log_k: Any) -> Bounded:
-    """Return log (1/n) Σ_i (M0 γ_i² k_i² + 3 M1 γ_i k_i²) from logarithms, for inputs (n,)."""
+    """Return log((1/n) Σ_i (M0 γ_i² k_i² + 3 M1 γ_i k_i²)) from log γ_i and log k_i, (n,) each."""
     curved = log_constant(loss.log_lipschitz(*scores)) + 2 * log_gamma + 2 * log_k
     steep = log_constant(loss.log_bound(*scores)) + np.log(exact(3)) + log_gamma + 2 * log_k
     total: Bounded = np.logaddexp.reduce(np.concatenate([curved, steep])) - np.log(exact(len(log_k)))
@@ -42,10 +44,10 @@ def _log_smoothness(loss: Loss, scores: tuple[float, float], log_gamma: Any, log
 
 
 def log_spectral_norms(matrices: Float64[np.ndarray, "n m k"]) -> Any:
-    """Return log ‖A_i‖, −inf where A_i = 0, (n,), enclosed whatever the error of the eigenvectors of the Gram matrix.
+    """Return bounds of log ‖A_i‖, (n,), −inf where A_i = 0; they hold for inexact eigenvectors of the Gram matrix, too.
 
-    For the computed eigenvectors V of G = AᵀA (or AAᵀ): xᵀGx/xᵀx ≤ ‖A‖² for any x, here that of the largest
-    eigenvalue. With E = GV − VΛ and N = ‖VᵀV − I‖ < 1, every y = Vz has |y|² ≥ (1 − N)|z|² and
+    Let V be the computed eigenvectors of G = AᵀA (or AAᵀ). Lower bound: xᵀGx/xᵀx ≤ ‖A‖² for any x, here the vector of
+    the largest eigenvalue. Upper bound: with E = GV − VΛ and N = ‖VᵀV − I‖ < 1, every y = Vz has |y|² ≥ (1 − N)|z|² and
     yᵀGy = zᵀVᵀ(VΛ + E)z ≤ (1 + N)(max Λ + ‖E‖)|z|².
     """
     largest = np.max(np.abs(matrices), axis=(1, 2))
