@@ -45,7 +45,7 @@ class Arithmetic:
     rounding: float = UNIT
     theirs: float = 0.0
     function: float = LIBRARY * EPS
-    # A few units of 2^−1074 would bound this error, but computing with such subnormal numbers is a hundred times
+    # A few units of 2^−1074 would bound the underflow, but computing with such subnormal numbers is a hundred times
     # slower.
     underflow: float = NORMAL
     vanishing: float = 2 * NORMAL
@@ -97,8 +97,8 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
     Args:
         eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² errors cover any other float64 evaluation
             of the formula.
-        library: units in the last place by which the exponential and logarithm of that arithmetic may be off.
-        lost: see :class:`.formats.Format`; by default that of float32 or float64.
+        library: the largest error of exponentials and logarithms in such numbers, in units in the last place.
+        lost: the absolute error of a result near zero, see :class:`.formats.Format`; by default derived from ``eps``.
     """
     with _within(of_kernel(eps, library, lost)):
         yield

@@ -62,8 +62,8 @@ def exactly(x: Any) -> Values:
     """Convert ``x`` to float64 without rounding.
 
     Raises:
-        TypeError: a dtype whose numbers need not fit in float64, or that is not numeric.
-        ValueError: NaN, or integers beyond 2⁵³.
+        TypeError: ``x`` is not numeric, or its dtype has numbers that float64 cannot represent.
+        ValueError: ``x`` contains NaN, or integers beyond 2⁵³.
     """
     array = np.asarray(x)
     if array.dtype != np.float64:
@@ -137,23 +137,23 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         return f"Bounded({self.value!r}, {self.error!r})"
 
     def __bool__(self) -> NoReturn:
-        """Refuse: a bounded array is neither true nor false."""
-        raise TypeError("a bounded array is neither true nor false; compare it.")
+        """Raise TypeError, because a bounded array has no truth value."""
+        raise TypeError("a bounded array has no truth value; write a comparison, such as x > 0.")
 
     def __contains__(self, x: object) -> NoReturn:
-        """Refuse: membership is not decided."""
+        """Raise TypeError, because rounding may leave membership open."""
         raise TypeError("membership is not decided for bounded arrays; compare entries.")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        """Refuse the conversion to floats, which would lose the error."""
-        raise TypeError("a bounded array is not turned into floats, its error would be lost; take .value and .error.")
+        """Raise TypeError, because a conversion to floats would lose the error."""
+        raise TypeError("converting a bounded array to floats would lose its error; use .value and .error.")
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         """Return NumPy, whose functions dispatch to the rules, so that code for array namespaces runs unchanged."""
         return np
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-        """Apply the rule of a ufunc for bounded arrays; refuse ufuncs without one, and ``out=``."""
+        """Apply the rule of a ufunc for bounded arrays; raise TypeError if there is none, or ``out=`` is given."""
         rule = UFUNCS.get((ufunc, method))
         if rule is None:
             suffix = "" if method == "__call__" else f".{method}"
@@ -164,7 +164,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
             return rule(*inputs, **keywords)
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
-        """Apply the rule of a NumPy function for bounded arrays; refuse functions without one."""
+        """Apply the rule of a NumPy function for bounded arrays; raise TypeError if there is none."""
         rule = FUNCTIONS.get(function)
         if rule is None:
             raise TypeError(f"{function.__module__}.{function.__name__} has no rule for bounded arrays.")

@@ -1,8 +1,8 @@
 """Comparisons that are true only where they are certain: x ± e ≥ y ± f is true only if x − y ≥ e + f, for example.
 
-So ``~(a >= b)`` does not mean a < b, it means that a ≥ b is not certain; and ``np.where(a >= b, …, …)`` takes its other
-branch where nothing is certain. Use :func:`either` for formulas in pieces, and ``np.select`` in code that does not know
-of bounded arrays.
+So ``~(a >= b)`` does not mean that a < b, but that a ≥ b is not certain; and ``np.where(a >= b, …, …)`` takes its
+second branch where nothing is certain. For piecewise formulas use :func:`either`, or ``np.select`` in code that also
+runs on plain arrays.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ surely_below = for_ufunc(np.less)(_surely(np.greater, -1))
 
 @for_ufunc(np.equal)
 def surely_equal(a: Any, b: Any) -> Values:
-    """Return where a = b is certain: both sides exact, and the same number."""
+    """Return the mask of entries where a = b is certain: both are exact, and the same number."""
     _, _, exact = _gap(a, b)
     return exact & (parts(a)[0] == parts(b)[0])
 
 
 @for_ufunc(np.not_equal)
 def surely_different(a: Any, b: Any) -> Values:
-    """Return where a ≠ b is certain."""
+    """Return the mask of entries where a ≠ b is certain."""
     return surely_above(a, b) | surely_below(a, b)
 
 
 def possibly_at_least(a: Any, b: Any) -> Values:
-    """Return where a ≥ b is not excluded."""
+    """Return the mask of entries where a < b is not certain."""
     with np.errstate(all="ignore"):
         return ~surely_below(a, b)
 
@@ -71,7 +71,7 @@ def hull(a: Any, b: Any) -> Bounded:
 
 
 def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
-    """Return a where ``first`` is certain, b where ``second`` is, and elsewhere a ball that contains both.
+    """Return a where ``first`` is certain, b where ``second`` is certain, and elsewhere a ball that contains both.
 
     ``first`` and ``second`` are comparisons that exclude each other, such as x >= 0 and x < 0.
     """
@@ -86,7 +86,7 @@ def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
 def select(condlist: Sequence[Values], choicelist: Sequence[Any]) -> Bounded:
     """Return the first choice whose comparison is certain; where none is, a ball that contains all choices.
 
-    The comparisons must cover all cases, such as x < 0 and x >= 0: NumPy's default, 0, is not taken into account.
+    The comparisons must cover all cases, as x < 0 and x >= 0 do: the result never contains NumPy's default, 0.
     """
     undecided = reduce(hull, choicelist)
     value, error = undecided.value, undecided.error

@@ -139,6 +139,6 @@ def power(a: Any, exponent: Any) -> Bounded:
 
 @for_ufunc(np.isfinite)
 def isfinite(a: Any) -> Values:
-    """Return where the number is certainly finite."""
+    """Return the mask of entries that are certainly finite."""
     x, e = parts(a)
     return np.isfinite(x) & np.isfinite(e)

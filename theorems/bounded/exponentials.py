@@ -32,7 +32,7 @@ def rise(x: Values, e: Values, power: Values) -> Values:
 
 @for_ufunc(np.exp)
 def exp(a: Any) -> Bounded:
-    """Exponentiate; e^{−∞} = 0 exactly."""
+    """Compute e^x, which is exactly 0 for x = −∞."""
     x, e = parts(a)
     value, now = np.exp(x), current()
     moved, lost = rise(x, e, value), (x > -np.inf) * now.vanishing

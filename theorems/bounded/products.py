@@ -1,7 +1,7 @@
 """Inner products and lengths.
 
-An inner product of m products that are not exactly 0, added up in any order, fused or not, is off by at most m u Σ|x
-y| (Jeannerod and Rump, see :mod:`.sums`) and m times the loss by underflow.
+An inner product of m products that are not exactly 0, added up in any order, fused or not, has an error of at most m u
+Σ|x y| (Jeannerod and Rump, see :mod:`.sums`) plus m times the loss by underflow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sums: plain, running, averaged, and of exponentials.
 
-A sum of m terms that are not exactly 0, added in any order, is off by at most (m − 1) u Σ|terms|, u the unit roundoff:
-C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J. Matrix Anal.
-Appl. 34 (2013). (Higham, Section 4.2, has the bound with an additional term in u².)
+A sum of m terms that are not exactly 0, added in any order, has an error of at most (m − 1) u Σ|terms|, u the unit
+roundoff: C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J.
+Matrix Anal. Appl. 34 (2013). (Higham, Section 4.2, has the bound with an additional term in u².)
 """
 
 from __future__ import annotations

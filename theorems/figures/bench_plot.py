@@ -26,7 +26,7 @@ ACROSS = 3
 WINDOW = 9
 """Number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
 TURNS = 1 / 4
-"""Smallest share of points at which a curve changes between rising and falling if it counts as noisy."""
+"""Share of turning points (where a curve changes between rising and falling) from which on a curve is noisy."""
 FAINT = 0.3
 """Opacity of a noisy curve under its running median."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit that theory predicts for each rule, or from p_mm if it predicts none"
@@ -88,7 +88,7 @@ def is_noisy(distance: Float64[np.ndarray, "r"]) -> bool:
 
 
 def running_median(distance: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return, for each point, the median of the up to :data:`WINDOW` points around it, NaN left out."""
+    """Return, for each point, the median of at most :data:`WINDOW` points around it, without NaN."""
     half = WINDOW // 2
     return np.array(
         [

@@ -23,13 +23,13 @@ class Settings:
     """Settings that the numbers depend on.
 
     Attributes:
-        trials: random trials per dimension, for the figures that have some.
-        seed: the seed of those trials.
+        trials: number of random trials per dimension, for figures of random trials.
+        seed: the seed of the random trials and of the transformer's training.
         under_test: the attention whose gradient is followed.
         epochs: number of epochs of the transformer of Figures 6 and 7.
-        cifar10: the folder of CIFAR-10's binary files to train it on; None for handwritten digits.
-        checkpoints: the folder for checkpoints of its training; None for no checkpoints.
-        progress: called with the number of steps done, for a figure that takes several.
+        cifar10: the folder of CIFAR-10's binary files to train the transformer on; None for handwritten digits.
+        checkpoints: the folder for checkpoints of the transformer; None for no checkpoints.
+        progress: function that is called with the number of steps done.
     """
 
     trials: int
@@ -51,7 +51,7 @@ class Cut:
     """Division of a figure's numbers into pieces that different processes can compute.
 
     Attributes:
-        pieces: returns the numbers of the pieces.
+        pieces: returns the pieces, each as a tuple of integers.
         piece: computes one piece, whose result can be stored as JSON.
         together: computes the figure's numbers from the results of all pieces, in order.
     """
@@ -66,8 +66,8 @@ class Figure:
     """One figure of a paper.
 
     Attributes:
-        name: as in the paper, e.g. ``3b``.
-        title: a line on what it shows; formulas stand between dollar signs and contain no space.
+        name: the figure's number in the paper, such as ``3b``, or a name.
+        title: one line that says what the figure shows; formulas stand between dollar signs and contain no space.
         size: width and height in inches.
         numbers: computes the numbers to draw.
         draw: draws the numbers on a matplotlib Figure.

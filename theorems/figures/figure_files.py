@@ -20,7 +20,7 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
     "png": {"Software": "theorems figures"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "theorems figures", "Producer": None},
 }
-"""Metadata by format that remove date and version of matplotlib, so that equal drawings give equal files."""
+"""Metadata of files by format, without date or version of matplotlib, so that equal drawings give equal files."""
 PIXELS_PER_INCH = 150
 
 

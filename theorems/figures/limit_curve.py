@@ -46,7 +46,7 @@ class Limit:
 
     @property
     def offset(self) -> Float64[np.ndarray, "k"]:
-        """Return the distance of p from the line of the limit, (k,)."""
+        """Return the distance of p from the line through 0 in the direction of the limit, (k,)."""
         return np.asarray(np.linalg.norm(self.across, axis=1))
 
     @property

@@ -12,7 +12,7 @@ from theorems.run.registry.suite import module_order
 
 
 def _figures() -> Iterator[Figure]:
-    """Yield the figures of the papers, module by module, in the order of the docstring of each paper's package."""
+    """Yield the figures of the papers, in the order in which the docstring of each package lists its modules."""
     for paper in papers():
         place = module_order(paper.figures) if paper.figures else {}
         for module in sorted(paper.modules(paper.figures), key=lambda module: place.get(module.__name__, len(place))):

@@ -52,6 +52,6 @@ def name(axes: Any, x: float, y: float, text: str, color: str = BLACK, **options
 
 
 def arrow(axes: Any, points: list[list[float]], k: int, color: str) -> None:
-    """Draw an arrowhead on a path, from its point k to the next."""
+    """Draw an arrowhead on a path that points from point k to point k + 1."""
     style = {"arrowstyle": "-|>", "color": color, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=points[k + 1], xytext=points[k], arrowprops=style, zorder=4)

@@ -1,9 +1,9 @@
 """Explicit bounds of the risk along a direction, from the direction's margins; all constants are logarithms.
 
-Let x be a unit vector, L_α the risk if input i outputs token α_i alone, with which the risk along x is compared, a_it =
-(k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it. At p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On
-the interval of the scores of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of
-δ_i,
+Let x be a unit vector. The risk along x is compared with L_α, the risk when every input i selects the single token α_i.
+Let a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it, and at p = R x δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign
+of g. On the interval of the scores of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the
+sign of δ_i,
 
     c_i δ_i⁺ − C_i δ_i⁻ ≤ ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i) ≤ C_i δ_i⁺ − c_i δ_i⁻.                                      (*)
 
@@ -101,7 +101,7 @@ class Costs:
         )
 
     def excess(self, points: Numbers, under_test: Implementation, claim: str) -> Sized:
-        """Return n (L(p) − L_α) under test, shape (*b,) for points (*b, d); ``claim`` fails where it is NaN."""
+        """Return n (L(p) − L_α) under test, (*b,) for points (*b, d); ``claim`` fails where the risk is NaN."""
         return excess_of(under_test, self.problem, points, self.alpha, claim) * self.problem.n
 
     @property

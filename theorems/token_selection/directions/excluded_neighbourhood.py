@@ -90,7 +90,7 @@ class Region:
         costs: the costs of tokens other than α.
         narrow: the cone of :func:`narrow_cone`.
         delta: the radius δ of the neighbourhood.
-        radius: R_q.
+        radius: the radius R_q.
         margin: μ in (A1), (B), θ in (A2): the smallest margin of q over binding tokens.
         near: the bound on the margin of a binding token in the neighbourhood: at most μ + Bδ in (A1), (B), at least θ −
             Bδ in (A2).
@@ -198,7 +198,7 @@ class BeatenByDirection(Region):
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return the mask of the radii at which float64 can compare the risks, or R_q is not exceeded."""
+        """Return the mask of the radii that are at most R_q, or at which float64 can compare the risks."""
         return np.asarray((norms <= self.radius) | (self.noise(norms) < self.log_lead(norms)))
 
 

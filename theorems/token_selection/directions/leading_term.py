@@ -38,8 +38,9 @@ class LeadingTerm:
 def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]) -> LeadingTerm:
     """Return the first-order term for the directional neighbours of x; the remainder has shape (r,).
 
-    Other tokens contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's weight is e^{−Rθ}/Z with
-    1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most M0 δ²/2 where |δ| ≤ Σ_t |g| e^{−Ra}.
+    The remainder has three parts: other tokens contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's weight is
+    e^{−Rθ}/Z with 1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most M0 δ²/2, where |δ| ≤
+    Σ_t |g| e^{−Ra}.
     """
     problem, near, least = costs.problem, direction.neighbours, direction.least
     assert least is not None, "there are neighbours"

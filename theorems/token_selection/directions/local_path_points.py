@@ -99,7 +99,7 @@ class LocalPathUnderTest:
             gradient=gradient,
         )
         if path.points.shape != (len(norms), problem.d) or not np.array_equal(path.norms, norms):
-            raise Refuted(in_cone, f"points of shape {path.points.shape} at the radii {path.norms}", Form.EXACT)
+            raise Refuted(in_cone, f"points have the shape {path.points.shape}, radii are {path.norms}", Form.EXACT)
         if not np.isfinite(path.points).all():
             raise NotANumber(in_cone, "a point of the path is not finite", Form.EXACT)
         noise = 8 * (problem.d + 8) * EPS * norms * reach

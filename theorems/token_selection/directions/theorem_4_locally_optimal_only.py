@@ -1,8 +1,8 @@
 """Theorem 4 (Theorem 7 of the appendix): local regularization paths reach no direction but locally optimal ones.
 
 Main results: each of the three cases of the proof constructs a direction or a point that has lower risk than a whole
-neighbourhood of q. The construction is checked exactly, the inequality of the risks at finite radii, and on the local
-path that it leaves q or stays bounded.
+neighbourhood of q. The construction is checked exactly, and the comparison of risks at finite radii. The conclusion is
+checked on local paths: they leave q or stay bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
 :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
@@ -55,7 +55,7 @@ PATH_NORM = tolerance(
 LOWER, HIGHER = "all binding tokens score lower: cases (A1), (B)", "a binding token scores higher: case (A2)"
 BEYOND_RQ = "all binding tokens score lower, and float64 resolves the risks beyond R_q"
 AT_R_AND_BEYOND = "a binding token scores higher, and float64 resolves the risks at R* and beyond R_q"
-WIDE, NARROW = (f"float64 can decide the comparison at a radius in the {cone} cone" for cone in ("given", "narrow"))
+WIDE, NARROW = (f"float64 can compare the risks at some radius in the {cone} cone" for cone in ("given", "narrow"))
 BETTER_DIRECTION = sharper("better-direction")
 RISK_ANYWHERE = sharper("neighbourhood-risk-anywhere", when=LOWER)
 BETTER_RISK = sharper("better-direction-risk", when=LOWER)
@@ -144,9 +144,9 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     = θ).
 
     **(A1) neighbour-optimal, (B) ties.** All binding tokens score lower, so θ⁻ > μ. Let x* select α with margin θ* > μ:
-    in (A1) a tilt of q towards p_mm(α), which exists because q separates, and is wider because q is not max-margin;
-    in (B) q + τ M⁺1 for the rows M of the ties. For δ = min(θ⁻ − μ, θ* − μ, 2θ)/(4B) and x ∈ D_δ(q), w = (number of
-    binding tokens)·min c_i g_it:
+    in (A1) x* is q tilted towards p_mm(α), which exists because q separates α, and the margin of x* is larger because q
+    is not max-margin; in (B) x* is q + τ M⁺1, M the rows of the ties. With w = (number of binding tokens)·min c_i g_it,
+    for δ = min(θ⁻ − μ, θ* − μ, 2θ)/(4B) and x ∈ D_δ(q):
 
         n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)},    n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
 

@@ -23,7 +23,7 @@ VIEWS = {
     "figure-1b": (-2.2, 6.5, -2.2, 6.0),
     "figure-1c": (-2.0, 6.8, -1.8, 2.8),
 }
-"""The left, right, bottom and top of the area shown."""
+"""The left, right, bottom and top limits of the drawn area, by figure."""
 COLORS = {"GMM": style.BLUE, "LMM": style.RED}
 
 

@@ -31,7 +31,7 @@ REACH = 4.0
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return μ, R, the directions and a flow per start."""
+    """Return μ, R, the max-margin directions and the flow from each start."""
     problem = dataset_named("figure-8").problem
     svms = optima(problem, settings.under_test)
     local = next(svm for kind, svm in svms if kind == "LMM")

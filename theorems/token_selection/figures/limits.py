@@ -63,7 +63,7 @@ def local_flow() -> Limit:
 
 
 def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
-    """Return a gradient flow recorded at the norms drawn, with its limit."""
+    """Return a gradient flow recorded at the norms :data:`RADII`, with its limit."""
     near = np.geomspace(max(float(np.linalg.norm(start)), 0.05), 16.0, 60)
     record = np.append(near[1:], RADII[RADII > 16.0])
     flow = gradient_flow(case.problem, start, norm=float(RADII[-1]), record=record)

@@ -25,7 +25,7 @@ CURVES = (
 )
 """The curves: each has the name of a distance of :class:`.Regime`, a label, a colour and a marker."""
 LEAST = 1e-9
-"""The smallest distance on the axis, at which smaller ones are drawn: distances below 1e-15 are rounding errors."""
+"""The value at which smaller distances are drawn, since distances below 1e-15 are only rounding errors."""
 
 
 def numbers(settings: Settings) -> Numbers:

@@ -45,7 +45,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
-    """Return how many trials of a block are of each kind after 1000 steps, and how many of these have each fate."""
+    """Return how many trials of a block are of each kind after 1000 steps, and how many of each kind have each fate."""
     trials = list(run_trials(settings, piece))
     stopped = Counter(trial.kind for trial in trials)
     undecided = [trial for trial in trials if trial.kind in LEFT]
@@ -63,7 +63,7 @@ def fates(trials: Sequence[TrialEnd]) -> list[str]:
         return []
     flows = flows_of(trials)
     if Stop.FAILED in flows.stops:
-        raise RuntimeError(f"a flow of a random trial: {max(flows.reasons)}")
+        raise RuntimeError(f"the flow of a random trial failed: {max(flows.reasons)}")
     ends = zip(trials, flows.points, flows.stops, strict=True)
     return ["rests" if stop is Stop.STATIONARY else fate(trial.problem, p) for trial, p, stop in ends]
 

@@ -51,7 +51,7 @@ class Record:
         sparsity_of_heads: ‖s‖₁²/‖s‖₂² of each head's own map, mean over heads and images.
         norm: ‖W‖_F of the last block, over its heads' W_h = W_Q W_Kᵀ/√d_h.
         loss, accuracy: loss and accuracy on the first :data:`LOOKED_AT` images not used in training.
-        maps: the [CLS] map averaged over heads of the images shown, (SHOWN, 1 + patches).
+        maps: for each image shown, the [CLS] map averaged over heads, (SHOWN, 1 + patches).
     """
 
     sparsity: list[float] = field(default_factory=list)
@@ -130,7 +130,7 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
 
 
 def record_epoch(record: Record, weights: Weights, images: Images) -> None:
-    """Append the quantities that belong to the weights to the record."""
+    """Compute the quantities for the weights and append them to the record."""
     pictures, classes = images.held_out[:LOOKED_AT], images.held_out_classes[:LOOKED_AT]
     with torch.no_grad():
         logits, s = outputs(weights, torch.tensor(images.patches(pictures)))

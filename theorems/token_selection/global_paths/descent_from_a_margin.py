@@ -96,7 +96,7 @@ EVALUATIONS = 1_000_000
 LENGTHS = (0.05, 0.2, 1.0)
 """The lengths of a normalized step in units of 1/max‖g‖, in which a step changes a margin by at most its length."""
 MOST_DRIFT = 0.25
-"""The largest change of log(L − L_opt) by rounding at which margins are claimed; their bound allows log(4/3) = 0.29."""
+"""The largest change of log(L − L_opt) by rounding at which margins are claimed; their bound allows 0.28 < log(4/3)."""
 FLOW_RELATIVE = 1e-12
 """The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2

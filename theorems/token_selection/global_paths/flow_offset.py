@@ -72,8 +72,8 @@ class FlowOffset:
     Attributes:
         constraints: the rows ĝ_j with their margins m_j and constants c_j.
         direction: p̄_mm, shape (d,).
-        support: S, shape (m,).
-        weights: w on S, shape (s,).
+        support: the mask of S, shape (m,).
+        weights: the dual solution w on S, shape (s,).
         tangents: orthonormal basis of the part of span(ĝ_S) across p̄_mm, shape (rank − 1, d).
         q: the q of least norm, inside the span, shape (d,).
         solved: whether the dual weights were computed; for dependent rows Newton's method may fail.

@@ -56,7 +56,8 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p_mm/‖p_mm‖⟩.
 
-    Effective form: R_π = ‖p_mm‖ log(T−1)/π, that is, at every p ≠ 0 with π(p) = ‖p_mm‖ log(T−1)/‖p‖.
+    Effective form: R_π = ‖p_mm‖ log(T−1)/π. In other words, the inequality holds at every p ≠ 0 with π(p) = ‖p_mm‖
+    log(T−1)/‖p‖ in place of π.
 
     Derivation. With two score values, −⟨∇L(p), q⟩ = |ℓ'| gap s_opt(1 − s_opt) M(q) for every q, where M(q)
     is the average of the margins (k_opt − k_t)·q over t ≠ opt with weights w_t ∝ e^{−m_t}, m_t = (k_opt −

@@ -1,4 +1,4 @@
-"""Lemma 11 (Lemma 2 of the main text): when the head lies in the range of the keys, ATT-SVM is feasible.
+"""Lemma 11 (Lemma 2 of the main text): when the head lies in the range of Wᵀ, ATT-SVM is feasible.
 
 Main result: an explicit feasible p, checked over the rationals, and what its existence requires of the SVM solver.
 
@@ -70,8 +70,8 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The problem under test has
     correctly rounded keys. With m the exact smallest margin of p for the *rounded* keys, p/m is feasible for this
-    problem if m > 0. Then the implementation must not call it infeasible, its solution must have margins of at least 1
-    and be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
+    problem if m > 0. Then the implementation must not report infeasibility, and its solution must have margins of at
+    least 1 and be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
     """
     if case.dataset is None:
         yield undecided_claim(AT_LEAST_ONE, "the lemma needs tokens, head and W: give a dataset")
@@ -99,9 +99,9 @@ def _sign(x: fmpq) -> float:
 
 
 def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
-    """Return (Wᵀ)⁺v over the rationals, d' entries; None if v is not in the range of Wᵀ.
+    """Return (Wᵀ)⁺v over the rationals, an entry per row of W; None if v is not in the range of Wᵀ.
 
-    The paper's formula needs v in that range.
+    The paper's formula needs v in this range.
     """
     W = rational_matrix(dataset.key_query)
     d = dataset.X.shape[2]

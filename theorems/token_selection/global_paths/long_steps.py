@@ -28,7 +28,7 @@ STEPS = 120
 FACTOR = 1e3
 """The factor by which a run increases ‖p‖ if none of its steps is shortened."""
 KEPT = 0.5
-"""The share of its excess over log(2(T − 1)A) by which a step may reduce the margin at most."""
+"""The largest share of the excess m(p) − log(2(T − 1)A) that a step may take away from the margin m(p)."""
 HALVINGS = 60
 """Largest number of times that a step is halved to keep the margin."""
 

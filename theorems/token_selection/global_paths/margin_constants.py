@@ -208,7 +208,7 @@ def offset_bound(
     q: Float64[np.ndarray, "d"],
     k: int,
 ) -> float:
-    """Return a bound of |r| at the norm ρ_k, a fixed point, since log t = ⟨p − q − r, p̄_mm⟩ depends on r itself."""
+    """Return a bound of |r| (:mod:`.flow_offset`) at the norm ρ_k: a fixed point, since log t depends on r itself."""
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
     first, residual = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
     growth_until = offsets.growth(q, begin)

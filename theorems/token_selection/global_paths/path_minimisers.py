@@ -89,7 +89,7 @@ class OptimiserPath:
         if path.points.shape != (len(radii), self.followed_to[0].sphere.problem.d) or not np.array_equal(
             path.norms, radii
         ):
-            why = f"points of shape {path.points.shape} at the radii {path.norms} instead of {radii}"
+            why = f"points have the shape {path.points.shape}, radii are {path.norms} instead of {radii}"
             yield Claim(ON_THE_SPHERE, Form.EXACT, -1.0, 0.0, EXACT, why)
             raise Ended(ON_THE_SPHERE)
         if not np.isfinite(path.points).all():

@@ -59,7 +59,7 @@ def run_premises(
         trajectory: the trajectory that was returned.
         starts: p(0), (b, d).
         steps: the requested number of steps.
-        step: log η, or the length of a normalized step.
+        step: an array with log η per start; or, as a float, the length of every normalized step.
         names: the names of two premises: the run has these starts and this number of steps, and each iterate is a step.
         first: the name of the claim that is undecided where a step overflows.
 
@@ -84,7 +84,7 @@ def step_premises(
     step: float | Float64[np.ndarray, "*t b"],
     is_a_step: ClaimName,
 ) -> Generator[Claim, None, Run]:
-    """Yield the claim that each iterate is a step from the one before, and return the run.
+    """Yield the claim that each iterate is one step from the previous iterate, and return the run.
 
     Args:
         problem: keys, scores, loss.

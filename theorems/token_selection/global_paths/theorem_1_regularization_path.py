@@ -52,8 +52,8 @@ PATH_DUAL_GAP = tolerance(
 OFFSET_CONVERGENCE = tolerance(
     "offset-convergence",
     "|H⁻¹∇F_ρ| + (e^{1.5 x} − 1)|H⁻¹∇F_ρ|_H/√λ_min(H) + path-rounding",
-    "the distance of a limit point from the minimiser at radius ρ, O(1/ρ), bounded by the gradient there:"
-    " log-sum-exp is quasi-self-concordant (theorems.curves.reduced_program.Reduced.correction)",
+    "the limit differs from the minimiser of F_ρ by O(1/ρ); the gradient of F_ρ at the limit bounds this difference,"
+    " because log-sum-exp is quasi-self-concordant (theorems.curves.reduced_program.Reduced.correction)",
 )
 RATE_FIT = tolerance(
     "rate-fit",
@@ -88,7 +88,9 @@ CORRECTION = sharper(
     when="some dual solution is positive at all SVM-neighbours, d > 1",
     refines=PATH_CORRELATION,
 )
-RATE = sharper("path-rate", when="at two radii the offset is known up to half of its length", refines=PATH_CORRELATION)
+RATE = sharper(
+    "path-rate", when="at two radii the error of the offset is below half of its length", refines=PATH_CORRELATION
+)
 LOG_RATE = sharper(
     "path-rate-with-logarithm", when="some SVM-neighbour has dual zero in every dual solution", refines=PATH_CORRELATION
 )
@@ -168,23 +170,24 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     min(x,1)} (convexity, or :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j
     e^{−a_j} ≥ −Σ w_j a_j + Σ w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
 
-    **Limit.** On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j log(c_j/w_j) (or the minimum
-    of F_∞, which is the largest D over all duals): the Jensen step above on the sphere gives F_ρ(y) ≥ D + ρ(1 − cos)
-    and the path minimises F_ρ (:mod:`theorems.curves.reduced_program`). With y' near it this is |o|²/(2ρ²)(1 + o(1)).
-    If some SVM-neighbour has dual zero in every dual solution there is no minimiser of F_∞; then y' = y_S + h log ρ,
-    h·ĝ_j = 0 on the other neighbours and ≥ 1 on these, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos = O((log ρ/ρ)²).
-    Otherwise log(1 − cos) falls with slope −2 in log ρ.
+    **Limit.** Let F_ρ be the function of a tangent y that the path minimises on the sphere
+    (:mod:`theorems.curves.reduced_program`). On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j
+    log(c_j/w_j) (or the minimum of F_∞, which is the largest D over all duals), because the Jensen step above gives
+    F_ρ(y) ≥ D + ρ(1 − cos) on the sphere. With y' near the minimiser the bound is |o|²/(2ρ²)(1 + o(1)), o the path's
+    offset. If some SVM-neighbour has dual zero in every dual solution there is no minimiser of F_∞; then y' = y_S + h
+    log ρ, h·ĝ_j = 0 on the other neighbours and ≥ 1 on these, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos = O((log
+    ρ/ρ)²). Otherwise log(1 − cos) falls with slope −2 in log ρ.
 
-    **Sharp.** The tangential part of p̄(R) is argmin F_ρ at every radius; as ρ → ∞ it tends to argmin F_∞, for
-    linearly independent neighbours with positive duals G⁺ log(c/λ) less its component along p_mm, with an error
-    that is computed, O(1/ρ), and whose own first term is −H⁻¹y/ρ.
+    **Sharp.** The tangential part of p̄(R) is argmin F_ρ at every radius. As ρ → ∞ it tends to argmin F_∞; for linearly
+    independent neighbours with rows G and positive duals this is G⁺ log(c/λ) less its component along p_mm. The error
+    is O(1/ρ) with a computed bound, and its first term is −H⁻¹y/ρ, H the Hessian of F_∞.
     """
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)
     constraints, kappa = Constraints.of(problem, svm), log_kappa(problem)
     basis = tangent_basis(svm.direction, constraints.rows)
     if not kappa.value < 1 / EPS:
-        why = f"κ = {kappa.value:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
+        why = f"κ = {kappa.value:.3g}: at RΘ = κ rounding changes a logit by more than 1"
         raise Undecided(MARGIN, why, Form.EFFECTIVE)
     rhos = float(kappa.value) * np.array(SUBLEVEL_RADII)
     points, radius_index = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())

@@ -120,10 +120,10 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective, any n.** Lemma 4: w(t+1) − w(t) ≥ (η/n) Σ_i |ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt) > 0. Moreover
     w(t) ≥ w(0) + log(1 + D²βt)/D² with β = η e^{−D‖p(0)‖} (1/n)Σ c_i gap_i/(4(T−1)), hence ‖p(t)‖ ≥ Θ w(t) → ∞.
-    *Derivation.* −∇L = (1/n)Σ|ℓ'| gap_i s_i,opt Σ_t s_it (k_i,opt − k_it) has norm at most D times its lower bound of
-    Lemma 4, so ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)) and ‖p(t)‖ ≤ ‖p(0)‖ + D x_t, x_t = w(t) − w(0). As s(1 − s) ≥
-    e^{−D‖p‖}/(4(T−1)) (:func:`log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then
-    e^{D² x_{t+1}} ≥ e^{D² x_t}(1 + D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
+    *Derivation.* −∇L = (1/n)Σ|ℓ'| gap_i s_i,opt Σ_t s_it (k_i,opt − k_it) has a norm of at most D times Lemma 4's lower
+    bound of −⟨∇L, p_mm⟩, so ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)) and ‖p(t)‖ ≤ ‖p(0)‖ + D x_t, x_t = w(t) − w(0). As s(1
+    − s) ≥ e^{−D‖p‖}/(4(T−1)) (:func:`log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then e^{D² x_{t+1}} ≥ e^{D² x_t}(1 +
+    D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
 
     **Exact.** The points of these claims are a run of gradient descent: p(0) is the start, and each checked iterate is
     followed by p − η∇L(p) with the gradient under test, up to rounding (:mod:`theorems.rounding.descent_steps`). The
@@ -145,9 +145,9 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     computed only from the data and p(0) (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive
     dual.
 
-    **Sharp**, n = 1. The offset from the ray tends to q: G_S q = −log(λ/Σλ) on the support of the duals, that of the
-    regularization path; orthogonally to span(G_S) it tends to a point that differs from that part of p(0) by the pull
-    of the rows outside S.
+    **Sharp**, n = 1. Within span(G_S), S the support of the duals, the offset from the ray tends to the q with G_S q =
+    −log(λ/Σλ), which is also the limit for the regularization path. Orthogonally to span(G_S) the offset tends to a
+    point that differs from the part of p(0) there by the pull of the rows outside S.
     """
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)

@@ -117,8 +117,8 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
     """Yield the claims that the tied tokens Ŝ and the direction U have their defining properties; return the split.
 
     Raises:
-        Ended: Ŝ or U does not have them.
-        Undecided: there is no split.
+        Ended: Ŝ or U does not have these properties.
+        Undecided: the implementation reports no split.
     """
     split: ScoreSplit | None = under_test[score_split](problem)
     if split is None:
@@ -133,7 +133,7 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
     if not error and split.supports.separable(master):
         error = "no token ties with the optimal tokens"
     yield from _require(TIED, error)
-    svm_error = "U was computed for other sets of tokens" if not np.array_equal(split.svm.sets, split.sets) else ""
+    svm_error = "U was computed for other tied tokens than Ŝ" if not np.array_equal(split.svm.sets, split.sets) else ""
     yield from _require(SVM, svm_error or split.svm.error(master))
     length: Any = np.linalg.norm(with_rounding(split.svm.floats))
     unit = with_rounding(split.svm.floats) / length if any(split.svm.point) else exact(np.zeros(problem.d))

@@ -44,7 +44,7 @@ GROWTH = 2.0
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""Score gaps of the inputs that are no supports of v_mm at which descent usually selects α by the end of a run."""
+"""Score gaps of the inputs that are no supports of v_mm; with these gaps descent usually selects α in the end."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
@@ -65,8 +65,8 @@ def conjecture_cases() -> SearchStrategy[Case]:
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.
 
-    *A conjecture: the paper shows Figure 3 and proves nothing about joint descent.* Then v/‖v‖ → v̄_mm, and
-    p/‖p‖ → p(c), c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization
+    *A conjecture: the paper shows Figure 3 and proves nothing about joint descent.* Then v/‖v‖ → v̄_mm, and p/‖p‖ → p(c)
+    with c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit). Here p(c) is the limit of the *regularization
     path* along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0, p_relax for c ≥ c*. So
     whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
 
@@ -75,9 +75,10 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     latest at step 30,720 (this is claimed); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
     where p_mm and p_relax are both 0.099 away.
 
-    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, after
-    each crossing that input's gradient dominates, and in an example the head converges to a direction 0.21 away from
-    v̄_mm (a test contains it). And the conjecture is about the end of a run: *which* tokens are selected depends on the
+    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing the tie, after each
+    crossing the gradient of this input dominates, and in an example, which is one of the tests, the head converges to a
+    direction 0.21 away from v̄_mm. And the conjecture is about the end of a run: *which* tokens are selected depends on
+    the
     start. On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v,
     v_mm) = 0.3 at step 8000). The conjecture is not applicable to such runs.
     """

@@ -96,7 +96,9 @@ COMPETITOR_RISK = sharper("competitor-risk")
 COMPETITOR_CLAIMS = (COMPETITOR_SELECTS, COMPETITOR_MIXES, COMPETITOR_RISK)
 """The claims of :func:`competitor_claims`, about item 2 of the derivation."""
 PROMPT_MARGIN = sharper("prompt-margin", when="the bound on 1 − s_iα is below 1 at some radii")
-QUADRANT = sharper("quadrant", when="the bound on some q_i, i no support of v_mm, is below 1 at some radii")
+QUADRANT = sharper(
+    "quadrant", when="for an input i that is no support of v_mm, the bound on q_i is below 1 at some radii"
+)
 PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
 HEAD_DIRECTION = sharper("head-direction", when="the bound on 1 − cos(v, v_mm) is at most 1 at some radii")
 EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, HEAD_DIRECTION)
@@ -113,7 +115,7 @@ LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LI
 """The claims about a minimiser."""
 
 VISIBLE = 1e-6
-"""The 1 − cos below which a limit counts as reached; the radius is chosen so that 1 − cos has a smaller bound."""
+"""The value of 1 − cos below which a limit counts as reached; the radius is so large that its bound is smaller."""
 
 
 class Sublevel(SublevelSet):

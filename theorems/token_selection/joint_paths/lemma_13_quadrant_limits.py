@@ -66,8 +66,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S
     and head as in Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the
-    non-supports' margins are bounded by 0 (item 7 of :mod:`.joint_constants`). No token of a non-support need score
-    below α here.
+    margins of the other inputs are at least 0 (item 7 of :mod:`.joint_constants`). Tokens of inputs off the support
+    need not score below α here.
 
     **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
     margin Γ: v_mm·z_it < 1 by more than its rounding.

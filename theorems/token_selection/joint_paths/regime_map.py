@@ -53,7 +53,7 @@ class Regime:
 
     @property
     def ends_at(self) -> str:
-        """Return which of p_mm and p_relax is nearly as near as the prediction; "both", or "between" for neither."""
+        """Return which of "p_mm" and "p_relax" the end is close to; "both", or "between" if it is close to neither."""
         near = 4 * max(self.from_predicted, 1 / UNITS)
         if min(self.from_mm, self.from_relax) > near:
             return "between"
