@@ -82,7 +82,7 @@ def along_a_flow(
                     yield premise
                     yield from claims
                     return
-                reason = f"the solver's error is {max(bound.tolerance for bound in claims):.3g} of the claimed bound"
+                reason = f"the solver's error is {max(bound.tolerance for bound in claims):.3g} times the claimed bound"
                 continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
     # The suite's own solver fails in this cone, too, so nothing follows about the implementation under test.

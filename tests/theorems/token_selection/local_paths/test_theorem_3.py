@@ -300,4 +300,4 @@ def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
     starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
     claims = claims_about_the_flow(cone, REFERENCE.replace("coarse", {gradient_flow: coarse}), starts)
     assert [claim.verdict for claim in claims] == [Verdict.INCONCLUSIVE]
-    assert "of what is claimed" in claims[0].undecided
+    assert "times the claimed bound" in claims[0].undecided
