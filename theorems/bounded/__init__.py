@@ -1,5 +1,7 @@
 """Arrays that carry bounds of their rounding errors, so that a formula on them is its own error analysis.
 
+On such arrays the formula
+
     log_weights = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
 
 computes the same values as on floats, and a bound on their distance from the exact result; inside

@@ -38,7 +38,7 @@ FUNCTIONS: dict[Callable[..., Any], Rule] = {}
 
 
 def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule of that ufunc."""
+    """Register the decorated function as the rule of a ufunc."""
 
     def enter(rule: Rule) -> Rule:
         UFUNCS[ufunc, method] = rule
@@ -48,7 +48,7 @@ def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rul
 
 
 def for_function(*functions: Callable[..., Any]) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule of these NumPy functions."""
+    """Register the decorated function as the rule of the given NumPy functions."""
 
     def enter(rule: Rule) -> Rule:
         for function in functions:
@@ -68,7 +68,7 @@ def exactly(x: Any) -> Values:
     array = np.asarray(x)
     if array.dtype != np.float64:
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-            raise TypeError(f"a bounded array takes real numbers of at most 64 bits as exact, not {array.dtype}.")
+            raise TypeError(f"a bounded array takes real numbers of at most 64 bits, not {array.dtype}; convert them.")
         if array.dtype.kind in "iu" and ((array > 2**53) | (array < -(2**53))).any():
             raise ValueError("integers beyond 2^53 are not exact in float64.")
         array = array.astype(np.float64)

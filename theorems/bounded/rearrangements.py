@@ -80,7 +80,7 @@ def where(condition: Any, a: Any, b: Any) -> Bounded:
 def diff(a: Any, n: int = 1, axis: int = -1) -> Bounded:
     """Return the differences of neighbouring entries along an axis (n = 1 only)."""
     if n != 1:
-        raise TypeError("numpy.diff has a rule for n = 1 for bounded arrays.")
+        raise TypeError("numpy.diff: bounded arrays have a rule for n = 1 only.")
     moved: Any = np.moveaxis(a, axis, 0)
     return np.moveaxis(moved[1:] - moved[:-1], 0, axis)
 

@@ -39,8 +39,8 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     """Return the first-order term for the directional neighbours of x; the remainder has shape (r,).
 
     The remainder has three parts: other tokens contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's weight is
-    e^{−Rθ}/Z with 1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most M0 δ²/2, where |δ| ≤
-    Σ_t |g| e^{−Ra}.
+    e^{−Rθ}/Z with 1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most M0 δ²/2, M0 the
+    Lipschitz constant of ℓ', where |δ| ≤ Σ_t |g| e^{−Ra}.
     """
     problem, near, least = costs.problem, direction.neighbours, direction.least
     assert least is not None, "there are neighbours"
@@ -53,7 +53,7 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     log_vanishing = -radii * with_unit_rounding(direction.margin)
     others = np.sum(np.exp((log_terms - log_unit - decays)[:, ~near]), axis=1)
     sizes = np.sum(np.exp(costs.log_gaps - decays), axis=2)
-    # M0 may be close to the largest float, so the small factor e^{−Rθ} is applied to it before the sizes.
+    # M0 may be close to the largest float, so it is multiplied by the small factor e^{−Rθ} before the sizes.
     bends = np.exp(costs.log_curvature - log_unit + log_vanishing[:, None]) * sizes * sizes / 2
     remainder = others + np.sum(terms) * (problem.T - 1) * np.exp(log_vanishing) + np.sum(bends, axis=1)
     return LeadingTerm(np.sum(np.sign(costs.gaps[near]) * terms), remainder, log_unit)

@@ -126,7 +126,7 @@ def _cases() -> SearchStrategy[Case]:
     needs={"direction-given": "the theorem is about a given direction q"},
     varies={
         "reflected": "general position depends on the dimension of the keys, which the reflection increases",
-        "coordinate-of-zero": "general position depends on the dimension of the keys, and this adds a coordinate",
+        "coordinate-of-zero": "general position depends on the dimension of the keys, to which this adds one",
         "inputs-twice": "an input and its copy have the same rows, so they are not in general position",
     },
 )

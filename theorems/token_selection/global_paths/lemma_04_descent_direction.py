@@ -45,7 +45,7 @@ def _cases() -> SearchStrategy[Case]:
     claims=(DESCENT,),
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    kernel=calls("its gradient descends along p_mm at every point", turn=3),
+    kernel=calls("the kernel's gradient at every point, which must descend along p_mm", turn=3),
 )
 def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumptions A and B hold. If GMM exists, ⟨∇L(p), p_mm⟩ < 0 for every p.

@@ -46,7 +46,7 @@ def _cases() -> SearchStrategy[Case]:
     claims=(CORRELATION,),
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    kernel=calls("its gradient at every point, n = 1", turn=2),
+    kernel=calls("the kernel's gradient at every point, for n = 1", turn=2),
     varies={"inputs-twice": "the lemma assumes that there is one input"},
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -109,8 +109,10 @@ def _cases() -> SearchStrategy[Case]:
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    kernel=calls("every iterate of gradient descent on it; the limit is checked with the reference only", turn=6),
-    search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
+    kernel=calls(
+        "every iterate of descent with the kernel's gradient; the limit is checked with the reference only", turn=6
+    ),
+    search="in other coordinates the solver takes other steps, which may be too inaccurate to compare two solvers",
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumptions A and B hold and p_mm = p_mm(opt) exist.

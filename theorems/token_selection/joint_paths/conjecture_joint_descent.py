@@ -40,7 +40,10 @@ HEAD_RATE = sharper("head-rate")
 EXTENSIONS = 3
 """Largest number of times that a run is continued to four times its length if its rate is not as claimed."""
 GROWTH = 2.0
-"""The factor by which R·deviation may grow while R grows fourfold; with another limit, R·deviation grows fourfold."""
+"""The factor by which R·deviation may grow while R grows fourfold; with another limit it would grow fourfold.
+
+R is the norm of v or p, and the deviation is the distance of its direction from the claimed limit.
+"""
 
 
 GAPS = (1.0, 0.5, 2.0)

@@ -48,7 +48,7 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times its largest term.) So s_iα ≥
     1/2 for all i puts p into the quadrant, without any limit; for T = 2 the converse holds, too. R₀ is then explicit:
-    every R at which the bounds of Theorem 6 on the sublevel set are at most 1/2.
+    any R from which on the bounds of Theorem 6 on the sublevel set are at most 1/2.
     """
     setup = joint_setup(case, under_test, ODDS)
     yield from premises(joint_data(case, setup, under_test))

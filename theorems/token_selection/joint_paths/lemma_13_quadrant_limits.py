@@ -38,7 +38,7 @@ BEHIND = "every token but α has less than the label margin Γ"
 def quadrant_cases() -> SearchStrategy[Case]:
     """Return a strategy for cases in which some inputs are no supports of v_mm and may have better tokens than α.
 
-    A prompt that were not restricted to the quadrant would select the better tokens.
+    Without the restriction to the quadrant, the prompt would select the better tokens.
     """
     return st.sampled_from((False, False, False, True)).flatmap(
         lambda loose: joint_cases(non_supports=True, loose=loose)

@@ -181,7 +181,7 @@ class LocalConstants:
 
     @cached_property
     def beyond(self) -> Numbers:
-        """The excess margins m_it − 1, (n, T), where near 0 rounded from the exact margins; +inf at α."""
+        """The excess margins m_it − 1, (n, T), +inf at α; values near 0 are rounded from the exact margins."""
         beyond = margins_beyond_one(self.solution)
         if not self.carried:
             return beyond

@@ -52,7 +52,7 @@ MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 DELTAS = (0.125, 1.0, 8.0)
 """The values of Δ for which Assumption D is claimed."""
 FACTOR = 2.0
-"""The ratio of L(p') − L_* to L(p) − L_* that is claimed at least.
+"""The smallest ratio of L(p') − L_* to L(p) − L_* that is claimed.
 
 Assumption D requires only a ratio above 1; ρ(Δ) is chosen so that the ratio is at least 2, far above rounding."""
 POINTS = 120
@@ -70,7 +70,7 @@ def _cases() -> SearchStrategy[Case]:
     claims=(ABOVE, BELOW, RISK_BELOW, RISK_ABOVE, MIXING_HURTS),
     assumptions=("well-behaved-loss", "mixing-hurts"),
     cases=_cases,
-    kernel=calls("the sandwich of its prediction", turn=1, differentiates=False),
+    kernel=calls("the kernel's prediction, which must lie between two bounds", turn=1, differentiates=False),
 )
 def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens.

@@ -95,7 +95,7 @@ def excess_of(
 
 
 def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
-    """Return log(|ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj), the cost per small weight on token t; −inf at optimal tokens.
+    """Return log(|ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj), the cost of a small weight on t per unit; −inf at optimal tokens.
 
     Args:
         mixing: the head with its constants.

@@ -81,7 +81,7 @@ def _cases() -> SearchStrategy[Case]:
     claims=(RUN_IS_ASKED_FOR, SAME_ITERATES, ONE_STEP, *DATASET_CLAIMS),
     assumptions=(),
     cases=_cases,
-    kernel=calls("its gradient at each step of a run and at random points, against back-propagation through W", turn=4),
+    kernel=calls("the kernel's gradient at many points, against back-propagation through W", turn=4),
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Fix u ≠ 0, f_p(X) = ⟨Xv, softmax(Xp)⟩ and f_W(X) = ⟨Xv, softmax(XWᵀu)⟩, any differentiable loss.

@@ -74,7 +74,7 @@ def _cases(draw: DrawFn) -> Case:
     ),
     assumptions=(),
     cases=_cases,
-    kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
+    kernel=calls("the kernel's weights, against the softmax of k·p, and its gradient, against the covariance", turn=0),
 )
 def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let a = Kq, s = softmax(Kp), r any reference token, Γ = max |γ_t − γ_u| and A = max ‖k_t‖ ‖q‖.

@@ -90,7 +90,7 @@ def _cases() -> SearchStrategy[Case]:
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    kernel=calls("its gradient is Lipschitz and is that of its risk; descent follows this gradient", turn=5),
+    kernel=calls("the kernel's gradient, which must be Lipschitz and that of its risk, and descent along it", turn=5),
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold. Then ∇L is Lipschitz with the constant L_p.
@@ -99,7 +99,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), spectral norms,
 
-    and η ≤ 1/L_p, L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L(p(t))‖², hence Σ_t ‖∇L(p(t))‖² ≤ 2(L(p(0)) − inf L)/η.
+    M0 the Lipschitz constant of ℓ', M1 the largest |ℓ'|, and η ≤ 1/L_p: L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L(p(t))‖², hence
+    Σ_t ‖∇L(p(t))‖² ≤ 2(L(p(0)) − inf L)/η.
 
     Exact form: the L_p under test is this number (:mod:`.smoothness_value`).
 

@@ -18,11 +18,11 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 def log_sharp_smoothness(problem: Problem) -> Bounded:
     """Return log L̂, L̂ = (1/n) Σ_i (M0 R_i² D_i²/16 + 3 M1 R_i D_i²/16) ≤ L_p; −inf where ∇L = 0 throughout.
 
-    R_i is the range of the scores and D_i the diameter of the keys of input i. ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ'
-    ∇²f) with ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]. A variable with range R has standard
-    deviation at most R/2 (Popoviciu), so ‖∇f‖ ≤ (R/2)(D/2). For a unit x let y = ((k − k̄)·x)² ∈ [0, D²], of
-    mean at most D²/4; its mean absolute deviation is at most 2ȳ(D² − ȳ)/D² ≤ 3D²/8, and xᵀ∇²f x = E[(γ −
-    c)(y − ȳ)] ≤ (R/2)(3D²/8) with c the middle of the scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ
+    M0 is the Lipschitz constant of ℓ', M1 the largest |ℓ'|, R_i the range of the scores and D_i the diameter of the
+    keys of input i. ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ' ∇²f) with ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]. A
+    variable with range R has standard deviation at most R/2 (Popoviciu), so ‖∇f‖ ≤ (R/2)(D/2). For a unit x let y = ((k
+    − k̄)·x)² ∈ [0, D²], of mean at most D²/4; its mean absolute deviation is at most 2ȳ(D² − ȳ)/D² ≤ 3D²/8, and xᵀ∇²f x
+    = E[(γ − c)(y − ȳ)] ≤ (R/2)(3D²/8) with c the middle of the scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ
     (M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖²)/4.
     """
     scores = exact(problem.scores)

@@ -24,8 +24,8 @@ from theorems.token_selection.softmax.smoothness import log_constant
 def log_smoothness_values(case: Case) -> Any:
     """Return log L_p from keys and scores and, if the case has tokens, also from tokens as in Lemma 6; (1,) or (2,).
 
-    L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²); Lemma 6 has ‖v‖‖X_i‖ in place of ‖γ_i‖, and ‖W‖‖X_i‖ in
-    place of ‖K_i‖.
+    L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²); Lemma 6, which defines M0 and M1, has ‖v‖‖X_i‖ in place of
+    ‖γ_i‖, and ‖W‖‖X_i‖ in place of ‖K_i‖.
     """
     problem, data = case.problem, case.dataset
     pairs = [(log_spectral_norms(problem.scores[:, None]), log_spectral_norms(problem.keys))]
