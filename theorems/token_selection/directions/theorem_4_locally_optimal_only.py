@@ -71,8 +71,12 @@ IN_CONE = premise("path-is-in-the-cone", when=WIDE)
 NARROW_IN_CONE = premise("narrow-path-is-in-the-cone", when=NARROW)
 IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=WIDE)
 NARROW_IS_LOWEST = premise("narrow-path-is-no-higher-than-its-seeds", when=NARROW)
-NORM_GROWS = sharper("narrow-path-norm-grows", when=f"{NARROW}, in case (A1) or (B)")
-NORM_BOUNDED = sharper("narrow-path-norm-bounded", when=f"{NARROW}, in case (A2)")
+NORM_GROWS = sharper(
+    "narrow-path-norm-grows", when="float64 can compare the risks in the narrow cone, in case (A1) or (B)"
+)
+NORM_BOUNDED = sharper(
+    "narrow-path-norm-bounded", when="float64 can compare the risks in the narrow cone, in case (A2)"
+)
 
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
 """Radii of the path in margin units: multiples of 1/θ*, θ* the margin of x*."""
