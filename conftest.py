@@ -1,4 +1,4 @@
-"""Test session set-up: Hypothesis profiles, and a header that says what is under test."""
+"""Set-up of a test session: Hypothesis profiles, and a line of pytest's header that names the implementation tested."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Announce the profile: a derandomized run and a deep one are different evidence."""
+    """Return the header line with the profile: a derandomized run and a deep run are different evidence."""
     profile = os.environ.get("HYPOTHESIS_PROFILE", "ci")
     return f"theorems: Hypothesis profile {profile!r}, implementation under test: reference"

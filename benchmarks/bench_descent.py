@@ -1,7 +1,7 @@
-"""Benchmarks of the rules of ``theorems bench``: the durations of the runs whose iterations that command counts.
+"""Benchmarks of the update rules of ``theorems bench``: seconds per run, where that command counts iterations.
 
 The benchmarks use the paper's data of Figures 1 and 4, with the rules, starts, limits and levels of ``theorems bench``.
-Levels that a rule does not reach within the largest number of iterations are reported, too. Run with ``pytest
+A level of 1 − cos that a rule does not reach within ``CAP`` steps is printed as "-". Run with ``pytest
 benchmarks --benchmark-only``.
 """
 
@@ -23,7 +23,7 @@ from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.command.benchmark import DATA
 
 CAP = 20_000
-"""The number of steps of a run; doubling it would raise the final norm only by log 2."""
+"""The number of steps of a run; twice as many steps would raise the final norm ‖p‖ only by log 2."""
 
 
 def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
@@ -38,7 +38,7 @@ def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
 @pytest.mark.parametrize("rule", DEFAULT)
 @pytest.mark.parametrize("name", DATA)
 def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
-    """Time a rule on a figure, and count its iterations to each level."""
+    """Time a rule on the data of a figure, and count its iterations to each level of 1 − cos."""
     problem, start, limit = figure(name)
     benchmark.group = name
     chosen = rule_named(rule)
@@ -61,7 +61,7 @@ def test_batched_normalized_descent(benchmark: BenchmarkFixture, starts: int) ->
 
 @pytest.mark.parametrize("name", DATA)
 def test_flow(benchmark: BenchmarkFixture, name: str) -> None:
-    """Time the computation of a flow up to ‖p‖ = 10⁶/Θ, which the flow reaches at time e^{10⁶}."""
+    """Time the computation of a gradient flow up to ‖p‖ = 10⁶/Θ, which the flow reaches at its time t = e^{10⁶}."""
     problem, start, limit = figure(name)
     flow = benchmark(gradient_flow, problem, start, norm=1e6 / limit.svm.margin)
     svm = limit.svm
@@ -72,7 +72,7 @@ def test_flow(benchmark: BenchmarkFixture, name: str) -> None:
 
 @pytest.mark.parametrize("name", DATA)
 def test_regularization_path(benchmark: BenchmarkFixture, name: str) -> None:
-    """Time a path of seven radii, to RΘ = 10⁶."""
+    """Time a regularization path of seven radii R, up to RΘ = 10⁶."""
     problem, _, _ = figure(name)
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)

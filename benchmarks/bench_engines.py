@@ -1,4 +1,4 @@
-"""Benchmark of ``theorems verify`` on two local Dask workers and on two local processes: seconds of the whole command.
+"""Benchmark that times the command ``theorems verify`` on two local Dask workers and on two local processes.
 
 Each run starts a new cluster or new processes, which have to import the statements. The two engines run alternately.
 """
@@ -24,7 +24,7 @@ ROUNDS = 3
 
 
 def seconds_of(folder: Path, *options: str) -> float:
-    """Run the command and return its seconds."""
+    """Run ``theorems verify`` with the options, and return how many seconds it took."""
     command = [sys.executable, "-m", "theorems", "verify", *IDS, "--examples", str(EXAMPLES), *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
@@ -33,7 +33,7 @@ def seconds_of(folder: Path, *options: str) -> float:
 
 
 def test_dask_against_local(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """Time both engines; the ratio of the medians is printed at the end."""
+    """Time Dask workers and local processes; the ratio of their median seconds is printed at the end."""
     pytest.importorskip("distributed", reason='pip install "max-margin-theorems[dask]"')
     local: list[float] = []
     dask: list[float] = []

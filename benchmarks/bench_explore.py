@@ -1,8 +1,8 @@
-"""Benchmarks of ``theorems explore``: from the command to a picture, from a drag to the exact SVM and all paths.
+"""Benchmarks of ``theorems explore``: seconds from the command to a picture, and from a drag to the new picture.
 
-``pytest benchmarks/bench_explore.py -o python_files='bench_*.py' --benchmark-only``. Benchmarks in a browser are
-skipped where there is none, and include the browser's own time. The targets are at most 3 s from the command to a
-picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
+Run with ``pytest benchmarks/bench_explore.py -o python_files='bench_*.py' --benchmark-only``. Benchmarks in a browser
+are skipped where none is installed, and include the browser's own time. The targets are at most 3 s from the command to
+a picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOVED = """() => new Promise(done => {
 
 
 def random_state(n: int, T: int, d: int) -> State:
-    """Return data of a size, on multiples of 1/64, with three starts."""
+    """Return random data of size (n, T, d), whose numbers are multiples of 1/64, with three starts of p."""
     rng = np.random.default_rng(0)
     problem = Problem(np.round(rng.normal(size=(n, T, d)) * 64) / 64, np.round(rng.normal(size=(n, T)) * 64) / 64)
     return state_of(Case(problem, name=f"random ({n}, {T}, {d})")).with_starts(3)
@@ -42,7 +42,7 @@ def random_state(n: int, T: int, d: int) -> State:
 
 @pytest.mark.parametrize("state", [random_state(2, 4, 2), state_of(dataset_named("digits"))], ids=["2x4x2", "digits"])
 def test_solution_and_paths(benchmark: BenchmarkFixture, state: State) -> None:
-    """Time what the picture needs: ATT-SVM of all choices over the rationals, five rules from each start, contours."""
+    """Time what the picture needs: ATT-SVM of every choice of tokens, paths of five rules from each start, contours."""
     benchmark(lambda: list(parts_of(state)))
 
 

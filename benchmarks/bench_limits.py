@@ -1,6 +1,6 @@
-"""Benchmarks of hot loops: their time relative to the fastest known program for the same work, run alternately.
+"""Benchmarks of hot loops, as ratios of their time to that of the fastest known program for the same work.
 
-Run with ``make bench``, which installs numba and cvxopt.
+The two programs run alternately. Run with ``make bench``, which installs numba and cvxopt.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIALS = 1000
 
 
 def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
-    """Run the programs alternately, and return the least seconds of each."""
+    """Run the programs alternately, and return for each program the seconds of its fastest run."""
     least = [float("inf")] * len(works)
 
     def once() -> None:
@@ -43,13 +43,13 @@ def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[
 
 
 def trials(count: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys and scores of the paper's random trials."""
+    """Return the keys and scores of ``count`` of the paper's random trials."""
     problems = [random_trial(0, d, k).problem for k in range(count)]
     return np.stack([trial.keys for trial in problems]), np.stack([trial.scores for trial in problems])
 
 
 def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
-    """Compare 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with numba."""
+    """Compare our time for 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with that of a loop in numba."""
     numba = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -68,7 +68,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
 
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
-    """Compare the time per trial of 1000 steps with one trial as in notebooks: PyTorch autograd, SGD, stored path."""
+    """Compare the time per trial of 1000 batched steps with that of a notebook: PyTorch autograd, SGD, stored path."""
     notebook = pytest.importorskip("benchmarks.notebook_trial", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -111,7 +111,7 @@ def _batch(_: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Compare the exact solver with direct calls of float solvers, to which the rows are given."""
+    """Compare the exact solver with float solvers, which are given the rows k_iα − k_it directly."""
     cvxopt = pytest.importorskip("cvxopt", reason="cvxopt, which `make bench` installs")
     daqp = pytest.importorskip("daqp")
     cvxopt.solvers.options["show_progress"] = False
@@ -137,7 +137,10 @@ def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape:
 
 
 def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
-    """Compare flows of random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and batched, with a plain loop to 10⁴."""
+    """Compare gradient flows to ‖p‖ = 10⁶, one by one and batched, with a plain LSODA loop to ‖p‖ = 10⁴.
+
+    The data are random trials at (n, T, d) = (4, 6, 10).
+    """
     plain = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
     starts = np.random.default_rng(0).normal(size=(TRIALS, 10))
@@ -158,7 +161,7 @@ def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
 
 @pytest.mark.parametrize("shape", [(16, 32, 128), (32, 64, 64)], ids=str)
 def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Compare ``verify theorem-3 --data`` on unit tokens with a thousand gradients by the textbook formula."""
+    """Compare the time of ``verify theorem-3 --data`` with that of a thousand gradients by the textbook formula."""
     n, _, d = shape
     rng = np.random.default_rng(0)
     X, v = rng.normal(size=shape), rng.normal(size=d)
@@ -186,7 +189,7 @@ def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, 
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
-    """Return the least-squares slope of log seconds over log size, and its standard error."""
+    """Format the least-squares slope of log seconds over log size, and its standard error."""
     x, y = np.log(sizes), np.log(seconds)
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
@@ -195,7 +198,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
 
 
 def test_scaling_of_descents(benchmark: BenchmarkFixture) -> None:
-    """Measure the time of a normalized step as n, T, d or the batch grows, from (4, 6, 10) and 100 trials."""
+    """Measure the time of a normalized step as n, T, d or the batch grows from (n, T, d) = (4, 6, 10), 100 trials."""
     rng = np.random.default_rng(0)
     loss = random_trial(0, 10, 0).problem.loss
     usual = {"batch": 100, "n": 4, "T": 6, "d": 10}
@@ -220,7 +223,7 @@ def _steps(work: tuple[np.ndarray, np.ndarray, np.ndarray], loss: object) -> flo
 
 
 def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
-    """Measure the time of 100 flows at once against the norm to which they are followed."""
+    """Measure how the time of 100 batched flows grows with the norm ‖p‖ to which they are followed."""
     problems = [random_trial(0, 10, k).problem for k in range(100)]
     starts = np.random.default_rng(0).normal(size=(100, 10))
     norms = (1e2, 1e4, 1e6)
@@ -235,7 +238,7 @@ def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
 
 
 def test_memory_of_figure_9(benchmark: BenchmarkFixture) -> None:
-    """Measure the peak of 50 trials at d = 100 and n = T = 30, the block in which figure 9 computes its trials."""
+    """Measure the peak memory of 50 trials at d = 100 and n = T = 30; Figure 9 is computed in blocks of this size."""
     rng = np.random.default_rng(0)
     keys, scores = rng.normal(size=(50, 30, 30, 100)), rng.normal(size=(50, 30, 30))
     loss, size = random_trial(0, 10, 0).problem.loss, keys.nbytes

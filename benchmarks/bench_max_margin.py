@@ -1,6 +1,6 @@
-"""Benchmarks of ATT-SVM certified over the rationals, beside one cvxpy (Clarabel) solve that certifies nothing.
+"""Benchmarks of ATT-SVM: our solution, certified over the rationals, and an uncertified solve by cvxpy (Clarabel).
 
-Run with ``pytest benchmarks/bench_max_margin.py``; groups are problem sizes (n, T, d).
+Run with ``pytest benchmarks/bench_max_margin.py``; results are grouped by problem size (n, T, d).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHAPES = [(3, 7, 2), (4, 6, 10), (10, 10, 30), (20, 20, 50)]
 
 
 def by_cvxpy(keys: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Solve once by cvxpy, with the problem built as a user would."""
+    """Build ATT-SVM as a user of cvxpy would, and return cvxpy's solution p."""
     n, tokens, d = keys.shape
     rows = (keys[np.arange(n), alpha][:, None] - keys)[np.arange(tokens) != alpha[:, None]]
     p = cvxpy.Variable(d)
@@ -36,7 +36,7 @@ def test_certified(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_certified_with_complementarity(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time the solver on doubled tokens: twice as many neighbours as duals that can be independent."""
+    """Time the certified solver where every token occurs twice, so that the rows of SVM-neighbours are dependent."""
     benchmark.group = f"max-margin {shape}"
     keys, alpha = feasible(*shape)
     n, tokens, d = shape

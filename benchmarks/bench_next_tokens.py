@@ -1,6 +1,8 @@
-"""Benchmarks of next-token data: extended supports over the rationals, and the limit of training.
+"""Benchmarks of next-token data: the time to compute extended supports over the rationals, and the limit of training.
 
-python -m pytest benchmarks/bench_next_tokens.py
+Run with:
+
+    python -m pytest benchmarks/bench_next_tokens.py
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from reference_attention.next_token.next_token_svm import next_token_svm
 from reference_attention.next_token.subspace_split import Split
 
 MOST, WIDE = 14, 10
-"""Numbers of alternatives and of entries of θ up to which a certificate must take at most 5 ms."""
+"""The largest numbers of alternatives and of entries of θ at which a certificate must take at most 5 ms."""
 
 
 def drawn(rng: np.random.Generator) -> MasterProblem:
-    """Draw an attention-like problem: up to 14 pairs of small integer vectors in R^10, supports of one or two."""
+    """Draw two to five contexts, with about 14 small integer vectors in R^10 and supports of one or two tokens."""
     m = int(rng.integers(2, 6))
     alternatives = MOST // m + 1
     vectors = rng.integers(-2, 3, size=(m, alternatives, WIDE)).astype(float)
@@ -38,12 +40,12 @@ PROBLEMS = [drawn(np.random.default_rng(seed)) for seed in range(20)]
 
 @pytest.mark.parametrize("k", range(4))
 def test_extended_supports(benchmark: BenchmarkFixture, k: int) -> None:
-    """Time the decision of extended supports."""
+    """Time the computation of the extended supports of a problem."""
     benchmark(extended_supports, PROBLEMS[k])
 
 
 def test_a_certificate_takes_five_milliseconds_at_most(benchmark: BenchmarkFixture) -> None:
-    """Check the median time per problem, and that each certificate comes from the linear program."""
+    """Check that the median time per problem is below 5 ms, and that the linear program yields each certificate."""
     assert all(module._by_program(problem) is not None for problem in PROBLEMS)
     benchmark(lambda: [extended_supports(problem) for problem in PROBLEMS])
     assert benchmark.stats.stats.median / len(PROBLEMS) < 5e-3
@@ -51,7 +53,7 @@ def test_a_certificate_takes_five_milliseconds_at_most(benchmark: BenchmarkFixtu
 
 @pytest.mark.parametrize("k", range(2))
 def test_ends(benchmark: BenchmarkFixture, k: int) -> None:
-    """Time the solution for the limit of training."""
+    """Time the computation of the limit of training: the direction of the SVM and the finite minimum."""
     sets = extended_supports(PROBLEMS[k]).sets
 
     def solve() -> None:

@@ -1,6 +1,6 @@
-"""Benchmarks of ATT-SVM⋆ enclosed in balls, beside one cvxpy (Clarabel) solve that encloses nothing, and exact ATT-SVM.
+"""Benchmarks of ATT-SVM⋆: our enclosure in balls, a solve by cvxpy (Clarabel) without enclosure, and exact ATT-SVM.
 
-Run with ``pytest benchmarks/bench_nuclear_max_margin.py``; groups are problem sizes (n, T, d).
+Run with ``pytest benchmarks/bench_nuclear_max_margin.py``; results are grouped by problem size (n, T, d).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 
 SHAPES = [(2, 3, 3), (4, 6, 10), (6, 8, 10), (4, 5, 20)]
 WIDTH = 1e-12
-"""The relative width of the enclosure of C_⋆ that is required."""
+"""The largest relative width that the enclosure of C_⋆, the least nuclear norm, may have."""
 
 
 def data(shape: tuple[int, int, int]) -> tuple[OuterKeys, np.ndarray]:

@@ -1,4 +1,4 @@
-"""A summary after the timings: the iterations that each rule needed, which pytest-benchmark itself does not print."""
+"""Pytest hook that prints the iterations that each rule needed, which pytest-benchmark itself does not print."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from benchmarks.bench_descent import CAP
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Print the iterations to each level of 1 − cos, and ratios of programs that were run side by side.
+    """Print the ratios of programs that were run alternately, and the iterations and seconds to each level of 1 − cos.
 
-    The table of iterations has a row per figure and rule.
+    The tables of iterations and of seconds have a row per figure and rule.
     """
     session = getattr(config, "_benchmarksession", None)
     ratios = [bench.extra_info["ratio"] for bench in getattr(session, "benchmarks", ()) if "ratio" in bench.extra_info]

@@ -1,7 +1,7 @@
-"""Durations of a hunt from scratch, over many seeds: ``python benchmarks/hunt_seeds.py theorem-2 single-input 40``.
+"""Program that repeats a hunt with many seeds: ``python benchmarks/hunt_seeds.py theorem-2 single-input 40``.
 
-The program prints, per seed, the sizes (n, T, d) of the counterexample, whether all its numbers are integers or halves,
-the number of cases tried, and seconds; at the end, the longest duration.
+For each seed the program prints the size (n, T, d) of the counterexample, whether all its numbers are integers or
+halves, the number of cases tried, and the seconds; at the end it prints the longest time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from theorems.counterexamples.weakened_statements import weakened_named
 
 
 def main(id: str, without: str, seeds: int) -> None:
-    """Hunt with the seeds from 0 on, and print the results."""
+    """Hunt with the seeds 0, 1, …, ``seeds`` − 1, and print the results."""
     slowest, entry = 0.0, weakened_named(id, without)
     for seed in range(seeds):
         began = time.perf_counter()

@@ -7,10 +7,10 @@ import torch
 
 
 class PromptAttention(torch.nn.Module):
-    """The map X ↦ γᵀ softmax(X p), γ given."""
+    """The map X ↦ γᵀ softmax(X p) with a trained prompt p and given scores γ."""
 
     def __init__(self, d: int) -> None:
-        """Let the prompt of d entries start at zero, and leave keys as they are."""
+        """Start the prompt at p = 0, with d entries."""
         super().__init__()
         self.key = torch.nn.Identity()
         self.prompt = torch.nn.Parameter(torch.zeros(d, dtype=torch.float64))

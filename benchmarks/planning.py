@@ -1,7 +1,7 @@
-"""Costs of large runs on 1, 10 and 1,000 cores, as tables for docs/planning.md.
+"""Program that prints the tables of docs/planning.md: the time of large runs on 1, 10 and 1,000 cores.
 
-``python benchmarks/planning.py`` prints them. Unit costs are the seconds of build/records/verify.json, which ``make
-records`` measures. The coordinator assigns the parts of a run in order, each to the first free core.
+Run it with ``python benchmarks/planning.py``. The seconds per case are read from build/records/verify.json, which
+``make records`` writes. The parts of a run start in order, each on the first free core.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MEASURED = Path(__file__).parents[1] / "build" / "records" / "verify.json"
 
 
 def costs(path: Path = MEASURED) -> dict[str, float]:
-    """Return the seconds of a case, by statement, in the statements' order."""
+    """Return the measured seconds per case of each statement, in the statements' order."""
     report = json.loads(path.read_text(encoding="utf-8"))
     return {statement["id"]: statement["seconds"] / statement["examples"] for statement in report["statements"]}
 
 
 def wall(parts: Iterable[float], cores: int) -> float:
-    """Return the seconds until the last part is done, each begun by the first core that is free."""
+    """Return the seconds until all parts are done, where each part starts on the first core that is free."""
     free = [0.0] * cores
     for seconds in parts:
         heapq.heapreplace(free, free[0] + seconds)
@@ -34,7 +34,7 @@ def wall(parts: Iterable[float], cores: int) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration with a unit that fits."""
+    """Format a duration in days, hours, minutes or seconds, by its size."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}" if seconds >= 20 * size else f"{seconds / size:.1f} {unit}"
@@ -42,12 +42,12 @@ def format_duration(seconds: float) -> str:
 
 
 def parts_of_verify(cost: Mapping[str, float], examples: int) -> list[float]:
-    """Return the seconds of the parts of a run of verify, in which the last statement comes first."""
+    """Return the seconds of each part of a run of verify; the parts of the last statement come first."""
     return [cost[id] * size for id in reversed(list(cost)) for size in part_sizes(examples)]
 
 
 def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
-    """Return the seconds of the rounds of a hunt of every pair, one pair after the other.
+    """Return the seconds of each round of a hunt of every pair of a statement and an assumption.
 
     A case of a hunt is assumed to take as long as a case of ``theorems verify``.
     """

@@ -1,7 +1,7 @@
-"""Processor time of ``theorems verify`` by file: ``python benchmarks/profile.py --examples 5`` prints the table.
+"""Program that prints the processor time of ``theorems verify`` by file: ``python benchmarks/profile.py --examples 5``.
 
-Every 5 ms of processor time the innermost function of ours on the stack is noted; time in NumPy and SciPy counts for
-their caller.
+Every 5 ms of processor time it notes the innermost function of this repository on the stack; so time in NumPy and SciPy
+counts for the file that calls them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 3
 
 
 class Sampled:
-    """A context manager that counts samples of the stack by file."""
+    """A context manager that samples the stack and counts the samples by file."""
 
     def __init__(self) -> None:
         """Start with an empty count."""
@@ -39,23 +39,23 @@ class Sampled:
             frame = frame.f_back
 
     def __enter__(self) -> Sampled:
-        """Begin to sample, once per ``EVERY`` seconds of processor time."""
+        """Start to sample the stack, once per ``EVERY`` seconds of processor time."""
         signal.signal(signal.SIGPROF, self._note)
         signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the timer, and keep the count."""
+        """Stop sampling; the count stays."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def shares(self, most: int) -> str:
-        """Return the files with most samples, and their shares."""
+        """Format the ``most`` files with the largest counts, and their shares of all samples."""
         total = sum(self.count.values()) or 1
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.count.most_common(most))
 
 
 def main() -> None:
-    """Profile the statements, and print a table."""
+    """Profile each statement, and print a table of the statements and the files in which their time is spent."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=None, metavar="ID")

@@ -1,6 +1,7 @@
-"""Angles between W and W^mm: flows on tokens of the unit sphere, from starts of sufficient margin to ‖W‖ = 1e6.
+"""Program that prints the angles between W and W^mm at the end of gradient flows, for docs/second_paper.md.
 
-``python benchmarks/query_limits.py`` prints the figures of docs/second_paper.md.
+The tokens lie on the unit sphere. The flows begin at W of a sufficient margin and are followed to ‖W‖ = 1e6. Run it
+with ``python benchmarks/query_limits.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from theorems.curves.margin_points import with_least_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 SIZES = ((4, 6, 10), (6, 8, 10))
-"""The sizes (n, T, d): T − 1 ≤ d and n(T − 1) ≤ d², so that the rows are independent."""
+"""The sizes (n, T, d); T − 1 ≤ d and n(T − 1) ≤ d², so that the constraints' rows can be independent."""
 NORM = 1e6
 
 
@@ -29,7 +30,7 @@ def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
 
 
 def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
-    """Return 1 − cos between W and W^mm where the flow from a start of margin κ + log(2(T − 1)A) reaches ``norm``."""
+    """Return 1 − cos between W^mm and W at ‖W‖ = ``norm`` on a flow from a start of margin κ + log(2(T − 1)A)."""
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     constants = MarginConstants(problem, svm)
@@ -41,7 +42,7 @@ def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
 
 
 def main(seeds: int = 25) -> None:
-    """Print the largest, the median and the least 1 − cos for each size."""
+    """Print the least, the largest and the median 1 − cos for each size."""
     for n, T, d in SIZES:
         gaps = [gap_at(on_the_sphere(seed, n, T, d), seed) for seed in range(seeds)]
         low, middle, high = min(gaps), float(np.median(gaps)), max(gaps)

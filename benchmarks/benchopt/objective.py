@@ -1,4 +1,4 @@
-"""Distance of the direction of p from its limit: 1 − cos, and its margins as shares of the largest ones."""
+"""The objective of a run: 1 − cos of the angle between p and its limit, and p's margins over the largest margins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theorems.benchmark.measurements import Limit, Limits, limit_of
 
 
 class Objective(BaseObjective):
-    """The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects."""
+    """Distance of p from the solution of ATT-SVM for the tokens that the gradient flow from the same start selects."""
 
     name = "Direction of attention"
     url = "https://arxiv.org/abs/2306.13596"
@@ -22,7 +22,7 @@ class Objective(BaseObjective):
     sampling_strategy = "iteration"
 
     def skip(self, problem: Problem, start: np.ndarray, **data: Any) -> tuple[bool, str | None]:
-        """Skip data on which the flow has no limit, as there is nothing to compare with."""
+        """Skip data on which the gradient flow has no limit with which p could be compared."""
         limit = limit_of(problem, start)
         return isinstance(limit, str), limit if isinstance(limit, str) else None
 
@@ -33,11 +33,11 @@ class Objective(BaseObjective):
         self.problem, self.start, self.shape, self.limits = problem, start, shape, Limits(problem, limit, keys)
 
     def get_objective(self) -> dict[str, Any]:
-        """Return the arguments of a rule."""
+        """Return the arguments that ``Solver.set_objective`` takes: problem, start and shape."""
         return {"problem": self.problem, "start": self.start, "shape": self.shape}
 
     def evaluate_result(self, p: np.ndarray) -> dict[str, float]:
-        """Evaluate p; at p = 0, which has no direction, the value is 1 and margins are 0."""
+        """Return 1 − cos and the margins of p; for p = 0, which has no direction, return 1 and zero margins."""
         if not p.any():
             return {"value": 1.0, "margin_l2": 0.0, "margin_linf": 0.0}
         euclidean, boxed = self.limits.shares(p)
@@ -45,5 +45,5 @@ class Objective(BaseObjective):
         return {"value": apart, "margin_l2": euclidean, "margin_linf": boxed}
 
     def get_one_result(self) -> dict[str, np.ndarray]:
-        """Return the limit itself."""
+        """Return an example of a result: the limit direction as p."""
         return {"p": self.limits.svm.direction}

@@ -11,7 +11,7 @@ from theorems.benchmark.bench_units import shape_of, start_of
 
 
 class Dataset(BaseDataset):
-    """Named data with the start of ``theorems bench``; if the data have queries, W is trained."""
+    """Named data with the start that ``theorems bench`` uses; W is trained in place of p if the data have queries."""
 
     name = "named"
     parameters = {"data": ["figure-1a", "figure-1b", "figure-1c", "tsvm-paths-3"]}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""Random problems like those of the paper's Figures 9 and 10, from p = 0."""
+"""Random problems like those of the paper's Figures 9 and 10, trained from p = 0."""
 
 from __future__ import annotations
 

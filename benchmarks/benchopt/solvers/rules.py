@@ -10,7 +10,7 @@ from theorems.benchmark.rules import DEFAULT, rule_named
 
 
 class Solver(BaseSolver):
-    """One rule from the start, for a given number of iterations."""
+    """One update rule, which runs from the data's start for a given number of iterations."""
 
     name = "rules"
     parameters = {"rule": [*DEFAULT, "muon-0.02", "spectral-0.02"]}  # noqa: RUF012
@@ -21,7 +21,7 @@ class Solver(BaseSolver):
         self.problem, self.start, self.shape, self.chosen = problem, start, shape, rule_named(self.rule)
 
     def run(self, n_iter: int) -> None:
-        """Run the rule anew from the start."""
+        """Run the rule from the start for ``n_iter`` steps."""
         self.p = self.start
         if n_iter > 0:
             run = self.chosen.run([self.problem], self.start[None], n_iter, shape=self.shape, record_every=n_iter)
