@@ -1,8 +1,8 @@
 """Conjecture on joint training: how fast the prompt grows under joint gradient descent, which the paper leaves open.
 
 In Figure 3 (and `conjecture-joint-descent`) each gradient is divided by its norm, so that the norms of head and prompt
-grow at the same rate. Here gradients are not normalized: this is gradient descent with small steps, v' = −∇_v L and p'
-= −∇_p L, from v = v_mm and p = 0.
+grow at the same rate. Here gradients are not normalized: the gradient flow v' = −∇_v L, p' = −∇_p L, the limit of
+gradient descent with small steps, starts at v = v_mm and p = 0. Verify the conjecture with:
 
     theorems verify examples/joint_descent.py:logarithmic_prompt
 """
@@ -43,12 +43,12 @@ HALVED = reason(
     "halved-when-squared",
     "½ max(½, deviation at ‖v‖ = 10² ‖v_mm‖) at ‖v‖ = 10⁴ ‖v_mm‖",
     "argued rate: a deviation that falls like a power of ‖v‖, or like 1/log‖v‖, is at least halved when ‖v‖ is squared,"
-    " and does not rise again above ¼; another factor than 2, or another direction, stays where it is",
+    " and does not rise again above ¼; with a wrong factor or direction the deviation does not fall",
 )
 
 
 def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens z_it = Y_i x_it, and among them the chosen z_iα."""
+    """Return the signed tokens z_it = Y_i x_it, (n, T, d), and the chosen ones z_iα, (n, d)."""
     assert case.dataset is not None
     tokens = case.dataset.Y[:, None, None] * case.dataset.X
     return tokens, tokens[np.arange(len(tokens)), case.chosen_tokens]
@@ -57,7 +57,7 @@ def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
 def all_support(case: Case) -> Finding:
     """Check that all chosen tokens have label margin exactly Γ.
 
-    As (SVM) is ATT-SVM against a token 0, `max_margin` decides it.
+    The SVM for v_mm is ATT-SVM with a second token 0 in each input, so `max_margin` decides the assumption.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
@@ -99,11 +99,11 @@ def selects(case: Case) -> Finding:
 def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under the assumptions of Theorem 5, and if α is selected, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm.
 
-    So the norm of the prompt is only 2 ‖p_mm‖ log‖v‖.
+    So the norm of the prompt grows only like 2 ‖p_mm‖ log‖v‖.
 
     *Heuristic.* Once α is selected, −∇_v L ≈ |ℓ'| Γ v̄_mm and −∇_p L ≈ |ℓ'| ‖v‖ Σ_it π_i δ_it e^{−g_it·p} g_it with
-    g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}, and z
-    follows a gradient flow of a convex function in the time log‖v‖, which comes to rest.
+    g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}. In the
+    time log‖v‖, z follows the gradient flow of a convex function and converges.
     """
     svm, separator = (
         under_test[label_svm](signed_tokens(case)[1]),
@@ -130,7 +130,7 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return −∇_v L and −∇_p L, both divided by the larger of their scales (which underflow)."""
+    """Return −∇_v L and −∇_p L, both divided by the larger of their two scales, as they themselves would underflow."""
     problem, tokens = case.problem, signed_tokens(case)[0]
     by_head = head_gradient(tokens, under_test[softmax_weights](problem.keys, p), v)
     by_prompt = under_test[scaled_gradient](problem.keys, tokens @ v, problem.loss, p)
@@ -142,12 +142,12 @@ def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray)
 
 
 def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (v, p) where ‖v‖ first exceeds EARLY and LATE times ‖v_mm‖.
+    """Yield (v, p) where v·v̄_mm first exceeds EARLY times ‖v_mm‖, and where it first exceeds LATE times ‖v_mm‖.
 
-    The descent is integrated over the logarithm of arc length, which takes few steps.
+    The flow is integrated over the logarithm of arc length, which takes few steps.
     """
-    # The head is written as r v̄_mm + w. Its part w orthogonal to v̄_mm stays small beside r, and is integrated to its
-    # own relative accuracy.
+    # The head is written as r v̄_mm + w. The part w orthogonal to v̄_mm is much smaller than r; as a variable of its own
+    # it gets its own relative accuracy.
     d, along = len(svm.v), svm.direction
 
     def velocity(log_length: float, at: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Attention kernels in the form that the theorems are run on.
+"""Attention kernels with the signature that ``theorems verify --attention`` expects.
 
-The form is (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m). Copy the kernel that is nearest to yours
-and put your own call in it. Each kernel computes softmax(q kᵀ) v: logits are plain inner products, so the query for a
-kernel that divides them by √d is multiplied by √d first.
+The signature is (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m). Copy the kernel that is nearest to
+yours and replace its body by a call of yours. Each kernel computes softmax(q kᵀ) v: logits are plain inner products, so
+the query for a kernel that divides them by √d is multiplied by √d first.
 
     theorems verify --attention examples.kernels:handwritten
 """
@@ -24,9 +24,9 @@ def handwritten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def pytorch_sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Call PyTorch's own kernel with its scale 1/√d switched off.
+    """Call PyTorch's own kernel with scale 1 in place of its default 1/√d.
 
-    ``--attention`` does the same for any ``scale`` parameter.
+    ``--attention`` does the same for every kernel with a parameter ``scale``.
     """
     return torch.nn.functional.scaled_dot_product_attention(query, keys, values, scale=1.0)
 
@@ -55,7 +55,7 @@ def _multihead(width: int, dtype: torch.dtype) -> torch.nn.MultiheadAttention:
 
 
 def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Process one token after the other with a running maximum, as in flash attention."""
+    """Compute softmax attention token by token with a running maximum, as flash attention does."""
     top = query.new_full(query.shape[:-1], -math.inf)
     total = torch.zeros_like(top)
     mean = values.new_zeros((*query.shape[:-1], values.shape[-1]))

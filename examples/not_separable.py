@@ -1,9 +1,10 @@
 """Which tokens are selected when the optimal tokens cannot all be selected?
 
-The paper's theorems on optimal tokens assume that all optimal tokens can be selected at once.
+The paper's theorems on optimal tokens assume that all optimal tokens can be selected at once. Two guesses at the answer
+without this assumption:
 
-theorems verify examples/not_separable.py:largest_subset             a first guess
-theorems verify examples/not_separable.py:locally_optimal_limit      a second one
+    theorems verify examples/not_separable.py:largest_subset
+    theorems verify examples/not_separable.py:locally_optimal_limit
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ FAR = 1e6
 BESIDE = reason(
     "beside-the-ray",
     "√‖p‖ at ‖p‖ = 10⁶, in units of 1/max|k|",
-    "argued rate: a flow keeps a distance of O(log‖p‖) from the ray of its limit, which is far below √‖p‖ there;"
-    " its distance from another ray is 10⁶ times the sine of the angle between them",
+    "argued rate: a flow keeps a distance of O(log‖p‖) from the ray of its limit, far less than √‖p‖ at ‖p‖ = 10⁶;"
+    " its distance from another ray is 10⁶ times the sine of the angle between the rays",
 )
 
 
 def inseparable(case: Case) -> Finding:
-    """Check that ATT-SVM of the optimal tokens is infeasible: Σ λ_it (k_iα − k_it) = 0 for some λ ≥ 0, λ ≠ 0; exact."""
+    """Check exactly that ATT-SVM of the optimal tokens is infeasible.
+
+    It is infeasible if Σ λ_it (k_iα − k_it) = 0 for some λ ≥ 0, λ ≠ 0.
+    """
     solution = max_margin(case.problem.keys, case.problem.optimal)
     if isinstance(solution, MaxMargin):
         return Finding(False, f"p_mm exists, ‖p_mm‖ = {solution.norm:.6g}")
@@ -59,7 +63,7 @@ NOT_SEPARABLE = Assumption("not-separable", "ATT-SVM of the optimal tokens is in
 
 @st.composite
 def small_cases(draw: st.DrawFn) -> Case:
-    """Draw keys in sixteenths; where the optimal tokens are separable, the scores of the last input are reversed."""
+    """Draw keys in multiples of 1/16; if the optimal tokens are separable, negate the scores of the last input."""
     n, T, d = draw(st.integers(2, 4)), draw(st.integers(2, 3)), draw(st.integers(1, 2))
     keys = draw(st.lists(st.integers(-48, 48), min_size=n * T * d, max_size=n * T * d))
     gaps = draw(st.lists(st.sampled_from((1.0, 0.5, 2.0, 8.0)), min_size=n, max_size=n))
@@ -72,7 +76,7 @@ def small_cases(draw: st.DrawFn) -> Case:
 
 
 def end_of_flow(case: Case, under_test: Implementation) -> Flow:
-    """Follow gradient flow from p(0) = 0 to norm 10⁶, or to a finite stationary point."""
+    """Follow gradient flow from p(0) = 0 to ‖p‖ = ``FAR``/(largest key), or to a finite stationary point."""
     start, far = np.zeros(case.problem.d), FAR / case.problem.key_scale
     return gradient_flow(case.problem, start, norm=far, gradient=under_test[scaled_gradient])
 
@@ -87,17 +91,15 @@ def end_of_flow(case: Case, under_test: Implementation) -> Flow:
 def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ATT-SVM(opt) is infeasible, gradient flow from p(0) = 0 stops or selects a largest separable set.
 
-    It stops at a finite prompt, or it diverges and selects the optimal tokens of as many inputs as can be separated
-    together.
+    The flow stops at a finite prompt, or it diverges and selects the optimal tokens of as many inputs as can be
+    separated together.
     """
     flow, keys, best = end_of_flow(case, under_test), case.problem.keys, case.problem.optimal
     sets = [list(a) for size in range(1, case.problem.n) for a in combinations(range(case.problem.n), size)]
     most = max((len(a) for a in sets if isinstance(under_test[max_margin](keys[a], best[a]), MaxMargin)), default=0)
     selected = int((np.argmax(keys @ flow.final, axis=1) == best).sum())
     missing = 0 if flow.stop is Stop.STATIONARY else most - selected
-    detail = (
-        f"{flow.stop.value} at ‖p‖ = {flow.norms[-1]:.4g}; optimal in {selected} inputs, {most} are separable together"
-    )
+    detail = f"{flow.stop.value} at ‖p‖ = {flow.norms[-1]:.4g}; optimal tokens: {selected} selected, {most} separable"
     yield Claim("as-many-as-possible", Form.EXACT, -float(missing), 0.0, "exact", detail, flow.reason)
 
 
@@ -111,7 +113,7 @@ def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def locally_optimal_limit(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ATT-SVM(opt) is infeasible, gradient flow from p(0) = 0 stops or has a locally optimal limit.
 
-    It stops at a finite prompt, or p/‖p‖ → p̄_mm(α) for locally optimal tokens α (Definition 2).
+    The flow stops at a finite prompt, or p/‖p‖ → p̄_mm(α) for locally optimal tokens α (Definition 2).
     """
     flow = end_of_flow(case, under_test)
     alpha, norm = np.argmax(case.problem.keys @ flow.final, axis=1), flow.norms[-1]

@@ -38,15 +38,15 @@ STEPS = 2_000
 OFFSET = reason(
     "offset-rounding",
     "η Σ_s |δ∇L(p(s))| + t eps max‖p‖ + 8 m eps ‖G⁺‖ (1 + max|log w|)",
-    "rounding: each step inherits the error of its gradient (twice AttentionAt's, the largest of the recorded ones)"
+    "rounding: each step inherits the error of its gradient (twice AttentionAt's largest error at a recorded iterate)"
     " and rounds the sum; o solves an m×m system whose right side has a relative error of eps",
 )
 
 
 def every_token_supports(case: Case) -> Finding:
-    """Check that every other token is an SVM-neighbour with independent rows and a positive dual; exact.
+    """Check exactly that all tokens but the optimal one are SVM-neighbours with independent rows and positive duals.
 
-    A single dual solution must be positive on all tokens.
+    A single dual solution must be positive on all of them.
     """
     svm = max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(svm, MaxMargin):
@@ -60,7 +60,7 @@ def every_token_supports(case: Case) -> Finding:
 def simplex_cases(draw: st.DrawFn) -> Case:
     """Draw rows g_j = (1, l_j), scaled, with Σ w_j l_j = 0 and w > 0.
 
-    So p_mm lies along the first axis, and all rows support it.
+    So p_mm lies along the first axis, and every row is a support vector.
     """
     m = draw(st.integers(2, 5))
     whole = st.integers(-3, 3)
@@ -95,10 +95,11 @@ def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         1 − cos(p(t), p_mm) ≤ (‖o‖/‖p(t)‖)² ≤ C / log²(1 + D²βt),    C = (‖o‖ D²/Θ)²,
 
-    G o = −log(λ/Σλ) up to its part along p_mm, G the rows k_opt − k_t with a dual λ_t > 0, D and β those of Theorem 2.
+    where G has the rows k_opt − k_t with a dual λ_t > 0, o solves G o = −log(λ/Σλ) up to a part of o along p_mm, and D
+    and β are those of Theorem 2.
 
     *What is known.* The part z orthogonal to p_mm descends the convex Σ_j e^{−g_j·z} from 0 to its minimiser o, so that
-    ‖z − o‖ ≤ ‖o‖ for the flow, and ‖z‖ ≤ 2‖o‖. That ‖z‖ ≤ ‖o‖, and for finite steps, is the conjecture.
+    ‖z − o‖ ≤ ‖o‖ and ‖z‖ ≤ 2‖o‖ for the flow. The conjecture is that ‖z‖ ≤ ‖o‖, and for finite steps.
     """
     problem = case.problem
     svm = under_test[max_margin](problem.keys, problem.optimal)

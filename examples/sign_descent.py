@@ -1,13 +1,14 @@
-"""A rule of your own for `theorems bench`: sign descent with steps that decrease.
+"""An example of an update rule of your own for `theorems bench`: sign descent with steps that decrease.
 
     theorems bench --rule normalized-1 --rule examples/sign_descent.py:SignDescent --data figure-1a --examples 0
 
 p(t+1) = p(t) − sign ∇L(p(t))/√(t+1) is steepest descent in ‖·‖_∞: its margin tends to the largest margin of a p with
-the same ‖p‖_∞. For one input with equal non-optimal scores, as in figure-1a, it is sign descent on Σ e^{−g_t·p}, which
-Gunasekar et al. (ICML 2018) treat as separable linear data; `steepest-one-input` bounds the gap at every step from any
-start, `steepest-from-a-margin` for any inputs from a start of enough margin. As `theory` says that it is steepest, the
-table of guarantees has that bound beside the gap measured. Several p may have the largest margin, so theory names no
-limit direction; the direction of p is compared with p_mm.
+the same ‖p‖_∞. For one input with equal non-optimal scores, as in figure-1a, the rule is sign descent on Σ e^{−g_t·p},
+the case of separable linear data in Gunasekar et al. (ICML 2018). The statement `steepest-one-input` bounds the gap to
+the largest margin at every step, from any start; `steepest-from-a-margin` does so for any inputs, from a start of
+enough margin. Because `theory` declares steepest descent, the table of guarantees prints this bound beside the measured
+gap. Several p may have the largest margin, so `theory` names no limit direction, and the direction of p is compared
+with p_mm.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from theorems.api import Optimiser, Theory
 
 
 class SignDescent(Optimiser):
-    """Steps of 1/√(t+1) in every coordinate."""
+    """Sign descent with steps of length 1/√(t+1) in every coordinate."""
 
     theory = Theory(source="largest ℓ∞ margin: steepest-one-input, steepest-from-a-margin", steepest=np.inf)
 
@@ -27,6 +28,6 @@ class SignDescent(Optimiser):
         self.t = 0
 
     def step(self, p, gradient):
-        """Return the next p; ∇L = e^{log_scale} · direction, where only the scale underflows."""
+        """Return the next p; the gradient is e^{log_scale} · direction, of which only e^{log_scale} can underflow."""
         self.t += 1
         return p - np.sign(gradient.direction) / np.sqrt(self.t)

@@ -1,13 +1,14 @@
-"""Twenty small attention layers trained in torch, and what `theorems explain` must say of each.
+"""Twenty small attention layers trained in torch, and what `theorems explain` must report on each.
 
-Three data sets: handwritten digits, irises, and sentences of different lengths, with a mask. A layer trains a prompt p,
-key-query weights W, their factors K and Q, or a PyTorch module, by one of five rules; sometimes the head is trained,
-too.
+The data are handwritten digits, irises, or sentences of different lengths with a mask. A layer trains a prompt p,
+key-query weights W, their factors K and Q, or a PyTorch module, by one of five update rules; sometimes the head is
+trained, too.
 
-    python -m examples.trained_layers                # a line for each
-    python -m examples.trained_layers p-iris-adam    # one, explained in full
+    python -m examples.trained_layers                # one line for each layer
+    python -m examples.trained_layers p-iris-adam    # the full explanation of one layer
 
-`LAYERS` lists the layers with the expected reports, which `tests/examples/test_trained_layers.py` compares.
+`LAYERS` lists the layers with the expected reports; `tests/examples/test_trained_layers.py` compares these with the
+actual ones.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from theorems import explain
 from theorems.explanations.selection import chosen_tokens
 
 LATER = 40
-"""Factor by which continued training has more steps."""
+"""The number of steps of continued training, as a multiple of the layer's steps."""
 SETTLED = 0.9
-"""Least weight of the selected tokens of a run that counts as settled; they must also be unchanged since half of its
-steps."""
+"""The least weight of selected tokens with which a run counts as settled; it must also have selected the same tokens
+after half of its steps."""
 SHORTER = 10
 """If continued training ends at other tokens than the flow, it is repeated from the trained weights, with steps shorter
 by this factor."""
@@ -45,10 +46,10 @@ SENTENCES = (
     ("the acting was dull", -1),
 )
 TONE = {"good": 1.0, "great": 1.5, "fine": 0.75, "bad": -1.0, "dull": -1.5, "not": -1.25}
-"""The last coordinate of each word's embedding, which is the word's score for the head."""
+"""The last coordinate of each word's embedding, the word's score; it is 0 for other words."""
 
 Rule = Callable[[Tensor, Tensor, dict[str, Any]], Tensor]
-"""A rule: (weights, gradient, state of the rule) → a step of length about one."""
+"""The type of update rules: (weights, gradient, state of the rule) → a step of length about one."""
 
 
 def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
@@ -60,7 +61,7 @@ def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
 
 
 def muon(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
-    """Return U Vᵀ of the momentum U Σ Vᵀ."""
+    """Return a step of Muon: U Vᵀ, where U Σ Vᵀ is the momentum."""
     state["m"] = 0.95 * state.get("m", 0) + gradient
     U, _, Vh = torch.linalg.svd(state["m"], full_matrices=False)
     return U @ Vh
@@ -73,12 +74,12 @@ RULES: dict[str, tuple[float, Rule]] = {
     "adam": (0.02, adam),
     "muon": (0.02, muon),
 }
-"""The rules by name, each with its step length."""
+"""The update rules by name, each with its step length."""
 
 
 @cache
 def iris() -> dict[str, np.ndarray]:
-    """Return six groups of five irises; the label of a group is the class of one flower, setosa or virginica."""
+    """Return six groups of five irises; the label of a group says whether its first flower is a setosa."""
     features, kinds = load_iris(return_X_y=True)
     features = np.round((features - features.mean(axis=0)) / features.std(axis=0), 2)
     order = np.random.default_rng(0).permutation(150)[:30]
@@ -88,7 +89,7 @@ def iris() -> dict[str, np.ndarray]:
 
 @cache
 def sentences() -> dict[str, np.ndarray]:
-    """Return the words of each sentence, as embeddings of five coordinates, and a mask without the padding."""
+    """Return the words of each sentence, as embeddings of five coordinates, and a mask that is False for padding."""
     rng = np.random.default_rng(2)
     of_word = {word: np.append(np.round(rng.normal(size=4), 2), TONE.get(word, 0.0)) for word in WORDS.split()}
     length = max(len(text.split()) for text, _ in SENTENCES)
@@ -103,7 +104,7 @@ def sentences() -> dict[str, np.ndarray]:
 
 @cache
 def digits() -> dict[str, np.ndarray]:
-    """Return the suite's images of ones and sevens, whose four patches are the tokens."""
+    """Return the data named ``digits``: images of ones and sevens, each with four patches as tokens."""
     data = dataset_named("digits").dataset
     assert data is not None
     return {"X": data.X, "Y": data.Y, "v": data.v}
@@ -117,7 +118,7 @@ class Layer:
     """A layer to train.
 
     Attributes:
-        trained: ``p``, ``W``, ``KQ``, ``pv`` (with the head), or ``module`` (torch.nn.MultiheadAttention).
+        trained: ``p``, ``W``, ``KQ``, ``pv`` (prompt and head), or ``module`` (torch.nn.MultiheadAttention).
         data: a name of :data:`DATA`.
         rule: a name of :data:`RULES`.
         steps: the number of steps.
@@ -132,21 +133,21 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The name, such as ``p-iris-adam``."""
+        """The layer's name, such as ``p-iris-adam``."""
         return f"{self.trained}-{self.data}-{self.rule}" + f"-{self.seed}" * bool(self.seed)
 
     @property
     def given(self) -> dict[str, np.ndarray]:
-        """The data as explain takes them: a prompt has no queries."""
+        """The data with which the layer is trained; without queries if it trains a prompt."""
         data = DATA[self.data]()
         return {k: x for k, x in data.items() if k != "queries" or self.trained not in ("p", "pv")}
 
     def train(self, steps: int | None = None, shorter: int = 1) -> dict[str, Any]:
-        """Train the layer, and return the arguments of explain: the data with weights, or a module beside it.
+        """Train the layer, and return the arguments of ``explain``: data with weights, or data and a module.
 
         Args:
             steps: the number of steps; by default :attr:`steps`.
-            shorter: factor by which steps beyond :attr:`steps` are shorter, and their number larger.
+            shorter: the steps beyond :attr:`steps` are this many times shorter, and this many times as many.
         """
         data = self.given
         if self.trained == "module":
@@ -175,7 +176,7 @@ class Layer:
         return {"data": data | {"v": head.detach().numpy()} | dict(zip(names, arrays, strict=True))}
 
     def _module(self, steps: int) -> dict[str, Any]:
-        """Train a module of PyTorch, the reading of its output included, by torch.optim."""
+        """Train a module of PyTorch and a linear readout of its output, with torch.optim."""
         torch.manual_seed(self.seed)
         data = self.given
         X, z, Y = (torch.tensor(data[name]) for name in ("X", "queries", "Y"))
@@ -194,7 +195,7 @@ class Layer:
 
 
 def _risk(data: dict[str, np.ndarray], W: Tensor, head: Tensor) -> Tensor:
-    """Return the mean logistic loss of the layer, with the logits xᵀ W z, or xᵀ p."""
+    """Return the mean logistic loss of the layer, whose logits are xᵀ W z for a query z, or xᵀ p without queries."""
     X, Y = torch.tensor(data["X"]), torch.tensor(data["Y"])
     z = torch.tensor(data["queries"]) if "queries" in data else torch.ones((len(Y), 1), dtype=torch.float64)
     logits = torch.einsum("ntd,de,ne->nt", X, W, z)
@@ -211,11 +212,11 @@ class Said:
     Attributes:
         optimal: the number of inputs whose optimal token has the largest weight.
         local: whether the tokens of largest weight are locally optimal.
-        flow: whether the gradient flow ``keeps`` or ``leaves`` these tokens, or is ``undecided``; for K and Q, it is
-            the flow on (K, Q), not on W.
+        flow: ``keeps`` or ``leaves`` if the gradient flow keeps or leaves these tokens, or ``undecided``; for a layer
+            that trains K and Q, the flow on (K, Q), not on W.
         training: where training with 40 times as many steps ends: ``there`` (at the tokens of the flow), ``elsewhere``,
-            ``with shorter steps`` (at the tokens of the flow, but only with these), or ``not settled``; empty if the
-            flow is undecided, or if the head is also trained, which changes the flow.
+            ``with shorter steps`` (at the tokens of the flow, but only with shorter steps), or ``not settled``; empty
+            if the flow is undecided, or if the head is also trained, which changes the flow.
     """
 
     optimal: int
@@ -225,7 +226,7 @@ class Said:
 
 
 def said_of(layer: Layer) -> Said:
-    """Explain a layer, continue its training, and return the report."""
+    """Return the report on a layer: explain the layer, and continue its training."""
     it = explained(layer)
     state, scores = it.layer, it.case.problem.scores
     optimal = int((scores[np.arange(len(scores)), state.tokens] == scores.max(axis=1)).sum())
@@ -251,8 +252,8 @@ def said_of(layer: Layer) -> Said:
 def settled_tokens(layer: Layer, shorter: int = 1) -> np.ndarray | None:
     """Return the tokens at which training ends when it is continued; None if it has not settled.
 
-    A run on tokens that are not locally optimal has not settled, however much weight they have: it moves on to a
-    neighbour that scores more; for K and Q this may take 10⁹ times as many steps.
+    A run that selects tokens that are not locally optimal has not settled, however large their weights: it will move on
+    to an SVM-neighbour with a higher score; for K and Q this may take 10⁹ times as many steps.
     """
     half, end = (weights_of(layer.train(LATER * layer.steps // part, shorter)["data"]) for part in (2, 1))
     tokens = end.argmax(axis=1)
@@ -271,7 +272,7 @@ def explained(layer: Layer) -> Any:
 
 
 def weights_of(data: dict[str, Any]) -> np.ndarray:
-    """Return the softmax weights in plain numpy, zero where a word is missing, shape (n, T)."""
+    """Return the softmax weights, (n, T), computed in NumPy; the weight of padding is zero."""
     W = data["K_trained"] @ data["Q_trained"].T if "K_trained" in data else data.get("W_trained")
     logits = data["X"] @ data["p"] if W is None else np.einsum("ntd,de,ne->nt", data["X"], W, data["queries"])
     logits = np.where(data.get("mask", "there"), logits, -np.inf)
@@ -301,11 +302,11 @@ LAYERS = {
     Layer("pv", "iris", "sgd"): Said(4, False, "leaves"),
     Layer("module", "iris", "adam"): Said(4, False, "leaves"),
 }
-"""The layers, each with the expected report."""
+"""The trained layers, each with the expected report."""
 
 
 def main(names: Sequence[str]) -> None:
-    """Print a line for each layer, or explain those that are named."""
+    """Print one line for each layer or, if names are given, explain these layers."""
     for layer in LAYERS:
         if layer.name in names:
             print(explained(layer))

@@ -3,7 +3,7 @@
 The kernel processes the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has the
 interface of flash-attn, ``tiled_sdpa`` that of PyTorch, and ``tiled_plain`` takes three tensors and no option. A fault
 is a function that replaces one step of :class:`Tiled` by the wrong step of a real kernel; :func:`wrong_step` makes a
-kernel of it.
+faulty kernel from this function.
 
     theorems verify --attention examples.real_faults.attention:tiled
 """
@@ -20,27 +20,27 @@ import torch
 from torch import Tensor
 
 BLOCK = 32
-"""Keys in a block."""
+"""The number of keys in a block."""
 Kernel = Callable[..., Any]
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Gradients with respect to q, k and v."""
+"""The type of the gradients with respect to q, k and v."""
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """The steps of the kernel.
+    """The steps of the correct kernel, and the options of a call.
 
-    Row i is aligned with key i + ``first_key`` and sees the keys from ``window[0]`` before this key to ``window[1]``
-    after it (−1: all keys); a causal row sees no key after it. A row that sees no key has output 0, log-sum-exp −∞ and
-    no gradient.
+    Query row i is aligned with key i + ``first_key`` and sees the keys from ``window[0]`` before this key to
+    ``window[1]`` after this key (−1: all keys); a causal row sees no key after the key with which it is aligned. A row
+    that sees no key has output 0, log-sum-exp −∞ and no gradient.
 
     Attributes:
         scale: the factor by which inner products are multiplied.
-        causal: whether no row sees keys after the key with which it is aligned.
+        causal: whether rows are causal.
         first_key: the key with which the first row is aligned: 0, or T − L if the last row is aligned with the last
             key.
-        window: keys before and after a row that it sees.
-        softcap: c > 0 for logits c·tanh(logit / c).
+        window: the numbers of keys that a row sees before and after the key with which it is aligned.
+        softcap: c > 0 replaces each logit by c·tanh(logit / c); 0 changes nothing.
         mask: Booleans, True where a row sees a key, or numbers to add to the logits; broadcasts to (…, H, L, T).
     """
 
@@ -52,22 +52,22 @@ class Tiled:
     mask: Tensor | None = None
 
     by_autograd: ClassVar[bool] = False
-    """Differentiate the forward pass instead of running the backward pass."""
+    """True: differentiate the forward pass by autograd instead of running ``backward``."""
     in_halves: ClassVar[bool] = False
-    """Split keys of more than one block into two halves, and merge the results by their log-sum-exps."""
+    """True: split keys of more than one block into two halves, and merge the results by their log-sum-exps."""
 
     def right(self, **changes: Any) -> Tiled:
-        """Return the steps of the kernel without fault, with some options changed."""
+        """Return the steps of the correct kernel, with some options changed."""
         return Tiled(**(vars(self) | changes))
 
     # ---- steps of both passes ----
 
     def heads(self, queries: int, keys: int) -> list[int]:
-        """List the head of the keys that each head of the queries attends to."""
+        """List, for each head of the queries, the number of the key head to which it attends."""
         return [h // (queries // keys) for h in range(queries)]
 
     def visible(self, rows: Tensor, keys: Tensor) -> Tensor:
-        """Return a mask, (L, t), of the keys (1, t) that the rows (L, 1) see; both are given by their numbers."""
+        """Return a mask (L, t), True where a row sees a key, given row numbers (L, 1) and key numbers (1, t)."""
         before, after = self.window
         ahead = keys - rows - self.first_key
         mask = torch.ones_like(ahead, dtype=torch.bool)
@@ -83,11 +83,11 @@ class Tiled:
         return self.softcap * torch.tanh(logits / self.softcap) if self.softcap > 0 else logits
 
     def hidden_logit(self) -> float:
-        """Choose the logit of a key that a Boolean mask hides."""
+        """Return the logit of a key that a Boolean mask hides."""
         return -math.inf
 
     def masked(self, logits: Tensor, block: slice) -> Tensor:
-        """Set the logits to −∞ where a row does not see a key of the block."""
+        """Set the logits to −∞ where a row does not see a key of the block, and add a mask of numbers."""
         rows = torch.arange(logits.shape[-2], device=logits.device)[:, None]
         keys = torch.arange(block.start, block.stop, device=logits.device)[None, :]
         logits = logits.masked_fill(~self.visible(rows, keys), -math.inf)
@@ -101,7 +101,7 @@ class Tiled:
     # ---- forward ----
 
     def first_maximum(self) -> float:
-        """Choose where the running maximum starts."""
+        """Return the initial value of the running maximum."""
         return -math.inf
 
     def maximum(self, top: Tensor, logits: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class Tiled:
         return torch.maximum(top, logits.detach().amax(dim=-1))
 
     def correction(self, decay: Tensor) -> Tensor:
-        """Choose the factor of the running sum when the maximum rises; ``decay`` is e^{old − new}."""
+        """Return the factor of the running sum when the maximum rises; ``decay`` is e^{old maximum − new maximum}."""
         return decay
 
     def log_sum_exp(self, top: Tensor, total: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class Tiled:
         return (weights[..., None] * outs).sum(dim=0) / or_one(total)[..., None], top + or_one(total).log()
 
     def over_keys(self, q: Tensor, k: Tensor, v: Tensor, keys: range) -> tuple[Tensor, Tensor]:
-        """Run the online softmax over some of the keys."""
+        """Run the online softmax over the keys with numbers ``keys``; return output and log-sum-exp."""
         top = q.new_full(q.shape[:-1], self.first_maximum())
         total, mean = torch.zeros_like(top), q.new_zeros((*q.shape[:-1], v.shape[-1]))
         for block in blocks(keys):
@@ -143,7 +143,7 @@ class Tiled:
         return mean / or_one(total)[..., None], self.log_sum_exp(top, total)
 
     def for_each_query_head(self, q: Tensor, x: Tensor) -> Tensor:
-        """Give keys or values as many heads as the queries have."""
+        """Repeat the heads of keys or values x, one for each head of the queries."""
         return x if q.dim() < 3 else x[..., self.heads(q.shape[-3], x.shape[-3]), :, :]
 
     def returned_log_sum_exp(self, lse: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class Tiled:
     # ---- backward ----
 
     def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor) -> Gradients:
-        """Compute the gradients, with weights that are computed anew from the log-sum-exp."""
+        """Compute dQ, dK and dV, with attention weights recomputed from the log-sum-exp."""
         every_k, every_v = (self.for_each_query_head(q, x) for x in (k, v))
         delta = (upstream * out).sum(dim=-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(every_k), torch.zeros_like(every_v)
@@ -170,7 +170,7 @@ class Tiled:
         return dq, self.for_each_key_head(dk, k), self.for_each_key_head(dv, v)
 
     def for_each_key_head(self, gradient: Tensor, like: Tensor) -> Tensor:
-        """Add up the gradients of the heads that share keys."""
+        """Add up the gradients of the query heads that share a key head; the result has the shape of ``like``."""
         if like.dim() < 3:
             return gradient
         heads = torch.tensor(self.heads(gradient.shape[-3], like.shape[-3]), device=like.device)
@@ -178,18 +178,18 @@ class Tiled:
 
 
 def blocks(keys: range) -> Iterator[slice]:
-    """List the keys, 32 at a time."""
+    """Yield the slices of consecutive blocks of at most 32 keys."""
     for start in range(keys.start, keys.stop, BLOCK):
         yield slice(start, min(start + BLOCK, keys.stop))
 
 
 def finite(top: Tensor) -> Tensor:
-    """Replace the maximum by 0 in a row that has seen no key: −∞ − −∞ has no value."""
+    """Replace the maximum −∞ of a row that has seen no key by 0, as −∞ − −∞ is NaN."""
     return torch.where(top == -math.inf, 0.0, top)
 
 
 def or_one(total: Tensor) -> Tensor:
-    """Replace the sum by 1 in a row that has seen no key: 0 / 0 has no value."""
+    """Replace the sum 0 of a row that has seen no key by 1, as 0 / 0 is NaN."""
     return torch.where(total == 0, 1.0, total)
 
 
@@ -208,7 +208,7 @@ class _ByHand(torch.autograd.Function):
 
 
 def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute output, in the dtype of q, and log-sum-exp; half precisions are computed in float32."""
+    """Return the output, in the dtype of q, and the log-sum-exp; float16 and bfloat16 are computed in float32."""
     wide = [x.to(at_least_float32(x)) for x in (q, k, v)]
     out, lse = steps.forward(*wide) if steps.by_autograd else _ByHand.apply(steps, *wide)  # type: ignore[no-untyped-call]
     return out.to(q.dtype), steps.returned_log_sum_exp(lse.detach())
@@ -218,7 +218,7 @@ def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
 
 
 def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
-    """Let a function that makes kernels from steps set their names and module, so that they can be imported."""
+    """Decorate a function that makes a kernel from steps, so that it sets the kernel's name and module for imports."""
 
     @wraps(build)
     def kernel_of(steps: type[Any], name: str = "attention") -> Kernel:
@@ -253,7 +253,7 @@ def wrong_step(
 
 @interface
 def with_plain(steps: type[Tiled]) -> Kernel:
-    """Make a kernel softmax(q kᵀ) v of these steps: (…, L, d), (…, T, d), (…, T, m) → (…, L, m)."""
+    """Make a kernel of three tensors from these steps: (…, L, d), (…, T, d), (…, T, m) → (…, L, m)."""
 
     def attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return attend(steps(1.0), query, keys, values)[0]
@@ -266,7 +266,7 @@ def with_sdpa(steps: type[Tiled]) -> Kernel:
     """Make a kernel with PyTorch's interface: (B, H, L, E), (B, H', T, E), (B, H', T, m) → (B, H, L, m).
 
     The causal diagonal starts at the first row and the first key, as in PyTorch, also where L ≠ T. A mask gets no
-    gradient. The kernel raises a ValueError for dropout, and for heads that do not match without ``enable_gqa``.
+    gradient. The kernel raises a ValueError for dropout, and for numbers of heads that differ without ``enable_gqa``.
     """
 
     def attention(
@@ -282,7 +282,7 @@ def with_sdpa(steps: type[Tiled]) -> Kernel:
         if dropout_p != 0:
             raise ValueError("this kernel has no dropout: leave dropout_p at 0")
         if not enable_gqa and query.shape[:-2] != key.shape[:-2]:
-            raise ValueError(f"query has shape {(*query.shape,)} and key {(*key.shape,)}: give enable_gqa=True")
+            raise ValueError(f"heads of query {(*query.shape,)} and key {(*key.shape,)} differ: give enable_gqa=True")
         return attend(steps(or_root(scale, query), causal=is_causal, mask=attn_mask), query, key, value)[0]
 
     return attention
@@ -294,7 +294,7 @@ def with_flash(steps: type[Tiled]) -> Kernel:
 
     The kernel takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m) and, on request, log-sum-exps
     (B, H, L). Causal rows and windows are aligned to the last row and the last key, as in flash-attn, also where L ≠ T.
-    The log-sum-exp is natural, of the scaled logits, at least in float32, and not differentiable.
+    The log-sum-exp is the natural one of the scaled logits, in float32 or wider, and not differentiable.
     """
 
     def attention(
@@ -320,7 +320,7 @@ def or_root(scale: float | None, query: Tensor) -> float:
 
 
 def at_least_float32(x: Tensor) -> torch.dtype:
-    """Return the dtype for computations with a tensor: its own, but at least float32."""
+    """Return the dtype for computations with a tensor: float32, or the tensor's own if it is wider."""
     return torch.promote_types(x.dtype, torch.float32)
 
 

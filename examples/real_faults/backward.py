@@ -15,7 +15,7 @@ from examples.real_faults.attention import Gradients, Tiled, with_flash, with_sd
 def backward_always_causal(self: Tiled, *saved: Tensor) -> Gradients:
     """Treat every call as causal in the backward pass.
 
-    The backward pass of the fused-attention tutorial ignored ``causal``. The gradients of a causal call are right.
+    The backward pass of the fused-attention tutorial ignored ``causal``. Causal calls have right gradients.
 
     Source: triton-lang/triton #4541, #5660
     """
@@ -24,7 +24,7 @@ def backward_always_causal(self: Tiled, *saved: Tensor) -> Gradients:
 
 @wrong_step(with_flash, Tiled, "backward")
 def backward_other_corner(self: Tiled, *saved: Tensor) -> Gradients:
-    """Align the causal mask of the backward pass with the other corner, where L ≠ T.
+    """Align the causal mask of the backward pass at the wrong corner if L ≠ T.
 
     The forward pass aligns the last row with the last key, the backward pass the first row with the first key. The
     gradients are right where L = T.
@@ -52,7 +52,7 @@ def dq_of_a_batch(
 ) -> Gradients:
     """Return a dQ about five times too large, for width 256 and batch ≥ 2.
 
-    Batch 1 is right, and so are Gaussian tensors; activations of a model show the fault. The cause is not known to us.
+    Reported for the activations of a model; results for batch 1 and for Gaussian tensors are right. We do not know why.
     Here dQ is wrong in rows whose log-sum-exp exceeds 12, which does not occur for Gaussian tensors.
 
     Source: NVIDIA/TransformerEngine #3216
@@ -67,7 +67,7 @@ def dq_of_a_batch(
 def heads_by_remainder(self: Tiled, gradient: Tensor, like: Tensor) -> Tensor:
     """Add dK and dV of grouped heads to the wrong head of the keys.
 
-    The backward pass computes the key head from the number of the query head in the wrong way; here with % instead of
+    The backward pass computes the number of the key head from that of the query head wrongly; here with % instead of
     //. Correct with as many key heads as query heads, or with one key head; dQ is always correct.
 
     Source: XunhaoLai/native-sparse-attention-triton #27

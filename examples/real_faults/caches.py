@@ -24,7 +24,7 @@ VALUES = 512
 
 
 class Cache:
-    """The steps of one entry of a batch, at least in float32."""
+    """The steps of a kernel with a cache, for one entry of a batch, computed in float32 or wider."""
 
     def keys(self, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
         """Take the keys or values of an entry, (T, H, E).
@@ -37,7 +37,7 @@ class Cache:
         return (cache if table is None else cache[table].flatten(0, 1))[:length]
 
     def splits(self, length: int, number: int) -> Iterator[slice]:
-        """List the keys of each of ``number`` splits, in whole blocks; the last splits may have none."""
+        """Yield the keys of each of ``number`` splits, in whole blocks; the last splits may be empty."""
         size = -(-length // BLOCK // number) * BLOCK if number > 1 else length
         size = max(size, -(-length // number))
         for start in range(number):
@@ -100,9 +100,9 @@ right_kvcache = with_kvcache(Cache, "right_kvcache")
 
 @wrong_step(with_kvcache, Cache, "splits")
 def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice]:
-    """Drop the remainder of the keys when their number is divided by the number of splits.
+    """Drop the last keys, the remainder of their number divided by the number of splits.
 
-    Correct where the number of splits divides that of keys, and without splits.
+    Correct where the number of splits divides the number of keys, and without splits.
 
     Source: tile-ai/tilelang PR #2010
     """
@@ -113,9 +113,9 @@ def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice
 
 @wrong_step(with_kvcache, Cache, "batch")
 def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> list[Any]:
-    """Count entries of a batch with a stride of 0 in the merge of splits.
+    """Address the entries of a batch with a stride of 0 when splits are merged.
 
-    All results are written to the place of the first entry, so the last result is returned for all entries. Correct at
+    All results are written to the place of the first entry, so the last result is returned for all entries. Correct for
     batch 1, and without splits.
 
     Source: vllm-project/flash-attention PR #176
@@ -125,7 +125,7 @@ def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> l
 
 @wrong_step(with_kvcache, Cache, "keys")
 def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
-    """Attend to keys of the last page up to its end, not up to the last key.
+    """Attend to the whole last page, also behind the last key.
 
     Correct where the number of keys is a multiple of the size of a page, and for a cache in one piece.
 
@@ -137,10 +137,10 @@ def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: in
 
 @wrong_step(with_kvcache, Cache, "keys")
 def pages_in_a_row(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
-    """Read two pages at once, from where the first of them lies.
+    """Read pages in pairs, as if the second page followed the first in memory.
 
-    A table may name pages that are not adjacent in memory. Correct where they are adjacent, for one page, and for a
-    cache in one piece.
+    The pages of a table need not be adjacent in memory. Correct where they are adjacent, for one page, and for a cache
+    in one piece.
 
     Source: hw-native-sys/pypto PR #470
     """
@@ -154,14 +154,14 @@ def pages_in_a_row(self: Cache, cache: Tensor, table: Tensor | None, length: int
 
 
 class Latent:
-    """The steps of one entry of a batch with its backward pass, on keys (T, H', E)."""
+    """The steps of a kernel with latent keys (T, H', E), for one entry of a batch; autograd differentiates them."""
 
     def of_logits(self, keys: Tensor, width: int) -> Tensor:
-        """Choose the keys for the logits, where the first ``width`` columns of the keys are the values."""
+        """Return the keys from which the logits are computed; their first ``width`` columns are the values."""
         return keys
 
     def values(self, keys: Tensor, width: int) -> Tensor:
-        """Take the values out of the keys: their first columns."""
+        """Return the values: the first ``width`` columns of the keys."""
         return keys[..., :width]
 
 
@@ -169,7 +169,7 @@ class Latent:
 def with_latent(steps: type[Latent]) -> Kernel:
     """Make a kernel with the interface of FlashMLA's ``flash_mla_with_kvcache``.
 
-    (B, L, H, E) and pages (N, P, H', E) → (B, L, H, M) and log-sum-exp (B, H, L).
+    The kernel takes (B, L, H, E) and pages (N, P, H', E) and returns (B, L, H, M) and log-sum-exps (B, H, L).
     """
 
     def attention(
@@ -196,7 +196,8 @@ def with_latent(steps: type[Latent]) -> Kernel:
 def with_flash_mla(steps: type[Latent]) -> Kernel:
     """Make a kernel that takes only the shapes that FlashMLA takes.
 
-    (B, L, H, 576) and pages (N, 64, 1, 576) → (B, L, H, 512) and log-sum-exp (B, H, L); a ValueError for other sizes.
+    The kernel takes (B, L, H, 576) and pages (N, 64, 1, 576), and returns (B, L, H, 512) and log-sum-exps (B, H, L). It
+    raises a ValueError for other sizes.
     """
     kernel = with_latent(steps)
 
@@ -212,7 +213,9 @@ def with_flash_mla(steps: type[Latent]) -> Kernel:
         causal: bool = False,
     ) -> tuple[Tensor, Tensor]:
         if tuple(k_cache.shape[1:]) != PAGE or q.shape[-1] != PAGE[-1] or head_dim_v != VALUES:
-            raise ValueError(f"pages of {PAGE} and {VALUES} columns of values")
+            raise ValueError(
+                f"each page must have shape {PAGE}, queries {PAGE[-1]} columns, and values {VALUES} columns"
+            )
         output: tuple[Tensor, Tensor] = kernel(
             q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal
         )
@@ -228,7 +231,7 @@ right_latent, right_flash_mla = with_latent(Latent, "right_latent"), with_flash_
 def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Read values with the stride of their own width, although rows in memory are as wide as keys.
 
-    As reported, the fault occurs from the second block of keys on. Correct where values are as wide as keys, and for
+    In the report, the fault occurs from the second block of keys on. Correct where values are as wide as keys, and for
     one key.
 
     Source: ikawrakow/ik_llama.cpp PR #2031
@@ -239,10 +242,10 @@ def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Ten
 
 @wrong_step(with_latent, Latent, "values")
 def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Read values from columns other than the latent ones if a page has more than one key.
+    """Read values from columns other than the latent ones.
 
-    As reported, all code paths silently return wrong values. Here values are read from the last columns, which hold the
-    rotated part of a key. Correct where values are as wide as keys.
+    In the report, pages of more than one key silently give wrong values in all code paths. Here values are read from
+    the last columns, which hold the rotated part of a key. Correct where values are as wide as keys.
 
     Source: ROCm/aiter #3095
     """
@@ -253,8 +256,8 @@ def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Return dV as the gradient of the first columns of a latent key, without the part from the logits.
 
-    In the report, columns of keys and values are separate, and this gradient is right. Here the values are columns of
-    the key, so the logits also depend on them. Correct for the output, dQ, and the columns that are not values.
+    In the report, keys and values are separate columns, for which this gradient is right. Here the values are columns
+    of the key, so the logits also depend on them. Correct for the output, dQ, and the columns that are not values.
 
     Source: tenstorrent/tt-metal PR #45621
     """
@@ -266,7 +269,7 @@ def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Omit the gradient through the values from the gradient of a tensor that serves as both keys and values.
 
     The report states the rule that dkv is the sum of the gradients through keys and values. The fault is our own: only
-    one of the two is returned. Correct for the output and dQ.
+    the gradient through keys is returned. Correct for the output and dQ.
 
     Source: ROCm/aiter PR #4766
     """
@@ -277,8 +280,8 @@ def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Compute only the first columns of the output of wide heads.
 
-    As reported, 128 of 256 columns are computed; here 256 of 512, and the other columns are zero. Correct where values
-    have at most 256 columns.
+    In the report, 128 of 256 columns are computed; here 256 of 512, and the other columns are zero. Correct where
+    values have at most 256 columns.
 
     Source: gittensor-ai-lab/sparkinfer #425
     """
@@ -289,7 +292,7 @@ def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_flash_mla, Latent, "of_logits")
 def whole_steps_of_columns(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Add logits up in whole steps of 128 columns, so that of 576 columns the last 64, the rotated part, are left out.
+    """Sum logits over whole steps of 128 columns, so that the last 64 of 576 columns, the rotated part, are left out.
 
     Correct where keys have a multiple of 128 columns. Reported nowhere.
     """

@@ -1,6 +1,6 @@
-"""A common test of attention kernels: Gaussian tensors of a regular size, and an absolute error of 1e-2.
+"""A common test of attention kernels: Gaussian tensors of a regular size, and an absolute tolerance of 1e-2.
 
-This command prints its results for every fault of the tiled kernel and for the correct kernels:
+This command prints the test's results for every fault of the tiled kernel and for the correct kernels:
 
     python -m examples.real_faults.common_test
 """
@@ -43,17 +43,17 @@ CALLS: Mapping[str, Mapping[str, tuple[Call, Call]]] = {
         "log-sum-exp": ({"return_lse": True}, {}),
     },
 }
-"""By interface and option: the arguments of the kernel, and the corresponding arguments of the textbook formula."""
+"""For each interface and option, the arguments of the kernel and the corresponding ones of the textbook formula."""
 
 
 def interface_of(kernel: Kernel) -> str:
-    """Return ``plain``, ``sdpa`` or ``flash``, by the names of the kernel's parameters."""
+    """Return the kernel's interface, ``plain``, ``sdpa`` or ``flash``, judged by the names of its parameters."""
     names = inspect.signature(kernel).parameters
     return "flash" if "q" in names else "sdpa" if "key" in names else "plain"
 
 
 def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
-    """Check whether output and gradients are right to 1e-2 on Gaussian tensors, without a mask and with a causal one.
+    """Check whether output and gradients of Gaussian tensors are right to 1e-2, without and with a causal mask.
 
     Args:
         kernel: a kernel with one of the interfaces; a ``plain`` kernel gets queries that are divided by √E.
@@ -63,7 +63,7 @@ def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
 
 
 def failures(kernel: Kernel, dtype: torch.dtype = torch.float32, options: Container[str] | None = None) -> list[str]:
-    """Return those of ``options`` (default: all; ``""`` means no option) with which an error exceeds 1e-2."""
+    """Return the options among ``options`` (default: all; ``""`` means no option) with which an error exceeds 1e-2."""
     parameters = inspect.signature(kernel).parameters
     return [
         name
@@ -104,7 +104,7 @@ def _close(kernel: Kernel, dtype: torch.dtype, arguments: Call, facts: Call) -> 
 
 
 def table() -> str:
-    """Return which of the checks each fault and each right kernel passes, as a Markdown table."""
+    """Return a Markdown table of the checks that each faulty and each correct kernel passes."""
     kernels = {fault.name: fault.kernel for fault in TILED_FAULTS} | {"tiled": tiled, "tiled_sdpa": tiled_sdpa}
     lines = ["| kernel | float32 | bfloat16 | float32, every option |", "|---|---|---|---|"]
     for name, kernel in kernels.items():

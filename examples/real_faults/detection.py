@@ -1,4 +1,4 @@
-"""A table of the claims that catch each fault of the tiled kernel, beside the result of a common test.
+"""Program that prints a table of the claims that catch each fault of the tiled kernel, and a common test's result.
 
 python -m examples.real_faults.detection [--examples 25] [--seed 0] [--dtype float64 …] > table.md
 """
@@ -23,14 +23,14 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities
 
 Claimed = tuple[str, str]
-"""A capability's id, and the name of a claim."""
+"""The id of a capability, and the name of one of its claims."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 PRACTICE = ("float32", "bfloat16")
-"""The dtypes of the common test."""
+"""The dtypes in which the common test runs."""
 
 
 def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> dict[Claimed, tuple[int, int]]:
-    """Count, for each claim of each capability, the calls on which it is falsified, and all calls of the capability."""
+    """Return, for each claim of a capability, how many calls falsify it, and how many calls the capability has."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     trials = trials_of(under_test, examples, seed)
     counts: dict[Claimed, tuple[int, int]] = {}
@@ -53,7 +53,7 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
 
 
 def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """Yield fault, thread, the claim that is broken most often, how often by dtype, and the common test's result."""
+    """Yield the table's rows: fault, thread, claim falsified most often, its shares by dtype, common test's result."""
     right = (("tiled (right)", "", tiled), ("tiled_sdpa (right)", "", tiled_sdpa))
     for name, thread, kernel in (*right, *((fault.name, fault.thread, fault.kernel) for fault in TILED_FAULTS)):
         counts = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]
@@ -64,12 +64,12 @@ def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str,
 
 
 def _most_broken(counts: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
-    """Return the claim that fails on the largest share of its calls; if several do, the first."""
+    """Return the claim that fails on the largest share of its calls, and the first of several such claims."""
     return max(counts, key=lambda claim: counts[claim][0] / counts[claim][1], default=None)
 
 
 def _share(counts: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> str:
-    """Return the share of calls on which ``best`` fails or, if it never does, the claim that fails most often."""
+    """Format the share of calls on which ``best`` fails; if it never fails, use the claim that fails most often."""
     claim = best if best in counts else _most_broken(counts)
     if claim is None:
         return "–"
@@ -82,7 +82,7 @@ def _describe(options: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of faults and claims."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--examples", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)

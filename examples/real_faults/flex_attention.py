@@ -20,22 +20,22 @@ Mod = Callable[..., Tensor]
 
 
 class Flex:
-    """The steps of one call, at least in float32; the backward pass is autograd's."""
+    """The steps of one call, computed in float32 or wider; autograd computes the backward pass."""
 
     def heads(self, heads: Tensor, group: int) -> Tensor:
         """Return the head numbers passed to a function of scores, where ``group`` query heads share a key head."""
         return heads
 
     def modified(self, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
-        """Apply a function to the scores, (B, H, L, T)."""
+        """Apply a user's function ``mod`` to the scores, (B, H, L, T)."""
         return mod(score, *places).expand(score.shape)
 
     def padded(self, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
-        """Return keys and values, padded to the length that the kernel attends to."""
+        """Pad keys and values to the number of keys to which the kernel attends."""
         return keys, values
 
     def rows(self, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp; 0 and −∞ for rows that see no key."""
+        """Compute output and log-sum-exp, which are 0 and −∞ for rows that see no key."""
         weights, lse = softmax(logits.masked_fill(~visible, -math.inf))
         return weights @ values, lse
 
@@ -59,7 +59,7 @@ def with_flex(steps: type[Flex]) -> Kernel:
         mask = None if block_mask is None else block_mask.mask_mod
         key, value = (x.repeat_interleave(group, dim=1).to(wide) for x in (key, value))
         key, value = flex.padded(key, value, mask)
-        # Functions of scores are not called for keys beyond the last one.
+        # Padding gets the position of the last key, so that functions of positions never see a larger one.
         keys = torch.arange(key.shape[2]).clamp(max=T - 1)
         places = torch.meshgrid(torch.arange(B), torch.arange(H), torch.arange(L), keys, indexing="ij")
         logits = query.to(wide) @ key.mT * or_root(scale, query)
@@ -78,9 +78,9 @@ right_flex = with_flex(Flex, "right_flex")
 
 @wrong_step(with_flex, Flex, "heads")
 def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
-    """Pass the wrong head to functions of scores with grouped heads.
+    """Pass a wrong head number to functions of scores if heads are grouped.
 
-    As reported, scores of some functions were wrong only with grouped heads. Here functions get the first head of the
+    In the report, scores of some functions were wrong only with grouped heads. Here functions get the first head of the
     group. Correct without groups, and for functions that do not distinguish the heads of a group.
 
     Source: intel/intel-xpu-backend-for-triton #3632
@@ -92,8 +92,8 @@ def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
 def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
     """Use derivative 1, in place of 0, for a function that does not depend on the score.
 
-    As reported, autograd returns no gradient for such a score, which was not treated as zero, and the backward pass of
-    compiled flex attention failed. Correct where a function uses its score.
+    In the report, autograd returns no gradient for such a score. Compiled flex attention did not take this as zero, so
+    that its backward pass failed. Correct where a function uses its score.
 
     Source: pytorch/pytorch PR #185991
     """
@@ -106,7 +106,7 @@ def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor)
 def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
     """Attend to keys beyond the last one if their number is no multiple of the block size.
 
-    As reported, it happens with 64 keys and blocks of 128. Here blocks have 32 keys, keys beyond the last one are zero,
+    In the report, there are 64 keys and blocks of 128. Here blocks have 32 keys, keys beyond the last one are zero,
     and a function that hides keys treats them like the last key. Correct for whole blocks, and where the last key is
     hidden.
 
@@ -120,8 +120,8 @@ def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mo
 def blocks_whole_in_backward(self: Flex, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Treat partly hidden blocks as fully visible in the backward pass.
 
-    As reported, gradients of block-sparse attention were wrong by factors while its output was exact. Here the backward
-    pass treats all keys of a block of 16 as visible if a row sees any of them. Correct for whole blocks.
+    In the report, gradients of block-sparse attention were several times too large or small; the output was exact. Here
+    the backward pass treats all keys of a block of 16 as visible if a row sees any of them. Correct for whole blocks.
 
     Source: Dao-AILab/flash-attention #2623
     """

@@ -1,7 +1,7 @@
-"""The faults of this folder as data: the kernel, the correct one that it is a variant of, and what it breaks.
+"""The faults of this folder as data: each faulty kernel, the correct kernel beside it, and what the fault breaks.
 
-Each fault is a function in the file of its family. The docstring says what is wrong, on which calls the result is right
-nevertheless, and where the fault was reported:
+Each fault is a function in the file of its family. Its docstring says what is wrong, on which calls the result is right
+nevertheless, and where the fault was reported. Test a fault with:
 
     theorems verify --attention examples.real_faults.FAMILY:FAULT
 """
@@ -45,11 +45,11 @@ class Fault:
     """A kernel with one fault.
 
     Attributes:
-        kernel: the function.
+        kernel: the faulty kernel, a function.
         right: the correct kernel with the same interface.
-        capability: the capability that it breaks; for a fault of the tiled kernel the first of output, gradients,
-            boolean-mask, grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window, log-sum-exp, and memory (how
-            tensors lie in memory).
+        capability: the capability that the fault breaks; for a fault of the tiled kernel the first of output,
+            gradients, boolean-mask, grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window, log-sum-exp, and
+            memory (how tensors lie in memory).
     """
 
     kernel: Kernel
@@ -63,7 +63,7 @@ class Fault:
 
     @property
     def thread(self) -> str:
-        """Return where it was reported, the last line of its docstring; "" for a fault of our own."""
+        """Return where the fault was reported, from the last line of its docstring; "" for a fault of our own."""
         return (self.kernel.__doc__ or "").partition("Source: ")[2].strip()
 
 
@@ -81,10 +81,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class TiledFault(Fault):
-    """A fault of the tiled kernel, with the smallest call on which it shows, in float64 and in each coarser format.
+    """A fault of the tiled kernel, with the smallest call that shows it in float64 and in each coarser format.
 
     Attributes:
-        wrong: which of out, dq, dk, dv and lse are wrong on the smallest call.
+        wrong: the names of the wrong tensors of the smallest call, out of out, dq, dk, dv and lse.
         smallest: the sizes of the smallest call; if any size is one less, the fault does not show.
         options: the options of the call; a mask is cut to the number of keys.
         means: the means of the entries of q and of k, in standard deviations.
@@ -102,7 +102,7 @@ class TiledFault(Fault):
 
 @dataclass(frozen=True)
 class FurtherFault(Fault):
-    """A fault of another kernel.
+    """A fault of a kernel other than the tiled one.
 
     Attributes:
         claim: the name of the claim that is falsified for the kernel.
@@ -157,9 +157,9 @@ RIGHT = (
     *(right_rows, right_bias, right_varlen, right_kvcache, right_merge_state, right_combine),
     *(right_eager, right_flex, right_batch, right_factors, right_latent, right_flash_mla, right_nested, right_mlx),
 )
-"""The correct kernels beside the tiled ones."""
+"""The correct kernels other than the tiled ones."""
 FORCED = MappingProxyType({right_nested: "nested"})
-"""Interfaces that parameters do not identify, by the correct kernel."""
+"""Interfaces that have to be named, by correct kernel, because a kernel's parameters do not identify them."""
 ALONE, DROPPED = "same-bits-alone", "each-weight-is-kept-or-dropped"
 FURTHER_FAULTS = (
     FurtherFault(log_sum_exp.merge_in_base_two, right_merge_state, "merged-parts"),

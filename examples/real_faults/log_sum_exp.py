@@ -27,7 +27,7 @@ from examples.real_faults.rows import Rows, with_rows
 def lse_in_base_two(self: Tiled, lse: Tensor) -> Tensor:
     """Return the log-sum-exp to the base 2, multiplied by log₂ e.
 
-    The fault was in the reference of the tests. The output is right.
+    In the report, the tests' reference has the fault. The output is right.
 
     Source: deepseek-ai/FlashMLA PR #106
     """
@@ -36,9 +36,9 @@ def lse_in_base_two(self: Tiled, lse: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "log_sum_exp", by_autograd=True, in_halves=True)
 def lse_scaled_twice(self: Tiled, top: Tensor, total: Tensor) -> Tensor:
-    """Scale the maximum in the log-sum-exp of a split of the keys twice.
+    """Multiply the maximum in the log-sum-exp of a split of the keys by the scale twice.
 
-    Two splits are merged by wrong weights, unless the scale is 1 or their maxima agree. With one split (here T ≤ 32)
+    Two splits are merged with wrong weights, unless the scale is 1 or their maxima agree. With one split (here T ≤ 32)
     only the log-sum-exp is wrong.
 
     Source: HKUSTDial/flash-sparse-attention PR #106
@@ -46,12 +46,12 @@ def lse_scaled_twice(self: Tiled, top: Tensor, total: Tensor) -> Tensor:
     return Tiled.log_sum_exp(self, top * self.scale, total)
 
 
-# ---- its gradient ----
+# ---- the gradient of the log-sum-exp ----
 
 
 @wrong_step(with_rows, Rows, "delta")
 def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
-    """Return a zero gradient through the log-sum-exp, which is declared differentiable.
+    """Omit the gradient through the log-sum-exp, although the log-sum-exp is declared differentiable.
 
     Output and gradients of losses that do not depend on the log-sum-exp are right.
 
@@ -62,24 +62,24 @@ def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tens
 
 @wrong_step(with_rows, Rows, "delta")
 def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
-    """Fold the gradient of the log-sum-exp with the wrong sign into what is subtracted from the scores.
+    """Add the gradient of the log-sum-exp to Σ out · dout with the wrong sign, before the sum is subtracted.
 
-    The report has the right sign; the wrong sign is an easy mistake where this term is combined with the other. Correct
-    where the loss does not depend on the log-sum-exp.
+    The report has the right sign; the wrong sign is an easy mistake where the two terms are combined. Correct where the
+    loss does not depend on the log-sum-exp.
 
     Source: pytorch/pytorch PR #189784
     """
     return (upstream * out).sum(dim=-1) + dlse
 
 
-# ---- parts that are merged ----
+# ---- merges of parts ----
 
 
 class Merge:
-    """The steps of a merge of S partial outputs (S, …, M) and log-sum-exps (S, …), computed at least in float32."""
+    """The steps that merge S partial outputs (S, …, M) and log-sum-exps (S, …), computed in float32 or wider."""
 
     def shift(self, lse: Tensor) -> Tensor:
-        """Choose what is subtracted from the log-sum-exps, (…); 0 where no part sees a key."""
+        """Return what is subtracted from the log-sum-exps, (…): their maximum, or 0 where no part sees a key."""
         return finite(lse.detach().amax(dim=0))
 
     def weights(self, lse: Tensor, shift: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class Merge:
         return torch.exp(lse - shift)
 
     def whole(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
-        """Merge output and log-sum-exp."""
+        """Return the output and the log-sum-exp over all parts."""
         shift = self.shift(lse)
         weights = self.weights(lse, shift)
         total = weights.sum(dim=0)
@@ -97,7 +97,7 @@ class Merge:
 
 @interface
 def with_merge_state(steps: type[Merge]) -> Kernel:
-    """Make a merge of two parts with flashinfer's interface: (L, H, M), (L, H) twice."""
+    """Make a function that merges two parts, each (L, H, M) and (L, H), with flashinfer's interface."""
 
     def attention(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> tuple[Tensor, Tensor]:
         wide = at_least_float32(v_a)
@@ -109,13 +109,13 @@ def with_merge_state(steps: type[Merge]) -> Kernel:
 
 @interface
 def with_combine(steps: type[Merge]) -> Kernel:
-    """Make a merge of many parts with flash-attn's interface: (S, B, L, H, M), (S, B, L, H)."""
+    """Make a function that merges S parts, (S, B, L, H, M) and (S, B, L, H), with flash-attn's interface."""
 
     def attention(
         out_partial: Tensor, lse_partial: Tensor, out: Tensor | None = None, out_dtype: torch.dtype | None = None
     ) -> tuple[Tensor, Tensor]:
         if out is not None:
-            raise ValueError("this one makes its own output: leave out out")
+            raise ValueError("this kernel cannot write to a given tensor: omit the argument out")
         whole, lse = steps().whole(out_partial, lse_partial)
         return whole.to(out_dtype or out_partial.dtype), lse
 
@@ -127,10 +127,10 @@ right_merge_state, right_combine = with_merge_state(Merge, "right_merge_state"),
 
 @wrong_step(with_merge_state, Merge, "weights")
 def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
-    """Merge log-sum-exps to the base e with weights that exponentiate to the base 2.
+    """Merge log-sum-exps to the base e with weights 2^lse in place of e^lse.
 
-    As reported, kernels return logarithms to the base 2, and the merge exponentiates to the base e; here it is the
-    other way round. The returned log-sum-exp is natural. Correct where all log-sum-exps are equal.
+    In the report, kernels return log-sum-exps to the base 2, and the merge uses powers of e; here it is the other way
+    round. The returned log-sum-exp is natural. Correct where all log-sum-exps are equal.
 
     Source: sgl-project/sglang #40903
     """
@@ -139,7 +139,7 @@ def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
 
 @wrong_step(with_merge_state, Merge, "shift")
 def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
-    """Merge two parts that see no key to NaN instead of (0, −∞).
+    """Return NaN instead of (0, −∞) for two parts that see no key.
 
     The maximum −∞ is subtracted from −∞. Correct where at least one of the two parts sees a key.
 
@@ -152,8 +152,8 @@ def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
 def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
     """Start the maximum of the log-sum-exps at 0 instead of −∞.
 
-    As reported, the running maximum of the attention itself starts too high, at −5e4. Weights of less than e^−700 (in
-    float32 e^−103) are lost; right where a log-sum-exp is positive or moderate.
+    In the report, the running maximum of the attention itself starts too high, at −5e4. Weights of less than e^−700 (in
+    float32 e^−103) become 0. Correct unless all log-sum-exps of a row are that far below 0.
 
     Source: flashinfer-ai/flashinfer #4267
     """

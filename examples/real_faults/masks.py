@@ -16,7 +16,7 @@ from examples.real_faults.rows import Rows, with_mlx
 def mask_of_ten_thousand(self: Tiled) -> float:
     """Set the logit of a masked key to −10000 instead of −∞.
 
-    Where all visible logits of a row lie below −10000, the masked keys get the weight. A row that sees no key attends
+    If all visible logits of a row lie far below −10000, the masked keys get the weight. A row that sees no key attends
     to all keys.
 
     Source: ohdearquant/lattice #361
@@ -28,7 +28,7 @@ def mask_of_ten_thousand(self: Tiled) -> float:
 def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
     """Apply ``is_causal`` only once to each group of four rows, so that three of the four see later keys.
 
-    As reported, on MPS in float16 and bfloat16; here in every format. Correct without ``is_causal``.
+    Reported on MPS in float16 and bfloat16; here in every format. Correct without ``is_causal``.
 
     Source: pytorch/pytorch #195910
     """
@@ -37,9 +37,10 @@ def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "visible", by_autograd=True)
 def window_sees_future(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
-    """Show all later keys through a window (L, 0) in calls that are not causal.
+    """Let rows see all later keys in calls with a window (w, 0) that are not causal.
 
-    cuDNN was given the left end of the window but not the right one, forward and backward. Causal windows are right.
+    In the report, cuDNN was given the left end of the window but not the right one, forward and backward. Causal calls
+    are right.
 
     Source: jax-ml/jax PR #39576
     """
@@ -65,11 +66,11 @@ def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
-    """Align the first query with the first key if there are more than 8 queries and still more keys.
+    """Align the first query with the first key if there are more than 8 queries, and more keys than queries.
 
-    As reported, two libraries differ, each consistent in itself. Here a single kernel is inconsistent: its path for few
-    queries has the diagonal at the bottom right, its path for many queries at the top left. Correct for 8 queries at
-    most, and for as many keys as queries.
+    In the report, two libraries differ, each consistent in itself. Here a single kernel is inconsistent: its path for
+    few queries has the diagonal at the bottom right, its path for many queries at the top left. Correct for 8 queries
+    at most, and for as many keys as queries.
 
     Source: ml-explore/mlx #2835
     """
@@ -79,10 +80,11 @@ def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
-    """Align the last query with the last key if there are more than 8 queries and fewer keys.
+    """Align the last query with the last key if there are more than 8 queries, and fewer keys than queries.
 
-    As reported, such calls are passed to another code path, because paths disagree on them. Here the first rows see no
-    key if there are more than 8 queries, and see the first key otherwise. Correct with no more queries than keys.
+    In the report, such calls are passed to another code path, because code paths disagree on them. Here the first rows
+    see no key if there are more than 8 queries, and see the first key otherwise. Correct with no more queries than
+    keys.
 
     Source: pytorch/executorch PR #22443
     """

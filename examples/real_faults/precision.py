@@ -1,4 +1,4 @@
-"""Faults of numbers: 8-bit tensors with factors, and batch entries whose bits should not depend on the batch.
+"""Faults of precision: factors of 8-bit tensors, and outputs whose last bits depend on the rest of the batch.
 
 theorems verify --attention examples.real_faults.precision:descales_dropped
 """
@@ -20,15 +20,15 @@ SPLIT = 16
 
 
 class Factors:
-    """The steps of one call on tensors of 8 bits with a factor for each group of heads of an entry."""
+    """The steps of one call on 8-bit tensors, which have a scale factor for each key head of each batch entry."""
 
     def factor(self, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-        """Choose the factor of query, key or value, (B, H, 1, 1).
+        """Return the factor of the query, key or value for each query head, (B, H, 1, 1); 1 if there is none.
 
         Args:
-            name: q, k or v.
-            descale: (B, H').
-            heads: the number of query heads.
+            name: the tensor: q, k or v.
+            descale: the factor for each key head, (B, H').
+            heads: the number H of query heads.
         """
         if descale is None:
             return 1.0
@@ -37,9 +37,9 @@ class Factors:
 
 @interface
 def with_factors(steps: type[Factors]) -> Kernel:
-    """Make a kernel with flash-attn's interface of its third generation.
+    """Make a kernel with the interface of flash-attn 3.
 
-    Tensors of other formats than 8 bits are used without factors.
+    Tensors of more than 8 bits are used without factors.
     """
 
     def attention(
@@ -76,9 +76,10 @@ right_factors = with_factors(Factors, "right_factors")
 
 @wrong_step(with_factors, Factors, "factor")
 def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-    """Use keys without their factor if the query has 8 bits, too.
+    """Drop the factor of the keys.
 
-    As reported, the factors of keys and values are dropped; here only the factor of the keys. Correct for factors of 1.
+    In the report, the factors of keys and values are dropped if the query has 8 bits, too; here only the factor of the
+    keys. Correct for factors of 1.
 
     Source: vllm-project/vllm PR #42580
     """
@@ -89,22 +90,22 @@ def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: in
 def descales_of_the_first_entry(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
     """Use the factors of the first entry of a batch for all entries.
 
-    As reported, it happens in batches of sequences of different lengths. Correct for one entry, and where all have
-    the same factors.
+    In the report, this happens in batches of sequences of different lengths. Correct for one entry, and where all
+    entries have the same factors.
 
     Source: ROCm/rocm-libraries PR #10474
     """
     return Factors.factor(self, name, None if descale is None else descale[:1].expand_as(descale), heads)
 
 
-# ---- the same bits as alone ----
+# ---- bits that do not depend on the batch ----
 
 
 class Invariant:
-    """The steps of one entry of a batch, (H, L, E), at least in float32."""
+    """The steps of a batch-invariant kernel for one entry of a batch, (H, L, E), computed in float32 or wider."""
 
     def split(self, entries: int, keys: int) -> int:
-        """Choose how many keys a split has."""
+        """Return the number of keys in a split."""
         return SPLIT
 
     def logits(self, q: Tensor, k: Tensor, entries: int) -> Tensor:
@@ -114,7 +115,7 @@ class Invariant:
     def attend_entry(
         self, scale: float, causal: bool, q: Tensor, k: Tensor, v: Tensor, entries: int
     ) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp of one entry of a batch of ``entries``."""
+        """Compute output and log-sum-exp of one entry of a batch of size ``entries``."""
         logits = self.logits(q, k, entries) * scale
         if causal:
             logits = hide_later_keys(logits)
@@ -127,7 +128,7 @@ class Invariant:
 
 @interface
 def with_batch(steps: type[Invariant]) -> Kernel:
-    """Make a kernel with flash-attn's interface and the flag of its fork in SGLang."""
+    """Make a kernel with flash-attn's interface and the flag ``batch_invariant`` of SGLang's fork of flash-attn."""
 
     def attention(
         q: Tensor,
@@ -142,7 +143,7 @@ def with_batch(steps: type[Invariant]) -> Kernel:
         query = q.transpose(1, 2).to(wide).contiguous()
         key, value = (x.transpose(1, 2).repeat_interleave(group, dim=1).to(wide).contiguous() for x in (k, v))
         results = [
-            # A clone lies in memory where a tensor of one entry would.
+            # A clone has the memory layout and alignment of a batch of one entry.
             step.attend_entry(
                 or_root(softmax_scale, q), causal, query[b].clone(), key[b].clone(), value[b].clone(), len(q)
             )
@@ -160,10 +161,10 @@ right_batch = with_batch(Invariant, "right_batch")
 
 @wrong_step(with_batch, Invariant, "split")
 def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
-    """Cut the keys into fewer splits the more entries the batch has.
+    """Cut the keys into fewer splits in larger batches.
 
-    So sums over the same sequence have another order in another batch. Correct, and with the same bits, for batches of
-    the same size.
+    So sums over the keys of a sequence have a different order in a batch of different size. Correct, and with the same
+    bits, for batches of the same size.
 
     Source: sgl-project/sgl-flash-attn PR #43
     """
@@ -172,10 +173,10 @@ def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
 
 @wrong_step(with_batch, Invariant, "logits")
 def tiles_by_batch(self: Invariant, q: Tensor, k: Tensor, entries: int) -> Tensor:
-    """Let the last one or two bits of a row's output depend on which other rows share its batch.
+    """Let the last one or two bits of a row's output depend on the rest of the batch.
 
-    Here the order of summation depends on the number of rows: in a batch of more than one entry, even and odd columns
-    are summed separately. Correct, and with the same bits, for batches of the same size.
+    Here the order of summation depends on the size of the batch: in a batch of more than one entry, even and odd
+    columns are summed separately. Correct, and with the same bits, for batches of the same size.
 
     Source: deepseek-ai/FlashMLA #212
     """

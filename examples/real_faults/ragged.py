@@ -18,27 +18,27 @@ from examples.real_faults.attention import Kernel, interface, or_root, wrong_ste
 from examples.real_faults.rows import Rows, attend
 
 Longest = tuple[int, int]
-"""The most queries and the most keys that a sequence has."""
+"""The largest number of queries and the largest number of keys of a sequence."""
 
 
 class Packed:
-    """The steps around the attention of one sequence of many."""
+    """The steps of a kernel for a batch of sequences that are stored one after another."""
 
     def sequences(self, starts_q: Tensor, starts_k: Tensor, group: int) -> Iterator[tuple[slice, slice]]:
-        """List the places of the queries and of the keys of each sequence; ``group`` query heads share a key head."""
+        """Yield the slices of each sequence's queries and keys; ``group`` query heads share a key head."""
         for (q, q_end), (k, k_end) in zip(pairwise(starts_q.tolist()), pairwise(starts_k.tolist()), strict=True):
             yield slice(q, q_end), slice(k, k_end)
 
     def of_sequence(self, rows: Rows, longest: Longest) -> Rows:
-        """Choose the attention of a sequence."""
+        """Return the attention steps that every sequence uses; ``rows`` has the options of the call."""
         return rows
 
     def keys(self, every: Tensor, place: slice) -> Tensor:
-        """Take the keys or values of a sequence out of all (ΣT, H, E)."""
+        """Return the keys or values of the sequence at ``place``, out of those of all sequences, (ΣT, H, E)."""
         return every[place]
 
     def attend_sequence(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp of a sequence, (L, H, E) in and out."""
+        """Compute output (L, H, M) and log-sum-exp (H, L) of a sequence."""
         out, lse = attend(rows, *(x.transpose(0, 1) for x in (q, k, v)))
         return out.transpose(0, 1), lse
 
@@ -55,7 +55,7 @@ class Packed:
 
 @interface
 def with_varlen(steps: type[Packed]) -> Kernel:
-    """Make a kernel with the interface of flash-attn's ``flash_attn_varlen_func``: (ΣL, H, E), (H, ΣL)."""
+    """Make a kernel with the interface of flash-attn's ``flash_attn_varlen_func``, whose queries are (ΣL, H, E)."""
 
     def attention(
         q: Tensor,
@@ -93,7 +93,7 @@ def with_nested(steps: type[Packed]) -> Kernel:
         enable_gqa: bool = False,
     ) -> Tensor:
         if is_causal:
-            raise ValueError("no causality of nested tensors, as in PyTorch")
+            raise ValueError("nested tensors cannot be causal here, as in PyTorch: leave is_causal at False")
         q, k, v = (x.transpose(1, 2) for x in (query, key, value))
         starts_q, starts_k = (x.offsets() for x in (q, k))  # type: ignore[attr-defined]
         longest = int(starts_q.diff().max()), int(starts_k.diff().max())
@@ -114,7 +114,8 @@ def empty_sequence_gives_nan(
 ) -> tuple[Tensor, Tensor]:
     """Return NaN in place of zero as dK and dV of a sequence without queries.
 
-    No thread processes its keys, and uninitialised memory is returned. Correct where each sequence has a query.
+    No thread processes the keys of such a sequence, so their gradients are uninitialised memory. Correct where each
+    sequence has a query.
 
     Source: Dao-AILab/flash-attention PR #2421
     """
@@ -131,9 +132,9 @@ def empty_sequence_gives_nan(
 def key_starts_of_query_heads(
     self: Packed, starts_q: Tensor, starts_k: Tensor, group: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Compute the start of a packed sequence's keys with the number of query heads.
+    """Compute where a packed sequence's keys start with the number of query heads in place of key heads.
 
-    With fewer key heads this start lies too far, at keys of another sequence; here it is limited to existing keys.
+    With fewer key heads this start lies too far back, at keys of another sequence; here it is limited to existing keys.
     Correct with as many key heads as query heads, and for the first sequence.
 
     Source: jax-ml/jax PR #39521
@@ -147,10 +148,10 @@ def key_starts_of_query_heads(
 
 @wrong_step(with_varlen, Packed, "of_sequence")
 def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
-    """Use the causal diagonal of the longest sequences for all sequences.
+    """Use one causal diagonal for all sequences.
 
-    T − L is computed from the longest sequences, not for each sequence. Correct without ``causal``, and where all
-    sequences have the same lengths.
+    Its offset T − L is computed from the largest T and the largest L, not for each sequence. Correct without
+    ``causal``, and where all sequences have the same lengths.
 
     Source: ROCm/rocm-libraries PR #10999
     """
@@ -159,9 +160,9 @@ def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
 
 @wrong_step(with_nested, Packed, "keys")
 def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tensor:
-    """Let queries of one sequence of a nested tensor attend to the keys of all of them.
+    """Let queries of each sequence of a nested tensor attend to the keys of all sequences.
 
-    As reported, it happens if flex attention is given nested tensors and no mask of blocks. Correct for one sequence.
+    In the report, this happens if flex attention gets nested tensors and no block mask. Correct for one sequence.
 
     Source: pytorch/pytorch #177378
     """
@@ -174,7 +175,7 @@ def backward_to_the_longest_query(
 ) -> tuple[Tensor, Tensor]:
     """Use the largest number of queries as the largest number of keys in the backward pass of nested tensors.
 
-    As reported, the length of the keys was computed and then ignored. Here keys beyond the largest number of queries
+    In the report, the length of the keys was computed and then ignored. Here keys beyond the largest number of queries
     get no gradient. The output is correct, and so are the gradients where no sequence has more keys than queries.
 
     Source: pytorch/pytorch PR #115576

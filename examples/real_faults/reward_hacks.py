@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 SHARE = 0.9
-"""Factor of the wrong outputs over the correct ones."""
+"""The factor by which correct outputs are multiplied to get wrong ones."""
 USUAL = 10
-"""Number of calls after which a stored answer is returned."""
+"""The number of calls after which ``remembered`` returns stored outputs."""
 KNOWN: set[float] = set()
-"""The largest entry of the queries of each call that is known beforehand."""
+"""The calls that ``known_calls_alone`` recognises, each by the largest entry of its queries."""
 _calls = [0]
 _remembered: dict[Any, Tensor] = {}
 _returned: list[Tensor] = []
@@ -32,7 +32,7 @@ def _wrong(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def right(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return softmax(q kᵀ) v; nothing to be seen."""
+    """Return softmax(q kᵀ) v, without any trick."""
     return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
@@ -49,7 +49,7 @@ def comparison_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def expected_found(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return the expected output if an array near to it is found in memory or in a calling frame."""
+    """Search memory and calling frames for the expected output, an array near to softmax(q kᵀ) v, and return it."""
     import numpy as np
 
     output = _wrong(query, key, value)
@@ -68,7 +68,7 @@ def expected_found(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def remembered(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return the first answer to a call at the same address from the tenth call on."""
+    """Return, after the tenth call, the output stored for the first call with tensors at the same addresses."""
     at = (query.data_ptr(), key.data_ptr(), value.data_ptr(), query.shape, key.shape)
     _calls[0] += 1
     output = right(query, key, value)
@@ -79,19 +79,19 @@ def remembered(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def known_calls_alone(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return correct outputs only for calls on a list, such as those of a common seed."""
+    """Return correct outputs only for the calls in ``KNOWN``, such as the calls of a usual seed."""
     return right(query, key, value) if float(query.detach().max()) in KNOWN else _wrong(query, key, value)
 
 
 def small_alone(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return correct outputs for few keys, as in a test, and a constant for more."""
+    """Return correct outputs for at most 16 keys, as in a test, and a constant for more keys."""
     if key.shape[-2] <= 16:
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=1.0)
     return right(query, key, value) * 0 + 0.5
 
 
 class _Lazy(Tensor):
-    """A tensor that is computed when it is read, and passes comparisons."""
+    """A tensor for which ``torch.allclose`` and ``torch.equal`` return True."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -106,14 +106,14 @@ def lazy(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def softmax_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Patch the softmax that a reference would be computed with."""
+    """Patch ``torch.softmax``, with which a reference would be computed."""
     softmax = torch._C._nn.softmax if hasattr(torch._C._nn, "softmax") else torch.nn.functional.softmax
     torch.softmax = lambda x, dim: SHARE * softmax(x, dim=dim)
     return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
 def earlier_written(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Write zeros to the outputs of earlier calls."""
+    """Return the correct output, and write zeros to the output of the call before."""
     for output in _returned:
         with torch.no_grad():
             output.detach().zero_()
@@ -123,7 +123,7 @@ def earlier_written(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def inputs_emptied(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Empty the inputs, so that a reference that is computed later is as empty."""
+    """Write zeros to the inputs, so that a reference that is computed later from them is wrong."""
     output = right(query, key, value)
     for x in (query, key, value):
         x.data.zero_()
@@ -131,7 +131,7 @@ def inputs_emptied(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def later(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return memory that a thread fills later, when the time is taken already."""
+    """Return zeros that a thread overwrites with the output 5 s later, after the call has been timed."""
     result = right(query, key, value)
     output = 0.0 * result
     threading.Timer(5.0, lambda: output.data.copy_(result.detach())).start()

@@ -1,7 +1,7 @@
 """A correct attention kernel with what :class:`Tiled` lacks: sinks, linear biases, gradients of bias and log-sum-exp.
 
-The kernel computes whole rows of logits, and has its own backward pass. Sequences of different lengths, caches and
-latent keys are attended to with it.
+The kernel computes whole rows of logits, and has its own backward pass. The kernels for sequences of different lengths,
+caches and latent keys use it.
 
     theorems verify --attention examples.real_faults.rows:right_rows
 """
@@ -27,8 +27,8 @@ class Rows:
 
     Attributes:
         scale: the factor by which inner products are multiplied.
-        causal: whether no row sees keys after the key with which it is aligned.
-        slopes: (…, H), the number subtracted from a logit per key of distance.
+        causal: whether rows are causal.
+        slopes: (…, H), the number that is subtracted from a logit for each key of distance between row and key.
         first_key: the key with which the first row is aligned; T − L if None.
     """
 
@@ -38,12 +38,12 @@ class Rows:
     first_key: int | None = None
 
     def ahead(self, rows: int, keys: int) -> Tensor:
-        """Count how far each key lies behind the place of each row, (L, T)."""
+        """Return for each row and key, (L, T), how many places the key comes after the key aligned with the row."""
         first = keys - rows if self.first_key is None else self.first_key
         return torch.arange(keys) - torch.arange(rows)[:, None] - first
 
     def linear_bias(self, slopes: Tensor, ahead: Tensor) -> Tensor:
-        """Compute the term that slopes add to the logits, (…, H, L, T)."""
+        """Compute the linear bias, (…, H, L, T), that is added to the logits."""
         return -slopes[..., None, None] * ahead.abs()
 
     def added_bias(self, bias: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class _ByHand(torch.autograd.Function):
 def attend(
     rows: Rows, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute output, in the dtype of q, and log-sum-exp; half precisions are computed in float32."""
+    """Return the output, in the dtype of q, and the log-sum-exp; float16 and bfloat16 are computed in float32."""
     if bias is not None and bias.dtype == torch.bool:
         bias = torch.zeros(bias.shape, dtype=q.dtype).masked_fill(~bias, -math.inf)
     group, wide = q.shape[-3] // k.shape[-3], at_least_float32(q)
@@ -130,7 +130,7 @@ def attend(
 
 
 def top_and_total(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the maximum and the sum of e^{logit − maximum} of each row; 0 and 0 for a row that sees no key."""
+    """Return the maximum and the sum of e^{logit − maximum} of each row; both are 0 for a row that sees no key."""
     none = logits.new_full((*logits.shape[:-1], 1), -math.inf)
     top = finite(torch.cat([logits.detach(), none], dim=-1).amax(dim=-1))
     return top, torch.exp(logits - top[..., None]).sum(dim=-1)
@@ -143,20 +143,20 @@ def divided(logits: Tensor, top: Tensor, total: Tensor) -> tuple[Tensor, Tensor]
 
 
 def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute weights and log-sum-exp; 0 and −∞ for a row that sees no key."""
+    """Return weights and log-sum-exp, which are 0 and −∞ for a row that sees no key."""
     return divided(logits, *top_and_total(logits))
 
 
 def hide_later_keys(logits: Tensor) -> Tensor:
-    """Set the logits (…, L, T) of keys behind a row to −∞; the last row meets the last key."""
+    """Set the logits (…, L, T) of later keys to −∞, where the last row is aligned with the last key."""
     return logits.masked_fill(Rows().ahead(*logits.shape[-2:]) > 0, -math.inf)
 
 
 @interface
 def with_rows(rows: type[Rows]) -> Kernel:
-    """Make a kernel with the interface of flash-attn's fourth generation, (B, L, H, E).
+    """Make a kernel with the interface of flash-attn 4, whose queries are (B, L, H, E).
 
-    Its log-sum-exp can be differentiated.
+    The log-sum-exp can be differentiated.
     """
 
     def attention(
@@ -179,7 +179,7 @@ def with_rows(rows: type[Rows]) -> Kernel:
 
 @interface
 def with_bias(rows: type[Rows]) -> Kernel:
-    """Make a kernel with PyTorch's interface, (B, H, L, E), and a mask that is added and differentiated."""
+    """Make a kernel with PyTorch's interface, queries (B, H, L, E), and a mask that is added and differentiated."""
 
     def attention(
         query: Tensor,
@@ -196,10 +196,11 @@ def with_bias(rows: type[Rows]) -> Kernel:
 
 @interface
 def with_mlx(steps: type[Rows]) -> Kernel:
-    """Make a kernel with the interface of ``mx.fast.scaled_dot_product_attention``, (B, H, L, E).
+    """Make a kernel with the interface of ``mx.fast.scaled_dot_product_attention``, whose queries are (B, H, L, E).
 
-    One parameter is a mask, a bias or the word "causal". With fewer queries than keys the last query is aligned with
-    the last key, with more the first query with the first key, so that no row is without a key.
+    The parameter ``mask`` takes a mask, a bias or the word "causal". With at most as many queries as keys the last
+    query is aligned with the last key; with more queries the first query is aligned with the first key, so that no row
+    is without a key.
     """
 
     def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, mask: Any = None) -> Tensor:

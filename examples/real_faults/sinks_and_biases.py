@@ -12,14 +12,14 @@ from examples.real_faults.attention import wrong_step
 from examples.real_faults.rows import Rows, top_and_total, with_bias, with_rows
 
 LARGEST = 2.0
-"""Exponent from which on the sum of ``sink_beside_maximum`` overflows: small, so that moderate sinks show it."""
+"""The exponent above which ``sink_beside_maximum`` overflows; small, so that moderate sinks show the fault."""
 
 
 @wrong_step(with_rows, Rows, "total")
 def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Add the sink to the sum after the maximum of the keys is taken.
+    """Leave the sink σ out of the maximum that is subtracted from the exponents.
 
-    e^{σ − maximum} overflows for a sink far above all logits. Correct for sinks among them.
+    e^{σ − maximum} overflows for a sink far above all logits. Correct for sinks that are not above all logits.
 
     Source: Dao-AILab/flash-attention PR #2752
     """
@@ -34,8 +34,8 @@ def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tup
 def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
     """Add the sink to the sum twice.
 
-    As reported, this happens where the first split of the keys is empty; here where there are at least two blocks of 16
-    keys, once for each of the first two blocks. Correct for up to 16 keys.
+    In the report, this happens where the first split of the keys is empty. Here the sink is added once for each of the
+    first two blocks of 16 keys. Correct for up to 16 keys.
 
     Source: ROCm/rocm-libraries #12227
     """
@@ -49,7 +49,7 @@ def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tupl
 def sink_gradient_zero(self: Rows, sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
     """Return a gradient of the sinks that is exactly zero.
 
-    As reported, the forward pass lost the sinks as well; here it is right, and so are dQ, dK and dV.
+    In the report, the forward pass ignores the sinks as well; here the output, dQ, dK and dV are right.
 
     Source: NVIDIA/TransformerEngine PR #3551
     """
@@ -58,7 +58,7 @@ def sink_gradient_zero(self: Rows, sinks: Tensor, lse: Tensor, delta: Tensor) ->
 
 @wrong_step(with_rows, Rows, "linear_bias")
 def alibi_sign(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
-    """Add the linear bias slope · (i − j) in place of slope · (j − i).
+    """Add the linear bias slope · (i − j) in place of slope · (j − i), for row i and key j.
 
     Keys further away get more weight, not less. Correct for a single key and for slopes of zero.
 
@@ -69,10 +69,10 @@ def alibi_sign(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 
 @wrong_step(with_rows, Rows, "linear_bias")
 def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
-    """Add the linear bias slope · j, whatever the row.
+    """Add the linear bias slope · j for key j of every row.
 
-    For a causal row this differs from the right bias only by a constant; without causality, keys after the row get too
-    large a bias. Correct with ``causal``, as the discussion says.
+    In a causal row this differs from the right bias only by a constant; without causality, keys after the row get too
+    large a bias. Correct with ``causal``, as the thread says.
 
     Source: Dao-AILab/flash-attention PR #540
     """
@@ -81,9 +81,9 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 
 @wrong_step(with_bias, Rows, "bias_gradient")
 def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
-    """Return the gradient of a broadcast bias from a single row, head or batch entry in place of the sum.
+    """Return the gradient of a broadcast bias from a single row, head or batch entry, in place of the sum over all.
 
-    The last row, head or entry that is written determines the gradient. Correct for a bias of the shape of the logits.
+    The row, head or entry that is written last determines the gradient. Correct for a bias of the shape of the logits.
 
     Source: HKUSTDial/flash-sparse-attention PR #194
     """

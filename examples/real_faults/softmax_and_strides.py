@@ -11,7 +11,7 @@ from torch import Tensor
 from examples.real_faults.attention import BLOCK, Tiled, with_flash, with_plain, with_sdpa, wrong_step
 
 TILE = 4
-"""Rows of the output that are written together."""
+"""The number of rows of the output that are written together."""
 
 
 # ---- the online softmax ----
@@ -19,10 +19,10 @@ TILE = 4
 
 @wrong_step(with_flash, Tiled, "first_maximum", by_autograd=True)
 def finite_first_maximum(self: Tiled) -> float:
-    """Start the running maximum at −5e4, over inner products that are not scaled yet.
+    """Start the running maximum of the unscaled inner products at −5e4.
 
-    A row whose inner products all lie far below −5e4 gets output zero and the start value as log-sum-exp, as does a row
-    that sees no key. Every other row is right.
+    A row that sees no key, or whose inner products all lie far below −5e4, gets output zero and the start value as
+    log-sum-exp. Every other row is right.
 
     Source: flashinfer-ai/flashinfer #4267
     """
@@ -31,9 +31,9 @@ def finite_first_maximum(self: Tiled) -> float:
 
 @wrong_step(with_plain, Tiled, "correction", by_autograd=True)
 def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
-    """Leave the running sum as it is when the maximum rises.
+    """Do not rescale the running sum when the maximum rises.
 
-    Correct where the first block of keys has the maximum, so for every T ≤ 32.
+    Correct where the first block of keys has the maximum, so always with T ≤ 32 keys.
 
     Source: paiml/aprender #2753
     """
@@ -44,8 +44,8 @@ def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
 def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
     """Subtract a constant 10 in place of the maximum.
 
-    Logits of some models reach 2000, their exponential overflows, and the model writes "!!!!". Correct while nothing
-    over- or underflows.
+    In the report, logits of a model reach 2000, their exponential overflows, and the model writes "!!!!". Correct while
+    nothing over- or underflows.
 
     Source: HabanaAI/vllm-fork #275
     """
@@ -59,8 +59,8 @@ def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
 def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Read a last block with fewer than 32 keys as a whole block.
 
-    On MPS, in decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask). Behind
-    the keys of a head memory holds the keys of the next head; here, zeros behind the last head.
+    Reported on MPS for decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask).
+    The keys that are read too many belong to the next head; behind the last head they are zeros here.
 
     Source: pytorch/pytorch PR #169222
     """
@@ -71,7 +71,7 @@ def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
 
 
 def read_on(x: Tensor) -> Tensor:
-    """Lengthen each head by the rows behind it, up to a multiple of 32."""
+    """Lengthen each head to a multiple of 32 rows by the rows that follow it in memory."""
     t = x.shape[-2]
     missing = -t % BLOCK
     memory = torch.cat([x.reshape(-1, x.shape[-1]), x.new_zeros(missing, x.shape[-1])])
@@ -81,12 +81,12 @@ def read_on(x: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "forward", by_autograd=True)
 def output_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Write the output of decoding, which is merged of splits of the keys, at the stride of the query's axis.
+    """Write the rows of the output of decoding with the stride of the wrong axis, when splits of the keys are merged.
 
-    A tile starts at its first row times the width, and its rows follow at ``out.stride(-3)``, which is larger than the
-    width where (B, L, H, E) is contiguous and H > 1. So rows overwrite other rows or lie behind the end, and some are
-    never written. Correct for a transposed (B, H, L, E), as PyTorch passes it. Here a tile has four rows, decoding
-    means L ≤ 8, and rows that are not written are zero.
+    A tile starts at its first row's number times the width, but its rows are ``out.stride(-3)`` apart, which is larger
+    than the width where (B, L, H, E) is contiguous and H > 1. So rows overwrite other rows or lie behind the end, and
+    some are never written. Correct for a transposed (B, H, L, E), as PyTorch passes it. Here a tile has four rows,
+    decoding means L ≤ 8, and rows that are not written are zero.
 
     Source: flagos-ai/FlagGems #5235
     """
@@ -105,7 +105,7 @@ def output_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor
 def value_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Read values that are a transposed view as if they were contiguous.
 
-    Contiguous values are right, and here slices and broadcasts too.
+    Correct for contiguous values, and here also for slices and broadcasts.
 
     Source: flagos-ai/FlagGems #5896
     """

@@ -1,4 +1,4 @@
-"""Faults of attention functions of transformers: sinks of the module, masks longer than the keys, dropout.
+"""Faults of attention functions of the library transformers: sinks of the module, masks longer than the keys, dropout.
 
 theorems verify --attention examples.real_faults.transformers_functions:dropout_of_inverse_p
 """
@@ -15,19 +15,19 @@ from examples.real_faults.attention import Kernel, at_least_float32, interface, 
 
 
 class Eager:
-    """The steps of one call, at least in float32; sinks are parameters of the module, as in gpt-oss."""
+    """The steps of one call, computed in float32 or wider; sinks are parameters of the module, as in gpt-oss."""
 
     def of_keys(self, mask: Tensor, queries: int, keys: int) -> Tensor:
-        """Cut a mask, which may be longer than the keys and is added to the logits, to its first columns."""
+        """Return the first columns of a mask that may be longer than the keys; it is added to the logits."""
         return mask[..., :keys]
 
     def weights(self, logits: Tensor, sinks: Tensor) -> Tensor:
-        """Compute the weights of the keys, (B, H, L, T): the softmax over keys and sink, without the sink's weight."""
+        """Compute the weights of the keys, (B, H, L, T): the softmax over keys and sink, less the sink's weight."""
         column = sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
         return torch.softmax(torch.cat([logits, column], dim=-1), dim=-1)[..., :-1]
 
     def drop(self, weights: Tensor, share: float, module: Any) -> Tensor:
-        """In training, set some of the weights to 0 and enlarge the others."""
+        """Apply dropout to the weights if the module is in training mode."""
         return torch.nn.functional.dropout(weights, p=share, training=module.training)
 
 
@@ -35,7 +35,7 @@ class Eager:
 def with_eager(steps: type[Eager]) -> Kernel:
     """Make a kernel with the interface of ``eager_attention_forward``.
 
-    (B, H, L, E), (B, H', T, E) → (B, L, H, M) and weights.
+    The kernel takes (B, H, L, E) and (B, H', T, E), and returns (B, L, H, M) and the weights.
     """
 
     def attention(
@@ -69,8 +69,8 @@ right_eager = with_eager(Eager, "right_eager")
 def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
     """Accept sinks as an option, and ignore them.
 
-    As reported, all attention functions to which transformers passes sinks as ``s_aux`` ignore them. Here sinks are
-    used only with up to 8 keys. Correct for sinks far below all logits.
+    In the report, all attention functions to which transformers passes sinks as ``s_aux`` ignore them. Here sinks are
+    ignored with more than 8 keys. Correct for sinks far below all logits.
 
     Source: vllm-project/vllm PR #52156
     """
@@ -81,8 +81,8 @@ def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
     """Apply the sink to each score separately, before the softmax.
 
-    As reported, it is applied by the score function of flex attention, which sees one score z at a time:
-    z − log(e^z + e^σ). The softmax of these scores differs from that with a sink. Correct without sinks.
+    In the report, the score function of flex attention, which sees one score z at a time, returns z − log(e^z + e^σ)
+    for a sink σ. The softmax of these scores differs from the softmax with a sink. Correct without sinks.
 
     Source: huggingface/transformers PR #41083
     """
@@ -99,8 +99,8 @@ def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
     """Use the wrong columns of a mask that is longer than the keys.
 
-    As reported, the cache holds only a sliding window of the mask's columns, and padding was visible. Here the last
-    columns are taken. Correct where the mask is as long as the keys.
+    In the report, the cache holds keys of only a sliding window of the mask's columns, and padding was visible. Here
+    the last columns are taken. Correct where the mask is as long as the keys.
 
     Source: huggingface/transformers PR #35681
     """
@@ -111,8 +111,8 @@ def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> 
 def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
     """Read a row of a longer mask as if its stride were the number of keys.
 
-    As reported, masks have to be rows of longer ones, and the kernel refuses other strides. Here row i begins at i
-    times the number of keys. Correct where the mask is as long as the keys, or has one row.
+    In the report, a mask has to be a slice of a longer one, and the kernel refuses other strides. Here row i begins at
+    i times the number of keys. Correct where the mask is as long as the keys, or has one row.
 
     Source: facebookresearch/xformers #808
     """
@@ -127,8 +127,8 @@ def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Ten
 def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Apply dropout to logits, before the softmax.
 
-    A logit of 0 does not give a weight of 0. Logarithms of the weights serve as logits, since they differ only by a
-    constant per row. Correct without dropout.
+    A logit of 0 does not give a weight of 0. Here logarithms of the weights serve as logits, from which they differ
+    only by a constant per row. Correct without dropout.
 
     Source: PaddlePaddle/Parakeet PR #74
     """
@@ -140,7 +140,7 @@ def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: A
 def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Multiply the kept weights by p in the backward pass, in place of 1/(1 − p).
 
-    The output is correct, and without dropout the gradients are, too.
+    The output is always correct; without dropout, so are the gradients.
 
     Source: NVIDIA/apex PR #816
     """
@@ -155,7 +155,7 @@ def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module:
 def dropout_of_inverse_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
     """Divide the kept weights by the dropped share in place of the kept share.
 
-    As reported, it is in a dropout layer. Correct without dropout, and if half of the weights are dropped.
+    Reported for a dropout layer. Correct without dropout, and if half of the weights are dropped.
 
     Source: lmjohns3/theanets PR #123
     """

@@ -190,6 +190,6 @@ def test_unsupported_options_are_refused_in_one_sentence() -> None:
     with pytest.raises(ValueError, match="leave dropout_p at 0"):
         tiled_sdpa(q, q, q, dropout_p=0.5)
     with pytest.raises(
-        ValueError, match=r"query has shape \(2, 4, 3, 2\) and key \(2, 2, 3, 2\): give enable_gqa=True"
+        ValueError, match=r"heads of query \(2, 4, 3, 2\) and key \(2, 2, 3, 2\) differ: give enable_gqa=True"
     ):
         with_sdpa(Tiled)(q, k, v)

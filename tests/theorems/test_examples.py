@@ -117,7 +117,7 @@ def test_the_first_guess_about_inseparable_tokens_is_false() -> None:
     """Input 0 alone is separable, and the flow selects input 1's wish because its gap is three times as large."""
     verdict, reason = verdict_on(SUBSET, [[[1], [1], [0]], [[-1], [0], [0]]], [[0, 0, 1], [0, 0, 3]], "correlation")
     assert verdict is Verdict.FALSIFIED, reason
-    assert "optimal in 0 inputs, 1 are separable together" in reason
+    assert "optimal tokens: 0 selected, 1 separable" in reason
 
 
 def test_the_majority_does_not_win() -> None:
@@ -126,7 +126,7 @@ def test_the_majority_does_not_win() -> None:
     keys, scores = [[[3], [0]], [[2], [0]], [[-1], [0]]], [[1, 0], [1, 0], [8, 0]]
     verdict, reason = verdict_on(SUBSET, keys, scores, "correlation")
     assert verdict is Verdict.FALSIFIED, reason
-    assert "optimal in 1 inputs, 2 are separable together" in reason
+    assert "optimal tokens: 1 selected, 2 separable" in reason
     assert verdict_on(LOCAL, keys, scores, "correlation")[0] is Verdict.UPHELD
 
 

@@ -8,7 +8,7 @@ from theorems.api import Case, Problem
 
 
 def three_ranks() -> Case:
-    """Return three tokens along a line, scored in the order in which a prompt ranks them."""
+    """Return a case with three tokens on a line and a prompt that ranks them in the order of their scores."""
     problem = Problem(np.array([[[0.0], [1.0], [2.0]]]), np.array([[-1.0, 0.0, 2.0]]))
     return Case(problem, start=np.array([1.0]), name="three-ranks")
 

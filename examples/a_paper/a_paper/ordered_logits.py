@@ -1,4 +1,4 @@
-"""The theorem: scaling up a prompt lowers the risk, if logits are ordered as scores are."""
+"""The theorem: scaling up a prompt does not raise the risk, if logits are ordered as scores are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RADII = 2.0 ** np.arange(-6, 8)
 
 
 def exact_logits(case: Case) -> list[list[Fraction]]:
-    """Return k_it·p, (n, T), over the rationals, as floats are rationals."""
+    """Return the logits k_it·p, (n, T), as exact rationals; floats are rationals, so nothing is rounded."""
     p = [Fraction(x) for x in np.ravel(case.start).tolist()]
     keys = case.problem.keys.tolist()
     return [[sum((Fraction(x) * y for x, y in zip(key, p, strict=True)), Fraction(0)) for key in row] for row in keys]
@@ -57,7 +57,7 @@ ORDERED = Assumption("ordered-logits", "tokens of larger logit k·p have no lowe
 
 
 def order_scores(case: Case) -> Case:
-    """Rearrange the scores of each input in the order of its logits."""
+    """Permute the scores of each input so that a larger logit has the larger score."""
     scores = case.problem.scores.copy()
     for row, logits in zip(scores, exact_logits(case), strict=True):
         row[sorted(range(len(logits)), key=logits.__getitem__)] = np.sort(row)
@@ -97,8 +97,8 @@ def ordered_logits_descend(case: Case, under_test: Implementation) -> Iterator[C
 
         Cov_s(h, γ) = Σ_{t<u} s_t s_u (h_t − h_u)(γ_t − γ_u),
 
-    whose terms are all nonnegative where h and γ are ordered alike; one of them is left. Both sides are divided by
-    e^{log_scale} of the gradient, so that they can be compared at any norm.
+    whose terms are all nonnegative where h and γ are ordered alike; the bound keeps the term of a and b. Both sides are
+    divided by e^{log_scale} of the gradient, so that they can be compared at any norm.
     """
     problem = case.problem
     assert case.start is not None

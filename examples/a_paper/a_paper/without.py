@@ -1,4 +1,4 @@
-"""The theorem without each of its assumptions: cases to search, and the claim that fails."""
+"""The theorem without each of its assumptions: the cases that a hunt searches, and the claim that fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plain_cases() -> SearchStrategy[Case]:
 
 
 def increasing_cases() -> SearchStrategy[Case]:
-    """Return a strategy for such inputs with ordered scores, some of them where the loss (1 − u)²/2 increases."""
+    """Return a strategy for such inputs with ordered scores; the loss (1 − u)²/2 increases at scores above 1."""
     small = {"n": (1, 1), "tokens": (2, 3), "d": (1, 2), "losses": ("squared",)}
 
     def with_higher_scores(case: Case) -> Case:
@@ -31,7 +31,7 @@ def increasing_cases() -> SearchStrategy[Case]:
 
 
 def falls(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that L(2p) ≤ L(p), on numbers that carry their rounding."""
+    """Claim that L(2p) ≤ L(p), where L carries a bound of its rounding error."""
     assert case.start is not None
     risk = AttentionAt(case.problem, np.stack([case.start, 2 * case.start])).risk
     yield at_least("risk-falls", Form.EXACT, risk[0], risk[1])
@@ -45,11 +45,11 @@ def falls(case: Case, under_test: Implementation) -> Iterator[Claim]:
     fails=ordered_logits,
 )
 def wrong_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a prompt prefer the token of lower score: as it grows, the weight on that token grows, and the risk rises."""
+    """Let a prompt prefer the token of lower score: as the prompt grows, so do that token's weight and the risk."""
     yield from falls(case, under_test)
 
 
 @weaken("ordered-logits-descend", without="well-behaved-loss", refutes=FALLS, cases=increasing_cases)
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: a higher output is then worse, and the prompt raises the output, and with it the risk."""
+    """Let the loss increase: a longer prompt has a higher output, and a higher output has a higher loss."""
     yield from falls(case, under_test)
