@@ -24,20 +24,20 @@ from reference_attention.files import read_text
 
 WINDOW = 2
 LARGEST_FILE = 1 << 20
-"""The largest size of a text in bytes; W is computed over the rationals, which is feasible for small alphabets."""
+"""The largest size of a text in bytes."""
 LONGEST = 120.0
 """The largest estimated time of an explanation, in seconds; a corpus that takes longer is refused."""
 SECONDS_EACH = 1e-6
-"""Coefficients of the estimated time in seconds, measured on texts of 5 to 27 letters; see :func:`estimate`."""
+"""The coefficient of :func:`estimate` in seconds, measured on texts with alphabets of 5 to 27 letters."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The contexts of a corpus, and how often each token followed them.
+    """The contexts of a corpus, and how often each token follows each context.
 
     Attributes:
         embeddings: h_j, (m, window · V).
-        counts: how often each token followed each context, (m, V).
+        counts: how often each token follows each context, (m, V).
         vocabulary: the names of the tokens.
         windows: the names of the contexts.
     """
@@ -49,7 +49,7 @@ class Windows:
 
 
 def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "corpus") -> Windows:
-    """Return the windows of a corpus, and how often each token follows.
+    """Return the windows of a corpus, and how often each token follows each window.
 
     Args:
         corpus: a text, whose characters are the tokens, in the order of their code points; or ids ≥ 0.
@@ -64,9 +64,9 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     ((' ', 'a', 'b'), [[0, 1, 0], [0, 0, 3], [1, 2, 0]])
     """
     if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-        raise InvalidInput(f"{name}: the window {window!r} is no whole number ≥ 1; give how many tokens a context has.")
+        raise InvalidInput(f"{name}: the window {window!r} is no whole number ≥ 1; give the length of a context.")
     if not isinstance(corpus, str) and not all(isinstance(x, int | np.integer) and x >= 0 for x in corpus):
-        raise InvalidInput(f"{name}: the corpus has something that is no id ≥ 0; give a text or a list of ids.")
+        raise InvalidInput(f"{name}: an entry of the corpus is no id ≥ 0; give a text, or a list of whole numbers ≥ 0.")
     if len(corpus) <= window:
         raise InvalidInput(
             f"{name}: {len(corpus)} tokens have no window of {window} followed by another token; give more tokens."
@@ -78,7 +78,7 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     contexts = sorted({context for context, _ in follows})
     size = len(vocabulary)
     if size < 2:
-        raise InvalidInput(f"{name}: there is one token only, which always follows; give a corpus of several.")
+        raise InvalidInput(f"{name}: the corpus repeats one token; give a corpus with several distinct tokens.")
     seconds = estimate(len(contexts), size, window)
     if seconds > LONGEST:
         option = f"{name}:window=1" if name.endswith(".txt") else "window: 1"
@@ -96,7 +96,7 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
 
 
 def estimate(contexts: int, tokens: int, window: int) -> float:
-    """Estimate the time of an explanation in seconds; windows of one token are solved separately.
+    """Estimate the seconds that an explanation takes; with windows of one token each context is solved by itself.
 
     >>> round(estimate(27, 27, 1), 2), round(estimate(300, 27, 2))
     (0.53, 17219)
@@ -107,7 +107,7 @@ def estimate(contexts: int, tokens: int, window: int) -> float:
 
 
 def split_window(source: str) -> tuple[str, int]:
-    """Split ``TEXT.txt:window=N`` into the file and the window; without one it is :data:`WINDOW`.
+    """Split ``TEXT.txt:window=N`` into the file and the window N, which is :data:`WINDOW` if it is not given.
 
     Raises:
         InvalidInput: N is no whole number ≥ 1.
@@ -121,9 +121,9 @@ def split_window(source: str) -> tuple[str, int]:
 
 
 def read_corpus(path: Path) -> str:
-    """Read a text file; line ends become spaces, and several spaces in a row a single one.
+    """Read a text file, and replace each line end and each run of spaces by a single space.
 
     Raises:
-        InvalidInput: there is no such file, or the file is too long or no UTF-8 text.
+        InvalidInput: the file does not exist, is too long, or is no UTF-8 text.
     """
     return " ".join(read_text(path, "a text file", LARGEST_FILE, "give a shorter text").split())

@@ -1,4 +1,4 @@
-"""The limits of training on next-token data, and their reasons: the answer of ``theorems explain`` for such data.
+"""The limits of training on next-token data and the reasons for them, as ``theorems explain`` prints them.
 
 References: arXiv 2402.18551; the statement ntp-extended-supports.
 """
@@ -35,7 +35,7 @@ SHOWN = 3
 MOST_SHOWN = 30
 """The largest number of contexts that get a sentence each."""
 MOST_NAMED = 8
-"""The number of tokens that a list shows; a list with one more token is shown in full."""
+"""The number of tokens of a longer list that are shown; a list of at most one token more is shown in full."""
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class NamedContexts(Protocol):
 
     @property
     def parts(self) -> tuple[tuple[tuple[int, ...], MasterProblem], ...]:
-        """Subproblems that share no coordinate of W, each with the indices of its contexts."""
+        """The subproblems that share no coordinate of W, each with the indices of its contexts."""
 
     def context(self, j: int) -> str:
         """Return the name of context j."""
@@ -58,8 +58,8 @@ class PartLimits:
     """The limit of training on contexts that share no coordinate of W with other contexts.
 
     Attributes:
-        contexts: their indices in the data.
-        problem: contexts, alternatives, counts.
+        contexts: the indices of the contexts in the data.
+        problem: the contexts, with their alternatives and counts.
         supports: the extended supports Ŝ.
         svm: the max-margin solution θ_mm.
         minimum: the finite minimum θ_⋆.
@@ -73,7 +73,7 @@ class PartLimits:
 
     @classmethod
     def of(cls, contexts: tuple[int, ...], problem: MasterProblem) -> PartLimits:
-        """Compute the limit of training on these contexts."""
+        """Compute the limit of training on the problem of the given contexts."""
         supports = extended_supports(problem)
         svm = next_token_svm(problem, supports.sets)
         assert isinstance(svm, NextTokenSvm), "Ŝ is proven"
@@ -88,11 +88,11 @@ class PartLimits:
 
 @dataclass(frozen=True, eq=False)
 class NextTokenLimits:
-    """The limit of training on the data.
+    """The limit of training on next-token data.
 
     Attributes:
         case: the data.
-        parts: the limits of the parts of the data that share no coordinate.
+        parts: the limits of the subproblems that share no coordinate of W.
     """
 
     case: NamedContexts
@@ -100,17 +100,17 @@ class NextTokenLimits:
 
     @classmethod
     def of(cls, case: NamedContexts) -> NextTokenLimits:
-        """Compute the limit of training on these data."""
+        """Compute the limit of training on the data."""
         return cls(case, tuple(PartLimits.of(contexts, problem) for contexts, problem in case.parts))
 
     @cached_property
     def _at(self) -> dict[int, tuple[PartLimits, int]]:
-        """Context → the part that contains it, and its index in that part."""
+        """Context → the part that contains the context, and the context's index in this part."""
         return dict(sorted((j, (part, k)) for part in self.parts for k, j in enumerate(part.contexts)))
 
     @property
     def separable(self) -> bool:
-        """Return whether Ŝ = S."""
+        """Return whether the data are separable: the extended supports Ŝ are the supports S."""
         return all(part.supports.separable(part.problem) for part in self.parts)
 
     @cached_property
@@ -134,12 +134,12 @@ class NextTokenLimits:
         return self._weighted(float(part.minimum.value.mid()) for part in self.parts)
 
     def _weighted(self, values: Iterable[float]) -> float:
-        """Return the mean of values over parts, weighted by the number of occurrences of their contexts."""
+        """Return the mean of the parts' values, weighted by the number of occurrences of their contexts."""
         sizes = [int(part.problem.counts.sum()) for part in self.parts]
         return sum(size * value for size, value in zip(sizes, values, strict=True)) / sum(sizes)
 
     def ends_on(self, j: int) -> dict[str, float]:
-        """Return the tokens of positive limit probability after context j, with this probability, largest first."""
+        """Return the limit probabilities after context j by token, if they are positive, in decreasing order."""
         part, k = self._at[j]
         shares = part.minimum.shares[k]
         tokens_with_share = [(float(shares[v]), int(v)) for v in np.flatnonzero(part.supports.sets[k])]
@@ -162,7 +162,7 @@ class NextTokenLimits:
     def why_tied(self, j: int) -> list[str]:
         """Return contexts that together prove that no W rules out the tied tokens after context j.
 
-        The contexts are those of a single proof; other proofs may exist.
+        The contexts belong to one proof; other proofs may exist.
         """
         part, k = self._at[j]
         problem = part.problem
@@ -181,17 +181,17 @@ class NextTokenLimits:
         part, k = self._at[j]
         followed = [self.case.alternative(j, int(v)) for v in np.flatnonzero(part.problem.supports[k])]
         ends = [f"{name} {share:.3g}" for name, share in self.ends_on(j).items()]
-        sentence = f"After {self.case.context(j)} (followed by {_listed(followed)}) it ends on {_listed(ends)}"
+        sentence = f"After {self.case.context(j)} (followed by {_listed(followed)}) predictions tend to {_listed(ends)}"
         sentence += f"; ruled out: {_listed(self.exclusions(j))}." if self.exclusions(j) else "."
         if self.ties(j):
             why = self.why_tied(j)
             more = " and others" if len(why) > SHOWN else ""
-            sentence += f" {', '.join(self.ties(j))} never followed it, and is tied by {'; '.join(why[:SHOWN])}{more}."
+            sentence += f" {', '.join(self.ties(j))} never followed it, but is tied by {'; '.join(why[:SHOWN])}{more}."
         return sentence
 
     @property
     def sentences(self) -> list[str]:
-        """The answer in words: a summary, then a sentence per context."""
+        """The limit of training in words: a summary, then a sentence for each context."""
         omitted = len(self._at) - MOST_SHOWN
         more = [f"… {omitted} more"] if omitted > 0 else []
         contexts = [self.context_sentence(j) for j in list(self._at)[:MOST_SHOWN]]
@@ -199,28 +199,28 @@ class NextTokenLimits:
 
     def _summary(self) -> str:
         if self.separable:
-            summary = "Separable: what never followed a context can be ruled out after it, all at once (Ŝ = S). "
+            summary = "Separable: tokens that never followed a context can all be ruled out after it, at once (Ŝ = S). "
         else:
-            summary = "Not separable: some tokens that never followed a context are tied to what did (Ŝ ≠ S). "
+            summary = "Not separable: some tokens that never followed a context are tied to tokens that did (Ŝ ≠ S). "
         attained = "one W has" if self.compatible else "no W has"
-        summary += f"{'C' if self.compatible else 'Not c'}ompatible: {attained} the log-odds of what followed."
+        summary += f"{'C' if self.compatible else 'Not c'}ompatible: {attained} the log-odds of the observed tokens."
         return summary
 
     def _limits(self) -> Iterator[str]:
         gap = self.infimum - self.entropy
         exact = self.separable and self.compatible
-        where = "the entropy of what followed" if exact else f"{gap:.4g} above the entropy of what followed"
+        where = "the entropy of the observed tokens" if exact else f"{gap:.4g} above the entropy of the observed tokens"
         margins = [margin for part in self.parts for margin in part.margins.values()]
         if margins:
             tight = sum(x == 1 for x in margins)
             yield f"The loss falls to {self.infimum:.6g}, {where}, and does not attain it."
             margin = f"1/‖W^mm‖ = {1 / self.norm:.6g}, tight for {tight} of {len(margins)} pairs"
-            yield f"W turns to W^mm, of margin {margin}."
+            yield f"The direction of W converges to that of W^mm, of margin {margin}."
         else:
             yield f"Nothing can be ruled out: the loss has a minimiser, of value {self.infimum:.6g}, {where}."
         if r := sum(part.minimum.split.dimension for part in self.parts):
             norm = math.hypot(*(part.minimum.norm for part in self.parts))
-            yield f"Its part in F, of dimension {r}, comes to W⋆, ‖W⋆‖ = {norm:.6g}."
+            yield f"The part of W in F, of dimension {r}, converges to W⋆, ‖W⋆‖ = {norm:.6g}."
 
 
 def _entropy(problem: MasterProblem) -> float:
@@ -231,6 +231,6 @@ def _entropy(problem: MasterProblem) -> float:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Join names; if there are many, only the first are shown."""
+    """Join names by commas; of a long list only the first few are shown."""
     omitted = len(names) - MOST_NAMED
     return ", ".join(names) if omitted <= 1 else f"{', '.join(names[:MOST_NAMED])} and {omitted} more"

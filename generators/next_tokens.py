@@ -26,7 +26,7 @@ from reference_attention.problem import checked_array
 MOST_ENTRIES = 200
 """The largest number of entries of W, V times the embedding dimension, for which statements are verified."""
 MOST_PAIRS = 400
-"""The largest number of contexts times tokens for which statements are verified."""
+"""The largest number of pairs of context and token for which statements are verified."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +40,9 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             trained.
         labels: the token id to predict for each sequence, (n,).
         start: θ_0 = vec(W_0), row by row, (D,).
-        step: the step size η of gradient descent; if left out, a value of at most 1/β.
-        vocabulary: names of the tokens; if left out, their ids.
-        windows: names of the contexts; if left out, their embeddings.
+        step: the step size η of gradient descent; if it is 0, statements use a value of at most 1/β.
+        vocabulary: names of the tokens; without these, ids are shown.
+        windows: names of the contexts; without these, embeddings are shown.
         seed, name: see :class:`generators.subject.Subject`.
     """
 
@@ -58,17 +58,17 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     name: str = "generated"
 
     def __post_init__(self) -> None:
-        """Refuse values that do not fit together, and keep names as tuples of strings."""
+        """Refuse values that do not fit together, and convert names to tuples of strings."""
         checked_array("embeddings", self.embeddings, ("m", "d"))
         if (self.counts is None) == (self.samples is None):
             raise InvalidInput("counts: give either counts of next tokens, or samples with labels.")
         if self.counts is not None:
             whole_numbers("counts", self.counts, (len(self.embeddings), "V"))
         elif self.labels is None:
-            raise InvalidInput("labels: missing; give the token that each sequence predicts.")
+            raise InvalidInput("labels: missing; give the token to predict for each sequence.")
         elif self.samples is not None and self.labels.shape != self.samples.shape[:1]:
             raise InvalidInput(
-                f"labels: shape {self.labels.shape} for samples {self.samples.shape}; give one token a sequence."
+                f"labels: shape {self.labels.shape} for samples {self.samples.shape}; give one token for each sequence."
             )
         if not (np.isfinite(self.step) and self.step >= 0):
             raise InvalidInput(f"step: {self.step} is no step size; give a positive number.")
@@ -76,20 +76,20 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             names = tuple(map(str, getattr(self, name)))
             object.__setattr__(self, name, names)
             if names and len(names) != count:
-                raise InvalidInput(f"{name}: {len(names)} names for {count}; give one each.")
+                raise InvalidInput(f"{name}: has {len(names)} names; give {count}.")
         if self.counts is not None or self.labels_within:
             size = self.dimension
             if self.start is not None and self.start.shape != (size,):
                 raise InvalidInput(f"start: shape {self.start.shape}; give the {size} entries of W, row by row.")
 
     def named_values(self) -> dict[str, Any]:
-        """Return the values to write to a file; names and step only if they are given."""
+        """Return the values to write to a file; names and step are left out unless they are given."""
         left_out = {name for name in ("step", "vocabulary", "windows") if not getattr(self, name)}
         return {name: value for name, value in super().named_values().items() if name not in left_out}
 
     @classmethod
     def of_values(cls, contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:
-        """Return the data of named fields, or of a corpus and the window length of its contexts.
+        """Return the data with the named fields, or those of a corpus and the length of its windows.
 
         :mod:`generators.corpus` describes corpora.
 
@@ -120,10 +120,10 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return case.replace(vocabulary=windows.vocabulary, windows=windows.windows)
 
     def normalise(self) -> NextTokens:
-        """Return the data in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
+        """Return the data with embeddings divided by a power of two s that brings max |embedding| into [1, 2).
 
-        Embeddings are divided by s. Then the a_jv are divided by s, or for sequences by s², as they are products of two
-        embeddings; θ is multiplied by the same number and η by its square.
+        Nothing is rounded. The vectors of alternatives are then divided by s or, for sequences, by s², because they are
+        products of two embeddings; θ is multiplied by this number, and η by its square.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -145,19 +145,19 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def problem_rows(self) -> np.ndarray:
-        """The rows of the contexts: embeddings, or sequences."""
+        """The array with a row for each context: embeddings, or sequences."""
         return self.embeddings if self.samples is None else self.samples
 
     @property
     def labels_within(self) -> bool:
-        """Return whether each label is a token of its sequence; otherwise the loss is infinite."""
+        """Return whether each label is a token of its sequence; if not, the loss is infinite."""
         if self.samples is None or self.labels is None:
             return True
         return all(label in row for row, label in zip(self.samples.tolist(), self.labels.tolist(), strict=True))
 
     @cached_property
     def problem(self) -> MasterProblem:
-        """Contexts, alternatives and counts.
+        """The loss of the data as a problem: contexts with their alternatives and counts.
 
         Raises:
             InvalidInput: see :func:`reference_attention.next_token.attention_samples.attention_problem`.
@@ -194,18 +194,18 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def explained_in(self) -> float:
-        """Return the estimated time of the explanation in seconds."""
+        """Return the estimated time of :meth:`explain` in seconds."""
         return sum(SECONDS_EACH * part.dimension**2 * len(part.pairs) for _, part in self.parts)
 
     @property
     def too_large(self) -> str:
-        """Return the reason why statements are not verified on the data because W is too large; empty if they are."""
+        """Return why the data are too large for statements to be verified on them; an empty text if they are not."""
         pairs = 0 if self.counts is None or not self.windows else self.counts.size
         if pairs <= MOST_PAIRS and (not pairs or self.dimension <= MOST_ENTRIES):
             return ""
         return (
             f"{self.name} has {pairs} pairs of context and token, and a W of {self.dimension} entries; statements are"
-            f" verified on at most {MOST_PAIRS} and {MOST_ENTRIES}. Take a smaller alphabet, or theorems explain."
+            f" verified on at most {MOST_PAIRS} and {MOST_ENTRIES}. Take a smaller alphabet, or run theorems explain."
         )
 
     @property
@@ -218,7 +218,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return {"m": k, "V": self.counts.shape[1], "d": d}
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return a table of sequences and their labels, or of contexts and counts of next tokens."""
+        """Return the head and rows of a table of sequences and labels, or of contexts and counts of next tokens."""
         if self.samples is not None and self.labels is not None:
             predicted = [self.token(y) for y in self.labels.tolist()]
             return ("sequence", "predicts"), list(zip(map(self.context, range(len(predicted))), predicted, strict=True))
@@ -234,7 +234,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return name if name.strip() else repr(name)
 
     def context(self, j: int) -> str:
-        """Return the name of context, or sequence, j."""
+        """Return the name of context j or sequence j."""
         if self.windows:
             return self.windows[j] if self.windows[j].strip() == self.windows[j] else repr(self.windows[j])
         if self.samples is not None:
@@ -242,13 +242,13 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return " ".join(f"{x:g}" for x in self.embeddings[j].tolist())
 
     def alternative(self, j: int, v: int) -> str:
-        """Return the name of alternative v of context j; in a sequence, of its v-th distinct token."""
+        """Return the name of alternative v of context j; in a sequence this is the v-th of its distinct tokens."""
         if self.samples is None:
             return self.token(v)
         return self.token(sorted({x for x in self.samples[j].tolist() if x != ABSENT})[v])
 
     def lines(self) -> list[str]:
-        """Return lines with the embeddings of sequences, the start, the step and the seed."""
+        """Return the lines below the table: the embeddings of tokens, the start, the step and the seed."""
         texts = [] if self.samples is None else [f"embeddings {self.embeddings.tolist()}"]
         texts += [] if self.start is None else [f"start {self.start.tolist()}"]
         return [*texts, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
@@ -260,11 +260,10 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return NextTokenLimits.of(self).sentences
 
     def simpler(self) -> Iterator[NextTokens]:
-        """Yield simpler data, with one change each.
+        """Yield simpler data, each by one change.
 
-        The changes: without a context or sequence, without a token, without a coordinate, with all counts 1, with
-            rounded
-        embeddings, without a start.
+        A change removes a context or sequence, a token, a coordinate or the start, sets all counts to 1, or rounds
+        embeddings.
         """
         if self.samples is not None and self.labels is not None:
             for i in range(len(self.samples) if len(self.samples) > 1 else 0):

@@ -1,4 +1,4 @@
-"""Assumptions on next-token data, decided over the rationals and the integers.
+"""Predicates of assumptions on next-token data, decided exactly.
 
 References: arXiv 2402.18551, Definitions 1 and 2, Lemma 1, Theorems 1 and 2; arXiv 2403.08081, Section 2.
 """
@@ -18,7 +18,7 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def _separable(case: NextTokens) -> Finding:
-    """Check (6a) and (6b): some θ gives observed next tokens equal logits, and others logits lower by 1 or more."""
+    """Check (6a) and (6b): some θ gives observed next tokens equal logits, and others logits lower by at least 1."""
     norms = []
     for _, problem in case.parts:
         separated = [pair for pair in problem.pairs if not problem.supports[pair]]
@@ -33,9 +33,9 @@ def _separable(case: NextTokens) -> Finding:
 
 
 def _compatible(case: NextTokens) -> Finding:
-    """Check that equation (4) of arXiv 2402.18551 has a solution."""
+    """Check equation (4) of arXiv 2402.18551: some θ attains the log-odds of the observed next tokens."""
     holds = all(compatible(problem) for _, problem in case.parts)
-    return Finding(holds, "log-odds of what followed are " + ("attained by one θ" if holds else "attained by no θ"))
+    return Finding(holds, "the log-odds of next tokens are " + ("attained by one θ" if holds else "attained by no θ"))
 
 
 def _something_apart(case: NextTokens) -> Finding:
@@ -46,7 +46,7 @@ def _something_apart(case: NextTokens) -> Finding:
 
 
 def _finite_part(case: NextTokens) -> Finding:
-    """Check that F ≠ 0: some extended support Ŝ_j has two alternatives with different vectors."""
+    """Check that the subspace F is not 0: some extended support Ŝ_j has two alternatives with different vectors."""
     apart = 0
     for _, problem in case.parts:
         sets = extended_supports(problem).sets
@@ -55,7 +55,7 @@ def _finite_part(case: NextTokens) -> Finding:
 
 
 def _independent_contexts(case: NextTokens) -> Finding:
-    """Check that h_1, …, h_m are linearly independent."""
+    """Check that the embeddings h_1, …, h_m of contexts are linearly independent."""
     if case.counts is None:
         return Finding(False, "the data are sequences, not contexts with counts")
     rank = rank_of(rational_matrix(case.embeddings).tolist())
@@ -77,7 +77,7 @@ def _labels_within(case: NextTokens) -> Finding:
 
 
 def _independent_tokens(case: NextTokens) -> Finding:
-    """Check that e_1, …, e_K are linearly independent."""
+    """Check that the embeddings e_1, …, e_K of tokens are linearly independent."""
     if case.samples is None:
         return Finding(False, "the data are contexts with counts, whose tokens have no embeddings")
     rank = rank_of(rational_matrix(case.embeddings).tolist())
@@ -85,7 +85,7 @@ def _independent_tokens(case: NextTokens) -> Finding:
 
 
 def _short_steps(case: NextTokens) -> Finding:
-    """Check that η ≤ 1/β, β the smoothness bound computed from diameters; without η the statement uses 1/β."""
+    """Check that η ≤ 1/β, where β bounds the smoothness; a case without η passes, as the statement then uses 1/β."""
     if not case.step:
         return Finding(True, "no step size is given")
     total = fmpq(0)
@@ -100,16 +100,16 @@ def _short_steps(case: NextTokens) -> Finding:
 
 SEPARABLE = Assumption(
     "ntp-separable",
-    "some W ties what followed and separates it from what did not",
+    "some W ties all tokens that followed a context and separates them from all others",
     "2402.18551, Definition 2",
     _separable,
 )
 COMPATIBLE = Assumption(
-    "ntp-compatible", "one W attains the log-odds of what followed", "2402.18551, Definition 1", _compatible
+    "ntp-compatible", "some W attains the log-odds of the observed next tokens", "2402.18551, Definition 1", _compatible
 )
 SOMETHING_APART = Assumption(
     "something-to-rule-out",
-    "not every alternative is tied to what followed",
+    "some alternative can be ruled out after some context",
     "2402.18551, Section 2 (made sharper here)",
     _something_apart,
 )

@@ -1,18 +1,19 @@
-"""Strategies for next-token data: their separability and compatibility are planted, nothing is filtered.
+"""Strategies for next-token data that are separable or compatible by construction; nothing is filtered.
 
 The kinds of data are
 
-- *planted*: S_j = argmax_v (W_d h_j)_v and p_jz ∝ 2^{(W_p h_j)_z} of small integer matrices W_d and W_p; separable and
-  compatible by construction, with ties, in any dimension;
+- *planted*: the support is S_j = argmax_v (W_d h_j)_v, and p_jz ∝ 2^{(W_p h_j)_z} on it, for small integer matrices W_d
+  and W_p; separable and compatible by construction, with ties, in any dimension;
 - *incompatible*: supports S_j as in *planted*, with any counts;
 - *over*: at least as many dimensions as contexts, with linearly independent embeddings;
-- *orthogonal*: embeddings that are orthogonal to each other;
+- *orthogonal*: embeddings that are pairwise orthogonal;
 - *random*: any embeddings and counts;
-- *repeated*: contexts of the same embedding, followed by different tokens;
-- *independent* and *dependent*: sequences for attention, whose embeddings are linearly independent, or not.
+- *repeated*: contexts that have the same embedding and are followed by different tokens;
+- *independent* and *dependent*: sequences for attention, whose tokens have linearly independent or dependent
+embeddings.
 
-Data as users have them (:func:`generators.realistic_numbers.is_realistic`) have embeddings of mixed scale, nearly
-parallel ones, or unit vectors beside their originals; their counts go to 10⁴, and some are windows of a text
+One case in five is realistic (:func:`generators.realistic_numbers.is_realistic`): its embeddings have mixed scales, are
+nearly parallel, or one is the normalised copy of another; its counts go up to 10⁴; or it consists of windows of a text
 (:mod:`generators.next_token.embeddings`).
 
 Reference: derived here.
@@ -46,7 +47,7 @@ def next_token_cases(kinds: Collection[str] = EVERY, *, apart: bool = False) -> 
 
     Args:
         kinds: the kinds that the module's docstring describes.
-        apart: whether some token can be ruled out in every case; where none can, a token and a coordinate are added.
+        apart: whether some token can be ruled out in every case; if none can, a token and a coordinate are added.
     """
     strategy = st.sampled_from(list(kinds)).flatmap(
         lambda kind: sequences(kind) if kind in SEQUENCES else contexts(kind)
@@ -72,7 +73,7 @@ def independent_contexts() -> SearchStrategy[NextTokens]:
 def finite_part_cases() -> SearchStrategy[NextTokens]:
     """Return a strategy for cases with F ≠ 0.
 
-    The first of independent contexts is followed by two tokens, and a further token follows none.
+    The contexts are linearly independent. The first is followed by two tokens, and one more token follows no context.
     """
     return independent_contexts().map(_with_two_followers)
 
@@ -100,7 +101,7 @@ def with_something_apart(case: NextTokens) -> NextTokens:
         return case.replace(embeddings=h, counts=never, start=None)
     assert case.samples is not None
     assert case.labels is not None
-    # One more sequence ends in the new token, and its label is its other token.
+    # Add a sequence of an old token, which is its label, and the new token.
     K, d = case.embeddings.shape
     e = np.zeros((K + 1, d + 1))
     e[:K, :d], e[K, d] = case.embeddings, 1.0
@@ -113,7 +114,7 @@ def with_something_apart(case: NextTokens) -> NextTokens:
 
 @st.composite
 def contexts(draw: DrawFn, kind: str) -> NextTokens:
-    """Draw embeddings and counts of a kind."""
+    """Draw contexts with embeddings and counts of the given kind."""
     if draw(is_realistic()):
         return draw(_realistic_contexts(kind))
     m, V, d = (draw(st.integers(*sizes)) for sizes in (CONTEXTS, VOCABULARY, DIMENSIONS))
@@ -134,10 +135,10 @@ def contexts(draw: DrawFn, kind: str) -> NextTokens:
 
 @st.composite
 def _realistic_contexts(draw: DrawFn, kind: str) -> NextTokens:
-    """Draw cases of a kind as users have them.
+    """Draw contexts of the given kind with numbers as users have them.
 
     *planted* supports are the tokens of largest logit of a small integer W, decided over the rationals, with equal
-    counts: so W separates, and W = 0 has the log-odds. *over* and *orthogonal* embeddings are triangular, with a
+    counts: so W separates, and W = 0 attains the log-odds. *over* and *orthogonal* embeddings are triangular with a
     nonzero diagonal.
     """
     if kind == "random" and draw(one_in(3)):
@@ -173,7 +174,7 @@ def _embeddings(draw: DrawFn, kind: str, m: int, d: int) -> Float64[np.ndarray, 
     h = draw(integers((m, d), -3, 3)).astype(np.float64)
     if kind == "repeated":
         h = h[draw(integers((m,), 0, max(0, m // 2)))]
-    # Embeddings are integers, so that powers of two of planted log-odds are integers.
+    # Embeddings of kind "planted" stay integers, so that the counts 2^{(W_p h)_z} are integers.
     return h / 4 if draw(one_in(4)) and kind != "planted" else h
 
 
@@ -189,7 +190,7 @@ def _supports(draw: DrawFn, kind: str, h: Float64[np.ndarray, "m d"], V: int) ->
 
 @st.composite
 def sequences(draw: DrawFn, kind: str) -> NextTokens:
-    """Draw up to six samples of at most four tokens; their last tokens are one of two, so that samples share graphs."""
+    """Draw up to six samples of at most four tokens; only two tokens occur last, so that samples share a last token."""
     K, d = draw(st.integers(2, 5)), draw(st.integers(1, 3))
     n, T = draw(st.integers(1, 6)), draw(st.integers(2, 4))
     samples = draw(integers((n, T), 0, K - 1))

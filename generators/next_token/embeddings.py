@@ -1,6 +1,7 @@
 """Embeddings of contexts and tokens as users have them, and windows of texts; see :mod:`generators.realistic_numbers`.
 
-References: issue reports; sentence embeddings (Gaussian, then of norm one), bag-of-words features, byte-level corpora.
+References: issue reports; sentence embeddings (Gaussian, normalised to norm 1), bag-of-words features, byte-level
+corpora.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from reference_attention.exact import products, rational
 LARGEST_COUNT = 10**4
 MOST_CONTEXTS, MOST_TOKENS = 12, 12
 MOST_ENTRIES = 36
-"""The largest number of entries of W: exact decisions grow fast with it."""
+"""The largest number of entries of W; the time of exact decisions grows fast with it."""
 LOOKS = ("decimals", "gaussian", "scaled", "columns", "unit", "unit beside", "near", "float32")
-"""Kinds of rows: decimals; Gaussian entries; rows or columns whose units differ up to 10⁶-fold; rows of norm one; the
-last row a normalised copy of another row; the last row within 1e-13 of a multiple of the first; entries rounded to
-float32."""
+"""The kinds of rows, in this order: decimals; Gaussian entries; rows, or columns, whose units differ by up to 10⁶; rows
+of norm 1; a last row that is the normalised first row; a last row that is parallel to the first up to a
+relative 0.1 to 1e-13; entries rounded to float32."""
 TEXTS = (
     "to be or not to be that is the question",
     "the cat sat on the mat",
@@ -49,8 +50,8 @@ def realistic_rows(
 ) -> Float64[np.ndarray, "m d"]:
     """Draw m rows of d entries of one kind of :data:`LOOKS`.
 
-    With ``independent`` they are linearly independent, m ≤ d: lower triangular with a nonzero diagonal, up to the order
-    of coordinates. With ``diagonal`` all off-diagonal entries are 0.
+    With ``independent`` the rows, m ≤ d, are linearly independent: lower triangular with a nonzero diagonal, up to the
+    order of coordinates. With ``diagonal``, too, all off-diagonal entries are 0.
     """
     look = draw(st.sampled_from(LOOKS))
     rows = draw(entries((m, d), Style.DECIMALS))
@@ -83,7 +84,7 @@ def realistic_rows(
 
 
 def exact_argmax(W: Int64[np.ndarray, "V d"], h: Float64[np.ndarray, "m d"]) -> Bool[np.ndarray, "m V"]:
-    """Return the mask of the v with the largest (W h_j)_v, (m, V), over the rationals, so that ties are exact."""
+    """Return the mask (m, V) of the tokens v with the largest logit (W h_j)_v, decided over the rationals."""
     rows = [[rational(w) for w in row] for row in W.astype(np.float64).tolist()]
     heights = [products(rows, [rational(x) for x in row]) for row in h.tolist()]
     return np.array([[height == max(logits) for height in logits] for logits in heights]).reshape(len(h), len(W))

@@ -146,7 +146,7 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"corpus": "aaaa"}, "one token only"),
+        ({"corpus": "aaaa"}, "the corpus repeats one token"),
         ({"corpus": "a"}, "no window of 2"),
         ({"corpus": "abc", "window": 0}, "no whole number ≥ 1"),
         ({"corpus": [0, -1, 2]}, "no id ≥ 0"),
@@ -159,7 +159,7 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
         ({"embeddings": [[1.0]], "samples": [[0]]}, "labels: missing"),
         ({"embeddings": [[1.0]], "samples": [[4]], "labels": [4]}, "ids have to be"),
         ({"embeddings": [[1.0]], "counts": [[1, 2]], "start": [1.0]}, "give the 2 entries"),
-        ({"embeddings": [[1.0]], "counts": [[1, 2]], "vocabulary": ["a"]}, "1 names for 2"),
+        ({"embeddings": [[1.0]], "counts": [[1, 2]], "vocabulary": ["a"]}, "has 1 names; give 2"),
         ({"embeddings": [[1.0]], "counts": [[1, 2]], "step": -1.0}, "no step size"),
     ],
 )
@@ -186,7 +186,7 @@ def test_the_explanation_says_where_training_ends_and_why() -> None:
     assert ends.exclusions(1) == ["0"]
     first, *_ = told = case.explain()
     assert first.startswith("Not separable")
-    assert any("2 never followed it, and is tied by 0 1; 1 1." in line for line in told)
+    assert any("2 never followed it, but is tied by 0 1; 1 1." in line for line in told)
 
 
 def test_the_explanation_says_whether_the_loss_has_a_minimiser() -> None:
