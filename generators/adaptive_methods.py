@@ -1,6 +1,6 @@
-"""Binary data without zero entries, or with entries of one modulus per sample, and schedules of batches.
+"""Data and schedules of batches for the statements on adaptive methods.
 
-Only the statements on adaptive methods use them.
+The data have two classes and features without zero entries, or with entries of one modulus per sample.
 
 References: Baek, Song, Yun, arXiv 2510.26303.
 """
@@ -21,15 +21,15 @@ MOST = (6, 5)
 """The largest n and d."""
 CYCLIC, SHUFFLED, REPLACED, FULL = "cyclic", "shuffled", "with replacement", "full"
 KINDS = (CYCLIC, SHUFFLED, REPLACED, FULL)
-"""Kinds of schedules: all epochs in the same order; a new order for each epoch; batches drawn with replacement; full
-batches."""
+"""Kinds of schedules, in this order: the same order of samples in all epochs; a new order in each epoch; batches drawn
+with replacement; full batches."""
 EPOCHS = (CYCLIC, SHUFFLED)
-"""The kinds whose epochs are partitions of the samples into batches."""
+"""The kinds of schedules whose epochs split the samples into batches, each sample in one batch."""
 
 
 @st.composite
 def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples x_i = y_i h_i with entries ±α_i; most signs agree with those of a vector common to all samples."""
+    """Draw features h_i with entries ±α_i and labels y_i; most signs of y_i h_i agree with a vector common to all i."""
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     common = np.array(draw(st.lists(st.sampled_from((-1.0, 1.0)), min_size=d, max_size=d)))
     labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
@@ -59,14 +59,14 @@ EQUAL_MODULI = Assumption(
 
 @st.composite
 def full_feature_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples without zero entries that a vector of signs separates; some have large counts or equal moduli."""
+    """Draw samples without zero entries that a vector of signs separates; some have large counts, some equal moduli."""
     if draw(one_in(4)):
         return draw(equal_modulus_cases())
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     size = st.sampled_from((1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 0.3, 7.0, -0.1))
     rows = np.array(draw(st.lists(st.lists(size, min_size=d, max_size=d), min_size=n, max_size=n)))
     rows *= np.where(rows.sum(axis=1) < 0, -1.0, 1.0)[:, None]
-    # The largest entry of a row outweighs the others, so that the margin is positive.
+    # Double the largest entry of a row with too small a sum, so that the margin is positive.
     short = rows.sum(axis=1) < 1e-3
     rows[short, rows[short].argmax(axis=1)] *= 2
     signs = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=d, max_size=d)))
@@ -82,7 +82,7 @@ def full_features(case: LabelledFeatures) -> Finding:
         return Finding(False, f"{case.classes} classes")
     zeros = int((case.features == 0).sum())
     return Finding(
-        zeros == 0, f"{zeros} entries are 0" if zeros else f"entries of at least {number(np.abs(case.features).min())}"
+        zeros == 0, f"{zeros} entries are 0" if zeros else f"the least |entry| is {number(np.abs(case.features).min())}"
     )
 
 
@@ -94,21 +94,21 @@ FULL_FEATURES = Assumption(
 def batch_schedule(
     kind: str, weights: Float64[np.ndarray, "n"], size: int, steps: int, rng: np.random.Generator
 ) -> Float64[np.ndarray, "t n"]:
-    """Return c_i(t), the share of sample i in the batch of step t, of sum 1 in every step.
+    """Return the shares c_i(t) of sample i in the batch of step t; they sum to 1 in every step.
 
     Args:
         kind: one of :data:`KINDS`.
         weights: π_i, the shares of a full batch.
         size: the number of samples in a batch; the last batch of an epoch may have fewer.
         steps: the number of batches.
-        rng: draws the orders.
+        rng: the generator that draws the orders.
 
     Raises:
         InvalidInput: an unknown kind, or a batch without samples.
     """
     n = len(weights)
     if kind not in KINDS or not 1 <= size <= n:
-        raise InvalidInput(f"kind, size: {kind!r}, {size}; give one of {', '.join(KINDS)} and 1 to {n} samples.")
+        raise InvalidInput(f"kind, size: {kind!r}, {size}; give one of {', '.join(KINDS)}, and 1 to {n}.")
     if kind == FULL:
         return np.tile(weights, (steps, 1))
     shares, order = np.zeros((steps, n)), rng.permutation(n)

@@ -25,19 +25,19 @@ class Case(Subject):
     Attributes:
         problem: keys, scores, loss.
         dataset: tokens, labels, head and key-query weights from which the problem was computed, for statements about
-            these.
-        queried: tokens, queries, labels and head from which the problem was computed, where W is trained; prompts are
-            then vec(W).
-        sequence: tokens, several queries per input, labels and head, where W is trained; the problem is then that of
-            the queries that see the most tokens.
+            these arrays.
+        queried: tokens, queries, labels and head from which the problem was computed, if W is trained; the prompt of
+            the problem is then vec(W).
+        sequence: tokens, several queries per input, labels and head, if W is trained; the problem is then that of the
+            queries that see the most tokens.
         alpha: chosen tokens, shape (n,); ``None`` means the optimal tokens.
         start: p(0), shape (d,); if it is ``None`` the statement chooses its starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
             name determines how they change with the units of the keys, see :meth:`normalise`.
-        positions: the positions of the tokens in the user's file, shape (n, T), if a mask removed others. It is not
-            written with a failing case, which contains only these tokens.
-        seed: determines the points at which a "for every p" conclusion is checked.
-        name: the origin of the case, for the report.
+        positions: the positions of the tokens in the user's file, shape (n, T), if a mask removed other tokens. The
+            file of a failing case omits them, as it contains only the tokens that are left.
+        seed: the seed of the points at which a conclusion about every p is checked.
+        name: where the case comes from, for the report.
     """
 
     problem: Problem
@@ -54,7 +54,7 @@ class Case(Subject):
 
     @property
     def chosen_tokens(self) -> Int64[np.ndarray, "n"]:
-        """The chosen tokens α, which are the optimal tokens unless others were chosen, shape (n,)."""
+        """The chosen tokens, shape (n,): α, or the optimal tokens if α is ``None``."""
         return self.problem.optimal if self.alpha is None else self.alpha
 
     chosen = FormerName("chosen_tokens")
@@ -67,7 +67,7 @@ class Case(Subject):
         return {"n": self.problem.n, "T": self.problem.T, "d": self.problem.d}
 
     def unfit_for(self, assumptions: Collection[str]) -> str:
-        """Return why a statement with these assumptions is not about the case; empty if it is.
+        """Return why a statement with these assumptions does not apply to the case; an empty text if it does.
 
         A case is unfit only if its inputs have different numbers of tokens and the statement does not assume
         ``sequence-given``.
@@ -79,7 +79,7 @@ class Case(Subject):
         return f"inputs keep different numbers of tokens, {lengths}, and the statement is about inputs of one length"
 
     def normalise(self) -> Case:
-        """Return the case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
+        """Return the case with keys K/s and prompts s·p, where the power of two s brings max |key| into [1, 2).
 
         Nothing is rounded. ``start`` scales like a prompt. How a named array scales follows from the words of its name,
         which underscores separate. An array with the word ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or
@@ -106,12 +106,11 @@ class Case(Subject):
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
 _WHOLE = {"W_trained", "K_trained"}
-"""Names of arrays that scale like a prompt although they contain no such word; of the factors K_trained and Q_trained
-only K_trained scales."""
+"""Names of further arrays that scale like a prompt; of the factors K_trained and Q_trained only K_trained scales."""
 
 
 def _degree(name: str) -> int:
-    """Return the power of the unit of prompts in which an array is measured, from the array's name."""
+    """Return the power of s by which :meth:`Case.normalise` multiplies an array with this name: 0, 1 or 2."""
     words = set(name.split("_"))
     if words & {"eta", "etas"} or "step_size" in name:
         return 2
@@ -128,5 +127,5 @@ def scale_exactly(name: str, value: Float64[np.ndarray, "..."], factor: float) -
         scaled = np.asarray(value * factor)
         exact = bool(np.array_equal(scaled / factor, value, equal_nan=True))
     if not exact:
-        raise InvalidInput(f"{name}: magnitudes leave float64 when the keys are scaled to one; rescale the data.")
+        raise InvalidInput(f"{name}: magnitudes leave float64 when the keys are scaled to size 1; rescale the data.")
     return scaled

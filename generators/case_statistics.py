@@ -1,7 +1,7 @@
 """Statistics of the cases of a strategy: sizes, losses, and the shares of cases that have certain properties.
 
-A property is decided on the case, exactly if it is an equality. It is None for a case to which it does not apply; such
-a case is not counted.
+A property is a function of a case; it decides equalities exactly. It returns None for a case to which it does not
+apply; such a case is not counted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_m
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 LARGE = 7
-"""The least T or d that counts as large; small strategies end at 5."""
+"""The least T or d that counts as large; strategies for small cases draw at most 5."""
 FAR = 2.0**30
-"""Keys whose norm is above this, or below its reciprocal, count as having extreme units."""
+"""Keys with max |key| above this number, or below its reciprocal, count as having extreme units."""
 NEARLY = 1e-6
-"""A margin other than 1 that differs from 1 by less than this is a near tie."""
+"""A margin that is larger than 1 by less than this is a near tie."""
 
 Property = Callable[[Case], bool | None]
 
@@ -45,11 +45,11 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The share; 0 where the property applies to no case."""
+        """The share of the cases to which the property applies that have it; 0 if it applies to no case."""
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
-        """Return COUNT/OF, 0 if no case has the property, and an empty text if it applies to no case."""
+        """Return "COUNT/OF", "0" if no case has the property, or an empty text if the property applies to no case."""
         return "" if not self.of else str(self.count) if not self.count else f"{self.count}/{self.of}"
 
 
@@ -71,7 +71,7 @@ class Drawn:
 
 
 def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
-    """Return the sizes and shares of cases of a statement; only sizes for data that are not attention cases."""
+    """Summarise the cases of a statement; data that are not attention cases have sizes, but no shares."""
     names = dict.fromkeys(name for case in cases for name in case.sizes)
     lengths = {name: [case.sizes[name] for case in cases if name in case.sizes] for name in names}
     sizes = {
@@ -79,7 +79,7 @@ def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
         for name, sizes_of_axis in lengths.items()
         if sizes_of_axis
     }
-    # The loop is over cases, because all properties of a case share its cached certificates.
+    # Loop over cases outside and properties inside: all properties of a case share its cached certificates.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
     properties = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {
@@ -93,7 +93,7 @@ def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
 def _svm(case: Case) -> MaxMargin | None:
     """Solve ATT-SVM of the chosen tokens.
 
-    Return None if it is infeasible, or if the optimal tokens of an input share their score.
+    Return None if ATT-SVM is infeasible, or if α is not given and an input has several optimal tokens.
     """
     if case.alpha is None and (optimal_sets(case).sum(axis=1) > 1).any():
         return None
@@ -135,7 +135,7 @@ def _has_loss(name: str) -> Property:
 
 
 def _optimal_features_agree(case: Case) -> bool | None:
-    """Return whether all optimal tokens of an input have the same features; Assumption D is proven only for these."""
+    """Return whether all optimal tokens of each input have the same features; only then is Assumption D proven."""
     best = optimal_sets(case)
     if "head_features" not in case.arrays or not (best.sum(axis=1) > 1).any():
         return None
@@ -145,7 +145,7 @@ def _optimal_features_agree(case: Case) -> bool | None:
 
 @lru_cache(maxsize=1)
 def _labels(case: Case) -> LabelSvm | None:
-    """Solve (SVM) of the chosen tokens, for cases in which Assumption C is proven over its supports."""
+    """Solve the SVM for v_mm of the chosen tokens if Assumption C is proven over its supports; else return None."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
     solution = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))
@@ -168,7 +168,7 @@ def _full_rank(case: Case) -> bool | None:
 
 
 def _parallel(case: Case) -> bool | None:
-    """Return whether p_relax ∥ p_mm, over the rationals; None where all inputs are supports."""
+    """Return whether p_relax is parallel to p_mm, decided exactly; None if all inputs are supports of v_mm."""
     labels, svm = _labels(case), _svm(case)
     if labels is None or svm is None or labels.support.all():
         return None
@@ -212,4 +212,4 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "p_relax parallel to p_mm": _parallel,
     }
 )
-"""The properties, by their names in tables."""
+"""The properties by their names in tables."""

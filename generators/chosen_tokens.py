@@ -1,6 +1,6 @@
 """Choices of tokens α in user data for statements about locally optimal tokens.
 
-Main result: :func:`locally_optimal_choices`, for ``from_data`` of such a statement.
+Such a statement passes :func:`locally_optimal_choices` as its ``from_data``.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 2, Theorem 3.
 """
@@ -27,7 +27,7 @@ FLOWS = 8
 """The number of gradient flows that search for α when there are too many choices."""
 
 ROUGH = 1e-3
-"""The tolerance of these flows; their selections are then checked exactly."""
+"""The tolerance with which these flows are integrated; their selections are then checked exactly."""
 
 SELECTED_AT = 1e3
 """The norm of p, in units of 1/max|key|, at which the tokens that a flow selects are read off."""
@@ -36,9 +36,9 @@ SELECTED_AT = 1e3
 def locally_optimal_choices(case: Case) -> Iterator[Case]:
     """Yield the case with every locally optimal α, in lexicographic order; if the case has an α, only with this one.
 
-    All T^n choices are decided exactly if there are at most :data:`MOST_CHOICES`. Otherwise only the α are tried that
-    gradient flows from ``case.start`` and from seeded starts select, which may miss some. If there is no locally
-    optimal α, the case with the optimal tokens is yielded, so that the reason is reported.
+    All T^n choices are decided exactly if there are at most :data:`MOST_CHOICES`. Otherwise only those α are tried
+    that gradient flows from ``case.start`` and from seeded starts select; a locally optimal α may be missed. If no α is
+    locally optimal, the case is yielded with the optimal tokens, so that the failing assumption is reported.
     """
     if case.alpha is not None:
         yield case
@@ -58,7 +58,7 @@ def locally_optimal_choices(case: Case) -> Iterator[Case]:
 def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
     """Yield every α, in lexicographic order, for which ATT-SVM(α) is feasible.
 
-    A choice for the first inputs that is infeasible on its own rules out all its continuations.
+    If tokens chosen for the first inputs are not separable by themselves, no choice that begins with them is tried.
     """
 
     def extend(chosen: tuple[int, ...]) -> Iterator[Int64[np.ndarray, "n"]]:
@@ -76,7 +76,7 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
 
 @lru_cache(maxsize=1)
 def flow_selections(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
-    """Return the distinct α that gradient flows select, in lexicographic order; cached for several statements."""
+    """Return the distinct α that gradient flows select, in lexicographic order; the result is cached."""
     problem = case.problem
     unit = 1.0 / problem.key_scale
     rng = case.rng()

@@ -1,7 +1,7 @@
-"""Properties of users' data, decided on the numbers: formats of features, copies, levels of scores.
+"""Properties of users' data, decided from the numbers alone: formats of features, copies, numbers of distinct scores.
 
-A number counts as a decimal, a pixel or a float16 number only if it is not a multiple of 1/64 ("short"), because small
-fractions such as 1/2 would count as all of these.
+Numbers are "short" if all are multiples of 1/64. Short numbers count neither as decimals, nor as pixels, nor as 16-bit
+floats, because small fractions such as 1/2 have all these formats.
 
 References: issue reports; IEEE 754, binary16.
 """
@@ -20,11 +20,11 @@ from generators.realistic_numbers import in_bfloat16
 from reference_attention.svm.max_margin import MaxMargin
 
 SHORT = 64.0
-"""The denominator of short numbers: these are the multiples of 1/64."""
+"""The denominator of short numbers, which are the multiples of 1/64."""
 COLUMNS_APART = 100.0
 """The ratio of the largest entries of two columns above which their units count as different."""
 FEW = 3
-"""The largest number of distinct scores that counts as few, if there are at least twice as many scores."""
+"""The largest number of distinct scores that counts as few; data with fewer than twice as many scores do not count."""
 
 Features = Float64[np.ndarray, "n T d"]
 Pairs = Bool[np.ndarray, "n T T"]
@@ -43,12 +43,12 @@ def _short(x: Features) -> bool:
 
 
 def flags(x: Features) -> bool:
-    """Return whether all numbers are zeros and ones, not all of them zeros."""
+    """Return whether all numbers are 0 or 1, and at least one is 1."""
     return bool(((x == 0) | (x == 1)).all() and x.any())
 
 
 def decimals(x: Features) -> bool:
-    """Return whether numbers, or 1000 or 1/1000 times them, have at most three decimals, and are not all short."""
+    """Return whether all numbers are decimals of 0, 2, 3, 5 or 6 digits after the point, and not all are short."""
     return not _short(x) and any(bool((x == _in_digits(x, digits)).all()) for digits in (0, 2, 3, 5, 6))
 
 
@@ -57,43 +57,43 @@ def _in_digits(x: Features, digits: int) -> Features:
 
 
 def of_float16(x: Features) -> bool:
-    """Return whether all numbers are exact in float16, but neither all short nor all exact in bfloat16."""
+    """Return whether all numbers are exact in float16, not all are short, and not all are exact in bfloat16."""
     with np.errstate(over="ignore"):
         representable = bool((x.astype(np.float16) == x).all())
     return representable and not _short(x) and not bool((in_bfloat16(x) == x).all())
 
 
 def of_bfloat16(x: Features) -> bool:
-    """Return whether numbers have eight significant bits, and are not all short."""
+    """Return whether all numbers are exact in bfloat16, and not all are short."""
     return not _short(x) and bool((in_bfloat16(x) == x).all())
 
 
 def pixels(x: Features) -> bool:
-    """Return whether numbers are k/255, and are not all short."""
+    """Return whether all numbers are k/255 for k = 0, …, 255, and not all are short."""
     k = np.rint(255 * np.clip(x, 0, 1))
     return not _short(x) and bool((x == k / 255).all())
 
 
 def weighted_counts(x: Features) -> bool:
-    """Return whether numbers are non-negative, mostly zero, and not decimals, pixels, short or 16-bit, as in tf-idf."""
+    """Return whether numbers look like tf-idf: non-negative, mostly zero, and of none of the formats above."""
     others = (decimals, of_float16, of_bfloat16, pixels)
     return bool((x >= 0).all() and (x == 0).mean() > 0.5) and not _short(x) and not any(is_it(x) for is_it in others)
 
 
 def mostly_zero(x: Features) -> bool:
-    """Return whether some coordinate is 0 in more than half of the tokens, and not in all."""
+    """Return whether some coordinate is 0 in more than half of the tokens, but not in all tokens."""
     zero = (x == 0).mean(axis=(0, 1))
     return bool(((zero > 0.5) & (zero < 1)).any())
 
 
 def as_users_have_them(x: Features) -> bool:
-    """Return whether numbers have one of the formats of users' data that this module defines."""
+    """Return whether numbers have a format of users' data: 0 and 1, decimals, 16-bit floats, pixels or tf-idf."""
     looks = (flags, decimals, of_float16, of_bfloat16, pixels, weighted_counts)
     return any(is_it(x) for is_it in looks)
 
 
 def columns_apart(x: Features) -> bool | None:
-    """Return whether the units of two coordinates differ by a factor of a hundred or more."""
+    """Return whether the largest entries of two coordinates differ by a factor of a hundred or more."""
     if x.shape[2] < 2:
         return None
     sizes = np.abs(x).max(axis=(0, 1))
@@ -114,19 +114,19 @@ def repeated_inputs(case: Case) -> bool | None:
 
 
 def few_levels(case: Case) -> bool | None:
-    """Return whether all scores together have at most three levels."""
+    """Return whether the scores of all inputs together have at most three distinct values."""
     scores = case.problem.scores
     return None if scores.size < 2 * FEW else len(np.unique(scores)) <= FEW
 
 
 def apart_in_one_coordinate(x: Features) -> Pairs:
-    """Return the pairs of tokens of an input that differ in exactly one of several coordinates."""
+    """Return a mask (n, T, T) of the pairs of tokens that differ in exactly one of at least two coordinates."""
     several = x.shape[2] > 1
     return np.stack([several & (np.sum(rows[:, None] != rows[None], axis=2) == 1) for rows in x])
 
 
 def _pairs(*, uses: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
-    """Return a property: some pair of tokens differs in one coordinate, and p_mm uses it (``uses``) or not, exactly."""
+    """Return the property that p_mm separates (``uses``) or ties two tokens that differ in a single coordinate."""
 
     def holds(case: Case, svm: MaxMargin | None) -> bool | None:
         if svm is None:

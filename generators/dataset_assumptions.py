@@ -1,4 +1,4 @@
-"""Assumptions on tokens, labels and head: Lemma 2 and Assumption C.
+"""Predicates of assumptions on tokens, labels and head: those of Lemma 2, and Assumption C.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
 """
@@ -25,15 +25,14 @@ WITH_QUERIES = "the case has queries and trains W; the assumption is about a pro
 MOST_VERTICES = 4096
 """The largest number of selections of one token per input at which Assumption C is checked."""
 MOST_SWAPS = 64
-"""The largest number of selections, each differing from α at one input, that are tried in the search for a
-refutation."""
+"""The largest number of selections that are tried as refutations; each differs from α at one input."""
 FAR = 40
-"""The margin with which a refuting prompt selects its tokens: the weight of other tokens is e^{−40}."""
+"""The margin with which a refuting prompt selects its tokens; another token then has at most the weight e^{−40}."""
 Floats = Float64[np.ndarray, "k"]
 
 
 def _without_dataset(case: Case) -> Finding:
-    """Return the finding "not established" for a case without a dataset, with the arrays to give."""
+    """Return the finding "not established" for a case without a dataset; its text names the arrays to give."""
     return Finding(None, NO_DATASET if case.queried is None and case.sequence is None else WITH_QUERIES)
 
 
@@ -49,7 +48,7 @@ def positive_labels(case: Case) -> Finding:
 
 
 def head_in_key_range(case: Case) -> Finding:
-    """Decide over the rationals whether v ∈ range(Wᵀ); if not, a z with W z = 0 and v·z ≠ 0 proves it."""
+    """Decide over the rationals whether v ∈ range(Wᵀ); a z with W z = 0 and v·z ≠ 0 proves the contrary."""
     if case.dataset is None:
         return _without_dataset(case)
     if case.dataset.W is None:
@@ -83,10 +82,10 @@ def optimal_tokens(case: Case) -> Finding:
     The assumption is about all p, so sampling proves nothing.
 
     *Holds* by convexity. For any λ in the simplex the label margin on (x_i^p) is at most F(s) = ‖Σ λ_i Y_i
-    Σ_t s_it x_it‖ (duality). Take the SVM duals: F(α) = Γ. F is convex in each s_i, so F(s) ≤ Σ over
+    Σ_t s_it x_it‖ (duality). Let λ be the SVM duals, so that F(α) = Γ. F is convex in each s_i, so F(s) ≤ Σ over
     selections σ of P_s(σ) F(σ), where P_s(σ) = Π s_iσ_i, and P_s(σ ≠ α) ≥ max_i(1 − s_iα_i). If F(σ) < Γ at
-    every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). The family x_iα = Y_i u*, other tokens shorter, is an
-    instance.
+    every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). An example is x_iα = Y_i u* with a common u* and
+    shorter other tokens.
 
     *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed), one prompt direction selects α at every
     input, and another selects α at every input except i. Between the two lies a direction that ties α_i with another
@@ -104,9 +103,9 @@ def optimal_support_tokens(case: Case) -> Finding:
 
 
 def _establish(case: Case, *, supports_only: bool) -> Finding:
-    """Decide C by selections, or else by the cone certificate or a refuting prompt.
+    """Decide Assumption C by its bounds at selections or, if these decide nothing, by a certificate or refuting prompt.
 
-    :mod:`generators.optimal_tokens` computes the cone certificate and the refuting prompt.
+    :mod:`generators.optimal_tokens` computes the cone certificate and that refuting prompt.
     """
     finding = _by_selections(case, supports_only=supports_only)
     if finding.holds is not None or case.dataset is None:
@@ -134,13 +133,13 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
         witness = _tying_prompt(case, slack, label)
         if witness is not None:
             i, t, p = witness
-            why = f"input {i} has label margin {number(label.margins[i], 1)}·Γ and can tie tokens {alpha[i]} and {t}"
-            evidence = f"{why} while all others select α: {_no_nu(case, p, label, i)}"
+            why = f"input {i} has label margin {number(label.margins[i], 1)}·Γ; p ties its tokens {alpha[i]} and {t}"
+            evidence = f"{why} and selects α at all other inputs: {_no_nu(case, p, label, i)}"
             return Finding(False, evidence, {"p": p.tolist()})
         swapped = _refute_by_swap(case, list(range(len(alpha))), label)
         if swapped is not None:
             return swapped
-        return Finding(None, f"input {slack[0]} is not a support of v_mm, and no way to leave its α was found")
+        return Finding(None, f"input {slack[0]} is not a support of v_mm; no prompt was found that ties its α only")
     finding = _at_vertices(data, alpha.tolist(), label)
     if finding.holds is None:
         inputs = [i for i, m in enumerate(label.margins) if m == 1] if supports_only else list(range(len(alpha)))
@@ -151,10 +150,10 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
 def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
     """Return (i, t, p) such that p ties t with α_i at an input i ∈ slack and selects α at all other inputs.
 
-    Both α, and α with another token at input i, must be separable. On the way from p_mm(α) to a direction that selects
-    the other token, some token t is the first to tie with α_i; every other input selects α there. p is a large multiple
-    of that tying direction plus c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c}, and input i does not limit the label
-    margin.
+    Both α, and α with another token at input i, must be separable. On the segment from p_mm(α) to a direction that
+    selects the other token, t is the first token to tie with α_i; at that point every other input still selects α. p is
+    a large multiple of this point plus c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c}, and input i does not limit the
+    label margin. Return None if there is no such p.
     """
     keys, alpha = case.problem.keys, case.chosen_tokens
     separator = checked_margins(keys, alpha).p
@@ -203,7 +202,7 @@ def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Findin
             ratio = math.sqrt(float(label.norm_squared / swapped.norm_squared))
             return Finding(
                 False,
-                f"at p = {vector(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
+                f"at p = {vector(p)} and its multiples input {inputs[k]} selects token {t}, all others select α,"
                 f" and the label margin tends to {ratio:.6g}·Γ",
                 {"p": p.tolist()},
             )
@@ -211,7 +210,7 @@ def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Findin
 
 
 def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
-    """Return max_t v_mm·(z_iα − z_it)."""
+    """Return max_t v_mm·(z_iα − z_it), where z_it = Y_i x_it."""
     data = case.dataset
     assert data is not None
     outputs = [dot(label.v, exact_vector(x)) * rational(data.Y[i]) for x in data.X[i]]
@@ -221,7 +220,7 @@ def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
 def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
     """Describe why p, and prompts further along its direction, refute every ν > 0.
 
-    v_mm loses little label margin at the other inputs, while 1 − s_iα does not tend to 0.
+    At p the head v_mm keeps nearly all of its label margin at the other inputs, while 1 − s_iα does not tend to 0.
     """
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
@@ -232,7 +231,7 @@ def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
     lost = np.sum(weights * (outputs[np.arange(n), alpha][:, None] - outputs), axis=1)
     worst = max(0.0, float(np.max(np.delete(lost, i), initial=0.0)))
     return (
-        f"at p = {vector(p)} 1 − s_iα = {1 - weights[i, alpha[i]]:.3g} there, but the label margin is at least"
+        f"at p = {vector(p)} that input has 1 − s_iα = {1 - weights[i, alpha[i]]:.3g}, but the label margin is at least"
         f" Γ − {worst:.1g}, and Γ in the limit: no ν > 0"
     )
 
@@ -242,7 +241,7 @@ def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding
     tight = [i for i, m in enumerate(label.margins) if m == 1]
     if any(label.duals[i] == 0 for i in tight):
         idle = next(i for i in tight if label.duals[i] == 0)
-        return Finding(None, f"input {idle} has label margin Γ but a zero dual: C was not proven this way")
+        return Finding(None, f"input {idle} has label margin Γ but a zero dual, so bounds at selections do not prove C")
     vertices = data.X.shape[1] ** len(tight)
     if vertices > MOST_VERTICES:
         return Finding(None, f"there are more selections than the {MOST_VERTICES} that are tried")
@@ -267,7 +266,7 @@ def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding
         ratio = math.sqrt(float(worst / limit))
         where = dict(zip(tight, worst_at, strict=True))
         return Finding(
-            None, f"selecting {where} gives a bound of {ratio:.6g}·Γ, not below Γ: C was not proven this way"
+            None, f"the selection {where} has the bound {ratio:.6g}·Γ, not below Γ, so these bounds do not prove C"
         )
     gamma = 1 / math.sqrt(float(limit))
     nu = gamma * (1 - math.sqrt(float(worst / limit)))

@@ -26,9 +26,9 @@ from reference_attention.problem import Dataset, Problem
 FIGURE_1_STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 """The values c of the starts p(0) = (0, c) in Figures 1(a) and 1(b)."""
 CLUSTER_SEED = 0
-"""A seed for which ATT-SVM of the optimal tokens of Figure 1(c) is feasible."""
+"""The seed of the clusters of Figure 1(c); with it, ATT-SVM of the optimal tokens is feasible."""
 FIGURE_5_SCORES = (*range(1, 11), 100)
-"""The values C of Figure 5."""
+"""The values of the score C in Figure 5."""
 
 
 def _case(name: str, data: Dataset, starts: list[tuple[float, ...]], **arrays: list[float]) -> Case:
@@ -45,7 +45,7 @@ def _from_scores(
     starts: list[tuple[float, ...]],
     loss: str = "logistic",
 ) -> Case:
-    """Make a case from keys and scores: tokens are (key, score), v is the last axis, and W projects to the key."""
+    """Make a case with tokens (key, score), the head v along the last axis, and a W that projects tokens to keys."""
     return _case(name, Dataset.realising(Problem(keys, scores, loss_named(loss))), starts)
 
 
@@ -58,7 +58,7 @@ def figure_1a() -> Case:
     """Figure 1(a): one input, the optimal token (−0.1, 1) and two others of equal score.
 
     Source: Section 2.1; tokens (−0.1, 1), (1, 0), (0, 0) with scores 1, 0.9, 0.9. The paper's W = diag(1,
-    1, 0) is given without its zero row, so that p lies in the plane of the figure; six starts (0, c).
+    1, 0) is used without its zero row, so that p lies in the plane of the figure. There are six starts (0, c).
     """
     return _figure_1("figure-1a", (1.0, 0.9, 0.9))
 
@@ -74,9 +74,9 @@ def figure_1b() -> Case:
 def figure_1c(name: str = "figure-1c") -> Case:
     """Figures 1(c), 4(a), 4(b): three inputs of seven tokens in Gaussian clusters.
 
-    Source: Section 5; n = 3, T = 7, the optimal token near (1, 0) with score 1, three each near (−1, 1) and (−0.5,
-    −0.5) with score 0.5, standard deviation 0.2. The paper gives no seed: this one is :data:`CLUSTER_SEED`, rounded to
-    multiples of 2^−10, for which the optimal tokens are separable. Training starts at p = 0.
+    Source: Section 5; n = 3, T = 7, the optimal token near (1, 0) with score 1, three tokens near (−1, 1) and three
+    near (−0.5, −0.5) with score 0.5, standard deviation 0.2. The paper gives no seed; ours is :data:`CLUSTER_SEED`,
+    with which the optimal tokens are separable. Keys are rounded to multiples of 2^−10. Training starts at p = 0.
     """
     centres = np.array([(1.0, 0.0)] + 3 * [(-1.0, 1.0)] + 3 * [(-0.5, -0.5)])
     noise = 0.2 * np.random.default_rng(CLUSTER_SEED).standard_normal((3, 7, 2))
@@ -125,9 +125,9 @@ def figure_8() -> Case:
 
     Source: Appendix E; the paper does not give the numbers, these are ours. The inputs have keys (1, 0) and (−2, 1) of
     score 1, and a zero key of score 0 each. The optimal tokens have p_mm = (1, 3), reached from (0, 1). The choice
-    α = (0, 1), with the zero token at the second input, has p_mm = (1, 0), reached from (3, 0); the other token of that
-    input has margin 2, so it is no SVM-neighbour, and α is locally optimal. So Theorem 2 needs n = 1, although
-    Assumption B holds.
+    α = (0, 1), with the zero token at the second input, has p_mm = (1, 0), reached from (3, 0). The other token of the
+    second input has margin 2, so it is no SVM-neighbour, and α is locally optimal. So Theorem 2 needs n = 1, even under
+    Assumption B.
     """
     keys = np.zeros((2, 2, 2))
     keys[:, 0] = [(1.0, 0.0), (-2.0, 1.0)]
@@ -195,7 +195,7 @@ NAMES = (*DATASETS, *ALIASES)
 
 
 def all_data() -> dict[str, Callable[[], Any]]:
-    """Return the named datasets, with those of papers in other packages.
+    """Return the named datasets of this suite and of all installed papers.
 
     Raises:
         InvalidInput: a dataset of such a paper has a name that is already in use.
@@ -204,16 +204,16 @@ def all_data() -> dict[str, Callable[[], Any]]:
     duplicate = next((name for name in further if name in NAMES), None)
     if duplicate is not None:
         raise InvalidInput(
-            f"data: a paper has {duplicate!r}, one of this suite's datasets; the paper has to give it another name."
+            f"data: a paper's dataset {duplicate!r} has the name of one of this suite's; rename the paper's dataset."
         )
     return DATASETS | further
 
 
 def dataset_named(name: str) -> Any:
-    """Return the case with a name.
+    """Return the named dataset.
 
     Raises:
-        InvalidInput: for an unknown name; the message lists the known ones.
+        InvalidInput: for an unknown name; the message lists the known names.
     """
     full_name = ALIASES.get(name, name)
     if full_name not in DATASETS and full_name not in all_data():

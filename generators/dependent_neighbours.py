@@ -1,7 +1,7 @@
-"""SVM-neighbours with dependent rows that can all have a positive dual: the midpoint of two supports.
+"""Cases in which the rows k_α − k_t of SVM-neighbours t are linearly dependent, made with the midpoint of two supports.
 
-k_α − k_t is linear in k_t: the midpoint of two tokens of margin 1 has margin 1, its row is the mean of their rows, and
-a part of their duals can be moved to it. The two supports may be the same token; then the midpoint is a copy of it.
+The row k_α − k_t is linear in k_t. So the midpoint of two supports has margin 1, like them, and its row is the mean of
+their rows; some of their duals can be moved to the midpoint. If an input has one support, its midpoint is a copy of it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -21,12 +21,14 @@ Tokens = Float64[np.ndarray, "n T d"]
 def with_dependent_neighbour(
     tokens: Tokens, alpha: Int64[np.ndarray, "n"], solve: Callable[[Tokens], MaxMargin | None]
 ) -> Tokens:
-    """Replace a token without a dual by the midpoint of two supports; make no change if every token has a dual.
+    """Make the rows of SVM-neighbours linearly dependent by replacing a token by the midpoint of two supports.
+
+    The replaced token has a zero dual. If there is no such token, return the tokens unchanged.
 
     Args:
         tokens: shape (n, T, d), separable.
         alpha: the chosen tokens.
-        solve: solves ATT-SVM(α) of tokens; returns None where it is infeasible.
+        solve: the function that solves ATT-SVM(α) of tokens; it returns None if ATT-SVM is infeasible.
     """
     svm = solve(tokens)
     if svm is None:
@@ -39,7 +41,7 @@ def with_dependent_neighbour(
         first, last = tokens[i, supports[0]], tokens[i, supports[-1]]
         middle = (first + last) / 2
         changed = tokens.copy()
-        # A rounded midpoint would not have margin 1.
+        # If the midpoint were rounded it would not have margin 1; then copy a support.
         changed[i, spare[0]] = middle if (middle - first == last - middle).all() else first
         return changed
     return tokens

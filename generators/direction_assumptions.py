@@ -1,6 +1,7 @@
-"""Assumptions on directions q (or q1 and q2), decided over the rationals: the tokens they select, their neighbours.
+"""Predicates of assumptions on directions q (or q1 and q2): the tokens that they select, and their neighbours.
 
-A case gives its directions in ``Case.arrays``: ``q``, or ``q1`` and ``q2``, of any length.
+All predicates are decided over the rationals. A case gives its directions in ``Case.arrays``: ``q``, or ``q1`` and
+``q2``, of any length.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8 and 9, Theorem 7.
 """
@@ -17,7 +18,7 @@ from reference_attention.errors import InvalidInput
 
 
 def _directions(case: Case, *names: str) -> list[Direction] | Finding:
-    """Return the named directions of the case, or the finding that one is missing or invalid."""
+    """Return the named directions of the case, or the finding that a direction is missing or invalid."""
     missing = [name for name in names if name not in case.arrays]
     if missing:
         return Finding(None, f"the direction {missing[0]} is not given")
@@ -28,7 +29,7 @@ def _directions(case: Case, *names: str) -> list[Direction] | Finding:
 
 
 def _tie(direction: Direction) -> str:
-    """Return a description of a tie in selection; an empty text if there is none."""
+    """Describe an input of which the direction selects several tokens; return an empty text if there is none."""
     if direction.unique:
         return ""
     i = int(direction.tied_inputs[0])
@@ -37,7 +38,7 @@ def _tie(direction: Direction) -> str:
 
 
 def wider_direction(case: Case) -> Finding:
-    """Check that q1 and q2 select the same single tokens and θ(q1) < θ(q2)."""
+    """Check that q1 and q2 select the same single tokens, and that their directional margins are θ(q1) < θ(q2)."""
     directions = _directions(case, "q1", "q2")
     if isinstance(directions, Finding):
         return directions
@@ -57,8 +58,8 @@ def wider_direction(case: Case) -> Finding:
 def decided_neighbours(case: Case) -> Finding:
     """Check that q1 and q2 are neighbour-optimal, or the only directional neighbour of q1 scores strictly higher.
 
-    Lemma 8 says "q1 is not neighbour-optimal (i.e. this neighbour has higher score)"; a neighbour of *equal* score is
-    not neighbour-optimal either, and then the lemma is false.
+    Lemma 8 says "q1 is not neighbour-optimal (i.e. this neighbour has higher score)". But q1 is not neighbour-optimal
+    either if the neighbour has an *equal* score, and then the lemma is false.
     """
     directions = _directions(case, "q1", "q2")
     if isinstance(directions, Finding):
@@ -83,7 +84,7 @@ def decided_neighbours(case: Case) -> Finding:
 
 
 def higher_neighbours(case: Case) -> Finding:
-    """Check that q selects single tokens, and all directional neighbours score strictly above these (Lemma 9)."""
+    """Check that q selects single tokens, and that all directional neighbours score strictly higher (Lemma 9)."""
     directions = _directions(case, "q")
     if isinstance(directions, Finding):
         return directions
@@ -115,10 +116,10 @@ def direction_given(case: Case) -> Finding:
 
 
 def not_locally_optimal_direction(case: Case) -> Finding:
-    """Check that q is not an LMM direction: not parallel to p_mm(α) for a locally optimal α.
+    """Check that q is not a locally max-margin (LMM) direction: not parallel to p_mm(α) for a locally optimal α.
 
-    p_mm(α) selects only α, so α can only be the tokens that q selects; and if q is parallel to p_mm(α), the directional
-    neighbours of q are the SVM-neighbours of α.
+    p_mm(α) selects only α, so only the tokens that q selects need to be tried as α. If q is parallel to p_mm(α), the
+    directional neighbours of q are the SVM-neighbours of α.
     """
     directions = _directions(case, "q")
     if isinstance(directions, Finding):

@@ -2,9 +2,10 @@
 
 Levels and keys are drawn in :mod:`generators.direction_keys`; scores are drawn after the keys.
 
-One case in five has features as users have them, of few bits, in the directions orthogonal to q, and scores of few
-levels. General position excludes constant coordinates and copies. Without it, a support may be copied and moved in a
-coordinate in which q and p_mm are zero, unless this would change the kind of the case.
+One case in five is realistic: orthogonally to q its keys are features of few bits, as users have them, and its scores
+may have few distinct values. General position excludes constant coordinates and copies. Where keys need not be in
+general position, a support may be copied and moved in a coordinate in which q and p_mm are zero, unless this would
+change the kind of the case.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8–10, Theorem 7.
 """
@@ -35,23 +36,23 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
-"""Kinds of cases: all directional neighbours score lower; all score higher; one of them scores higher ("mixed"); q
-selects tied tokens ("tied"); q is near an LMM direction."""
+"""Kinds of cases: all directional neighbours of q score lower than the selected tokens; all score higher; one scores
+higher ("mixed"); q selects several tokens of an input ("tied"); q is near a locally max-margin (LMM) direction."""
 
 LARGEST = (3, 4, 4)
-"""The largest (n, T, d)."""
+"""The largest n, T and d."""
 MOST_MATRICES_DRAWN = 1_200
 """The largest number of matrices that the check of general position enumerates per drawn case."""
 LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
-"""Distances between scores."""
+"""The distances between scores that are drawn."""
 IDLE = ("higher", "mixed", "near")
 """The kinds for which replacing a token by a copy of another token does not change the kind of the case."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
-"""Relative distances of q from a locally optimal direction, in the order in which they shrink."""
+"""Relative distances of q from an LMM direction; a failing case shrinks to the first."""
 DISCERNIBLE = 2.0**-42
-"""The least difference of margins, in units of max ‖k_iα − k_it‖, that float64 resolves at the norms that matter.
+"""The least difference of margins, in units of max ‖k_iα − k_it‖, that float64 resolves at the prompts that matter.
 
-The norms that matter are a few times the reciprocal of the difference; at these norms logits have a relative error of
+The norms of these prompts are a few times the reciprocal of the difference; their logits have a relative error of
 2⁻⁵² (d + 8)."""
 
 
@@ -63,7 +64,7 @@ def _shapes(smallest_d: int) -> tuple[tuple[int, int, int], ...]:
 
 @cache
 def _wide_shapes(large: Large) -> tuple[tuple[int, int, int], ...]:
-    """Return the shapes of these sizes for which general position can be checked: with fewer rows than d."""
+    """Return the shapes of these sizes for which general position can be checked, because there are few matrices."""
     every = product(range(1, large.n[1] + 1), large.tokens, large.d)
     return tuple(s for s in every if s[0] * s[1] * s[2] <= large.entries and matrices(*s) <= MOST_MATRICES_DRAWN)
 
@@ -79,9 +80,9 @@ def _scores(
     distinct: bool,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores: lower than α's where ``below``, higher where ``above``, any elsewhere (equal unless ``distinct``).
+    """Draw scores: lower than α's where ``below``, higher where ``above``, and any elsewhere.
 
-    With ``few`` all inputs have the same few scores: three values unless they are distinct.
+    Scores may be equal unless ``distinct``. With ``few`` all inputs share few scores: three values unless ``distinct``.
     """
     n = frame.n
     gaps = draw(frame.values("nT", st.sampled_from(LADDER[:1] if few else LADDER)))
@@ -108,12 +109,12 @@ def direction_cases(
     """Draw a case with a direction ``q`` and the cone of Theorem 4 (``cone_mu``, ``cone_radius``).
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         kinds: the kinds of cases; "lower" and "near" become "higher" in dimension one, where every neighbour-optimal
             direction is max-margin.
         general: whether scores are distinct and keys in general position.
         losses: names of losses.
-        large: sizes of one case in five, as far as general position can be decided.
+        large: the sizes of one case in five, of which only those are drawn for which general position can be decided.
     """
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
@@ -151,7 +152,10 @@ def _with_idle_neighbour(
     alpha: Int64[np.ndarray, "n"],
     q: Float64[np.ndarray, "d"],
 ) -> Float64[np.ndarray, "n T d"]:
-    """Copy a support and move the copy in a coordinate where q is zero, if there is one; other levels do not change."""
+    """Copy a support, and move the copy in a coordinate where q is zero, if there is one.
+
+    The copy replaces another token; the levels of all further tokens do not change.
+    """
     axes = np.flatnonzero(q == 0).tolist()
     if not axes or keys.shape[1] < 3:
         return keys
@@ -161,9 +165,9 @@ def _with_idle_neighbour(
 
 @st.composite
 def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
-    """Change the unit of keys in one case in four, and the unit of directions in one in two, to 1e-120 … 1e120.
+    """Multiply the keys in one case in four, and the directions in one case in two, by a factor in 1e-120 … 1e120.
 
-    Units are powers of two: nothing is rounded, so ties and neighbours do not change.
+    The factor is a power of two: nothing is rounded, so ties and neighbours do not change.
     """
     far = st.integers(-398, 398).map(lambda k: 2.0**k)
     scale = draw(far) if draw(one_in(4)) else 1.0
@@ -179,10 +183,10 @@ def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
 def _near_max_margin(
     draw: DrawFn, keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]
 ) -> Float64[np.ndarray, "d"]:
-    """Draw p_mm(α), rounded, and moved sideways by 1e-3 to 1e-9 of its length.
+    """Draw a direction near p_mm(α): a unit vector along p_mm(α) plus an orthogonal vector of length 1e-9 to 1e-3.
 
-    The direction still selects α, unless margins differ by orders of magnitude. It is moved further if its margin,
-    which may change only to second order in the distance, changes by less than :data:`DISCERNIBLE`.
+    The direction still selects α, unless margins differ by orders of magnitude. The orthogonal vector is lengthened
+    if the margin, which may change only to second order in its length, changes by less than :data:`DISCERNIBLE`.
     """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
@@ -235,7 +239,7 @@ def _constraints(
 def pair_cases(
     draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = DRAWN_LOSSES
 ) -> Case:
-    """Draw a case of Lemma 8: q1 = q, and q2 of larger margin between q1 and the max-margin direction."""
+    """Draw a case of Lemma 8 with a q1, and a q2 of larger margin between q1 and the max-margin direction."""
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
     shape = draw(st.sampled_from(_shapes(2)))
@@ -253,7 +257,7 @@ def pair_cases(
         share *= 4
         wider = (1 - share) * first.unit + share * solution.direction if share < 1 else solution.direction
     if margin_sign(first, direction(keys, wider)) >= 0:
-        wider = solution.direction  # rounding has made q1 and q2 equal
+        wider = solution.direction  # rounding has removed the difference of margins
     second = direction(keys, wider)
     nothing = np.zeros_like(first.neighbours)
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing
@@ -266,7 +270,7 @@ def pair_cases(
 
 
 def directions_for(case: Case) -> Iterator[Case]:
-    """Yield the case with its q, or with seeded directions: random ones, and some near p_mm of the chosen tokens."""
+    """Yield the case with its q or, if it has none, with seeded random directions, p_mm(α), and one near p_mm(α)."""
     if "q" in case.arrays:
         yield case
         return
@@ -281,7 +285,7 @@ def directions_for(case: Case) -> Iterator[Case]:
 
 
 def pairs_for(case: Case) -> Iterator[Case]:
-    """Yield the case with its q1 and q2, or with each q of :func:`directions_for` and a direction of larger margin."""
+    """Yield the case with its q1 and q2; without these, with q1 of :func:`directions_for` and q2 of larger margin."""
     if "q1" in case.arrays and "q2" in case.arrays:
         yield case
         return

@@ -1,14 +1,14 @@
 """Keys for a given direction q with prescribed selected tokens, neighbours and ties, exact in float64.
 
-Everything starts from the *levels* of q: level_it = (k_iα_i − k_it)·q in units, 0 at α_i and at ties, 1 at
-directional neighbours, larger elsewhere. Keys follow as k_it = k_iα_i − (level·a + e) with a·q = 1 and e ⊥ q. As q has
-small integer entries, one of them ±1, all of this is exact in float64.
+First the *levels* of q are drawn: level_it = (k_iα_i − k_it)·q, which is 0 at α_i and at ties, 1 at directional
+neighbours, and larger elsewhere. From them follow the keys k_it = k_iα_i − (level_it·a + e_it) with a·q = 1 and
+e_it ⊥ q. As q has small integer entries, one of them ±1, all of this is exact in float64.
 
-General position. For a fixed choice of tokens the rows are (level, e) with free e, so for generic e only the levels can
-violate it: d rows are dependent for every e only if all their levels are 0; d + 1 rows reach the all-ones
-vector for every e only if all their levels are equal. Levels are therefore assigned so that no choice of tokens has
-more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in general
-position.
+General position: for a fixed choice of tokens the rows are (level, e) with free e, so that for generic e only the
+levels can violate general position. d rows are dependent for every e only if all their levels are 0; d + 1 rows reach
+the all-ones vector for every e only if all their levels are equal. Levels are therefore assigned so that no choice of
+tokens has more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in
+general position.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Theorem 7.
 """
@@ -54,7 +54,7 @@ def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
 def direction_levels(
     draw: DrawFn, frame: Frame, alpha: Int64[np.ndarray, "n"], *, ties: bool, single: bool
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw levels of q with at least one directional neighbour (just one if ``single``), or at least one tie."""
+    """Draw levels with a tie (if ``ties``) or else a directional neighbour, which is the only one if ``single``."""
     n, tokens, d = frame.shape
     preferred = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
     others = draw(frame.values("nT", st.sampled_from(HIGHER_LEVELS)))
@@ -78,7 +78,7 @@ def _fits(levels: Float64[np.ndarray, "n T"], at: tuple[int, int], value: float,
 
 
 def _ladder(start: float) -> Iterator[float]:
-    """Yield increasing levels; their differences grow, so that equal differences become rare."""
+    """Yield increasing levels above ``start``; their differences grow, so that equal differences become rare."""
     step = 0.25
     while True:
         yield float(start) + step
@@ -99,10 +99,11 @@ def keys_of_levels(
     general: bool,
     users: bool = False,
 ) -> Float64[np.ndarray, "n T d"]:
-    """Draw keys with these levels of q.
+    """Draw keys that have the given levels along q.
 
     With ``off_axis`` all rows of level 1 have a positive component along one vector orthogonal to q, so that q is not
-    max-margin. With ``users`` the part orthogonal to q consists of features of few bits, as users have them.
+    a max-margin direction. With ``users`` the part orthogonal to q consists of features of few bits, as users have
+    them.
     """
     n, _, d = frame.shape
     sideways = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.values("nTd", DYADIC))
@@ -123,7 +124,7 @@ def keys_of_levels(
 
 
 def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "d"], pivot: int) -> None:
-    """Set entry ``pivot`` of each row so that it is orthogonal to q; exact, as q_pivot = ±1 and entries are short."""
+    """Make each row orthogonal to q by setting its entry ``pivot``; exact, as q_pivot = ±1 and entries are short."""
     rows[..., pivot] = 0.0
     rows[..., pivot] = -q[pivot] * (rows @ q)
 
@@ -133,8 +134,8 @@ def nudge_beside(
 ) -> Float64[np.ndarray, "n T d"]:
     """Move the keys orthogonally to q by less than 1/8 per entry until they are in general position.
 
-    The grid of moves gets finer with every try, so that the share of bad moves tends to zero. Margins of q do not
-    change; the product of a row with a vector of entries −2 … 2 with a single nonzero entry changes by less than 1.
+    Moves are drawn from a finer grid with every try, so that the share of bad moves tends to zero. Margins of q do not
+    change; the product of a row with a vector that has a single nonzero entry, at most 2, changes by less than 1.
     """
     d = keys.shape[2]
     largest = 2.0 ** -(5 + 2 * (d - 1).bit_length())

@@ -16,12 +16,12 @@ from generators.numbers import STYLES, Style, entries
 from reference_attention.errors import InvalidInput
 
 LENGTHS = (1.0, 0.5, 2.0, 2.0**-20, 10.0, 1e3)
-"""Lengths of prompts: ordinary, tiny, and so long that the softmax is saturated."""
+"""Factors of prompts: about 1, tiny, and so large that the softmax is saturated."""
 
 
 @st.composite
 def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = None) -> Float64[np.ndarray, "d"]:
-    """Draw p: zero, small or huge, in a random direction; if ``along`` = p_mm is given, also along ±p_mm."""
+    """Draw p: zero, small or huge, in a random direction or, if ``along`` = p_mm is given, sometimes along ±p_mm."""
     p = draw(entries((d,), draw(STYLES))) * draw(st.sampled_from(LENGTHS))
     if along is not None:
         if np.shape(along) != (d,):
@@ -35,10 +35,10 @@ def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = No
 
 @st.composite
 def points_in_cone(draw: DrawFn, p_mm: Float64[np.ndarray, "d"], mu: float, radius: float) -> Float64[np.ndarray, "d"]:
-    """Draw p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R, from the axis to (nearly) the boundary of both.
+    """Draw p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R = ``radius``, from the axis to nearly the boundary of this cone.
 
-    The angle is at most 0.999 of the cone's and the length at least (1 + 2^−40) R, because p is rounded; for a
-    cone narrower than rounding only its axis is drawn.
+    The angle is at most 0.999 times the cone's, and the norm at least (1 + 2^−40) R, because p is rounded. In a cone
+    that rounding could leave, only the axis is drawn.
 
     Raises:
         InvalidInput: p_mm = 0, μ not in [0, 1] or R negative.

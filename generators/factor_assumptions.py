@@ -1,4 +1,4 @@
-"""The assumption on the factors (K, Q) that training begins with, decided over the rationals.
+"""Predicate of the assumption on the factors (K, Q) with which training starts, decided over the rationals.
 
 References: derived here; see :mod:`theorems.transformers_as_svms.factored_flow`.
 """
@@ -13,12 +13,12 @@ from reference_attention.exact import rational_matrix
 
 
 def definite_imbalance(case: Case) -> Finding:
-    """Check that Δ = KᵀK − QᵀQ of the start ``K0``, ``Q0`` is positive definite and K square.
+    """Check that KᵀK − QᵀQ is positive definite and K is square at the start, ``K0`` and ``Q0``.
 
-    A case without a start leaves it to the statement, which then takes starts that satisfy it.
+    For a case without a start the assumption holds: the statement draws starts that satisfy it.
     """
     if "K0" not in case.arrays or "Q0" not in case.arrays:
-        return Finding(True, "no K0 and Q0 are given: starts are drawn that have it")
+        return Finding(True, "no K0 and Q0 are given; starts that satisfy the assumption are drawn")
     K, Q = rational_matrix(case.arrays["K0"]), rational_matrix(case.arrays["Q0"])
     d, m = K.nrows(), K.ncols()
     if d != m:

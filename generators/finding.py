@@ -1,4 +1,4 @@
-"""Assumptions as predicates on data, and the result of checking one: it holds, fails or is not established."""
+"""Assumptions as predicates on data, and the results of their checks: "holds", "fails" or "not established"."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Finding:
     """The result of checking an assumption.
 
     Attributes:
-        holds: whether it holds; ``None`` if neither the assumption nor its negation could be proven.
-        evidence: the number (token, margin, multiplier, …) that decides, rounded, in the units of the case.
-        exact: the same numbers by name, exact, as JSON with rationals as text; for files, not for tables.
+        holds: whether the assumption holds; ``None`` if neither it nor its negation could be proven.
+        evidence: the rounded numbers (tokens, margins, multipliers, …) that decide, in the units of the case.
+        exact: the exact numbers by name, as JSON with rationals as text; for files, not for tables.
     """
 
     holds: bool | None
@@ -35,7 +35,7 @@ class Assumption:
         id: the id in kebab-case, as in reports.
         title: the assumption in a few words.
         source: the place in the paper that states it.
-        check: the predicate; equalities are decided exactly, as floats are rationals.
+        check: the predicate, which decides equalities exactly, because floats are rationals.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Assumption:
 SHORT = 7
 """The largest number of characters of a fraction that is printed as a fraction."""
 SHOWN = 4
-"""The number of entries of a long vector that evidence shows."""
+"""The number of entries of a long vector that are printed."""
 
 
 def number(x: object, *others: object) -> str:
@@ -59,20 +59,20 @@ def number(x: object, *others: object) -> str:
 
 
 def fraction(x: fmpq) -> str:
-    """Format a rational as a fraction if that is short, otherwise to six digits."""
+    """Format a rational as a fraction if the fraction is short, otherwise with six digits."""
     return str(x) if len(str(x)) <= SHORT else f"{to_float(x):.6g}"
 
 
 def entries(texts: Sequence[str], most: int = SHOWN + 1) -> str:
-    """Join the entries; if there are more than ``most``, join only the first few and add the number of all entries."""
+    """Join the texts by commas; if there are more than ``most``, join only the first few and add their total number."""
     return ", ".join(texts if len(texts) <= most else [*texts[: most - 1], f"… {len(texts)} in all"])
 
 
 def format_tokens(alpha: Iterable[object], most: int = SHOWN + 1) -> str:
-    """Format tokens α; if there are many, the first few."""
+    """Format the tokens α as a list; if there are more than ``most``, format only the first few."""
     return f"[{entries([str(t) for t in alpha], most)}]"
 
 
 def vector(values: Iterable[object]) -> str:
-    """Format the first few entries of a vector, rounded."""
+    """Format a vector with rounded entries; if it is long, format only the first few."""
     return f"({entries([fraction(x) if isinstance(x, fmpq) else number(x) for x in values])})"

@@ -1,12 +1,12 @@
 """General position of keys (Theorem 4/7), decided exactly.
 
-The assumption is about all matrices M with rows k_iα_i − k_it, one per chosen (i,t), for the selected
-tokens α. Because the theorem is applied to the tokens that any direction q selects, it is required here for every
-choice α: for m ≤ d rows M has full rank, for m > d the all-ones vector is not in its range.
+The assumption is about the matrices M whose rows are k_iα_i − k_it, for the selected tokens α and any set of m pairs
+(i, t). With m ≤ d rows M must have full rank; with m > d rows the all-ones vector 1 must not be in the range of M.
+Because the theorem is applied to the tokens that any direction q selects, this is required for every choice α.
 
-Two reductions keep the enumeration small. Rows of a matrix of full row rank are independent, so only m =
-min(d, n(T−1)) matters; and if 1 = M p for more rows, then also for the first d + 1 of them, so beyond d
-only m = d + 1 matters, where (given full rank d) 1 ∈ range(M) exactly when det [M 1] = 0.
+Two reductions keep the enumeration small. Any rows of a matrix of full row rank are independent, so of m ≤ d only
+m = min(d, n(T−1)) matters. If 1 = M p for m > d rows, then also for the first d + 1 of these rows, so of m > d only
+m = d + 1 matters; then, given full rank d, 1 ∈ range(M) exactly if det [M 1] = 0.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 7.
 """
@@ -28,17 +28,16 @@ from reference_attention.outer_keys import Keys, rational_keys
 MOST_MATRICES = 20_000
 """The largest number of matrices that are checked, in about 0.2 s; with more, the answer is "not established"."""
 COUNTED = 10**9
-"""Counting of matrices stops here: products of such numbers are exact in float64 where they matter, and never
-overflow."""
+"""The number at which counting of matrices stops, so that products of counts never overflow float64."""
 
 Choice = tuple[tuple[int, int, int], ...]
-"""Rows (i, α_i, t) of one matrix."""
+"""The rows of one matrix M, each as (i, α_i, t)."""
 
 
 def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
-    """Yield all choices of m rows k_iα_i − k_it: distinct (i,t), t ≠ α_i, over every α.
+    """Yield, for every α, all choices of m rows k_iα_i − k_it with distinct (i, t), t ≠ α_i.
 
-    α_i is enumerated only for inputs that a row belongs to.
+    α_i is enumerated only for inputs i to which a row belongs.
     """
     for split in compositions(m, n, tokens - 1):
         per_input = []
@@ -69,7 +68,7 @@ def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
 def matrices(n: int, tokens: int, d: int) -> int:
     """Count the matrices that have to be checked for general position; the count stops at :data:`COUNTED`.
 
-    The numbers are coefficients of (1 + Σ_c T C(T−1, c) x^c)^n.
+    The number of matrices of m rows is the coefficient of x^m in (1 + Σ_c T C(T−1, c) x^c)^n.
     """
     largest = max(sizes(n, tokens, d))
     ways = [1.0] + [float(min(tokens * comb(tokens - 1, c), COUNTED)) for c in range(1, min(tokens - 1, largest) + 1)]
@@ -80,13 +79,13 @@ def matrices(n: int, tokens: int, d: int) -> int:
 
 
 def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:
-    """Return the numbers of rows that have to be checked: min(d, n(T−1)), and d + 1 if n(T−1) > d."""
+    """Return the numbers m of rows of the matrices to check: min(d, n(T−1)), and d + 1 if n(T−1) > d."""
     rows = n * (tokens - 1)
     return (d, d + 1) if rows > d else (rows,)
 
 
 def _integer_keys(keys: Keys) -> list[list[list[fmpz]]]:
-    """Multiply keys by a power of two that makes them integers, which does not change general position."""
+    """Multiply the keys by a power of two that makes them integers; general position does not change."""
     T, exact = keys.shape[1], rational_keys(keys).tolist()
     unit = max(int(x.q) for token in exact for x in token)
     integers = [[fmpz(int(x.p) * (unit // int(x.q))) for x in token] for token in exact]
@@ -101,7 +100,7 @@ def offending_choice(keys: Keys) -> Choice | None:
         for choice in selections(n, tokens, m):
             rows = [[a - b for a, b in zip(exact[i][alpha], exact[i][t], strict=True)] for i, alpha, t in choice]
             if m > d:
-                # The range of M does not change when M is multiplied by the unit of the keys.
+                # The keys were multiplied by a number; this does not change the range of M.
                 if fmpz_mat([[*row, fmpz(1)] for row in rows]).det() == 0:
                     return choice
             elif fmpz_mat(rows).rank() < m:
@@ -112,12 +111,12 @@ def offending_choice(keys: Keys) -> Choice | None:
 def general_position(case: Case) -> Finding:
     """Decide whether differences of keys are in general position, for every choice α of selected tokens.
 
-    Where W is trained, keys are products rounded to float64; the decision is for the rounded numbers.
+    If W is trained, keys are products rounded to float64; the decision is about the rounded numbers.
     """
     n, tokens, d = case.problem.keys.shape
     count = matrices(n, tokens, d)
     if count > MOST_MATRICES:
-        return Finding(None, f"more than {MOST_MATRICES} matrices to try at n = {n}, T = {tokens}, d = {d}")
+        return Finding(None, f"more than {MOST_MATRICES} matrices have to be checked at n = {n}, T = {tokens}, d = {d}")
     offending = offending_choice(case.problem.keys)
     if offending is None:
         return Finding(True, f"all {count} matrices of {' and '.join(map(str, sizes(n, tokens, d)))} rows pass")

@@ -1,4 +1,4 @@
-"""Hypothesis as a source of cases that depend on the seed only; nothing is kept from run to run."""
+"""Cases drawn by Hypothesis that depend on the seed alone; nothing is stored between runs."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def drive(
     unchecked: Sequence[HealthCheck],
     near_copies: bool,
 ) -> None:
-    """Call ``visit`` on case after case of the strategy.
+    """Draw cases from the strategy, and call ``visit`` on each of them.
 
     Args:
         cases: the strategy.
-        visit: called with each case; an ``Exception`` marks the case as failing, another ``BaseException`` ends the
-            run.
+        visit: the function that is called on each case; if it raises an ``Exception`` the case fails, and if it raises
+            another ``BaseException`` the run ends.
         examples: the largest number of cases.
-        seed: determines all draws.
+        seed: the seed of all draws.
         phases: the phases of Hypothesis that are run.
-        unchecked: the health checks that are left out.
+        unchecked: the health checks of Hypothesis that are left out.
         near_copies: whether Hypothesis may follow a case with near copies of it, see :func:`each_case_drawn_anew`.
     """
 
@@ -87,8 +87,8 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
 def each_case_drawn_anew() -> Iterator[None]:
     """Keep Hypothesis from following each case with up to five near copies of it.
 
-    With copies only about 30 of 50 examples would be distinct, and a kind of case that a strategy draws one time in
-    five might be missing. Corner cases such as equal tokens are drawn by the strategies themselves.
+    With near copies only about 30 of 50 examples would be distinct, and a kind of case that a strategy draws one time
+    in five might be missing. Corner cases such as equal tokens are drawn by the strategies themselves.
     """
     name = "generate_mutations_from"
     try:
@@ -96,7 +96,7 @@ def each_case_drawn_anew() -> Iterator[None]:
 
         usual = getattr(ConjectureRunner, name)
     except (ImportError, AttributeError):
-        # Another version of Hypothesis, which has no such option.
+        # This version of Hypothesis lacks the method, so near copies may be drawn.
         yield
         return
     setattr(ConjectureRunner, name, lambda self, data: None)

@@ -1,9 +1,10 @@
 """SVM-neighbours without a dual: a copy of a support that differs from it in a coordinate in which p_mm is zero.
 
-In one coordinate all tokens are equal, so that p_mm is zero there. A copy of a support that is moved in this coordinate
-has margin 1 like the support, but no dual solution gives it weight, since no other row could cancel its entry in this
-coordinate. Tokens of margin above 1 may then have any entry in this coordinate: p_mm is still feasible and still the
-same combination of rows, so it is still the solution. Sparse, one-hot and rounded features often have such neighbours.
+First all tokens get the same entry in one coordinate, so that p_mm is zero there. A copy of a support that is moved in
+this coordinate has margin 1 like the support. Its dual is zero in every solution, because no other row could cancel its
+row's entry in this coordinate. Tokens of margin above 1 may have any entry in this coordinate: p_mm stays feasible and
+a combination of the same rows, so it stays the solution. Sparse, one-hot and rounded features often have such
+neighbours.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -24,13 +25,13 @@ MOST_SOLVED = 2**10
 
 
 def can_have_idle_neighbour(shape: tuple[int, ...]) -> bool:
-    """Return whether the shape allows a copy and a free coordinate, and is small enough to solve ATT-SVM quickly."""
+    """Return whether T > 2 and d > 1, as a moved copy needs, and the shape is small enough to solve ATT-SVM quickly."""
     n, tokens, d = shape
     return tokens > 2 and d > 1 and n * tokens * d <= MOST_SOLVED
 
 
 def solver(alpha: Int64[np.ndarray, "n"]) -> Callable[[Keys], MaxMargin | None]:
-    """Return a function that solves ATT-SVM(α) of keys and returns None where it is infeasible."""
+    """Return a function that solves ATT-SVM(α) of keys; it returns None if ATT-SVM(α) is infeasible."""
 
     def solve(keys: Keys) -> MaxMargin | None:
         solution = max_margin(keys, alpha)
@@ -48,15 +49,15 @@ def with_idle_neighbour(
     *,
     loose: bool = True,
 ) -> Keys:
-    """Replace a token by such a moved copy of a support, in the first input that has a support.
+    """Replace a token by a copy of a support that is moved along ``axis``, in the first input that has a support.
 
     Args:
-        tokens: shape (n, T, d), T ≥ 3; separable also if all entries on the axis are equal.
+        tokens: shape (n, T, d), T ≥ 3; they must stay separable if all their entries on the axis are made equal.
         alpha: the chosen tokens.
         axis: the coordinate in which p_mm becomes zero.
-        moved_to: the entry of the copy on the axis; all other tokens get the entry of the first token, or 0 if that
-            equals ``moved_to``.
-        solve: solves ATT-SVM(α) of tokens; returns None if it is infeasible, and then the tokens are not changed.
+        moved_to: the entry of the copy on the axis. All other tokens get the entry of the first token or, if that
+            equals ``moved_to``, 0 or 1.
+        solve: the function that solves ATT-SVM(α) of tokens; if it returns None, the tokens are not changed.
         loose: whether tokens of margin above 1 keep their entry on the axis.
     """
     flat = tokens.copy()
@@ -68,7 +69,8 @@ def with_idle_neighbour(
         slot = next((k for k in others if svm.duals[i, k] == 0), others[0])
         spare = svm.duals[i, slot] == 0
         flat[i, slot] = flat[i, t]
-        # Of two equal tokens only one counts as a support, so that in each input a token is replaced at most once.
+        # If the replaced token was a support, p_mm may have changed: solve again. Of two equal tokens only one counts
+        # as a support, so that in each input a token is replaced at most once.
         if not spare:
             continue
         if loose:

@@ -1,14 +1,15 @@
 """Strategies for joint (v, p) problems that satisfy Assumption C, over all inputs or over the supports of v_mm.
 
-Coordinates: e_0 is v̄_mm, e_1 selects. Chosen tokens are x_iα = Y_i Γ e_0 + h_i e_1 + l_i with h_i ≥ 0, and the signed
-lateral parts w_i Y_i (h_i, l_i) sum to zero for positive weights w, so that λ = w/Σw is dual and every input is a
-support; non-supports get Γ + s_i along e_0. Other tokens of supports are c x_iα + e with ‖e‖ < Γ(1 − c), c ∈ [0, 1):
-the cone certificate of :mod:`generators.optimal_tokens`. Their e_1-component does not exceed c h_i (and is negative
-where h_i = 0), so e_1 separates and p_mm exists. Then everything may be rotated (where the chosen tokens are
-independent: supports survive rounding then), scaled by a power of two, permuted, and mapped by a W that keeps e_1:
-injective, or of lower rank. Nothing is filtered away.
+The head v̄_mm is the axis e_0, and a prompt along the axis e_1 selects α. Chosen tokens of supports are
+x_iα = Y_i Γ e_0 + h_i e_1 + l_i with h_i ≥ 0. The vectors w_i Y_i (h_i, l_i) sum to zero for positive weights w, so
+that λ = w/Σw is a dual solution. Chosen tokens of non-supports have Γ + s_i in place of Γ.
 
-One case in five has tokens as users have them, as far as Assumption C allows this;
+Other tokens of supports are c x_iα + e with ‖e‖ < Γ(1 − c) and c ∈ [0, 1), so that :mod:`generators.optimal_tokens`
+certifies Assumption C. Their e_1-component is at most c h_i, and negative if h_i = 0, so that e_1 separates and p_mm
+exists. The data may then be rotated (if the chosen tokens are independent, so that supports survive rounding), scaled
+by a power of two, permuted, and mapped to keys by a W that keeps e_1: injective, or of lower rank. Nothing is filtered.
+
+One case in five has tokens as users have them, as far as Assumption C allows;
 see :mod:`generators.realistic_joint`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C, Theorems 5 and 6, Figure 3.
@@ -31,23 +32,23 @@ from generators.realistic_numbers import is_realistic
 from reference_attention.problem import Dataset
 
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
-"""The values c of x_it = c x_iα + e."""
+"""The values of c in x_it = c x_iα + e."""
 REACHES = (0.0, 0.5, 0.875)
-"""Upper bounds of ‖e‖ as a share of Γ (1 − c)."""
+"""The values that ‖e‖ does not exceed, in units of Γ (1 − c)."""
 
 DUALS = (1.0, 2.0, 4.0)
 """The weights w_i: powers of two, so that divisions by them are exact."""
 GAPS = (2.0**-2, 2.0**-3, 2.0**-4, 2.0**-5, 2.0**-6)
-"""Distances of the other tokens of a non-support below its chosen token along e_1, in units of Γ."""
+"""The amounts by which other tokens of a non-support lie below its chosen token along e_1, in units of Γ."""
 
 
 class Chosen(StrEnum):
-    """The kinds of chosen tokens, in the order in which they shrink."""
+    """The kinds of chosen tokens; a failing case shrinks to the first."""
 
     COMMON = "common"
-    """All z_iα = Γ v̄_mm: the paper's example."""
+    """All Y_i x_iα equal Γ v̄_mm, as in the paper's example."""
     BALANCED = "balanced"
-    """Several support directions, as in Figure 3(a)."""
+    """The Y_i x_iα differ and balance each other orthogonally to v̄_mm, as in Figure 3(a)."""
 
 
 @st.composite
@@ -64,12 +65,13 @@ def joint_cases(
     """Draw a case with dataset and α for which Assumption C holds over the supports, and v_mm and p_mm exist.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         non_supports: whether one or two inputs with a label margin above Γ are added (Theorem 6); otherwise all inputs
             are supports.
         loose: whether tokens of the non-supports may have a label margin of Γ or more, even above the label margin of
             α.
-        gaps: the distances of the other tokens of a non-support below its chosen token along e_1, in units of Γ.
+        gaps: the amounts by which other tokens of a non-support may lie below its chosen token along e_1, in units of
+            Γ.
         max_n: the largest number of inputs, before non-supports are added.
         max_T: the largest number of tokens.
         max_d: the largest dimension of tokens.
@@ -122,7 +124,7 @@ def _chosen_tokens(
         weights = np.array(draw(st.lists(st.sampled_from(DUALS), min_size=n, max_size=n)))
         signed = lateral[:-1] * (labels * weights)[:-1, None]
         missing = -signed.sum(axis=0) / weights[-1]
-        # The balancing input gets the label for which its e_1-component is not negative.
+        # The last token, which makes the sum zero, gets the label for which its e_1-component is not negative.
         labels[-1] = -1.0 if missing[0] < 0 else 1.0
         lateral[-1] = missing * labels[-1]
         X[:, 1:] = lateral
@@ -136,7 +138,7 @@ def _cone_tokens(
 ) -> Float64[np.ndarray, "count d"]:
     """Draw tokens c x_iα + e that e_1 separates from x_iα, with ‖e‖ ≤ (7/8) Γ (1 − c).
 
-    With ``few`` they are sparse and have few scores.
+    With ``few`` these tokens are sparse and have few distinct scores.
     """
     d = chosen.size
     other_tokens = np.zeros((count, d))
@@ -159,10 +161,10 @@ def _cone_tokens(
 def _non_support(
     draw: DrawFn, T: int, d: int, gamma: float, loose: bool, gaps: tuple[float, ...]
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
-    """Draw an input with label margin Γ + s, and other tokens with label margin below Γ and smaller e_1-component.
+    """Draw the chosen token of a non-support, with label margin Γ + s, its label, and its other tokens.
 
-    With ``loose`` the other tokens may have any label margin. Their e_1-component is usually so little smaller than
-    that of the chosen token that p_mm depends on them, while p_relax does not.
+    The other tokens have a label margin below Γ (with ``loose``, any) and a smaller e_1-component than the chosen
+    token. The difference is usually so small that p_mm depends on these tokens, while p_relax does not.
     """
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
@@ -177,16 +179,16 @@ def _non_support(
 
 @st.composite
 def _rotation(draw: DrawFn, d: int) -> Float64[np.ndarray, "d d"]:
-    """Draw an orthogonal matrix up to rounding: the QR factor of a unit lower triangular matrix of small integers."""
+    """Draw an orthogonal matrix, up to rounding: the factor Q of a unit lower triangular matrix of small integers."""
     entries = np.tril(draw(hnp.arrays(np.int64, (d, d), elements=st.integers(-2, 2))), -1)
     return np.asarray(np.linalg.qr(entries + np.eye(d))[0])
 
 
 def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
-    """Return a strategy for W: the identity, an injective matrix, or one of lower rank.
+    """Return a strategy for W: the identity, an injective matrix, or a matrix of lower rank.
 
-    An injective W has small integer entries, is square or tall, and is scaled by a power of two. A W of lower rank is
-    an injective matrix of a few coordinates, e_1 among them.
+    An injective W has small integer entries, is square or tall, and is scaled by a power of two. A W of lower rank
+    drops some coordinates, never e_1, and applies an injective matrix to the others.
     """
 
     @st.composite
@@ -203,13 +205,13 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
         injective_part[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
         return np.asarray(draw(injective(int(injective_part.sum()))) @ np.eye(d)[injective_part])
 
-    # With two coordinates only e_1 would remain, and all keys would lie on a line.
+    # With d = 2 a W of lower rank keeps only e_1, so that all keys lie on a line; draw it less often.
     often = 1 if d == 2 else 10
     return st.sampled_from((st.none(), injective(), *[of_lower_rank()] * often)).flatmap(lambda chosen: chosen)
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
-    """Return (log r, R) from the arrays ``log_head_radii`` or ``head_radii`` and ``prompt_radii``; None if missing."""
+    """Return (log r, R) from ``log_head_radii`` or ``head_radii``, and ``prompt_radii``; None if one is missing."""
     arrays = case.arrays
     if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
         return None

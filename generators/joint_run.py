@@ -1,6 +1,6 @@
-"""A run of normalized joint descent on a case, and the check that it selects α.
+"""A run of normalized joint descent on a case, and the check that the run selects α.
 
-This check is the hypothesis of the conjecture on joint descent.
+This check is an assumption of the conjecture on joint descent.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ Descent = Callable[..., JointTrajectory]
 STEPS = 480
 """The number of iterations of a run."""
 RATIOS = (1.0, 0.5, 2.0)
-"""The ratios η_v/η_p, in units of Θ/Γ."""
+"""The ratios η_v/η_p of step sizes that are drawn, in units of Θ/Γ."""
 SHARES = (0.5, 0.75, 0.25, 2.0)
-"""The ratios c = η_v/η_p in units of c*, used where the non-supports bind.
+"""The ratios c = η_v/η_p in units of c*, the critical ratio; they are drawn if c* > 0.
 
-For c < c* the direction p(c) selects α in the non-supports, too; for c ≥ c* it may tie α with other tokens of
+For c < c* the limit direction p(c) selects α in the non-supports, too; for c ≥ c* it may tie α with other tokens of
 non-supports.
 """
 LEADS = (0.0, 8.0, 32.0)
-"""The leads of α at the start, in logits, added to a small random prompt; they influence what descent selects."""
+"""Multiples of p_mm that are added to a small random start, to give α a lead in logits."""
 CLEARLY = 0.01
-"""The largest 1 − s_iα at the last iterate for which α counts as selected for good."""
+"""The value below which every 1 − s_iα has to be at the last iterate, so that α counts as selected."""
 
 
 @dataclass(frozen=True, eq=False)
 class DescentSettings:
-    """The settings of a run.
+    """The settings of a run of normalized joint descent.
 
     Attributes:
-        head, prompt: the starting point.
+        head, prompt: the start, v(0) and p(0).
         steps: the number of steps.
         head_step, prompt_step: η_v and η_p.
     """
@@ -59,9 +59,9 @@ class DescentSettings:
         """Run normalized joint descent with these settings.
 
         Args:
-            joint: tokens, keys, α and (SVM).
-            descent: replaces :func:`reference_attention.training.joint_descent.joint_descent`.
-            under_test: the arguments ``weights``, ``gradient`` and ``by_head`` of the descent.
+            joint: tokens, keys, α and the SVM for v_mm.
+            descent: the descent to run, :func:`reference_attention.training.joint_descent.joint_descent` or another.
+            under_test: the functions to test, as arguments ``weights``, ``gradient`` and ``by_head`` of the descent.
         """
         return descent(
             joint.tokens,
@@ -78,17 +78,15 @@ class DescentSettings:
 def descent_settings(
     case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True
 ) -> DescentSettings:
-    """Return settings with η_p = 0.1/Θ that start at v_mm and a small prompt, or a prompt that already selects α.
-
-    The settings are drawn with the seed of the case.
+    """Draw settings with the seed of the case: start at v_mm and a small prompt, or one that selects α; η_p = 0.1/Θ.
 
     Args:
         case: the case.
-        joint: tokens, keys, α and (SVM).
-        separator: p_mm.
+        joint: tokens, keys, α and the SVM for v_mm.
+        separator: the solution p_mm of ATT-SVM(α).
         steps: the number of steps.
-        leads: whether the start may already favour α, with η_v/η_p in units of c*; otherwise the prompt is small and
-            random.
+        leads: whether the start may already favour α, and η_v/η_p is drawn in units of c*; otherwise the prompt is
+            small and random.
     """
     rng = case.rng()
     theta = separator.margin
@@ -104,13 +102,13 @@ def descent_settings(
 
 
 def _critical(joint: Joint) -> float:
-    """Return c*, which is 0 if the non-supports never bind."""
+    """Return the critical ratio c*, or 0 if p_relax does not exist."""
     relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return 0.0 if isinstance(relaxed, Infeasible) else critical_ratio(joint, relaxed)
 
 
 def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS) -> JointTrajectory:
-    """Run normalized joint descent from a small random prompt, with the steps of :func:`descent_settings`."""
+    """Run normalized joint descent from a small random prompt, with the step sizes of :func:`descent_settings`."""
     return descent_settings(case, joint, separator, steps=steps, leads=False).run(joint)
 
 
@@ -129,9 +127,9 @@ def largest_nonoptimality(joint: Joint, prompts: Float64[np.ndarray, "s k"]) -> 
 
 
 def descent_selects(case: Case) -> Finding:
-    """Check, by a run, that normalized joint descent selects α from a quarter of the run on.
+    """Run normalized joint descent, and check that it selects α from a quarter of the run on.
 
-    At the end 1 − s_iα has to be at most :data:`CLEARLY`.
+    There every weight s_iα has to exceed ½; at the end every 1 − s_iα has to be less than :data:`CLEARLY`.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

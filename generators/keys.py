@@ -1,13 +1,13 @@
 """Strategies for keys: arbitrary, separable by construction, in general position, badly scaled.
 
 Separable keys are built from a direction u of small integers with an entry u_j = ±1. Every difference is
-k_iα_i − k_it = c·a + e with e ⊥ u (integers, by solving for entry j) and
+k_iα_i − k_it = c·a + e with e ⊥ u (integers, by solving for entry j), where
 
-- a = u ("designed"): c = 1 makes a token an SVM-neighbour with p_mm = u/‖u‖², if u is a non-negative
-  combination of neighbours, which one token with e = 0 or a pair ±e ensures; c > 1 puts it further away;
-- a = u_j e_j ("lifted"): the differences are small integers whose product with u is c; p_mm is arbitrary.
+- a = u: then p_mm = u/‖u‖² if u is a non-negative combination of the differences with c = 1, which one token with
+  e = 0 or two tokens with ±e ensure. Tokens with c = 1 are SVM-neighbours, tokens with c > 1 are not;
+- or a = u_j e_j: the differences are small integers whose product with u is c, and p_mm may have any direction.
 
-In both cases the product with u is positive, so nothing is filtered away.
+In both cases the product of every difference with u is positive, so that no case has to be filtered.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from generators.general_position import offending_choice
 from generators.numbers import STYLES, Frame, integers, one_in
 
 NEAR_TIE = 1 + 2.0**-28
-"""A margin that is not 1, but that a float tolerance of 1e-8 would take for 1, the margin of a neighbour."""
+"""A margin above 1 that a comparison with tolerance 1e-8 would take for the margin 1 of an SVM-neighbour."""
 MODERATE_MARGINS = (1.0, 1.0, 1.0, 2.0, 3.0, 1.5, 4.0, NEAR_TIE)
 WIDE_MARGINS = (*MODERATE_MARGINS, 2.0**-6, 1e3)
 
 
 @st.composite
 def key_directions(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d"], int]:
-    """Draw a direction u of small integers and the position of an entry that is ±1."""
+    """Draw a direction u of small integers, and the position of an entry of u that is ±1."""
     u = draw(frame.integers("d", -2, 2)).astype(np.float64)
     pivot = draw(st.integers(0, frame.d - 1))
     u[pivot] = draw(st.sampled_from((1.0, -1.0)))
@@ -47,11 +47,11 @@ def separable_keys(
     """Draw keys for which some direction separates α_i from every constrained token of each input.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         frame: the sizes.
         alpha: the chosen tokens.
-        constrained: the tokens to separate from; the others are arbitrary.
-        wide: whether some margins are far below or above the others, which makes convergence slower.
+        constrained: a mask of the tokens from which α is separated; the other tokens are arbitrary.
+        wide: whether some margins are far smaller or larger than others, which makes convergence slower.
     """
     n, tokens, d = frame.shape
     style = draw(STYLES)
@@ -59,7 +59,7 @@ def separable_keys(
     along = u if draw(st.booleans()) else u[pivot] * np.eye(d)[pivot]
     multiples = draw(frame.choices("nT", WIDE_MARGINS if wide else MODERATE_MARGINS))
     if draw(one_in(4)):
-        # With this draw an input usually has no neighbours.
+        # Multiply the margins of an input by 4, so that it usually has no SVM-neighbour.
         multiples[draw(st.integers(0, n - 1))] *= 4
     sideways = draw(frame.entries("nTd", style))
     free = np.arange(tokens) != alpha[:, None]
@@ -72,7 +72,7 @@ def separable_keys(
         differences[loose] = draw(frame.entries("nTd", style))[loose]
     bases = draw(frame.entries("nd", style))
     if draw(one_in(4)):
-        # Tokens collinear with the chosen one wherever e = 0.
+        # Tokens with e = 0 become collinear with the chosen token.
         bases = bases[:, :1] * u
     keys: Float64[np.ndarray, "n T d"] = bases[:, None] - differences
     keys[np.arange(n), alpha] = bases
@@ -89,7 +89,7 @@ def _close(
     multiples: Float64[np.ndarray, "n T"],
     neighbours: Int64[np.ndarray, "m 2"],
 ) -> None:
-    """Make u a combination of neighbours: one token with e = 0, or two with e and −e."""
+    """Make u a combination of the rows of SVM-neighbours: of one token with e = 0, or of two tokens with e and −e."""
     if len(neighbours) == 0:
         return
     first = tuple(neighbours[draw(st.integers(0, len(neighbours) - 1))])
@@ -109,11 +109,11 @@ def arbitrary_keys(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T d"]:
 
 
 def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """Return the keys if they are in general position, otherwise keys with a small dyadic perturbation that are.
+    """Move the keys by a small dyadic perturbation, if necessary, so that they are in general position.
 
-    The grid of perturbations gets finer with every try, so that the share of bad ones tends to zero. Entries
-    move by at most 1/(16 d), hence products of differences with u by at most 2·2d/(16 d) = 1/4: separable keys stay
-    separable.
+    Perturbations are drawn from a finer grid with every try, so that the share of bad perturbations tends to zero.
+    Entries move by at most 1/(16 d), hence products of differences with u by at most 2·2d/(16 d) = 1/4: separable keys
+    stay separable.
     """
     largest = 2.0 ** -(4 + (keys.shape[2] - 1).bit_length())
     nudged, tries = keys, 0
@@ -126,10 +126,10 @@ def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.
 
 @st.composite
 def rescaled_keys(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """Draw a change of units of the keys: mostly none, else by input, by coordinate, or of all keys up to 1e±120.
+    """Draw the keys unchanged, or with a factor for each input, for each coordinate, or for all keys (up to 1e±120).
 
-    The factors by input and by coordinate are powers of two, hence exact, and separable keys stay separable. The
-    global factor may be a power of ten, which rounds every entry by half an ulp.
+    The factors of inputs and of coordinates are powers of two, hence exact, and separable keys stay separable. The
+    factor of all keys may be a power of ten, which rounds every entry by at most half an ulp.
     """
     kind = draw(st.integers(0, 12))
     n, _, d = keys.shape

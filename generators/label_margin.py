@@ -1,6 +1,6 @@
-"""Exact solution of (SVM), the max-margin head on given features, with duals that are positive wherever possible.
+"""Exact solution of the paper's (SVM) for the max-margin head v_mm on given features, with positive duals if possible.
 
-(SVM) on features f_i = Y_i r_i is ATT-SVM with two tokens f_i and 0 per input, so the same certified solver
+(SVM) on signed features f_i = Y_i r_i is ATT-SVM with two tokens f_i and 0 per input, so the same certified solver
 serves both.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (SVM).
@@ -26,7 +26,7 @@ class LabelMargin:
     Attributes:
         checked: the equivalent ATT-SVM with tokens f_i and 0, whose solution is v_mm.
         margins: v_mm·f_i, n rationals; they are 1 exactly at supports.
-        duals: λ_i ≥ 0, n rationals; positive at every support if some dual solution is.
+        duals: λ_i ≥ 0, n rationals; positive at every support if such a dual solution was found.
     """
 
     checked: CheckedMargins
@@ -46,7 +46,7 @@ class LabelMargin:
 
 
 def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
-    """Return the max-margin head on features Y_i r_i, or ``None`` when no head separates them."""
+    """Return the max-margin head on the signed features Y_i r_i, or ``None`` if no head separates them."""
     keys = np.stack([features, np.zeros_like(features)], axis=1)
     alpha = np.zeros(len(features), dtype=np.int64)
     checked = checked_margins(keys, alpha)
@@ -66,7 +66,10 @@ def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
 def _complete_solution(
     features: Float64[np.ndarray, "n d"], v: Vector, tight: list[int], guess: Float64[np.ndarray, "n"]
 ) -> list[fmpq] | None:
-    """Return exact λ > 0 on ``tight`` near ``guess``, from which free unknowns are taken; the others are solved for."""
+    """Return exact duals λ, positive on ``tight``, with Σ λ_i f_i = v; None if these are not found.
+
+    Free unknowns are taken from ``guess``; the others are solved for.
+    """
     d = len(v)
     rows = [exact_vector(features[i]) for i in tight]
     system = fmpq_mat([[row[k] for row in rows] + [v[k]] for k in range(d)])

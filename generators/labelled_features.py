@@ -1,4 +1,4 @@
-"""Classification data: features, their classes, and their counts.
+"""Classification data: features, their classes, and how often each feature occurs.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
 arXiv 2502.04664, Section 2.
@@ -37,13 +37,13 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
     Attributes:
         features: h_i, shape (n, d).
         labels: y_i, from 0, shape (n,).
-        counts: how often each feature occurs, which gives its weight; shape (n,).
+        counts: how often each feature occurs, its weight in the loss; shape (n,).
         classes: the number of classes k, at least two.
         start: vec W(0), shape (k d,); if it is ``None`` a statement chooses its starts.
         seed, name: see :class:`generators.subject.Subject`.
 
     Raises:
-        InvalidInput: values that do not fit together, or a label that is no class.
+        InvalidInput: arrays whose shapes do not fit together, or a label that is no class.
     """
 
     features: Float64[np.ndarray, "n d"]
@@ -55,14 +55,14 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
     name: str = "generated"
 
     def __post_init__(self) -> None:
-        """Refuse values that are not finite or do not fit together."""
+        """Refuse arrays that are not finite or whose shapes do not fit together."""
         shape = np.shape(self.features)
         if len(shape) != 2 or 0 in shape or not np.isfinite(self.features).all():
             raise InvalidInput(f"features: shape {shape}; give finite numbers of shape (n, d).")
         if self.classes < 2:
             raise InvalidInput(f"classes: {self.classes}; give at least two.")
         if self.labels.shape != shape[:1] or (self.labels < 0).any() or (self.labels >= self.classes).any():
-            raise InvalidInput(f"labels: give {shape[0]} of them, from 0 to {self.classes - 1}.")
+            raise InvalidInput(f"labels: give {shape[0]} whole numbers from 0 to {self.classes - 1}.")
         if self.counts.shape != shape[:1] or (self.counts < 1).any():
             raise InvalidInput(f"counts: give {shape[0]} whole numbers, each at least 1.")
         if self.start is not None and self.start.shape != (self.classes * shape[1],):
@@ -86,19 +86,19 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
 
     @cached_property
     def keys(self) -> OuterKeys:
-        """The keys vec(e_v h_iᵀ), v ≤ k, by their factors: attention whose optimal token is the class."""
+        """The keys vec(e_v h_iᵀ) of attention whose tokens are the classes v, stored as their factors."""
         tokens = np.broadcast_to(np.eye(self.classes), (len(self.features), self.classes, self.classes))
         return OuterKeys(np.array(tokens), self.features)
 
     def normalise(self) -> LabelledFeatures:
-        """Return the data in units in which max |h| lies in [1, 2), with W in the inverse unit."""
+        """Return the data with features h/s and W·s, where the power of two s brings max |h| into [1, 2)."""
         largest = float(np.abs(self.features).max())
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         start = None if self.start is None else self.start * scale
         return self.replace(features=self.features / scale, start=start)
 
     def simpler(self) -> Iterator[LabelledFeatures]:
-        """Yield simpler data: with one feature less, without a start, with all counts 1, with rounded features."""
+        """Yield simpler data: each lacks one feature or the start, or has all counts 1 or rounded features."""
         for i in range(len(self.features) if len(self.features) > 1 else 0):
             yield self.replace(
                 features=np.delete(self.features, i, axis=0),
@@ -117,8 +117,8 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
 def label_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw data that are separable by construction.
 
-    h_i = c w_y + δ with rows w_v of equal length, so that c(‖w_y‖² − w_y·w_v) + (w_y − w_v)·δ > 0 for all v ≠ y as soon
-    as c is large enough; then W = (w_v) has positive margins.
+    Features are h_i = c w_y + δ for distinct vectors w_v of equal norm and random δ. If c is large enough,
+    c(‖w_y‖² − w_y·w_v) + (w_y − w_v)·δ > 0 for all v ≠ y; then W with the rows w_v has positive margins.
     """
     n, k = draw(st.integers(1, MOST[0])), draw(st.integers(2, MOST[1]))
     d = draw(st.integers(1 if k == 2 else 2, MOST[2]))
@@ -129,7 +129,7 @@ def label_cases(draw: DrawFn) -> LabelledFeatures:
     gains = (row_of_label * row_of_label).sum(axis=1, keepdims=True) - row_of_label @ rows.T
     lost = -((row_of_label[:, None] - rows) * noise[:, None]).sum(axis=2)
     least_factor = np.max(np.where(gains > 0, lost / np.where(gains > 0, gains, 1.0), 0.0), axis=1)
-    # Half a unit more than necessary, or much more.
+    # c exceeds the necessary value, rounded up to a multiple of ½, by this number.
     more = draw(st.sampled_from((0.5, 0.5, 2.0, 8.0)))
     factor = np.maximum(np.ceil(2 * least_factor) / 2, 0.0) + more
     features = factor[:, None] * row_of_label + noise
@@ -142,7 +142,7 @@ def label_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 def _of_one_length(d: int) -> list[list[float]]:
-    """Return the vectors (±2, ±1, 0, …) and (±1, ±2, 0, …), (±1) for d = 1."""
+    """Return the vectors (±2, ±1, 0, …) and (±1, ±2, 0, …) in d dimensions, or (±1) for d = 1."""
     if d == 1:
         return [[1.0], [-1.0]]
     pairs = [[a * s, b * r] for a, b in ((2.0, 1.0), (1.0, 2.0)) for s in (1, -1) for r in (1, -1)]
@@ -150,13 +150,13 @@ def _of_one_length(d: int) -> list[list[float]]:
 
 
 def separable_labels(case: LabelledFeatures) -> Finding:
-    """Check that some W has (e_y − e_v)ᵀ W h_i > 0 for all i and v ≠ y_i; the solver's answer is checked exactly."""
+    """Check that (e_{y_i} − e_v)ᵀ W h_i > 0 for some W, all i and v ≠ y_i; the solver's answer is checked exactly."""
     rows, solution = difference_rows(case.keys, case.labels), max_margin(case.keys, case.labels)
     if isinstance(solution, Infeasible):
         proven = is_farkas_proof(rows, solution.exact)
         return Finding(False if proven else None, "multipliers prove that no W tells the classes apart")
     least = min(products(list(rows.values()), list(solution.exact.p)))
-    return Finding(True if least > 0 else None, f"margins of at least {number(to_float(least))}")
+    return Finding(True if least > 0 else None, f"the least margin is {number(to_float(least))}")
 
 
 SEPARABLE_LABELS = Assumption(

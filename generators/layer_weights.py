@@ -1,8 +1,8 @@
 """Trained weights in a user's file: a prompt p or, for data with queries, W or its factors K and Q.
 
 The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
-W = KQᵀ; logits are k_it·p or x_itᵀ W z_i. With a first axis of checkpoints they are weights in the course of training,
-after the numbers of steps ``steps``. :func:`checkpoints_of` checks them.
+W = KQᵀ; logits are k_it·p or x_itᵀ W z_i. An array with one more axis, the first, holds the weights at checkpoints of
+training; ``steps`` then has the number of training steps before each. :func:`checkpoints_of` checks all of these.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from reference_attention.problem import as_array, checked_array, refuse_truth_va
 TRAINED = ("p", "W_trained", "K_trained", "Q_trained")
 """The names of trained weights in a file."""
 STEPS = "steps"
-"""The name of the array with the numbers of steps of checkpoints."""
+"""The name of the array that holds the number of training steps before each checkpoint."""
 MOST_CHECKPOINTS = 1000
-"""The largest number of checkpoints; each is compared exactly."""
+"""The largest number of checkpoints; the exact comparison of each takes time."""
 FORMS = "p, or with queries W_trained, or K_trained and Q_trained"
-"""The names in which trained weights are given, for messages."""
+"""A list of the names under which trained weights can be given, for messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Checkpoints:
 
     Attributes:
         weights: the weights in the order of training.
-        steps: the number of training steps before each of them, increasing, shape (s,).
+        steps: the number of training steps before each checkpoint, increasing, shape (s,).
     """
 
     weights: tuple[LayerWeights, ...]
@@ -93,7 +93,7 @@ class Checkpoints:
 
 
 def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> LayerWeights | None:
-    """Return the trained weights, those of the last checkpoint if there are several; see :func:`checkpoints_of`."""
+    """Return the trained weights of the last checkpoint, or None without weights; see :func:`checkpoints_of`."""
     checkpoints = checkpoints_of(case, values)
     return None if checkpoints is None else checkpoints.last
 
@@ -106,14 +106,14 @@ def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Check
         values: named values that hold the weights, as lists, arrays or tensors; if left out, the arrays of the case.
 
     Raises:
-        InvalidInput: weights of two kinds, a factor without the other, weights that do not fit the data; steps without
-            checkpoints, or that do not increase.
+        InvalidInput: weights of two kinds, one factor without the other, or weights that do not fit the data; steps
+            that do not increase, or steps without checkpoints.
     """
     values = case.arrays if values is None else values
     trained = {name: values[name] for name in TRAINED if name in values}
     if not trained:
         if STEPS in values:
-            raise InvalidInput(f"{STEPS}: without weights at these steps; give them as {FORMS}, with an axis in front.")
+            raise InvalidInput(f"{STEPS}: no weights at these steps; give {FORMS}, with a first axis of checkpoints.")
         return None
     check_trained_names(case.name, trained)
     single = 1 if "p" in trained else 2
@@ -121,10 +121,10 @@ def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Check
     if all(array.ndim == single for array in arrays.values()):
         if STEPS in values:
             first = next(iter(trained))
-            raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; give it with one in front, or no steps.")
+            raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; add it in front, or leave out {STEPS}.")
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     stacked = {name: array for name, array in arrays.items() if array.ndim == single + 1}
-    if len(stacked) < len(arrays):  # only one factor has an axis of checkpoints, or an array has a wrong number of axes
+    if len(stacked) < len(arrays):  # one factor lacks the axis of checkpoints, or an array has too few or too many axes
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     for name in stacked:
         refuse_truth_values(name, trained[name])
@@ -136,14 +136,14 @@ def _checkpoints(case: Case, stacked: Mapping[str, np.ndarray], steps: Any) -> C
     count = len(stack)
     for other, array in stacked.items():
         if len(array) != count:
-            raise InvalidInput(f"{other}: has {len(array)} checkpoints and {name} {count}; give the same number.")
+            raise InvalidInput(f"{other}: has {len(array)} checkpoints, but {name} has {count}; give the same number.")
     if not 2 <= count <= MOST_CHECKPOINTS:
         fix = "leave out the first axis" if count == 1 else f"give 2 to {MOST_CHECKPOINTS} of them, evenly spaced"
         raise InvalidInput(f"{name}: has {count} checkpoint(s) along its first axis; {fix}.")
     numbers = checked_array(STEPS, np.arange(count) if steps is None else steps, (count,))
     if numbers[0] < 0 or (np.diff(numbers) <= 0).any():
         k = 0 if numbers[0] < 0 else int(np.argmax(np.diff(numbers) <= 0)) + 1
-        raise InvalidInput(f"{STEPS}: entry {k} is {numbers[k]:g}; give numbers from 0 on that increase.")
+        raise InvalidInput(f"{STEPS}: entry {k} is {numbers[k]:g}; give increasing numbers, all at least 0.")
     weights = []
     for k in range(count):
         try:
@@ -164,7 +164,7 @@ def _weights_of(case: Case, weights: Mapping[str, Any]) -> LayerWeights:
         return LayerWeights("p", _of_shape("p", weights["p"], (case.problem.d,))[:, None])
     d, e = queried.shape
     if "p" in weights:
-        raise InvalidInput(f"p: with queries it is W that is trained; give W_trained of shape {(d, e)}.")
+        raise InvalidInput(f"p: the data have queries, so W is trained, not p; give W_trained of shape {(d, e)}.")
     if "W_trained" in weights:
         return LayerWeights("W", _of_shape("W_trained", weights["W_trained"], (d, e)))
     K = _of_shape("K_trained", weights["K_trained"], (d, "m"))
@@ -174,7 +174,7 @@ def _weights_of(case: Case, weights: Mapping[str, Any]) -> LayerWeights:
 
 
 def check_trained_names(name: str, weights: Mapping[str, Any]) -> None:
-    """Check that only one kind of weights is given, and both factors or none.
+    """Check that only one kind of trained weights is given, and of factors both or none.
 
     Raises:
         InvalidInput: two kinds, such as p and W_trained, or K_trained without Q_trained.
@@ -192,7 +192,7 @@ def _of_shape(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np
     """Return the array if it has the shape.
 
     Raises:
-        InvalidInput: another shape; the message recognises the transpose, as torch has it.
+        InvalidInput: another shape; if it is the transposed shape, as in torch, the message says so.
     """
     raw = as_array(name, value, str(shape))
     flipped = raw.shape[::-1]

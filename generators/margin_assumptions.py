@@ -1,7 +1,7 @@
-"""Assumptions on margins: ATT-SVM feasible, α locally optimal, the start inside a cone.
+"""Predicates of assumptions on margins: ATT-SVM is feasible, α is locally optimal, the start lies in a cone.
 
-The solver's answer is checked here, over the rationals and against the keys (feasible, stationary, dual feasible and
-complementary; or Farkas multipliers), so that a wrong solution can never become a finding.
+The solver's answer is checked here against the keys, over the rationals: a solution by the KKT conditions,
+infeasibility by Farkas multipliers. So a wrong answer can never become a finding.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2, Theorem 3.
 """
@@ -40,7 +40,7 @@ def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
 
 
 def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int, int], Vector]:
-    """Return k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
+    """Return the exact rows k_iα_i − k_it, t ≠ α_i, by (i, t)."""
     (n, T, _), tokens = keys.shape, rational_keys(keys).tolist()
     return {
         (i, t): [a - b for a, b in zip(tokens[i * T + int(alpha[i])], tokens[i * T + t], strict=True)]
@@ -51,7 +51,7 @@ def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int
 
 
 def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> bool:
-    """Return whether these multipliers of rows prove that no p has a positive product with every row."""
+    """Return whether weights of rows are Farkas multipliers, proof that no p has positive products with all rows."""
     if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
         return False
     d = len(next(iter(rows.values())))
@@ -60,11 +60,11 @@ def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> 
 
 @dataclass(frozen=True, eq=False)
 class ExactRows:
-    """The rows k_iα_i − k_it, t ≠ α_i, as integers over one denominator, which is fast also for large numbers.
+    """The rows g_j = k_iα_i − k_it, t ≠ α_i, as integers over one denominator, with which arithmetic is fast.
 
     Attributes:
-        pairs: (i, t) of each row.
-        numerators: (m, d).
+        pairs: the pair (i, t) of each row.
+        numerators: the integers, (m, d).
         over: the denominator.
     """
 
@@ -74,7 +74,7 @@ class ExactRows:
 
     @classmethod
     def of(cls, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> ExactRows:
-        """Return the rows for keys, (n, T, d), or for the factors of keys."""
+        """Return the rows of keys, (n, T, d), which may be given as their factors."""
         n, T, _ = keys.shape
         pairs = [(i, t) for i in range(n) for t in range(T) if t != alpha[i]]
         if not isinstance(keys, OuterKeys):
@@ -90,10 +90,10 @@ class ExactRows:
         return cls(pairs, *fmpq_mat([rows[pair] for pair in pairs]).numer_denom())
 
     def combine(self, weights: Mapping[tuple[int, int], fmpq]) -> tuple[fmpz_mat, fmpq]:
-        """Return Σ w_j g_j as integers, (d, 1), and their common rational factor.
+        """Return Σ w_j g_j as integers, (d, 1), and a rational factor by which they have to be multiplied.
 
         Raises:
-            KeyError: a weight that belongs to no row.
+            KeyError: a weight belongs to no row.
         """
         if not weights:
             return fmpz_mat(self.numerators.ncols(), 1), fmpq(1)
@@ -101,11 +101,15 @@ class ExactRows:
         return self._rows_of(weights).transpose() * numerators, fmpq(1, over * self.over)
 
     def products(self, weights: Mapping[tuple[int, int], fmpq]) -> dict[tuple[int, int], fmpq]:
-        """Return g_j·Σ w_k g_k by (i, t); KeyError as :meth:`combine`."""
+        """Return g_j·Σ w_k g_k for every row g_j, by (i, t).
+
+        Raises:
+            KeyError: a weight belongs to no row.
+        """
         if not weights:
             return dict.fromkeys(self.pairs, fmpq(0))
         numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
-        # Products of rows first: their numbers have far fewer digits than those of p.
+        # Multiply rows by rows first: their products have far fewer digits than the entries of Σ w_k g_k.
         values = ((self.numerators * self._rows_of(weights).transpose()) * numerators).entries()
         unit = fmpq(1, over * self.over * self.over)
         return {pair: x * unit for pair, x in zip(self.pairs, values, strict=True)}
@@ -126,7 +130,7 @@ class CheckedMargins:
         margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty if ATT-SVM(α) is infeasible.
         evidence: ‖p_mm‖ and the number of neighbours, or the largest Farkas multipliers; rounded.
         exact: ‖p_mm‖², or the Farkas multipliers, as JSON.
-        proven: whether the check succeeded; ``False`` means that the solver is wrong.
+        proven: whether the exact check succeeded; ``False`` means that the solver's answer is wrong.
     """
 
     margins: dict[tuple[int, int], fmpq]
@@ -151,7 +155,7 @@ class CheckedMargins:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Keys and chosen tokens as a cache key; two are equal if their bytes are."""
+    """Keys and chosen tokens as a key of a cache; two are equal if their bytes are equal."""
 
     content: tuple[bytes | tuple[int, ...], ...]
     keys: Keys = field(compare=False)
@@ -175,7 +179,7 @@ def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins
 
 @lru_cache(maxsize=4)
 def solve_and_check(problem: _Rows) -> CheckedMargins:
-    """Return :func:`checked_margins` of these keys and tokens."""
+    """Solve ATT-SVM(α) and check the answer; the cached part of :func:`checked_margins`."""
     keys, alpha = problem.keys, problem.alpha
     rows = ExactRows.of(keys, alpha)
     solution = max_margin(keys, alpha)
@@ -189,7 +193,7 @@ def solve_and_check(problem: _Rows) -> CheckedMargins:
         )
         evidence = f"the differences k_iα − k_it weighted by λ = {{{multipliers}}} add up to 0, so no p separates"
         if not proven:
-            evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
+            evidence = "the solver reports ATT-SVM as infeasible, but its Farkas multipliers do not prove this"
         return CheckedMargins({}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in nonzero.items()}})
     nonzero = {pair: w for pair, w in solution.exact.duals.items() if w != 0}
     margins = rows.products(nonzero) if set(nonzero) <= set(rows.pairs) else {}
@@ -215,7 +219,7 @@ def solve_and_check(problem: _Rows) -> CheckedMargins:
 
 
 def separable(case: Case) -> Finding:
-    """Check that ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
+    """Check that ATT-SVM(α) is feasible for the chosen tokens α, by default the optimal tokens."""
     checked = checked_margins(case.problem.exact_keys, case.chosen_tokens)
     if not checked.proven:
         return Finding(None, checked.evidence)
@@ -253,19 +257,19 @@ def locally_optimal(case: Case) -> Finding:
             gaps[i, t] = chosen_score - other
     (i, t), gap = min(gaps.items(), key=lambda item: item[1])
     next_margin = min((m for m in checked.margins.values() if m != 1), default=None)
-    next_said = "" if next_margin is None else f"; the next margin is 1 + {float(next_margin - 1):.3g}"
-    return Finding(True, f"smallest gap to a neighbour is {number(gap)}, of token {t} of input {i}{next_said}")
+    next_said = "" if next_margin is None else f"; the least margin above 1 is 1 + {float(next_margin - 1):.3g}"
+    return Finding(True, f"the least gap to an SVM-neighbour is {number(gap)}, to token {t} of input {i}{next_said}")
 
 
 def separable_optimal_sets(case: Case) -> Finding:
-    """Check that ATT-SVM' is feasible: some choice α_i ∈ O_i is separated from every non-optimal token.
+    """Check that ATT-SVM' is feasible: some choice α_i ∈ O_i = argmax_t γ_it is separated from all non-optimal tokens.
 
-    O_i = argmax_t γ_it. All choices are tried, since ATT-SVM' is the union over them, up to :data:`MOST_CHOICES`.
+    All choices are tried if there are at most :data:`MOST_CHOICES`, since ATT-SVM' is feasible if one choice is.
     """
     keys, scores = case.problem.keys, case.problem.scores
     best = scores == scores.max(axis=1, keepdims=True)
     if best.all():
-        return Finding(True, "no token is non-optimal, so there is no constraint")
+        return Finding(True, "every token is optimal, so ATT-SVM' has no constraint")
     choices = math.prod(int(row.sum()) for row in best)
     if choices > MOST_CHOICES:
         return Finding(None, f"there are more choices of optimal tokens than the {MOST_CHOICES} that are tried")
@@ -278,7 +282,7 @@ def separable_optimal_sets(case: Case) -> Finding:
             return Finding(True, f"α = {format_tokens(alpha)}: {checked.evidence}", checked.exact)
         if not checked.proven:
             return Finding(None, checked.evidence)
-        scope = "" if choices == 1 else f"all {choices} choices of optimal tokens are infeasible; for the last, "
+        scope = "" if choices == 1 else f"all {choices} choices of optimal tokens are infeasible; for the last choice, "
         refused = Finding(False, f"{scope}{checked.evidence}", checked.exact)
     return refused
 
@@ -290,9 +294,9 @@ MOST_CHOICES = 4096
 def only_non_optimal(
     keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Float64[np.ndarray, "m T d"], Int64[np.ndarray, "m"]]:
-    """Replace the optimal tokens other than α by a non-optimal token; drop inputs without a non-optimal token.
+    """Return keys and chosen tokens whose ATT-SVM has exactly the constraints of ATT-SVM' for the choice α.
 
-    ATT-SVM(α) of these keys has exactly the constraints of ATT-SVM' for the choice α.
+    Optimal tokens other than α are replaced by a non-optimal token; inputs without a non-optimal token are left out.
     """
     blocks, chosen = [], []
     for block, row, a in zip(keys, scores, alpha, strict=True):
@@ -307,15 +311,15 @@ def only_non_optimal(
 
 
 def in_cone(case: Case) -> Finding:
-    """Check that p(0) ∈ C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R, compared by squares, exactly.
+    """Check exactly that p(0) lies in the cone C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R.
 
-    μ and R are the arrays ``cone_mu`` and ``cone_radius`` (shape ()) of the case. Without a start the assumption holds:
-    the statement then chooses starts inside the cone.
+    Squares are compared. μ and R are the arrays ``cone_mu`` and ``cone_radius``, of shape (), of the case. Without a
+    start the assumption holds: the statement then chooses starts inside the cone.
     """
     if case.start is None:
-        return Finding(True, "no start given; one inside the cone is drawn")
+        return Finding(True, "no start is given; a start inside the cone is drawn")
     if "cone_mu" not in case.arrays or "cone_radius" not in case.arrays:
-        return Finding(None, "cone_mu and cone_radius are not given, so the cone is not known")
+        return Finding(None, "the cone is not known; give cone_mu and cone_radius")
     mu, radius = rational(float(case.arrays["cone_mu"])), rational(float(case.arrays["cone_radius"]))
     checked = checked_margins(case.problem.keys, case.chosen_tokens)
     if not checked.proven:

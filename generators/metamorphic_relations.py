@@ -1,10 +1,10 @@
 """Metamorphic relations: changes of the data under which the verdict on a statement must stay the same.
 
-A :class:`Relation` takes data and a random generator and returns the changed data, or None if it does not apply (for
-instance if the change would not be exact in float64). Nothing is rounded, so ties and neighbours do not change.
-Starts, radii, steps and directions are changed together with the data.
+The function of a :class:`Relation` takes data and a random generator, and returns the changed data, or None if the
+change does not apply, for instance because it would not be exact in float64. Nothing is rounded, so ties and neighbours
+do not change. Starts, radii, steps and directions are changed together with the data.
 
-A statement names in ``varies`` the relations that may change its verdict, with the reason.
+A statement lists in ``varies`` the relations that may change its verdict, each with a reason.
 
 Reference: Chen, Cheung, Yiu, *Metamorphic Testing: A New Approach for Generating Next Test Cases*, 1998.
 """
@@ -36,30 +36,30 @@ from reference_attention.sequence_dataset import SequenceDataset
 Array = Float64[np.ndarray, "..."]
 Change = Callable[[Any, np.random.Generator], Subject | None]
 Linear = Callable[[Array], Array]
-"""A linear map of the last axis; it raises :class:`Inexact` if a result is not exact in float64."""
+"""The type of linear maps along the last axis; they raise :class:`Inexact` if a result is not exact in float64."""
 
 PROMPTS = ("q", "q1", "q2", "q_other", "p_1", "p_2", "prompt", "start_prompts")
-"""Arrays of a case whose last axis is the axis of prompts."""
+"""Names of arrays of a case that hold prompts along their last axis."""
 LENGTHS = ("cone_radius", "prompt_radii")
-"""Arrays of a case that are lengths of prompts."""
+"""Names of arrays of a case that hold norms ‖p‖ of prompts."""
 HEADS = ("start_head",)
-"""Arrays of a case that are vectors in the space of heads."""
+"""Names of arrays of a case that hold heads v."""
 FACTORS = ("K0", "Q0")
 KNOWN = {*PROMPTS, *LENGTHS, *HEADS, *FACTORS, *HEAD_ARRAYS, PENALTY, "u", "eta", "cone_mu", "head_radii"}
-"""The arrays that relations can change; a relation does not apply to a case with other arrays."""
+"""Names of all arrays that relations can change; no relation applies to a case with other arrays."""
 DIRECTIONS = ("q", "q1", "q2", "q_other")
-"""Arrays that are directions, whose length does not matter."""
+"""Names of arrays that hold directions, whose norm does not matter."""
 LINEAR_LOSS = "correlation"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Inexact(Exception):
-    """The change cannot be made without rounding."""
+    """Error raised if a change of the data would round a number, or cannot be made at all."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A change of the data that must not change the verdict on a statement, unless the statement excepts it.
+    """A change of the data that must not change the verdict on a statement whose ``varies`` does not list the relation.
 
     Attributes:
         name: the name in kebab-case, under which reports count uses of the relation.
@@ -72,27 +72,27 @@ class Relation:
     change: Change
 
     def apply(self, subject: Subject) -> Subject | None:
-        """Return the changed data, drawn with the seed of the data; None if the change does not apply."""
+        """Change the data, with random numbers from the seed of the data; return None if the change does not apply."""
         rng = np.random.default_rng((subject.seed, *self.name.encode()))
         try:
             return self.change(subject, rng)
         except (Inexact, InvalidInput):
-            # The changed data are refused: magnitudes are out of range, or no token is left to select.
+            # The change would round, or the changed data are invalid.
             return None
 
 
 def relations_on(subject: Subject, varies: Collection[str] = ()) -> list[tuple[Relation, Subject]]:
-    """Return the relations that apply to the data, each with the data that it has changed.
+    """Return the relations that apply to the data, each with the changed data.
 
     Args:
         subject: the data.
-        varies: the names of relations to leave out, which may change the verdict on a statement.
+        varies: the names of relations to leave out, because they may change the verdict on a statement.
     """
     return [*_applicable(subject, varies, RELATIONS)]
 
 
 def relation_of(subject: Subject, varies: Collection[str] = ()) -> tuple[Relation, Subject] | None:
-    """Return one of :func:`relations_on`, drawn with the seed of the data; None if none applies."""
+    """Return a relation of :func:`relations_on`, drawn with the seed of the data; None if no relation applies."""
     order = np.random.default_rng((subject.seed, len(RELATIONS))).permutation(len(RELATIONS))
     return next(_applicable(subject, varies, [RELATIONS[k] for k in order]), None)
 
@@ -111,11 +111,11 @@ def relation_named(name: str) -> Relation:
     """Return the relation with this name.
 
     Raises:
-        InvalidInput: no relation has it.
+        InvalidInput: no relation has this name.
     """
     by_name = {relation.name: relation for relation in RELATIONS}
     if name not in by_name:
-        raise InvalidInput(f"{name!r} is not a relation.{suggest(name, by_name)} They are {', '.join(by_name)}.")
+        raise InvalidInput(f"{name!r} is not a relation.{suggest(name, by_name)} Relations are {', '.join(by_name)}.")
     return by_name[name]
 
 
@@ -131,7 +131,7 @@ def _exact_sum(a: Array, b: Array) -> Array:
 
 
 def _scale(value: Array, factor: float) -> Array:
-    """Return the value times a power of two; raise InvalidInput if that is not exact."""
+    """Return the value times a power of two; raise InvalidInput if the product is not exact."""
     return scale_exactly("data", value, factor)
 
 
@@ -145,7 +145,7 @@ def _with_zero(x: Array) -> Array:
 
 
 def _rotation(d: int, rng: np.random.Generator) -> Linear:
-    """Return 5 times the rotation by (3/5, 4/5) in the plane of two axes."""
+    """Return the map that rotates the plane of two axes by the angle arctan(4/3), and multiplies everything by 5."""
     if d < 2:
         raise Inexact
     i, j = rng.permutation(d)[:2]
@@ -184,13 +184,13 @@ def _reflection(d: int, rng: np.random.Generator) -> Linear:
 
 
 def _data_of(case: Case) -> Dataset | QueryDataset | SequenceDataset | None:
-    """Return the tokens from which keys and scores were computed, if the case has them."""
+    """Return the dataset of tokens from which keys and scores were computed; None if the case has none."""
     return case.queried or case.sequence or case.dataset
 
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """The parts of a case by role, from which a changed case is built."""
+    """A case that relations can change, with methods that return it with some parts replaced."""
 
     case: Case
 
@@ -207,7 +207,7 @@ class _Values:
             raise Inexact
 
     def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:
-        """Return the case with other tokens, and the problem computed from them."""
+        """Return the case with another dataset of tokens, and the problem computed from it."""
         name = "sequence" if isinstance(data, SequenceDataset) else "dataset"
         name = "queried" if isinstance(data, QueryDataset) else name
         return self.case.replace(**{name: data, "problem": data.problem}, **changed)
@@ -216,13 +216,13 @@ class _Values:
         return self.case.replace(problem=Problem(keys, scores, self.case.problem.loss), **changed)
 
     def arrays(self, **by_name: Linear) -> Mapping[str, Array]:
-        """Return the arrays of the case, each changed by the function for its role."""
+        """Return the arrays of the case, where each function is applied to the array that has its name."""
         arrays = {name: np.asarray(x) for name, x in self.case.arrays.items()}
         return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in arrays.items()})
 
 
 def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
-    """Return the case with its inputs in this order, in which an input may occur several times or not at all."""
+    """Return the case with its inputs in the given order, in which an input may occur several times or not at all."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     alpha = None if case.alpha is None else case.alpha[order]
     of_inputs = {name: (lambda x: x[order]) for name in ("head_features", "head_labels")}
@@ -238,7 +238,7 @@ def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
 
 
 def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
-    """Return the case with the tokens of each input in this order."""
+    """Return the case with the tokens of each input in the given order."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     rows = np.arange(len(order))[:, None]
     alpha = None if case.alpha is None else np.argmax(order == case.alpha[:, None], axis=1).astype(np.int64)
@@ -252,9 +252,10 @@ def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
 
 
 def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
-    """Apply orthogonal maps to keys and to tokens; the map of keys may be ``unit`` times an orthogonal one.
+    """Apply orthogonal maps to keys and to tokens; the map of keys is ``unit`` times an orthogonal map.
 
-    Prompts get the map of keys, divided by unit².
+    Directions get the map of keys, too. Other prompts would need this map divided by unit²; unless unit = 1, the change
+    does not apply to a case that has any.
     """
     values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)
@@ -282,7 +283,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
         W = np.ascontiguousarray(keys(tokens(data.key_query).T).T)
         turned = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
         if not np.array_equal(turned.problem.keys, keys(problem.keys)):
-            # X Wᵀ is rounded; in other coordinates the rounding would differ.
+            # X Wᵀ is rounded, and in the new coordinates it is rounded differently.
             raise Inexact
         return turned
     if data is not None:
@@ -292,7 +293,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
 
 
 def _sizes(case: Case) -> tuple[int, int]:
-    """Return the dimensions of keys (or queries) and of tokens; 0 for tokens if the case has none."""
+    """Return the dimensions of keys (or queries) and of tokens; the latter is 0 if the case has no tokens."""
     data = _data_of(case)
     if data is None:
         return case.problem.d, 0
@@ -311,7 +312,7 @@ def _case_in_coordinates(
 
 
 def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
-    """Add one vector to all keys of an input, which changes neither softmax nor L."""
+    """Add a vector to all keys of each input; this changes neither the softmax nor the risk L."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if "eta" in case.arrays:
         # The bound 1/L_p on a step size (Lemma 6) depends on the keys, not only on their differences.
@@ -325,7 +326,7 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
     if not by.any():
         return None
     shifted = values.with_data(replace(data, X=_exact_sum(data.X, by)))
-    # The products X Wᵀ are rounded, so that differences of keys would change.
+    # If the products X Wᵀ are rounded, differences of keys may change; then the relation does not apply.
     old, new = ((keys - keys[:, :1]) for keys in (problem.keys, shifted.problem.keys))
     return shifted if np.array_equal(old, new) and problem.factors is None else None
 
@@ -355,7 +356,7 @@ def _power(rng: np.random.Generator) -> float:
     return float(2.0 ** (rng.choice((-1, 1)) * rng.integers(1, 21)))
 
 
-# The relations, each for every kind of data to which it applies.
+# The changes, each for every kind of data to which it applies.
 
 
 def _inputs_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
@@ -413,7 +414,8 @@ def _contexts(case: NextTokens, order: Int64[np.ndarray, "m"]) -> NextTokens:
 
 def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
     if isinstance(subject, Case):
-        # The first of equal best scores is the optimal token; so tokens of equal score keep their order.
+        # Of several tokens with the highest score the first is the optimal one, so tokens of equal score keep their
+        # order.
         data = subject.sequence
         X = subject.problem.keys if subject.sequence is None else subject.sequence.X
         scores = subject.problem.scores if data is None else Dataset(X, np.ones(len(X)), data.v).problem.scores
@@ -426,7 +428,7 @@ def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | No
     if isinstance(subject, NextTokens) and subject.samples is not None:
         samples = subject.samples.copy()
         for row in samples:
-            # The last token is the query; attention does not depend on the order of the others.
+            # The last token is the query; attention does not depend on the order of the other tokens.
             last = int(np.flatnonzero(row != ABSENT)[-1])
             row[:last] = rng.permutation(row[:last])
         return None if (samples == subject.samples).all() else subject.replace(samples=samples)
@@ -555,7 +557,7 @@ def _counts_doubled(subject: Subject, rng: np.random.Generator) -> Subject | Non
 
 
 def _written_and_read(subject: Subject, rng: np.random.Generator) -> Subject | None:
-    """Write the data as decimals and read them again, as float32 if this represents an array exactly."""
+    """Write the data as decimal text and read them again; arrays that are exact in float32 are read as float32."""
     if not (isinstance(subject, Case) or subject.kind):
         return None
     values = from_json(as_text(subject))
@@ -581,18 +583,18 @@ RUNS: Mapping[str, str] = MappingProxyType(
         "descent-selects": "normalized steps go back and forth, so that the last digits decide where a run ends",
     }
 )
-"""Id → reason, for assumptions that a run in floats decides: they may hold only before or only after the change."""
+"""Assumption id → reason why the assumption may hold only before or only after a change: a run in floats decides it."""
 
 RELATIONS: tuple[Relation, ...] = (
     Relation("inputs-permuted", "inputs are in another order", _inputs_permuted),
     Relation("tokens-permuted", "the tokens of each input are in another order", _tokens_permuted),
-    Relation("classes-permuted", "classes, or tokens of the vocabulary, have other numbers", _classes_permuted),
-    Relation("labels-and-head-negated", "labels and head have the other sign", _labels_negated),
-    Relation("axes-exchanged", "axes are exchanged and some have the other sign", _axes_exchanged),
+    Relation("classes-permuted", "classes, or tokens of the vocabulary, have a new order", _classes_permuted),
+    Relation("labels-and-head-negated", "labels and head are multiplied by −1", _labels_negated),
+    Relation("axes-exchanged", "axes are exchanged and some multiplied by −1", _axes_exchanged),
     Relation("reflected", "data are reflected", _reflected),
-    Relation("rotated", "data are rotated, in a unit a fifth as large", _rotated),
+    Relation("rotated", "data are rotated and multiplied by five", _rotated),
     Relation("coordinate-of-zero", "there is one more coordinate, which is zero", _coordinate_of_zero),
-    Relation("keys-shifted", "the keys of each input are moved by one vector", _keys_shifted),
+    Relation("keys-shifted", "a vector is added to all keys of each input", _keys_shifted),
     Relation("unit-of-keys", "keys are in another unit", _unit_of_keys),
     Relation(
         "unit-of-tokens",
@@ -600,12 +602,12 @@ RELATIONS: tuple[Relation, ...] = (
         _unit_of_tokens,
     ),
     Relation("unit-of-scores", "the loss is linear and scores are in another unit", _unit_of_scores),
-    Relation("inputs-twice", "every input is there twice", _input_twice),
-    Relation("counts-doubled", "everything was seen twice as often", _counts_doubled),
+    Relation("inputs-twice", "every input occurs twice", _input_twice),
+    Relation("counts-doubled", "all counts are doubled", _counts_doubled),
     Relation(
         "written-and-read",
-        "data are written as decimals and read again, as float32 where that has them",
+        "data are written as decimals and read again, as float32 where this is exact",
         _written_and_read,
     ),
 )
-"""Every relation."""
+"""All relations."""

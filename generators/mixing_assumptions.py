@@ -1,6 +1,6 @@
-"""Assumptions under which the optimal attention is a known mixture, decided over the rationals.
+"""Predicates of assumptions under which the optimal attention is a known mixture, decided over the rationals.
 
-The tokens that optimal attention selects are decided here from sorted scores, without a solver.
+The tokens that optimal attention selects are computed here from their scores, without a solver.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -22,7 +22,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.general_svm import GeneralSvm, general_svm
 
 PENALTY = "penalty"
-"""The array of a case that holds λ, shape (1,)."""
+"""The name of the array of a case that holds the penalty λ, shape (1,)."""
 
 
 def penalty_of(case: Case) -> fmpq:
@@ -31,29 +31,29 @@ def penalty_of(case: Case) -> fmpq:
 
 
 def exact_scores(data: QueryDataset) -> list[Vector]:
-    """Return γ_it = vᵀx_it, exactly."""
+    """Return the scores γ_it = vᵀx_it over the rationals."""
     head = exact_vector(data.v)
     return [[dot(exact_vector(token), head) for token in tokens] for tokens in data.X]
 
 
 def thresholds(scores: Sequence[fmpq]) -> Vector:
-    """Return the threshold Σ_u max(γ_u − γ_t, 0) of each token: optimal attention selects it iff 2λ is larger."""
+    """Return each token's threshold Σ_u max(γ_u − γ_t, 0): optimal attention selects t if and only if 2λ is larger."""
     return [sum((max(other - score, fmpq(0)) for other in scores), fmpq(0)) for score in scores]
 
 
 def selected_sets(case: Case) -> Bool[np.ndarray, "n T"]:
-    """Return the mask of the tokens that optimal attention selects, (n, T); tokens have to be orthonormal."""
+    """Return the mask (n, T) of the tokens that optimal attention selects, for orthonormal tokens."""
     assert case.queried is not None
     twice = 2 * penalty_of(case)
     return np.array([[x < twice for x in thresholds(row)] for row in exact_scores(case.queried)], dtype=np.bool_)
 
 
 def quadratic_head(case: Case) -> Finding:
-    """Check that the head is vᵀx − λ‖x‖², λ > 0, the loss −u, and that labels are +1."""
+    """Check that the head is vᵀx − λ‖x‖² with λ > 0, that the loss is −u, and that labels are +1."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     if PENALTY not in case.arrays or case.arrays[PENALTY].size != 1:
-        return Finding(None, f"λ is not given; give it as the array {PENALTY!r} of one entry")
+        return Finding(None, f"λ is not given; add the array {PENALTY!r} with this one entry")
     if case.queried.loss.name != "correlation" or not (case.queried.Y == 1).all():
         return Finding(False, "the loss is not −u, or a label is −1")
     lam = penalty_of(case)
@@ -61,7 +61,7 @@ def quadratic_head(case: Case) -> Finding:
 
 
 def orthonormal_tokens(case: Case) -> Finding:
-    """Check that the tokens of an input are orthonormal."""
+    """Check that the tokens of every input are orthonormal."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     for i, tokens in enumerate(case.queried.X):
@@ -69,12 +69,12 @@ def orthonormal_tokens(case: Case) -> Finding:
         for t, row in enumerate(rows):
             for u, other in enumerate(rows[: t + 1]):
                 if (product := dot(row, other)) != int(t == u):
-                    return Finding(False, f"input {i}: tokens {t} and {u} have the product {fraction(product)}")
+                    return Finding(False, f"input {i}: tokens {t} and {u} have the inner product {fraction(product)}")
     return Finding(True, f"{len(case.queried.X)} Gram matrices are the identity")
 
 
 def decided_attention(case: Case) -> Finding:
-    """Check that 2λ is no token's threshold, so that weight on an unselected token raises the risk to first order."""
+    """Check that 2λ is no token's threshold; then weight on an unselected token raises the risk to first order."""
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:
         return Finding(None, finding.evidence)
@@ -82,18 +82,18 @@ def decided_attention(case: Case) -> Finding:
     for i, row in enumerate(exact_scores(case.queried)):
         for t, threshold in enumerate(thresholds(row)):
             if threshold == twice:
-                return Finding(False, f"2λ = {fraction(twice)} is just where token {t} of input {i} would be selected")
+                return Finding(False, f"2λ = {fraction(twice)} is the threshold of token {t} of input {i}")
             least = min(abs(threshold - twice), least) if least is not None else abs(threshold - twice)
     assert least is not None
-    return Finding(True, f"2λ is at least {fraction(least)} away from where another token would be selected")
+    return Finding(True, f"2λ is at least {fraction(least)} away from the threshold of every token")
 
 
 def attainable_attention(case: Case) -> Finding:
-    """Check that some W has exactly the log-ratios of optimal attention inside each O_i, and Gen-SVM is feasible.
+    """Check that some W attains the log-ratios of optimal attention within each set O_i, and that Gen-SVM is feasible.
 
-    E are the rows (x_iα − x_it) z_iᵀ for t ∈ O_i. The log-ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c = 1
-    for all coefficients c with Σ c E = 0, which is decided over the rationals. The solver's answer is checked against
-    the rows.
+    Let E_it = (x_iα − x_it) z_iᵀ for t ∈ O_i. The log-ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c_it = 1
+    for all coefficients c with Σ c_it E_it = 0, which is decided over the rationals. The solver's answer to Gen-SVM is
+    checked against its constraints.
     """
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:
@@ -111,12 +111,12 @@ def attainable_attention(case: Case) -> Finding:
             level.append([(a - b) * c for a, b in zip(tokens[first], tokens[t], strict=True) for c in query])
             ratios.append((row[first] - mean) / (row[t] - mean))
     if level and not _consistent(level, ratios):
-        return Finding(False, "no W has the log-ratios of the best attention: their rows are dependent, they are not")
+        return Finding(False, "no W has the log-ratios of the best attention: they contradict a dependency of the rows")
     solution = general_svm(case.queried.keys, sets, np.argmax(sets, axis=1).astype(np.int64))
     if not isinstance(solution, GeneralSvm):
-        return Finding(False, "no W keeps the sets level and separates them from the other tokens")
+        return Finding(False, "no W gives each set equal logits and separates it from the other tokens")
     if any(dot(row, solution.point) != 0 for row in solution.rows.level.values()) or min(solution.margins.values()) < 1:
-        return Finding(None, "the solver's point violates a constraint")
+        return Finding(None, "the solver's W violates a constraint")
     masked = len(solution.margins)
     return Finding(True, f"{masked} tokens get no weight, ‖W^mm‖ = {number(float(solution.norm_squared) ** 0.5)}")
 
@@ -127,7 +127,7 @@ def _consistent(rows: list[Vector], ratios: Vector) -> bool:
     m = len(rows)
     pivots = [next(j for j in range(m) if kernel[r, j] != 0) for r in range(int(rank))]
     for free in (j for j in range(m) if j not in pivots):
-        # row_free = Σ_r kernel[r, free] row_pivot(r).
+        # This is the dependency row_free = Σ_r kernel[r, free] row_pivot(r).
         shares = {p: kernel[r, free] for r, p in enumerate(pivots)} | {free: fmpq(-1)}
         common = fmpz(1)
         for share in shares.values():

@@ -1,12 +1,12 @@
 """Strategy for data whose optimal attention is a known mixture: orthonormal tokens, head vᵀx − λ‖x‖², all dyadic.
 
-Tokens are signed unit vectors, usually mapped by reflections I − ½uuᵀ with u of four entries ±1, which are dyadic. 2λ
-is drawn relative to the thresholds at which another token would be selected: between two of them, very near one, on
+Tokens are signed unit vectors, usually mapped by dyadic reflections I − ½uuᵀ, where u has four entries ±1. The number
+2λ is drawn relative to the thresholds above which another token is selected: between two thresholds, very near one, on
 one, below all (one token is selected) or above all (all tokens are selected).
 
-Queries are independent, so that any log-ratios can be attained and any sets separated; or they are the first tokens of
-inputs, or have fewer dimensions than there are inputs, if the rows are independent nevertheless. An input may occur
-twice.
+Queries are linearly independent, so that any log-ratios can be attained and any sets separated. If the rows
+(x_iα − x_it) z_iᵀ are independent anyway, queries may also be the first tokens of inputs, or have fewer than n
+dimensions. An input may occur twice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -32,15 +32,15 @@ from reference_attention.query_dataset import QueryDataset
 MOST = (3, 5, 6)
 """The largest n, T and d."""
 TOKENS = (4, 3, 5, 2)
-"""The values of T, in the order in which examples shrink; with four tokens two may be selected and two masked."""
+"""The values of T; a failing case shrinks to the first, with which two tokens may be selected and two get no weight."""
 BESIDE = 2.0**-16
-"""The distance of 2λ from a threshold in a near tie."""
+"""The distance between 2λ and a threshold in a near tie."""
 
 Tokens = Float64[np.ndarray, "n T d"]
 
 
 class PenaltyPlace(StrEnum):
-    """The position of 2λ relative to the thresholds, in the order in which examples shrink."""
+    """The position of 2λ relative to the thresholds; a failing case shrinks to the first."""
 
     BETWEEN = "between two thresholds"
     ONE = "one token is selected"
@@ -60,7 +60,7 @@ def mixing_cases(
     """Draw cases with orthonormal tokens and a penalty.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         where: the positions that 2λ may have relative to the thresholds of the first input.
         attainable: whether 2λ is on no threshold of any input, and all log-ratios and sets can be attained.
     """
@@ -100,7 +100,10 @@ def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
 
 
 def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
-    """Draw queries that are independent except for twins, or others for which all rows are independent."""
+    """Draw queries that are linearly independent (but for ``twin``), or for which all rows (x_iα − x_it) z_iᵀ are.
+
+    With ``twin`` the first two inputs are equal, and get the same query.
+    """
     n, inputs = len(X), MOST[0]
     if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
         return X[:, 0].copy()
@@ -109,7 +112,7 @@ def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[
     if not twin and e < n and _independent(X, independent):
         return independent
     queries = np.pad(independent, ((0, 0), (0, max(n - e, 0))))
-    # Twins are equal inputs and have the same query.
+    # The query of the twin is copied below.
     rows = [i for i in range(n) if not (twin and i == 1)]
     shift = 0.0
     while int(rational_matrix(queries[rows]).rank()) < len(rows):
@@ -145,7 +148,7 @@ def _penalty(draw: DrawFn, scores: Vector, where: PenaltyPlace) -> float:
 
 
 def _off_thresholds(lam: float, data: QueryDataset) -> float:
-    """Return λ, reduced if 2λ is on a threshold, by so little that 2λ does not reach another threshold."""
+    """Return λ; if 2λ is a threshold of any input, reduce λ by less than the distance to the next threshold."""
     forbidden = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
     step = BESIDE
     while fmpq(*lam.as_integer_ratio()) in forbidden:

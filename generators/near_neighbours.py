@@ -1,4 +1,4 @@
-"""Removal of tokens that are almost SVM-neighbours, with margins just above 1."""
+"""Removal of near ties: tokens that are almost SVM-neighbours, with margins just above 1, are moved away."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from reference_attention.svm.margin_excess import margins_beyond_one
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 CLOSE = 2.0**-10
-"""Excess of a margin over 1 up to which a token is moved, because float64 would not resolve the cone around p_mm."""
+"""Tokens of margin below 1 + CLOSE are moved, because float64 would not resolve the cone around p_mm."""
 
 
 def without_near_neighbours(case: Case) -> Case:
-    """Change margins of 1 + 10^−17 … 1 + 10^−3 to about 2; p_mm, its neighbours and α do not change.
+    """Change margins just above 1 (below 1 + :data:`CLOSE`) to about 2; p_mm, its neighbours and α do not change.
 
     With a token that is almost a neighbour, the cone begins at norms at which float64 does not resolve logits. The
-    constraint of the token is inactive, and remains so if k_α − k_t is doubled.
+    token's constraint is inactive, and stays inactive if k_α − k_t is doubled.
     """
     solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):

@@ -1,4 +1,4 @@
-"""Assumptions on the W of least nuclear norm, decided in ball arithmetic or over the rationals, or not established.
+"""Predicates of assumptions on the W of least nuclear norm, decided in ball arithmetic or over the rationals.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆), Theorems 2 and 6.
 """
@@ -16,12 +16,12 @@ from reference_attention.svm.nuclear_nonuniqueness import two_nuclear_solutions
 
 
 def unique_nuclear_solution(case: Case) -> Finding:
-    """Decide whether ATT-SVM⋆(α) has a unique solution: τ > 0 in balls proves it, two rational solutions refute it."""
+    """Decide whether ATT-SVM⋆(α) has one solution: injectivity τ > 0 proves it, two rational solutions refute it."""
     svm = _solution(case)
     if isinstance(svm, Finding):
         return svm
     if svm.exact is not None:
-        return Finding(True, f"the only solution, of rank {svm.rank}; τ ≥ {number(svm.injectivity)}")
+        return Finding(True, f"the only solution has rank {svm.rank}; τ ≥ {number(svm.injectivity)}")
     two = two_nuclear_solutions(svm)
     if two is None:
         return Finding(None, f"not decided: {svm.undecided}")
@@ -30,9 +30,9 @@ def unique_nuclear_solution(case: Case) -> Finding:
 
 
 def rank_gap(case: Case) -> Finding:
-    """Check in balls that g = 1 − σ_{r+1}(M) > 0.
+    """Check in ball arithmetic that the gap g = 1 − σ_{r+1}(M) is positive.
 
-    r is the rank of the unique solution of ATT-SVM⋆(α), and M = Σ λ_j G_j for its dual λ.
+    r is the rank of the unique solution of ATT-SVM⋆(α), and M = Σ λ_j G_j is its dual matrix.
     """
     svm = _solution(case)
     if isinstance(svm, Finding):

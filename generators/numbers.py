@@ -1,4 +1,4 @@
-"""Strategies for numbers and sizes of data; failures shrink to small readable numbers.
+"""Strategies for numbers and sizes of data; failing cases shrink to small readable numbers.
 
 References: Hypothesis, *Strategies that shrink*.
 """
@@ -18,16 +18,16 @@ from jaxtyping import Float64, Int64
 from reference_attention.errors import InvalidInput
 
 Size = int | tuple[int, int]
-"""The length of an axis, or its smallest and largest allowed length."""
+"""The length of an axis, or a pair of its smallest and largest allowed length."""
 
 
 class Style(StrEnum):
-    """The kinds of entries of keys and tokens, in the order in which they shrink."""
+    """The kinds of entries of keys and tokens; a failing case shrinks to the first."""
 
     INTEGERS = "integers"
     HALVES = "halves"
     DECIMALS = "decimals"
-    """Multiples of 0.001: generic floats, whose sums are rounded, so that exact ties may be lost."""
+    """Multiples of 0.001, which floats round, so that exact ties may be lost."""
 
 
 STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
@@ -41,11 +41,11 @@ RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1
 def integers(
     shape: tuple[int, ...], low: int, high: int, *, most: tuple[int, ...] | None = None
 ) -> SearchStrategy[Int64[np.ndarray, "..."]]:
-    """Return a strategy for an array of integers, a part of an array of the shape ``most``.
+    """Return a strategy for an array of integers from ``low`` to ``high``.
 
-    The number of drawn entries does not depend on ``shape``, so that an example can shrink in shape without shifting
-    later draws. An array of more than :data:`MOST_DRAWN` entries is generated from a drawn seed, because Hypothesis
-    cannot handle so many draws.
+    An array of the shape ``most`` is drawn, and its corner of the shape ``shape`` returned. So the number of drawn
+    entries does not depend on ``shape``, and an example can shrink in shape without shifting later draws. An array of
+    more than :data:`MOST_DRAWN` entries is generated from a drawn seed, because Hypothesis cannot handle so many draws.
     """
     most = shape if most is None else most
     size = math.prod(most)
@@ -60,7 +60,7 @@ def integers(
 def entries(
     shape: tuple[int, ...], style: Style, *, most: tuple[int, ...] | None = None
 ) -> SearchStrategy[Float64[np.ndarray, "..."]]:
-    """Return a strategy for an array of numbers of a style with modulus at most three.
+    """Return a strategy for an array of numbers of a style, each in [−3, 3].
 
     See :func:`integers` for ``most``.
     """
@@ -74,7 +74,7 @@ class Large:
 
     Attributes:
         n: the smallest and the largest number of inputs.
-        tokens, d: the lengths to draw from.
+        tokens, d: the values of T and of d to draw from.
         entries: the largest n · T · d.
         rows: the largest n · T.
     """
@@ -86,7 +86,7 @@ class Large:
     rows: int
 
     def shapes(self, *, single_input: bool = False) -> SearchStrategy[tuple[int, int, int]]:
-        """Return a strategy for (n, T, d) in which all lengths have about equal probabilities."""
+        """Return a strategy for (n, T, d) in which all values of T and d have about equal probabilities."""
         pairs = [(T, d) for T in self.tokens for d in self.d if T * d <= self.entries and self.rows >= T]
 
         def with_inputs(pair: tuple[int, int]) -> SearchStrategy[tuple[int, int, int]]:
@@ -98,11 +98,11 @@ class Large:
 
 
 AROUND_BLOCKS = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256)
-"""Lengths equal and next to the block sizes of kernels."""
+"""Lengths that are, or differ by one from, block sizes of kernels."""
 BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=2**12)
-"""Sizes for statements about attention at points."""
+"""Sizes for statements that evaluate attention at given prompts."""
 SOLVABLE_BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=129)
-"""Sizes around block sizes for statements that solve ATT-SVM exactly, which takes longer the more tokens there are."""
+"""Sizes for statements that solve ATT-SVM exactly, which takes long for many tokens."""
 MODERATE = Large((1, 8), tuple(range(6, 17)), tuple(range(6, 25)), entries=2**11, rows=2**7)
 """Sizes for statements that follow a path or a flow."""
 
@@ -143,7 +143,7 @@ class Frame:
         return entries(shape, style, most=most)
 
     def values(self, axes: str, elements: SearchStrategy[Any]) -> SearchStrategy[Any]:
-        """Return a strategy for an array of arbitrary elements; slower than the others."""
+        """Return a strategy for an array of arbitrary elements; it is slower than the strategies above."""
         shape, most = self._axes(axes)
         size, corner = math.prod(most), tuple(slice(axis) for axis in shape)
         lists = st.lists(elements, min_size=size, max_size=size)
@@ -162,7 +162,7 @@ def length(name: str, size: Size | None, default: tuple[int, int], *, smallest: 
     """
     low, high = default if size is None else (size, size) if isinstance(size, int) else size
     if low < smallest or high < low:
-        raise InvalidInput(f"{name}: {size!r} is no range of lengths; give at least {smallest}, smaller one first.")
+        raise InvalidInput(f"{name}: {size!r} is no range; give (smallest, largest), each at least {smallest}.")
     return low, high
 
 

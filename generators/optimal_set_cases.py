@@ -21,19 +21,19 @@ from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem
 
 GAPS = (1.0, 0.5, 2.0, 0.25)
-"""Distances of features from the features of the optimal tokens."""
+"""The values that are drawn for distances of features from those of the optimal tokens, and for sizes of weights."""
 RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 
 
 def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> SearchStrategy[Case]:
-    """Return a strategy for cases of Assumption D, with a linear or another head.
+    """Return a strategy for cases on which Assumption D holds, with a linear or a nonlinear head.
 
     Some cases have symmetric solutions. Lemma 14 proves Assumption D if the optimal tokens of an input have identical
     features, and only such heads are drawn.
 
     Args:
-        separable: whether ATT-SVM' is feasible.
-        large: sizes of one case in five, with one or two optimal tokens per input.
+        separable: whether ATT-SVM' has to be feasible.
+        large: the sizes of one case in five, with one or two optimal tokens per input.
     """
     assumptions = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
     ordinary = cases(assumptions=assumptions, n=(1, 3), tokens=(2, 5), d=(1, 4))
@@ -46,7 +46,7 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
 
 @st.composite
 def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Case:
-    """Draw one optimal token per input, and a second one in at most two inputs, since all choices are enumerated."""
+    """Draw a case with two optimal tokens in at most two inputs, and one in the others; all choices are enumerated."""
     n, tokens, d = draw(large.shapes())
     case = draw(cases(assumptions=(*assumptions, "strict-optimum"), n=n, tokens=tokens, d=d))
     problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
@@ -61,8 +61,9 @@ def symmetric_cases(draw: DrawFn) -> Case:
     """Draw inputs with two or more optimal tokens that a symmetry of the input's block of coordinates exchanges.
 
     In the coordinates of the block, optimal tokens are c e_1, …, c e_r, and non-optimal tokens −g (1, …, 1), g ≥ 0.
-    Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions; r = 2, g = 0, n
-    = 1 is the example of the paper. Further tokens: duplicates, and optimal ones that are shorter, hence worse.
+    Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions. The paper's
+    example is r = 2, g = 0, n = 1. Some inputs also have a duplicate, or an optimal token c' e_1 with c' < c, whose
+    choice gives a smaller margin.
     """
     n = draw(st.integers(1, 2))
     r = draw(st.integers(2, 3)) if n == 1 else 2
@@ -89,7 +90,7 @@ def symmetric_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def with_heads(draw: DrawFn, case: Case) -> Case:
-    """Draw the case with a head: a network of one to three units, of the family in :mod:`generators.optimal_sets`."""
+    """Draw a head for the case: one to three units that Lemma 14 covers, see :mod:`generators.optimal_sets`."""
     optimal = optimal_sets(case)
     n, _ = optimal.shape
     m = draw(st.integers(1, 3))
@@ -107,7 +108,7 @@ def with_heads(draw: DrawFn, case: Case) -> Case:
 
 
 def case_with_head(case: Case, head: Head) -> Case:
-    """Return the case with a head in its arrays; the scores are kept, and only determine which tokens are optimal."""
+    """Return the case with a head in its arrays; its scores then only determine which tokens are optimal."""
     arrays = {
         **case.arrays,
         "head_features": head.features,
@@ -123,7 +124,7 @@ def _gaps(draw: DrawFn, optimal: Bool[np.ndarray, "n T"], m: int) -> Float64[np.
     gaps = np.array((0.0, *GAPS))[draw(integers((n, T, m), 0, len(GAPS)))]
     gaps[:, :, 0] = np.maximum(gaps[:, :, 0], 0.25)
     if draw(one_in(4)):
-        # All non-optimal tokens have equal gaps: Assumption B for this head.
+        # With equal gaps of all non-optimal tokens, Assumption B holds for this head.
         gaps[:] = gaps[:, :1]
     gaps[optimal] = 0.0
     return gaps

@@ -1,14 +1,16 @@
-"""Assumption D, mixing hurts: its decision by Lemma 14 for heads with one hidden layer.
+"""Decision of Assumption D (mixing hurts) by Lemma 14, for heads ψ with one hidden layer.
 
-Proof for a family. Suppose that all tokens of O_i have the same features z*_i, and that every feature of a
-non-optimal token is z*_ij + s_ij g_itj, g ≥ 0, with s_ij = −sign(Y_i b_j) the direction in which unit j lowers Y_i ψ.
-At the attended token the feature is z*_ij + s_ij δ_ij, δ_ij = Σ_{t∉O_i} s_it g_itj, so
+Let unit j of ψ have the weight b_j and the activation φ_j. Suppose that all tokens of O_i have the same features z*_i,
+and that every feature of a non-optimal token is z*_ij + σ_ij g_itj with g ≥ 0, where σ_ij = −sign(Y_i b_j) is the
+direction in which unit j lowers Y_i ψ. At the attended token with softmax weights s_it the feature is z*_ij + σ_ij δ_ij
+with δ_ij = Σ_{t∉O_i} s_it g_itj, so
 
     Y_i ψ(X_iᵀs_i) = ν_i − Σ_j |b_j| (change of φ_j over a step δ_ij),   ν_i = Y_i ψ at z*_i.
 
-The change is δ_ij times a secant slope of φ_j between its least and largest value over steps up to max_t g_itj. Hence
-ν_i − c1 q_i ≤ Y_i ψ ≤ ν_i − c0 q_i with c0 = min_t Σ_j |b_j| (least secant) g_itj and c1 = max_t Σ_j |b_j| (largest
-slope) g_itj over t ∉ O_i: Lemma 14 applies if c0 > 0. An increasing transform of a linear head is the case of one unit.
+The change is δ_ij times a secant slope of φ_j, which lies between its least and its largest value over steps up to
+max_t g_itj. Hence ν_i − c1 q_i ≤ Y_i ψ ≤ ν_i − c0 q_i with c0 = min_t Σ_j |b_j| (least secant slope) g_itj and
+c1 = max_t Σ_j |b_j| (largest slope) g_itj over t ∉ O_i. Lemma 14 applies if c0 > 0. An increasing transform of a linear
+head is the case of one unit.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption D, Lemma 14.
 """
@@ -29,11 +31,11 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 
 HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels")
-"""The arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`; labels are +1 if not
-given."""
+"""Names of the arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`; labels are +1
+if they are not given."""
 
 OUTWARD = 64 * 2.0**-52
-"""The relative rounding error of the constants c0 and c1, by which they are weakened."""
+"""A bound of the relative rounding error of c0 and c1; c0 is reduced and c1 enlarged by it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +43,13 @@ class LinearMixing:
     """The constants of Lemma 14, and the quantities from which they were computed.
 
     Attributes:
-        head: ψ.
+        head: the head ψ.
         optimal: the mask of the sets O_i, shape (n, T).
-        mixed: whether an input has a non-optimal token; otherwise its risk is constant, shape (n,).
+        mixed: the mask of inputs with a non-optimal token, shape (n,); the loss of other inputs is constant.
         best: z*, the features of the optimal tokens, shape (n, m).
         gaps: g ≥ 0, zero at optimal tokens, shape (n, T, m).
         nu: ν_i, shape (n,).
-        c0, c1: the constants of each input, 0 if it is not mixed, shape (n,).
+        c0, c1: the constants of each input, 0 for inputs that are not mixed, shape (n,).
     """
 
     head: Head
@@ -83,13 +85,13 @@ def head_of(case: Case) -> Head:
 
 
 def linear_mixing(case: Case) -> LinearMixing | Finding:
-    """Return the constants of Lemma 14 for O_i = argmax_t γ_it, or the reason why it does not apply."""
+    """Return the constants of Lemma 14 for O_i = argmax_t γ_it, or the reason why Lemma 14 does not apply."""
     optimal = optimal_sets(case)
     if optimal.all():
-        return Finding(False, "all tokens of every input score the same: no token is non-optimal, L is constant")
+        return Finding(False, "all tokens of each input have equal scores, so every token is optimal and L is constant")
     head = head_of(case)
     if head.features.shape[:2] != optimal.shape:
-        return Finding(None, f"head_features are of shape {head.features.shape}, not (n, T, m) of this problem")
+        return Finding(None, f"head_features: shape {head.features.shape}; give (n, T, m) with n, T = {optimal.shape}")
     first = np.argmax(optimal, axis=1)
     best = head.features[np.arange(len(first)), first]
     moved = head.features - best[:, None]
@@ -104,7 +106,7 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
     if (gaps < 0).any():
         i, t, j = (int(k) for k in np.argwhere(gaps < 0)[0])
         return _refutation(case, head, optimal, nu) or Finding(
-            None, f"input {i}: feature {j} of the non-optimal token {t} lies on the better side, which is not covered"
+            None, f"input {i}: feature {j} of the non-optimal token {t} raises Yψ, which Lemma 14 does not cover"
         )
     size = np.abs(head.weights)
     reach = gaps.max(axis=1)
@@ -117,7 +119,7 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
     c1 = np.where(mixed, largest * (1 + OUTWARD), 0.0)
     if (c0[mixed] <= 0).any():
         i = int(np.flatnonzero(mixed)[np.argmin(c0[mixed])])
-        return Finding(None, f"input {i}: a little of some non-optimal token costs nothing to first order, c0 = 0")
+        return Finding(None, f"input {i}: weight on some non-optimal token does not lower Yψ to first order, c0 = 0")
     return LinearMixing(head, optimal, mixed, best, gaps, nu, c0, c1)
 
 
@@ -126,9 +128,9 @@ def _refutation(
 ) -> Finding | None:
     """Refute Assumption D if, for a single input, a non-optimal token can be selected and has Yψ above ν.
 
-    Along the ray that selects this token q_max → 1, so the premise of D holds for every p with log q_max(p) ≤ 2ρ and a
-    far point of the ray. Such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) for them, which is above the loss on the
-    ray.
+    Along the ray of prompts that select this token q_max → 1, so the premise of D holds for a far prompt of the ray and
+    every p with log q_max(p) ≤ 2ρ. Such p exist if ATT-SVM' is feasible. For them L(p) → ℓ(ν), which is above the loss
+    on the ray.
     """
     keys = case.problem.keys
     if len(keys) != 1 or not isinstance(max_margin_sets(keys, optimal), MaxMarginSets):
@@ -143,7 +145,7 @@ def _refutation(
 
 
 def mixing_hurts(case: Case) -> Finding:
-    """Decide Assumption D for O_i = argmax_t γ_it, by Lemma 14: proven, refuted, or not established."""
+    """Decide Assumption D for O_i = argmax_t γ_it by Lemma 14: it is proven, refuted, or not established."""
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
         return mixing

@@ -1,19 +1,18 @@
-"""Assumption C: its proof by a cone certificate, and its refutation by a prompt.
+"""Decision of Assumption C: proof by a cone certificate, or refutation by a prompt.
 
 **Theorem (ice-cream cone).** Let z_it = Y_i x_it, let v_mm solve (SVM) on z_iα with margin Γ, and suppose that
 
 (i) for every input i some dual solution (λ ≥ 0, Σ λ = 1, Σ λ_j z_jα = Γ v̄_mm) has λ_i > 0, and
-(ii) every other token lies in the convex hull of the ball of radius Γ and z_iα, off the ball's surface and z_iα: for
-     some c_it ∈ [0, 1), ε_it := ‖z_it − c_it z_iα‖ < Γ (1 − c_it).
+(ii) every other token lies inside the convex hull of the point z_iα and the ball of radius Γ around 0: for some
+     c_it ∈ [0, 1), ε_it := ‖z_it − c_it z_iα‖ < Γ (1 − c_it).
 
 Then Assumption C holds for every W, with ν = ρ min_i (λ_i^max min_t (1 − c_it)), where
 ρ = min_{i,t} (Γ − ε_it/(1 − c_it)) and λ_i^max is the largest i-th entry of a dual solution.
 
 Proof. By duality the label margin on features z_i^s = Σ_t s_it z_it is m(s) = min over the simplex of ‖Σ λ_i z_i^s‖.
-Let g_i = s_iα + Σ_t s_it c_it, so 1 − g_i = Σ_t s_it (1 − c_it) and z_i^s = g_i z_iα + e_i with ‖e_i‖ ≤
-(Γ − ρ)(1 − g_i).
-If all g_i > 0, take the weights (λ_i/g_i)/Σ_j (λ_j/g_j) for any dual solution λ. With X = Σ_j λ_j (1 − g_j)/g_j, so
-Σ_j λ_j/g_j = 1 + X,
+Let q_i = 1 − s_iα and g_i = s_iα + Σ_t s_it c_it, so 1 − g_i = Σ_t s_it (1 − c_it) and z_i^s = g_i z_iα + e_i with
+‖e_i‖ ≤ (Γ − ρ)(1 − g_i). If all g_i > 0, take the weights (λ_i/g_i)/Σ_j (λ_j/g_j) for any dual solution λ. With X = Σ_j
+λ_j (1 − g_j)/g_j, so Σ_j λ_j/g_j = 1 + X,
 
     m(s) ≤ (‖Σ λ_i z_iα‖ + Σ (λ_i/g_i) ‖e_i‖)/(1 + X) ≤ (Γ + (Γ − ρ) X)/(1 + X) = Γ − ρ X/(1 + X).
 
@@ -21,11 +20,11 @@ X/(1 + X) ≥ λ_i(1 − g_i)/(g_i + λ_i (1 − g_i)) ≥ λ_i (1 − g_i) for 
 ≥ q_i min_t (1 − c_it). Choose i with the largest q_i and λ with the largest λ_i. If some g_i = 0, put all weight on
 input i: m(s) ≤ ‖e_i‖ ≤ Γ − ρ, the limit of the same bound. ∎
 
-Families it covers: the paper's (all z_iα = u*, ‖x_it‖ < ‖u*‖: c = 0, λ_i^max = 1, ν = ‖u*‖ − max ‖x_it‖); Figure 3(a)
-(second tokens 0); tokens that are shrunk copies c x_iα, 0 ≤ c < 1; mixtures; any number of supports, dependent or not;
-rotations; every W. Condition (i) cannot be dropped: if no λ has λ_i > 0, mixing tokens only at input i costs no margin
-to first order. c must not be negative: tokens z = (1, ±10) with copies c z at c = −0.9 have Γ = 1, but margin 9.1 once
-one token is replaced by its copy.
+The theorem covers: the paper's example (all z_iα = u*, ‖x_it‖ < ‖u*‖: c = 0, λ_i^max = 1, ν = ‖u*‖ − max ‖x_it‖);
+Figure 3(a) (second tokens 0); tokens that are shrunk copies c x_iα, 0 ≤ c < 1; mixtures of these; any number of
+supports, dependent or not; rotations; every W. Condition (i) cannot be dropped: if no λ has λ_i > 0, mixing tokens only
+at input i costs no margin to first order. c must not be negative: the tokens z = (1, ±10) with copies c z, c = −0.9,
+have Γ = 1, but the margin is 9.1 if one token is replaced by its copy.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C and the example after it, Theorem 6.
 """
@@ -50,7 +49,7 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 SAFETY = 1 - 2.0**-40
-"""A factor by which ν is reduced because λ^max and products of it are computed with a few dozen roundings.
+"""A factor by which ν is reduced, because λ^max and its products are computed with a few dozen roundings.
 
 Reducing ν is allowed, because every smaller ν is valid, too. The rounding error of ρ, a difference of nearly equal
 lengths, is subtracted separately.
@@ -64,10 +63,10 @@ class TokenOptimality:
     """The decision on Assumption C over some inputs.
 
     Attributes:
-        holds: ``True`` if it is proven, ``False`` if refuted, ``None`` if neither.
-        nu: a valid ν if it is proven, else 0.
+        holds: ``True`` if Assumption C is proven, ``False`` if it is refuted, ``None`` if neither.
+        nu: a valid ν if Assumption C is proven, else 0.
         evidence: the number that decides.
-        witness: a prompt p at which the label margin exceeds Γ although no finite p selects α exactly, if refuted.
+        witness: a prompt p that refutes Assumption C, because its label margin exceeds Γ.
     """
 
     holds: bool | None
@@ -80,7 +79,7 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
     """Decide Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
 
     Assumption C is proven exactly by the theorem in the module's docstring, or refuted by a prompt whose label margin
-    exceeds Γ by more than rounding. Otherwise the decision is "not established", since the assumption is about all p.
+    exceeds Γ by more than rounding. Otherwise it is "not established", because it is an assumption about all p.
     """
     data = case.dataset
     if data is None:
@@ -125,12 +124,12 @@ def _cone_certificate(
     svm: LabelSvm,
     duals: Float64[np.ndarray, "m"],
 ) -> TokenOptimality:
-    """Decide conditions (i) and (ii) over the rationals, for inputs that are all supports."""
+    """Decide conditions (i) and (ii) of the module's theorem over the rationals, for inputs that are all supports."""
     chosen = chosen_rows(tokens, alpha)
     largest = _largest_duals(chosen, svm, duals)
     if not (largest > 0).all():
         i = int(np.argmin(largest))
-        return TokenOptimality(None, 0.0, f"support input {i} has no positive dual: C was not proven this way")
+        return TokenOptimality(None, 0.0, f"support input {i} has no positive dual, so the cone does not prove C")
     v = _exact_head(chosen)
     gamma_squared = 1 / sum((x * x for x in v), fmpq(0))
     rho, shares = math.inf, [1.0] * len(alpha)
@@ -148,15 +147,15 @@ def _cone_certificate(
         shares[i] = min(float(shares[i]), 1 - float(c))
     nu = rho * float(np.min(largest * np.array(shares))) * SAFETY
     if not nu > svm.margin * 2.0**-30:
-        # The strict inequality holds, but its two sides differ by less than the rounding error of the distances.
+        # Condition (ii) holds exactly, but the two sides differ by too little to compute ν from float distances.
         return TokenOptimality(
-            None, 0.0, f"ν = {nu:.3g} is too small against Γ = {svm.margin:.6g} to be sure of its digits"
+            None, 0.0, f"ν = {nu:.3g} is so small compared with Γ = {svm.margin:.6g} that it may be a rounding error"
         )
     return TokenOptimality(True, nu, f"Γ = {svm.margin:.6g}, ν = {nu:.6g} from the cone certificate")
 
 
 def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
-    """Return the exact v_mm on the supports."""
+    """Return v_mm for the chosen tokens of the supports, over the rationals."""
     from reference_attention.svm.max_margin import MaxMargin, max_margin
 
     keys = np.stack([chosen, np.zeros_like(chosen)], axis=1)
@@ -166,7 +165,7 @@ def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
 
 
 def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], gamma_squared: fmpq) -> float | None:
-    """Return a float c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` where there is none.
+    """Return a float c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` if there is none.
 
     f(c) = ‖token − c·chosen‖² − Γ²(1 − c)² is a quadratic with leading coefficient ‖chosen‖² − Γ² ≥ 0.
     """
@@ -189,7 +188,7 @@ def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], g
 
 
 def _distance(token: Float64[np.ndarray, "d"], c: float, chosen: Float64[np.ndarray, "d"]) -> float:
-    """Return ‖token − c·chosen‖ up to one or two roundings, from exact differences, as they may cancel."""
+    """Return ‖token − c·chosen‖ up to one or two roundings; differences are exact, because they may cancel."""
     apart = [rational(a) - rational(c) * rational(b) for a, b in zip(token.tolist(), chosen.tolist(), strict=True)]
     return math.sqrt(to_float(_dot(apart, apart)))
 
@@ -201,7 +200,7 @@ def _dot(a: list[fmpq], b: list[fmpq]) -> fmpq:
 def _largest_duals(
     chosen: Float64[np.ndarray, "m d"], svm: LabelSvm, duals: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """Return λ_i^max for each i, at a vertex of the dual polytope that a linear program proposes; checked exactly."""
+    """Return for each i the largest λ_i of a dual solution, found by a linear program and then checked exactly."""
     m = len(chosen)
     best = np.array(duals)
     if np.linalg.matrix_rank(chosen) == m:
@@ -241,7 +240,7 @@ def _witness(
     gamma: float,
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "k"], float] | None:
-    """Return a prompt whose features have a label margin above Γ by more than rounding, and by how much."""
+    """Return a prompt whose label margin exceeds Γ by more than rounding, and the excess; None if none is found."""
     size = float(np.max(np.linalg.norm(keys - chosen_rows(keys, alpha)[:, None], axis=-1)))
     prompts = rng.normal(size=(WITNESS_POINTS, keys.shape[-1]))
     prompts *= (10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1))[
@@ -251,14 +250,14 @@ def _witness(
     features = np.sum(weights[..., None] * tokens, axis=2)
     # The error of Σ_t s_t z_t: (T + 4) roundings of its terms, and the effect of (k + 3) roundings of a logit on s.
     largest = float(np.abs(tokens).sum(axis=2).max())
-    # Entries so small that the solver would refuse them are far below the rounding errors of the others.
+    # Entries so small that the solver would refuse them are far below the rounding errors of other entries.
     features = np.where(np.abs(features) < 1e-100 * largest, 0.0, features)
     relative = 2.0**-50 * (tokens.shape[1] + keys.shape[2] + 8) * (1 + size * np.linalg.norm(prompts, axis=1))
     for p, feature, error in zip(prompts, features, relative, strict=True):
         svm = label_svm(feature)
         if isinstance(svm, Infeasible):
             continue
-        # v̄ is a head of norm one up to rounding: its margin is a lower bound of the label margin.
+        # v̄ has norm 1 up to rounding, so its margin is a lower bound of the label margin.
         above = float(np.min(feature @ svm.direction)) - gamma - largest * error
         if above > 0:
             return p, above
@@ -266,7 +265,7 @@ def _witness(
 
 
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
-    """Return the mask of the support set of v_mm for the case's α, (n,), exact; all false if v_mm does not exist."""
+    """Return the exact mask (n,) of the supports of v_mm for the case's α; all False if v_mm does not exist."""
     assert case.dataset is not None
     features = chosen_rows(case.dataset.signed_tokens, case.chosen_tokens)
     svm = label_svm(features)

@@ -14,13 +14,13 @@ from reference_attention.svm.max_margin import Infeasible
 RADII = (1e3, 1e6)
 """The values of RΘ_relax at which the path is examined."""
 CLEARLY = 30.0
-"""The least difference of logits that counts as a growing lead (or lag) of α, not as an O(1) term."""
+"""The least difference of logits that counts as a growing lead (or lag) of α; a smaller one may be an O(1) term."""
 
 
 def prompt_selects(case: Case) -> Finding:
-    """Check that p_R selects α, min (k_iα − k_it)·p_R → ∞, along the path.
+    """Check that p_R selects α along the path: min (k_iα − k_it)·p_R → ∞.
 
-    It is decided by computing the path with r = e^{RΘ/2} up to RΘ = 10⁶.
+    The path with r = e^{RΘ/2} is computed at RΘ = 10³ and 10⁶, where Θ is the margin of p_relax.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
@@ -36,7 +36,7 @@ def prompt_selects(case: Case) -> Finding:
         joint, lambda R: max(math.log(R), rate * R), RADII, relaxed.norm, first=relaxed.p, seed=case.seed
     )
     early, late = (pair.lowest_margin for pair in min(paths, key=lambda path: path[-1].rank))
-    evidence = f"the smallest (k_iα − k_it)·p_R is {early:.6g} and {late:.6g} at RΘ = {RADII[0]:g} and {RADII[1]:g}"
+    evidence = f"the smallest (k_iα − k_it)·p_R is {early:.6g} at RΘ = {RADII[0]:g} and {late:.6g} at RΘ = {RADII[1]:g}"
     if min(early, late) > CLEARLY:
         return Finding(True, evidence)
     return Finding(False if max(early, late) < -CLEARLY else None, evidence)

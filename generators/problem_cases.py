@@ -1,4 +1,4 @@
-"""Drawing of a case from a combination of assumptions that :func:`generators.problems.cases` has checked.
+"""The strategy behind :func:`generators.problems.cases`, for a combination of assumptions that it has checked.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8.
 """
@@ -29,7 +29,7 @@ Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndar
 Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]
 
 PLAIN = "plain"
-"""A marker that is added to the required assumptions to restrict keys to small readable numbers."""
+"""A marker among the required assumptions that restricts keys to small readable numbers."""
 
 JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
 """Assumptions on joint training, for which the dataset is drawn first and the problem is computed from it."""
@@ -77,12 +77,12 @@ def built_cases(
 
 
 def _as_users_have_them(draw: DrawFn, required: frozenset[str]) -> bool:
-    """Draw whether data are as users have them: one case in five, unless general position or PLAIN is required."""
+    """Draw whether the case is realistic: one case in five is, unless general position or PLAIN is required."""
     return not required & {"general-position", PLAIN} and draw(is_realistic())
 
 
 def _locally_optimal(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
-    """Draw keys first, then decide the exact neighbours of α, then draw scores that make α locally optimal."""
+    """Draw keys, compute the SVM-neighbours of α exactly, and draw scores that make α locally optimal."""
     alpha = draw(frame.integers("n", 0, frame.tokens - 1))
     every = np.ones((frame.n, frame.tokens), dtype=bool)
     if users:
@@ -106,7 +106,7 @@ def _locally_optimal(draw: DrawFn, frame: Frame, required: frozenset[str], *, an
 
 
 def _scores_first(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
-    """Draw scores first, then keys around the tokens to be chosen."""
+    """Draw scores, and then keys that separate the optimal or chosen tokens if this is required."""
     equal, distinct = "equal-non-optimal-scores" in required, "distinct-scores" in required
     strict = equal or distinct or "strict-optimum" in required
     by_sets = "separable-optimal-sets" in required
@@ -122,7 +122,7 @@ def _scores_first(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_a
     around: Int64[np.ndarray, "n"] = np.argmax(scores, axis=1) if alpha is None else alpha
     apart: Bool[np.ndarray, "n T"] = np.ones_like(best)
     if "separable" not in required and by_sets:
-        # α is any choice of optimal tokens; it has to be separated only from the non-optimal tokens.
+        # Separate one choice of optimal tokens from the non-optimal tokens only.
         nth = draw(frame.integers("n", 0, frame.tokens - 1)) % best.sum(axis=1)
         around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)[repeats]
         apart = ~best

@@ -1,7 +1,7 @@
 """Strategies for problems and cases that satisfy given assumptions by construction.
 
-``cases(assumptions=("separable", "strict-optimum"))`` draws data for which both hold; nothing is filtered
-away. Combinations that no data can satisfy, or that no construction here covers, raise InvalidInput at the call.
+``cases(assumptions=("separable", "strict-optimum"))`` draws data for which both assumptions hold; nothing is filtered.
+For a combination that no data can satisfy, or that no construction here covers, the call raises InvalidInput.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8; Hypothesis, *API style guide*.
 """
@@ -29,7 +29,7 @@ from reference_attention.problem import Problem
 __all__ = ["cases", "problems"]
 
 MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
-"""The largest number of matrices of general position per drawn problem; the exact check runs in every draw."""
+"""The largest number of matrices that the check of general position may have, because it runs in every draw."""
 
 NOT_COMBINED = {
     "optimal-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},
@@ -37,7 +37,7 @@ NOT_COMBINED = {
     "head-in-key-range": {"distinct-scores", "general-position"},
     "locally-optimal": {"separable-optimal-sets"},
 }
-"""Pairs of assumptions that no construction here combines."""
+"""Assumption → the assumptions with which no construction here combines it."""
 
 
 def problems(
@@ -51,7 +51,7 @@ def problems(
     """Return a strategy for problems that satisfy the assumptions; see :func:`cases`.
 
     Raises:
-        InvalidInput: as :func:`cases`, and for assumptions about more than a problem, such as α or tokens.
+        InvalidInput: in the cases of :func:`cases`, or if an assumption is about more than keys and scores.
     """
     beyond = sorted({*assumptions} & {"locally-optimal", "in-cone", "positive-labels", "head-in-key-range", *JOINT})
     if beyond:
@@ -81,14 +81,14 @@ def cases(
         tokens: the number of tokens, or its range; 2–5 by default.
         d: the dimension of the keys, or its range; 1–5 by default.
         losses: names of the losses to draw from.
-        alpha: ``"any"`` draws chosen tokens into ``Case.alpha``, to which ``separable`` then refers.
-            ``locally-optimal`` implies it.
+        alpha: with ``"any"``, chosen tokens are drawn as ``Case.alpha``, and ``separable`` refers to these. The
+            assumption ``locally-optimal`` implies ``"any"``.
         start: ``"anywhere"``, or a function from the problem to a strategy for p(0); by default there is no start.
-        dataset: whether tokens, labels and head that give the problem are drawn, too. Assumptions on these imply it.
-        plain: whether keys are small readable numbers without a change of units, for the search for counterexamples.
-        large: sizes of one case in five, with at least the smallest n; ``tokens`` and ``d`` must then be left out.
+        dataset: whether tokens, labels and head that give the problem are drawn, too. Assumptions on these imply True.
+        plain: whether keys are small readable numbers without a change of units, as hunts for counterexamples need.
+        large: the sizes of one case in five; ``n`` sets its least number of inputs. Leave out ``tokens`` and ``d``.
 
-    ``in-cone`` is satisfied by a case without a start, unless ``start`` is given: the statement knows the constants of
+    Unless ``start`` is given, ``in-cone`` is satisfied by a case without a start: the statement knows the constants of
     the cone and draws a start in it.
 
     Raises:
@@ -100,7 +100,7 @@ def cases(
     if not names:
         raise InvalidInput("losses: none given; name at least one.")
     if alpha not in ("optimal", "any"):
-        raise InvalidInput(f"alpha: {alpha!r} is not 'optimal' or 'any'.")
+        raise InvalidInput(f"alpha: {alpha!r} is unknown; give 'optimal' or 'any'.")
     frames = _frames(required, n, tokens, d, large)
     for id, others in NOT_COMBINED.items():
         if id in required and required & others:
@@ -115,7 +115,7 @@ def cases(
         )
     if alpha == "any" and (fixed or "separable-optimal-sets" in required):
         conflicting = ", ".join(sorted(fixed)) or "separable-optimal-sets"
-        raise InvalidInput(f"alpha: {conflicting} is about the optimal tokens; leave alpha='optimal'.")
+        raise InvalidInput(f"alpha: {conflicting} is about the optimal tokens; give alpha='optimal'.")
     return built_cases(
         frozenset(required),
         frames,
@@ -132,13 +132,13 @@ def _frames(
 ) -> SearchStrategy[Frame]:
     """Return a strategy for sizes (n, T, d) within the ranges that the assumptions allow; it shrinks to small sizes."""
     if large is not None and (tokens, d) != (None, None):
-        raise InvalidInput("large: sizes are given by tokens or d already; leave out one or the other.")
+        raise InvalidInput("large: tokens or d already gives the sizes; leave out large, or tokens and d.")
     inputs = length("n", n, (1, 4), smallest=1)
     counts = length("tokens", tokens, (2, 5), smallest=2)
     dims = length("d", d, (1, 5), smallest=1)
     if "single-input" in required:
         if inputs[0] > 1:
-            raise InvalidInput(f"n: single-input needs n = 1, not at least {inputs[0]}.")
+            raise InvalidInput(f"n: single-input needs n = 1, but n is at least {inputs[0]}; leave out n.")
         inputs = (1, 1)
     if {"equal-non-optimal-scores", "distinct-scores"} <= required:
         if counts[0] > 2:
@@ -162,7 +162,9 @@ def _frames(
     if large is None:
         return small
     if "general-position" in required or {"equal-non-optimal-scores", "distinct-scores"} <= required:
-        raise InvalidInput("large: general-position, and Assumption B with distinct scores, are for small sizes only.")
+        raise InvalidInput(
+            "large: general-position, and Assumption B with distinct scores, need small sizes; leave out large."
+        )
     large = replace(large, n=(max(large.n[0], inputs[0]), large.n[1]))
     others = large.shapes(single_input="single-input" in required).map(lambda shape: Frame(*shape, shape))
     return one_in(5).flatmap(lambda wide: others if wide else small)

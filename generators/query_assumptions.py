@@ -1,4 +1,4 @@
-"""Assumptions on tokens and queries for training W, decided over the rationals.
+"""Predicates of assumptions on tokens and queries for training W, decided over the rationals.
 
 References: *Transformers as Support Vector Machines*, Assumption B, Theorems 1, 3 and 4.
 """
@@ -30,9 +30,9 @@ def queries_given(case: Case) -> Finding:
 
 
 def independent_rows(case: Case) -> Finding:
-    """Check that the rows (x_iα − x_it) z_iᵀ, all i and t ≠ α_i, are linearly independent.
+    """Check that the rows (x_iα − x_it) z_iᵀ for all i and t ≠ α_i are linearly independent.
 
-    If they are independent for one α, they are for every α.
+    Whether the rows are independent does not depend on α.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -45,9 +45,9 @@ def independent_rows(case: Case) -> Finding:
 
 
 def independent_tokens_and_queries(case: Case) -> Finding:
-    """Check that the T − 1 differences of tokens within each input are independent, and that the queries are.
+    """Check that in each input T − 1 differences of tokens are linearly independent, and so are the queries.
 
-    This needs d ≥ max(T − 1, n).
+    This requires d ≥ max(T − 1, n).
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -65,7 +65,7 @@ def independent_tokens_and_queries(case: Case) -> Finding:
 
 
 def label_separating_queries(case: Case) -> Finding:
-    """Check, exactly, that queries separate the labels: some q has Y_i qᵀz_i ≥ 1 for all i."""
+    """Check exactly that the queries separate the labels: some q has Y_i qᵀz_i ≥ 1 for all i."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     signed = case.queried.Y[:, None] * case.queried.queries
@@ -73,11 +73,11 @@ def label_separating_queries(case: Case) -> Finding:
     checked = checked_margins(keys, np.zeros(len(keys), dtype=np.int64))
     if not checked.proven:
         return Finding(None, checked.evidence)
-    return Finding(checked.feasible, f"of the queries and labels: {checked.evidence}", checked.exact)
+    return Finding(checked.feasible, f"the SVM of queries and labels: {checked.evidence}", checked.exact)
 
 
 def orthogonal_queries(case: Case) -> Finding:
-    """Check that z_i·z_j = 0 for i ≠ j, exactly."""
+    """Check exactly that the queries are orthogonal: z_i·z_j = 0 for i ≠ j."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     exact = rational_matrix(case.queried.queries)
@@ -92,8 +92,8 @@ def orthogonal_queries(case: Case) -> Finding:
 def first_step_separates(case: Case) -> Finding:
     """Check Assumption B of T-SVM: all margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive.
 
-    These margins are Σ_j |ℓ'(γ̄_j)| M_itj with rational M. The sign is exact if all M of a margin have one sign or ℓ'
-    is constant; otherwise it is decided if it exceeds the rounding error of ℓ'.
+    These margins are Σ_j |ℓ'(γ̄_j)| M_itj with rational M. The sign of a margin is exact if all its M_itj have the same
+    sign or ℓ' is constant. Otherwise it is decided if the margin exceeds its rounding error.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -135,7 +135,7 @@ def first_step_separates(case: Case) -> Finding:
 
 
 def _format_scaled(value: float, log_unit: float) -> str:
-    """Format value·e^log_unit, which may be outside the range of float64, like slopes of the exponential loss."""
+    """Format value·e^log_unit, which may lie outside the range of float64, as slopes of the exponential loss do."""
     return number(value * math.exp(log_unit)) if abs(log_unit) < 300 else f"{number(value)}·e^{number(log_unit)}"
 
 

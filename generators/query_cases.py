@@ -1,22 +1,23 @@
-"""Strategies for data to train W on: tokens x, a query z per input, scores; separable by construction.
+"""Strategies for data on which W is trained: tokens x, a query z per input, scores; separable by construction.
 
-The head is the first axis, and the first entry of a token is its signed score; any scores are possible, and as all
-norms are invariant under rotations this is no restriction. Tokens and queries have few bits, so that keys vec(x zᵀ) are
-exact. Three constructions make ATT-SVM feasible:
+The head is the first axis, and the first entry of a token is its signed score. This is no restriction, because scores
+may be arbitrary and all norms are invariant under rotations. Tokens and queries have few bits, so that keys vec(x zᵀ)
+are exact. Three constructions make ATT-SVM feasible:
 
-- label-separating: Y_i qᵀz_i ≥ 1 for some q. Then W = v qᵀ, scaled, separates opt, for any number of tokens.
+- label-separating: Y_i qᵀz_i ≥ 1 for some q. Then a multiple of W = v qᵀ separates the optimal tokens, however many
+  tokens there are.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
   every α. This requires T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data have independent rows. The queries may
-  be opposed, Σ c_i Y_i z_i = 0 with c > 0, so that no q separates the labels.
-- orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
-  gradient descent from W = 0 separates opt.
+  be opposed: Σ c_i Y_i z_i = 0 with c > 0, so that no q separates the labels.
+- orthogonal: tokens of an input are orthogonal and of equal norm, and queries are orthogonal. Then the first step of
+  gradient descent from W = 0 separates the optimal tokens.
 
-One case in five of the first two constructions has tokens and queries as users have them, of few bits or, if tokens are
-not moved later, in float32. With label-separating queries inputs may be repeated; with either construction a support
-may be copied and moved in a coordinate that W^mm does not use, unless scores must be distinct.
+One case in five of the first two constructions is realistic: it has tokens and queries as users have them, of few bits
+or, if tokens are not moved later, in float32. With label-separating queries inputs may be repeated. In both
+constructions a support may be copied and moved in a coordinate that W^mm does not use, unless scores must be distinct.
 
-Some of the other cases have decimals, whose products x z are rounded; with label-separating queries there are up to 17
-tokens, one of which may be the midpoint of two supports. In one case of three, queries have a dimension e ≠ d.
+Some other cases have decimals, whose products x z are rounded. With label-separating queries there may be up to 17
+tokens, and a token may be the midpoint of two supports. In one case in three the dimension e of queries is not d.
 
 References: *Transformers as Support Vector Machines*, Theorems 1 and 3.
 """
@@ -51,23 +52,23 @@ Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n d"]
 
 MOST = (4, 5, 4)
-"""The usual largest n, T and d."""
+"""The largest n, T and d of most cases."""
 MANY = (9, 12, 17)
 """The numbers of tokens of cases with many tokens."""
 MOST_MANY = (2, 17, 4)
 """The largest n, T and d of cases with many tokens."""
 FACTORS = (1.0, 2.0, 16.0)
-"""The distances by which tokens that score higher than α are moved away from it, in units of the distance needed."""
+"""The distances, in units of the least one needed, by which tokens that score higher than α are moved away from α."""
 FARTHEST = 2.0**12
 """The largest distance by which tokens are moved; tokens that would have to move further are not moved."""
 GRID = 2.0**-22
-"""The unit to which scores are rounded: its multiples have few bits, and the smallest gaps do not vanish."""
+"""The number to whose multiples scores are rounded, so that they have few bits; the smallest gaps do not vanish."""
 TRIES = 4
-"""The number of perturbations of tokens after which queries are drawn that are no tokens, to get independent rows."""
+"""The number of perturbations that keep first tokens as queries; then queries are perturbed independently of tokens."""
 
 
 class Family(StrEnum):
-    """The constructions that make ATT-SVM feasible, in the order in which examples shrink."""
+    """The constructions that make ATT-SVM feasible; a failing case shrinks to the first."""
 
     LABEL_SEPARATING = "label-separating"
     INDEPENDENT = "independent"
@@ -90,22 +91,22 @@ def query_cases(
     plain: bool = False,
     opposed: bool = False,
 ) -> Case:
-    """Draw a case with tokens and queries whose ATT-SVM(α) is feasible; one optimal token per input.
+    """Draw a case with tokens and queries whose ATT-SVM(α) is feasible, and with one optimal token per input.
 
     Args:
-        draw: given by Hypothesis.
-        families: constructions to draw from.
-        equal: whether all non-optimal scores of an input are equal (Assumption B of the first paper); with orthogonal
-            tokens there are then two tokens.
+        draw: the function that Hypothesis passes.
+        families: the constructions to draw from.
+        equal: whether all non-optimal scores of an input are equal (Assumption B of the first paper); with the
+            construction *orthogonal* there are then two tokens.
         distinct: whether no two tokens of an input have the same score.
-        alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` chosen tokens whose SVM-neighbours all score
-            less. Both apply only to the construction *independent*, which is drawn three times in five for
-            "locally-optimal"; in the other constructions the chosen tokens are the optimal ones.
+        alpha: the chosen tokens: ``"any"``, or ``"locally-optimal"`` ones, whose SVM-neighbours all score lower. Both
+            apply only to the construction *independent*, which is drawn three times in five for "locally-optimal"; in
+            the other constructions the chosen tokens are the optimal ones.
         start: whether a W(0) is drawn, as the ``start`` of the case.
         single: whether n = 1.
-        plain: whether queries have few bits, the dimension of tokens and no change of units.
-        opposed: whether no q has Y_i qᵀz_i > 0 for all i, with independent rows; by default, one case in four with
-            independent rows has this property.
+        plain: whether queries have few bits, the dimension of tokens, and unchanged units.
+        opposed: whether no q has Y_i qᵀz_i > 0 for all i; only for the construction *independent*, in which one case in
+            four has this property by default.
     """
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
@@ -125,8 +126,7 @@ def query_cases(
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, query_frame, Y))
     else:
-        # A path could not be resolved in float64 for neighbours without a dual, or for decimals, together with gaps of
-        # 2⁻²⁰.
+        # With gaps of 2⁻²⁰, float64 could not resolve paths of data with decimals or with neighbours without a dual.
         few = draw(st.booleans()) if users else idle or rough
         scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
         if idle and not (users and draw(one_in(3))):
@@ -190,19 +190,20 @@ def _frames(
     opposed: bool,
     other: bool,
 ) -> Frame:
-    """Draw sizes.
+    """Draw the sizes n, T and d.
 
-    If ``roomy``, sizes allow a token that is a copy and an unused coordinate; if ``other``, e may differ from d.
+    If ``roomy``, the sizes have room for a token that is a copy and for an unused coordinate; if ``other``, e may
+    differ from d.
     """
     inputs, tokens, dims = MOST_MANY if many else MOST
     n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
-    # A token that scores above α and a token that scores below it require T ≥ 3.
+    # T ≥ 3 allows a token that scores above α and another that scores below α.
     least = 3 if roomy or (family is Family.INDEPENDENT and local) else 2
     most = 2 if family is Family.ORTHOGONAL and equal else min(tokens, 4) if opposed else tokens
     T = draw(st.sampled_from(MANY) if many else st.integers(least, most))
     rows = n * (T - 1)
     lowest = {
-        # Tokens that differ only in their score are as near to each other as their scores.
+        # With d = 1 tokens differ only in their scores, so that small gaps make tokens nearly equal.
         Family.LABEL_SEPARATING: 1 + other,
         # Opposed queries span n − 1 dimensions.
         Family.INDEPENDENT: max(T - 1, int(np.ceil(rows / (n - 1) if opposed else np.sqrt(rows)))),
@@ -214,7 +215,7 @@ def _frames(
 
 @st.composite
 def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, opposed: bool) -> int:
-    """Draw e ≠ d, the dimension of queries that are no tokens."""
+    """Draw the dimension e of queries, e ≠ d."""
     lowest = 1
     if family is Family.INDEPENDENT:
         lowest = frame.n - 1 if opposed else int(np.ceil(frame.n * (frame.tokens - 1) / (frame.d - idle)))
@@ -226,7 +227,7 @@ def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, 
 def _solver(
     queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> Callable[[Tokens], MaxMargin | None]:
-    """Return a function that solves ATT-SVM(α) of tokens with these queries and returns None where it is infeasible."""
+    """Return a function that solves ATT-SVM(α) of tokens with these queries; it returns None if this is infeasible."""
 
     def solve(tokens: Tokens) -> MaxMargin | None:
         solution = max_margin(QueryDataset(tokens, queries, Y, v).keys, alpha)
@@ -239,9 +240,9 @@ def _solver(
 def _label_separating(
     draw: DrawFn, query_frame: Frame, X: Tokens, z: Queries, Y: Float64[np.ndarray, "n"], *, self_attention: bool
 ) -> tuple[Tokens, Queries]:
-    """Draw queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``self_attention``, they are the first tokens."""
+    """Draw q, and change queries z in place so that q·z_i = Y_i c_i, c_i ≥ 1; in self-attention tokens change, too."""
     q = draw(query_frame.integers("d", -2, 2)).astype(np.float64)
-    # The first entry of a token is its score, which must not change.
+    # If queries are tokens, their first entries are scores, which must not change.
     pivot = draw(st.integers(1, query_frame.d - 1)) if self_attention else draw(st.integers(0, query_frame.d - 1))
     q[pivot] = draw(st.sampled_from((1.0, -1.0)))
     values = Y * draw(query_frame.choices("n", (1.0, 2.0, 1.5, 4.0)))
@@ -267,7 +268,7 @@ def _independent(
     unused: int | None,
     opposed: bool,
 ) -> tuple[Tokens, Queries]:
-    """Draw tokens and queries with independent rows; in self-attention queries are the first tokens if possible.
+    """Change tokens and queries until rows are independent; in self-attention queries are the first tokens if possible.
 
     The ``unused`` coordinate of tokens is 0.
     """
@@ -275,7 +276,7 @@ def _independent(
     shares = draw(frame.choices("n", (1.0, 2.0)))
 
     def with_last(query: Queries) -> Queries:
-        """Replace the last query, if opposed, so that Σ c_i Y_i z_i = 0."""
+        """Return the queries; if ``opposed``, replace the last one so that Σ c_i Y_i z_i = 0."""
         if not opposed:
             return query
         return np.concatenate([query[:-1], -Y[-1] * ((shares * Y)[:-1] @ query[:-1])[None]])
@@ -289,7 +290,7 @@ def _independent(
         if unused is not None:
             steps[:, :, unused] = 0.0
         nudged = X + steps
-        # Scores must not change; if those of first tokens are 0, for example, first tokens cannot be the queries.
+        # As scores must not change, first tokens cannot always be the queries, for example if their scores are 0.
         self_attention = self_attention and tries < TRIES
         moved = z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
         query = nudged[:, 0] if self_attention else with_last(moved)
@@ -300,7 +301,7 @@ def _independent(
 def _orthogonal(
     draw: DrawFn, frame: Frame, query_frame: Frame, Y: Float64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Float64[np.ndarray, "d"]]:
-    """Draw tokens ±c_i e_j, queries ±b_i e_j, and a head whose entries differ in size; in even dimensions rotated."""
+    """Draw tokens ±c_i e_j, queries ±b_i e_j, and a head of entries that differ in size; some are rotated."""
     n, T, d = frame.shape
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     signs = draw(frame.choices("nT", (1.0, -1.0)))
@@ -322,7 +323,7 @@ def _turn(d: int) -> Float64[np.ndarray, "d d"]:
 
 
 def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
-    """Return whether the rows k_iα_i − k_it, t ≠ α_i, are linearly independent; exact, and independent of α."""
+    """Return whether the rows k_iα_i − k_it, t ≠ α_i, are linearly independent, decided exactly."""
     rows = list(difference_rows(keys, alpha).values())
     return len(rows) <= keys.shape[2] and fmpq_mat(rows).rank() == len(rows)
 
@@ -331,7 +332,7 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 def _tokens_by_rank(
     draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
 ) -> Int64[np.ndarray, "n"]:
-    """Draw α by the rank of its score; if ``local``, α of input 0 usually has neither the best nor the worst score."""
+    """Draw α by the ranks of its scores; if ``local``, α_0 usually has neither the highest nor the lowest score."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):
         ranks[0] = np.clip(ranks[0], 1, frame.tokens - 2)
@@ -342,12 +343,12 @@ def _tokens_by_rank(
 def _make_locally_optimal(
     X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
-    """Make α locally optimal by moving the tokens that score no lower away from it; if this fails, return opt.
+    """Make α locally optimal by moving the other tokens that score at least as high away from α.
 
-    Let W be the solution for the constraints of the tokens that score lower. A token that scores no lower moves by −c
-    u, u approximately along W z_i, without a change of its score: its margin grows by c uᵀ W z_i. Once all these
-    margins exceed 1, W is the solution for all tokens. Queries do not change, even if they were equal to a token that
-    moves.
+    Let W be the solution for the constraints of the tokens that score lower. The other tokens move by −c u, where u is
+    approximately along W z_i and does not change scores: their margins grow by c uᵀ W z_i. Once these margins exceed 1,
+    W is the solution for all tokens. Queries do not change, even if they were equal to a token that moves. If α does
+    not become locally optimal, the optimal tokens are returned as α, and the tokens are not moved.
     """
     scores = Y[:, None] * (X @ v)
     best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))
@@ -358,14 +359,14 @@ def _make_locally_optimal(
     )
     if not harmful.any() or not lower.any():
         return X, queries, best
-    # Each of these tokens is replaced by a token that scores lower, or by α itself if there is none.
+    # Replace each of these tokens by the token of lowest score, or by α if no token of the input scores lower.
     stand_in = np.where(lower, np.argmin(scores, axis=1), alpha)
     alone = np.where(harmful[:, :, None], X[every, stand_in][:, None], X)
     decided = max_margin(QueryDataset(alone, queries, Y, v).keys, alpha, required=lower.astype(np.int64))
     if isinstance(decided, MaxMargin):
         pull = queries @ decided.p.reshape(X.shape[2], -1).T
         margins = np.vecdot(X[every, alpha][:, None] - X, pull[:, None])
-        # The first entry is the score.
+        # The first entry of a token is its score, which must not change.
         pull[:, 0] = 0.0
         largest = np.abs(pull).max(axis=1, keepdims=True)
         away = np.round(2 * pull / np.where(largest > 0, largest, 1.0)) / 2

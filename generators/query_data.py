@@ -1,4 +1,4 @@
-"""Reading of the names in a user's file that concern queries: queries, mask, causal, and the starts W0, K0 and Q0."""
+"""Reading of the arrays in a user's file that concern queries: queries, mask, causal, and the starts W0, K0 and Q0."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from reference_attention.sequence_dataset import SequenceDataset
 
 QUERIES = ("queries", "W0", "K0", "Q0", "mask", "causal")
 FACTORS = QUERIES[2:4]
-"""The names of the start of training (K, Q)."""
+"""The names of the arrays at which training of (K, Q) starts."""
 
 
 def check_query_names(name: str, names: Collection[str]) -> None:
-    """Check that W is either fixed (data without queries) or trained (data with queries).
+    """Check that a file gives W only without queries, and a start of W only with queries.
 
     Raises:
         InvalidInput: W together with queries, or a start of W without queries.
     """
     if {"W", "queries"} <= {*names}:
-        raise InvalidInput(f"{name}: with queries W is what is trained; give its start as W0, or leave W out.")
+        raise InvalidInput(f"{name}: with queries, W is trained; give its start as W0, or leave W out.")
     starts = [key for key in QUERIES[1:4] if key in names]
     if starts and "queries" not in names:
         raise InvalidInput(f"{name}: {starts[0]} is a start of W, which is trained with queries; add queries.")
@@ -36,7 +36,7 @@ def check_query_names(name: str, names: Collection[str]) -> None:
 
 
 def query_dataset_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | SequenceDataset | None:
-    """Return tokens with a query per input, or with several if queries have three axes; None if no queries are given.
+    """Return the dataset with one query per input, or several if queries have three axes; None without queries.
 
     Raises:
         InvalidInput: X, Y or v is missing, or arrays do not fit together.
@@ -66,14 +66,14 @@ def _truth(name: str, value: Any) -> bool:
 def start_of(
     values: Mapping[str, Any], problem: Problem, queried: QueryDataset | SequenceDataset | None, name: str
 ) -> Float64[np.ndarray, "d"] | None:
-    """Return the start p(0); if W is trained, vec(W0), with W0 = K0 Q0ᵀ if K0 and Q0 are given.
+    """Return the start p(0) or, if W is trained, vec(W0), where W0 = K0 Q0ᵀ if K0 and Q0 are given.
 
     Raises:
         InvalidInput: two starts, only one of K0 and Q0, or a shape that does not fit.
     """
     start_names = [key for key in ("start", "p0", "W0", "K0") if key in values]
     if len(start_names) > 1:
-        raise InvalidInput(f"{name}: {start_names[0]} and {start_names[1]} are both a start; give one of them.")
+        raise InvalidInput(f"{name}: {start_names[0]} and {start_names[1]} are both starts; give one of them.")
     if ("K0" in values) != ("Q0" in values):
         missing = "Q0" if "K0" in values else "K0"
         raise InvalidInput(f"{name}: {missing} is missing; K0 and Q0 are needed together.")

@@ -1,6 +1,6 @@
-"""Named datasets with queries, where W is trained: the settings of the official notebooks.
+"""Named datasets with queries, on which W is trained: the settings of the authors' notebooks.
 
-Their numbers are float32, so that products are exact in float64.
+All numbers are float32, so that products are exact in float64.
 
 References: *Transformers as Support Vector Machines*, repository TF-as-SVM: visualization1, visualization2,
 local_converge.
@@ -14,7 +14,7 @@ from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
 
 SPHERE = (6, 8, 10)
-"""n, T and d of the notebook local_converge."""
+"""The sizes n, T and d of the notebook local_converge."""
 
 
 def _case(name: str, X: object, queries: object, v: object, Y: object | None = None) -> Case:

@@ -1,4 +1,4 @@
-"""The hypothesis that Theorem 6 lacks: how fast the radius of the head must grow relative to that of the prompt.
+"""Predicate of the assumption that Theorem 6 lacks: how fast the head's radius r must grow with the prompt's radius R.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 6; the schedule is derived in
 ``theorems/token_selection/joint_paths/joint_constants.py``.
@@ -18,16 +18,16 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def radius_schedule(case: Case) -> Finding:
-    """Check that r ≥ c* R throughout, c* = max over the non-supports of (Θ_relax − ρ_i)^+/slack_i.
+    """Check that r ≥ c* R for all radii, where c* is the largest (Θ_relax − ρ_i)^+/slack_i of a non-support i.
 
-    slack_i = v̄_mm·Y_i x_iα − Γ is the slack of the non-support, ρ_i its margin along p_relax. The radii are the arrays
-    ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,), increasing.
-    Without them the statement uses its default schedule. c* is rounded, which is harmless, because a schedule at the
-    threshold has the same limit.
+    slack_i = v̄_mm·Y_i x_iα − Γ, and ρ_i is the margin of input i along p_relax. The radii are the arrays
+    ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, increasing, of shape (k,).
+    Without these the assumption holds, as the statement uses its default schedule. Rounding of c* is harmless, because
+    a schedule at the threshold has the same limit.
     """
     schedule = schedule_of(case)
     if schedule is None:
-        return Finding(True, "no radii are given: the statement takes its own schedule")
+        return Finding(True, "no radii are given; the statement uses its default schedule")
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
     log_r, R = schedule

@@ -1,6 +1,6 @@
-"""Random problems of the paper's Figures 9 and 10: tokens and head uniform on the unit sphere, labels uniform ±1.
+"""Random problems of the paper's Figures 9 and 10: tokens and head uniform on the unit sphere, labels uniform in ±1.
 
-A trial depends only on (seed, d, number), not on how many trials are drawn.
+A trial depends on its seed, d and number, but not on how many trials are drawn.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix E, Figures 9 and 10.
 """
@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from reference_attention.problem import Dataset
 
 INPUTS, TOKENS = 4, 6
-"""n and T of the trials."""
+"""The default n and T of a trial."""
 
 
 def random_trial(seed: int, d: int, number: int, n: int = INPUTS, tokens: int = TOKENS) -> Dataset:
@@ -25,5 +25,5 @@ def random_trial(seed: int, d: int, number: int, n: int = INPUTS, tokens: int = 
 
 
 def on_the_sphere(points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-    """Divide each point by its norm; Gaussian points become uniform ones."""
+    """Divide each point by its norm; Gaussian points become uniform on the sphere."""
     return np.asarray(points / np.linalg.norm(points, axis=-1, keepdims=True))

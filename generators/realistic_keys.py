@@ -1,8 +1,8 @@
-"""Strategies for tokens as users have them: arbitrary, or separable because of one coordinate.
+"""Strategies for tokens as users have them: arbitrary, or separable because of one coordinate, the pivot.
 
-In this coordinate, the pivot, the chosen token of each input exceeds every other constrained token of the input by at
-least one level, so that ± e_pivot separates; everything else, and p_mm, is arbitrary. Then other features of users'
-data are added: nearly equal tokens, a constant coordinate, a neighbour without a dual.
+In the pivot the chosen token of each input exceeds every other constrained token of the input by at least one level, so
+that ± e_pivot separates; the other coordinates, and p_mm, are arbitrary. Then more features of users' data are added:
+nearly equal tokens, a constant coordinate, an SVM-neighbour without a dual.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM); issue reports.
 """
@@ -49,19 +49,19 @@ def realistic_keys(
     """Draw keys as users have them for which some direction separates α_i from every constrained token of each input.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         frame: the sizes.
         alpha: the chosen tokens.
-        constrained: the tokens to separate from; the others are arbitrary.
-        repeats: for each input the index of the input that it repeats, usually itself; it has the chosen and
-            constrained tokens of that input.
+        constrained: a mask of the tokens from which α is separated; the other tokens are arbitrary.
+        repeats: for each input the index of the input that it repeats, usually its own; the repeated input must have
+            the same chosen and constrained tokens.
         kinds: the kinds of numbers.
     """
     n, tokens, d = frame.shape
     grid = draw(grids(d, kinds))
     token_levels = draw(levels(frame, grid))
     pivot = draw(st.integers(0, d - 1))
-    # Other tokens have flags or counts of 0, and no level is below 0.
+    # With flags, or counts that are normalised, other tokens get level 0 and no level is below 0: only go upwards.
     upwards = grid.kind is Kind.ONE_HOT or grid.unit_norm or draw(st.booleans())
     free = constrained & (np.arange(tokens) != alpha[:, None])
     gain = _gains(draw, frame, grid)
@@ -75,7 +75,7 @@ def realistic_keys(
     every = bool((free | (np.arange(tokens) == alpha[:, None])).all())
     if every and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
         moved = grid.values(np.full(d, _other_level(draw, grid)))[axis]
-        # A repeated input repeats constraints, so that p_mm does not change.
+        # Repeated inputs only repeat constraints, so that p_mm does not depend on them.
         distinct = np.flatnonzero(repeats == np.arange(n))
         keys[distinct] = with_idle_neighbour(
             keys[distinct], alpha[distinct], axis, float(moved), solver(alpha[distinct])
@@ -86,17 +86,17 @@ def realistic_keys(
 
 
 def _other_level(draw: DrawFn, grid: Grid) -> int:
-    """Draw a level other than 0, to which a copy is moved."""
+    """Draw the level, other than 0, to which the copy of a support is moved."""
     return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
 
 
 def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
-    """Draw the number of levels by which the chosen tokens exceed the others, rarely the least possible number."""
+    """Draw for each input the number of levels by which the chosen token exceeds others; it is rarely the least one."""
     most = (grid.high - grid.low) // 2
     sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
     gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))
     if draw(one_in(3)):
-        # With this draw an input usually has no neighbours.
+        # Give an input the largest number, so that it usually has no SVM-neighbour.
         gains[draw(st.integers(0, frame.n - 1))] = grid.high - grid.low
     return gains
 
@@ -110,13 +110,13 @@ def _set_apart(
     *,
     up: bool,
 ) -> None:
-    """Change levels of one coordinate in place so that α_i exceeds the free tokens of its input by its gain."""
+    """Change the levels of a coordinate in place, so that α_i exceeds the free tokens of input i by ``gain[i]``."""
     n = len(alpha)
     sign = 1 if up else -1
     top = grid.high if up else -grid.low
     signed = sign * column
     if grid.unit_norm:
-        # Zeros stay zero when tokens are scaled one by one.
+        # Tokens are normalised later; a level of 0 stays 0 then.
         signed[free] = 0
     signed = np.where(free, np.minimum(signed, (top - gain)[:, None]), signed)
     highest = np.where(free, signed, np.iinfo(np.int64).min // 2).max(axis=1)
@@ -132,10 +132,10 @@ def _all_but_equal(
     pivot: tuple[int, int] | None,
     constraint: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
 ) -> Levels:
-    """Replace a token by a copy of another that is moved by a step in one coordinate; one in four is a copy of α's.
+    """Replace a token by a copy of another token that is moved by a step in one coordinate.
 
-    Along the pivot, a copy of a constrained token may only move away from the chosen token; a copy of the chosen token
-    always moves there. If the step would leave the grid, the copy is exact.
+    One copy in four is a copy of the chosen token; it moves along the pivot. A copy that moves along the pivot moves
+    away from the chosen token. If the step would leave the grid, the copy is exact, or nothing is replaced.
     """
     n, tokens, d = token_levels.shape
     i = draw(st.integers(0, n - 1))
@@ -162,7 +162,7 @@ def _all_but_equal(
 
 
 def _keys_of_levels(grid: Grid, token_levels: Levels) -> Keys:
-    """Return the tokens with these levels, scaled to norm one if the grid demands it; tokens of zeros are kept."""
+    """Return the tokens with these levels; if the grid demands it, scale nonzero tokens to norm 1."""
     tokens = grid.values(token_levels)
     if not grid.unit_norm:
         return tokens

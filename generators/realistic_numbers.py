@@ -1,7 +1,8 @@
-"""Numbers as users have them, by kind of feature, as increasing functions of integer levels.
+"""Numbers as users have them, such as pixels or tf-idf, as increasing functions of integer levels.
 
 Each coordinate of a token is an increasing function of an integer level, rounded at most once. Levels that differ by
-``least`` or more give different floats, so that levels determine exactly which of two entries is larger.
+``Grid.least`` or more give different floats, so that levels determine exactly which of two entries is larger. A case
+with such numbers is called realistic.
 
 References: issue reports; scikit-learn, *TfidfTransformer*; PyTorch, *torch.bfloat16*.
 """
@@ -23,30 +24,30 @@ from generators.numbers import Frame, one_in
 
 
 class Kind(StrEnum):
-    """The kinds of features, in the order in which they shrink."""
+    """The kinds of features; a failing case shrinks to the first."""
 
     SPARSE = "sparse"
     """Small counts, most of them 0."""
     ONE_HOT = "one-hot"
-    """Flags of one or two categorical features."""
+    """One-hot flags of one or two categorical features."""
     DECIMALS = "decimals"
-    """Two or three digits after the point; sometimes a column, or all of them, in units a thousand times off."""
+    """Numbers of two or three digits after the point; sometimes a column, or all, times 1000 or 1/1000."""
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
     PIXELS = "pixels"
-    """k/255, often dark."""
+    """Grey levels k/255, often mostly 0."""
     TF_IDF = "tf-idf"
-    """Counts of terms times the logarithm of how rare a term is, sometimes scaled to norm one."""
+    """Counts of terms, each times the logarithm of the term's rarity, sometimes scaled to norm 1."""
 
 
 EVERY = tuple(Kind)
 SHORT = (Kind.SPARSE, Kind.ONE_HOT, Kind.FLOAT16, Kind.BFLOAT16)
-"""The kinds of few bits: multiples of 2⁻²⁰ if they are not scaled, so that products and small sums are exact."""
+"""The kinds whose numbers have few bits: unless scaled, multiples of 2⁻²⁰, so that products and sums are exact."""
 
 SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
 """The kinds that are also drawn in units a thousand times smaller or larger."""
 LARGEST = 3
-"""The size of the largest number before numbers are scaled."""
+"""The largest modulus of numbers before they are scaled."""
 SCALES = (-3, 3)
 """The powers of ten by which numbers are scaled."""
 DOCUMENTS = 20
@@ -58,7 +59,7 @@ _EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", 
 
 @contextmanager
 def realistic(every: bool | None) -> Iterator[None]:
-    """Set whether strategies draw every case as users have them (where they can), none, or, for None, one in five."""
+    """Set which cases are realistic, if a strategy can draw such cases: all (True), none (False), or 1 in 5 (None)."""
     before = _EVERY.set(every)
     try:
         yield
@@ -67,23 +68,24 @@ def realistic(every: bool | None) -> Iterator[None]:
 
 
 def is_realistic() -> SearchStrategy[bool]:
-    """Return a strategy for whether a case is as users have them: one in five, unless :func:`realistic` changes it."""
+    """Return a strategy for whether a case is realistic: one in five is, unless :func:`realistic` changes this."""
     every = _EVERY.get()
     return one_in(5) if every is None else st.just(every)
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The function from integer levels to the numbers of one data set, increasing in each coordinate.
+    """An increasing function from integer levels to numbers, for each coordinate of a data set.
 
     Attributes:
         kind: the kind of feature.
         low, high: the smallest and the largest level.
-        unit: the number of levels between numbers that differ by about one.
+        unit: the difference of levels whose numbers differ by about 1, before scaling.
         least: the least difference of levels that guarantees different floats.
-        factor: the number per level before rounding to the kind's format, as numerator and denominator, shape (d,).
+        factor: the number that one level adds, before rounding to the kind's format, as numerators and denominators,
+            each of shape (d,).
         sparse: whether most entries are 0.
-        unit_norm: whether tokens are finally scaled to norm one.
+        unit_norm: whether tokens are finally scaled to norm 1.
     """
 
     kind: Kind
@@ -96,7 +98,7 @@ class Grid:
     unit_norm: bool = False
 
     def values(self, levels: Int64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-        """Return the numbers of these levels."""
+        """Return the numbers that belong to these levels."""
         numerator, denominator = self.factor
         exact = levels * numerator / denominator
         if self.kind is Kind.FLOAT16:
@@ -105,14 +107,14 @@ class Grid:
 
 
 def in_bfloat16(values: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """Round to eight significant bits; for numbers of moderate size that is all of the format bfloat16."""
+    """Round to eight significant bits, which is rounding to bfloat16 for numbers within its range."""
     mantissa, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.round(mantissa * 256) / 256, exponent))
 
 
 @st.composite
 def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Grid:
-    """Draw a grid of numbers in d coordinates; all kinds have equal probabilities."""
+    """Draw a grid for d coordinates; all kinds have equal probabilities."""
     kind = draw(st.sampled_from(kinds))
     ones = np.ones(d)
     if kind is Kind.SPARSE:
@@ -126,7 +128,7 @@ def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool
         rarity = np.log((1 + DOCUMENTS) / (1 + having)) + 1
         return Grid(kind, 0, 6, 1, 1, (rarity, ones), sparse=True, unit_norm=draw(st.booleans()))
     else:
-        # A number of 11 or 8 significant bits below 4 is off by less than 3 and 20 thousandths from the next one.
+        # Below 4, numbers of 11 significant bits are less than 0.003 apart, and numbers of 8 bits less than 0.02.
         divisor = draw(st.sampled_from((100, 1000))) if kind is Kind.DECIMALS else 1000
         unit, least = divisor, {Kind.DECIMALS: 1, Kind.FLOAT16: 3, Kind.BFLOAT16: 20}[kind]
         low, high, sparse = -LARGEST * divisor, LARGEST * divisor, draw(one_in(3))
@@ -140,7 +142,7 @@ def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool
 
 @st.composite
 def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]:
-    """Draw levels of tokens on the whole grid; two of three are 0 if it is sparse."""
+    """Draw levels of tokens between the grid's lowest and highest; if the grid is sparse, two of three are 0."""
     if grid.kind is Kind.ONE_HOT:
         return flags(draw, frame, draw(st.integers(1, frame.d)))
     if not grid.sparse:
@@ -154,9 +156,9 @@ def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]
 
 
 def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
-    """Draw one-hot flags of a feature of ``first`` categories, and of a second one in the other coordinates, if any.
+    """Draw one-hot flags of a feature with ``first`` categories and, in the other coordinates, of a second feature.
 
-    A token may have no flag, which means an unknown category.
+    A feature of a token may have no flag, which means an unknown category.
     """
     one_hot = np.zeros(frame.shape, dtype=np.int64)
     for group in (range(first), range(first, frame.d)):
@@ -168,7 +170,7 @@ def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
 
 @st.composite
 def repeated_inputs(draw: DrawFn, n: int) -> Int64[np.ndarray, "n"]:
-    """Draw for each input the index of the input that it repeats: itself, or for the last one in 1/3 an earlier one."""
+    """Draw for each input the index of the input that it repeats: its own, or sometimes an earlier one for the last."""
     sources = np.arange(n)
     if n > 1 and draw(one_in(3)):
         sources[-1] = draw(st.integers(0, n - 2))

@@ -1,9 +1,9 @@
-"""ReLU heads for which mixtures are optimal, with capped scores, and the limit of descent with such a head.
+"""ReLU heads with capped scores, for which mixtures of tokens are optimal, and the limit of descent with such a head.
 
-h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j), where vᵀx + c > 0 at all tokens, w_j is the j-th best token, and b_j
-is slightly more than the lead of w_j's score over the next. So weight on w_j beyond θ_j lowers the value, and the next
-token gets the remaining weight. Other tokens have much lower scores: while descent oscillates about the kinks of the
-caps, their weights fall like 1/k.
+The head is h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j), where vᵀx + c > 0 at all tokens, w_j is the j-th best
+token, and the cap b_j is slightly more than the lead of w_j's score over the token that gets the remaining weight. So
+weight on w_j beyond θ_j lowers the value of the head. Other tokens have much lower scores: while descent oscillates
+about the kinks at θ_j, their weights fall like 1/k with the step k.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -35,14 +35,14 @@ STEP, STEPS = 0.1, 2000
 SELECTED = 1e-3
 """The weight above which a token belongs to O_i, as in the authors' code."""
 WIDTH = 100
-"""The number of iterates that are averaged, because steps oscillate about the kinks of a head."""
+"""The number of last iterates over which scores are averaged, because steps oscillate about the kinks of a head."""
 
 
 @st.composite
 def capped_head_cases(draw: DrawFn) -> Case:
-    """Draw cases with orthonormal tokens and a head of the form in the module's docstring.
+    """Draw a case with orthonormal tokens and a head of the form in the module's docstring.
 
-    Labels are +1, with the logistic loss. A second input has the same tokens in another order, and another query.
+    Labels are +1, and the loss is logistic. A second input has the same tokens in another order, and another query.
     """
     n, T = draw(st.integers(1, MOST[0])), draw(st.sampled_from((4, 3, 5)))
     d = draw(st.integers(T, MOST[2]))
@@ -59,7 +59,7 @@ def capped_head_cases(draw: DrawFn) -> Case:
     units, weights = [X @ v - scores.min() + 1.0], [1.0]
     for j in range(caps):
         units.append(X @ tokens[j] - shares[j])
-        # A cap exceeds the lead of its token over the last one, so that above θ_j more weight lowers the value.
+        # The cap exceeds the lead over the token after all caps, so that above θ_j more weight lowers the value.
         weights.append(-(sum(ahead[j:]) + draw(st.sampled_from((0.25, 0.5)))))
     data = QueryDataset(X, separate_queries(draw, X), np.ones(n), v)
     head = (np.stack(units, axis=2), np.array(weights), np.full(caps + 1, float(RELU)), np.ones(n))
@@ -68,7 +68,7 @@ def capped_head_cases(draw: DrawFn) -> Case:
 
 
 def relu_head(case: Case) -> Finding:
-    """Check that the head is one of ReLU units on affine functions of a token, and its labels are those of the data."""
+    """Check that the head is a sum of ReLUs of affine functions of a token, and its labels are those of the data."""
     data = case.queried
     if data is None:
         return Finding(None, NO_QUERIES)
@@ -76,7 +76,7 @@ def relu_head(case: Case) -> Finding:
         return Finding(None, "the case has no nonlinear head; give head_features, head_weights and head_activations")
     head = head_of(case)
     if head.features.shape[:2] != data.X.shape[:2]:
-        return Finding(None, f"head_features are of shape {head.features.shape}, not (n, T, m) of this data")
+        return Finding(None, f"head_features: shape {head.features.shape}; it has to begin with {data.X.shape[:2]}")
     if (head.activations != RELU).any() or not np.array_equal(head.labels, data.Y):
         return Finding(False, "a unit is no ReLU, or labels of the head are not those of the data")
     flat = data.X.reshape(-1, data.X.shape[2])
@@ -84,14 +84,16 @@ def relu_head(case: Case) -> Finding:
     extended = np.concatenate([tokens, head.features.reshape(len(flat), -1)], axis=1)
     alone, together = (int(rational_matrix(rows).rank()) for rows in (tokens, extended))
     if alone < together:
-        return Finding(False, f"features are no affine functions of the tokens: rank {alone}, with them {together}")
+        return Finding(
+            False, f"features are no affine functions of the tokens: rank {alone} without, {together} with them"
+        )
     return Finding(True, f"{len(head.weights)} units")
 
 
 def masked_tokens_cost(case: Case) -> Finding:
-    """Check that where descent ends every token without weight scores below those with weight.
+    """Run descent, and check that at its end every token without weight scores below the tokens with weight.
 
-    Scores are computed with the ReLU units that are active there.
+    Scores are computed with the ReLU units that are active at the end.
     """
     finding = relu_head(case)
     if not finding.holds:

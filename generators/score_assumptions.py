@@ -1,4 +1,4 @@
-"""Assumptions on the loss and the scores; scores are compared as floats, hence exactly.
+"""Predicates of assumptions on the loss and the scores; scores are compared as floats, hence exactly.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A and B, Definition of O_i in Appendix D.
 """
@@ -17,7 +17,7 @@ from reference_attention.losses import LOSSES
 
 
 def well_behaved_loss(case: Case) -> Finding:
-    """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
+    """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, and ℓ' is M0-Lipschitz.
 
     Assumption A is proven for the losses of this package, and refuted for the losses of
     :mod:`reference_attention.ill_behaved_losses` by a score at which it fails. For any other loss, the constants M0 and
@@ -47,7 +47,7 @@ def well_behaved_loss(case: Case) -> Finding:
     if (rise > math.exp(log_m0) * np.diff(grid) + rounding).any():
         at = int(np.argmax(rise))
         return Finding(False, f"{loss.name}: ℓ' changes by {rise[at]:g} near {grid[at]:g}, more than M0 allows")
-    return Finding(None, f"{loss.name}: its stated constants survived a grid of {grid.size} points, which is no proof")
+    return Finding(None, f"{loss.name}: M0 and M1 hold on a grid of {grid.size} points, which is no proof")
 
 
 def strict_optimum(case: Case) -> Finding:
@@ -96,6 +96,6 @@ def single_input(case: Case) -> Finding:
 
 
 def optimal_sets(case: Case) -> Bool[np.ndarray, "n T"]:
-    """Return the optimal sets O_i = argmax_t γ_it of Appendix D, as a mask."""
+    """Return the mask (n, T) of the optimal sets O_i = argmax_t γ_it of Appendix D."""
     scores = case.problem.scores
     return np.asarray(scores == scores.max(axis=1, keepdims=True))

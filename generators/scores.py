@@ -13,16 +13,16 @@ from jaxtyping import Bool, Float64, Int64
 from generators.numbers import Frame, one_in
 
 GAPS = (1.0, 2.0, 0.5, 3.0, 0.1, 2.0**-20)
-"""Distances between scores; the last one is tiny, and 0.1 is no dyadic number."""
+"""The distances between scores that are drawn; the last is tiny, and 0.1 is no dyadic number."""
 LEVELS = 3
-"""The largest of the integers from which the scores of an input are measured."""
+"""The largest modulus of the integer that is added to all scores of an input."""
 STEP = (1.0,)
-"""The distance of neighbouring scores if there are few levels, such as grades or counts."""
+"""The distance between consecutive scores if there are few distinct scores, as for grades or counts."""
 
 
 @st.composite
 def free_scores(draw: DrawFn, frame: Frame, *, few: bool = False) -> Float64[np.ndarray, "n T"]:
-    """Draw arbitrary scores: small integers, so that ties are frequent; if ``few``, three values."""
+    """Draw arbitrary scores: small integers, so that ties are frequent; if ``few``, only three values."""
     largest = 1 if few else LEVELS
     return draw(frame.integers("nT", -largest, largest)).astype(np.float64)
 
@@ -37,15 +37,15 @@ def optimal_scores(
     ties: bool = False,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores with one optimal token per input, anywhere.
+    """Draw scores with one optimal token per input, at any position.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         frame: the sizes.
         equal: whether all other tokens have the same score (Assumption B).
         distinct: whether no two tokens of an input have the same score.
-        ties: whether further tokens may have the optimal score; some token of some input is not optimal.
-        few: whether all inputs have the same few scores: three, or T if they are distinct.
+        ties: whether more tokens may have the optimal score; at least one token of input 0 is not optimal.
+        few: whether all inputs share few score values: three, or T if scores are distinct.
     """
     n, tokens, _ = frame.shape
     best = draw(frame.integers("n", 0, tokens - 1))
@@ -75,22 +75,23 @@ def locally_optimal_scores(
     distinct: bool = False,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores below α's for the SVM-neighbours, and any for other tokens: α is often not globally optimal.
+    """Draw scores below α's for the SVM-neighbours, and any scores for other tokens; α is often not globally optimal.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         frame: the sizes.
         alpha: the chosen tokens.
-        neighbours: their SVM-neighbours.
+        neighbours: the mask of the SVM-neighbours of α.
         strict: whether one token per input scores strictly highest.
-        equal: whether Assumption B holds; then α is optimal in an input with neighbours, and any token in other inputs.
+        equal: whether Assumption B holds; then α is optimal in inputs with neighbours, and any token is in other
+            inputs.
         distinct: whether no two tokens of an input have the same score.
-        few: whether all inputs have the same few scores, usually three.
+        few: whether all inputs share few score values, usually three.
     """
     n, tokens, _ = frame.shape
     every, chosen = np.arange(n), np.arange(tokens) == alpha[:, None]
     steps = draw(frame.choices("nT", STEP if few else GAPS))
-    # The best token, if one is required: not a neighbour, so that it may score higher than α.
+    # If a token has to score highest, it is α or no SVM-neighbour, so that it may score higher than α.
     best = draw(frame.integers("n", 0, tokens - 1))
     best = np.where(neighbours.any(axis=1) if equal else neighbours[every, best], alpha, best)
     if equal:
@@ -111,16 +112,16 @@ def locally_optimal_scores(
 
 
 def _bases(draw: DrawFn, frame: Frame, *, few: bool) -> Int64[np.ndarray, "n"]:
-    """Draw for each input the number from which its scores are measured; if ``few``, the same for all inputs."""
+    """Draw for each input the integer that is added to all its scores; if ``few``, return 0 for all inputs."""
     return np.asarray(np.zeros(frame.n, dtype=np.int64) if few else draw(frame.integers("n", -LEVELS, LEVELS)))
 
 
 def _ladder(draw: DrawFn, frame: Frame, gaps: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Draw distinct positive numbers in each row, in any order; after sorting, neighbours differ by one of the gaps."""
+    """Return the cumulative sums of each row's gaps, distinct positive numbers, in a drawn order."""
     order = np.argsort(draw(frame.integers("nT", 0, 9)), axis=1, kind="stable")
     return np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
 
 
 def _spread(draw: DrawFn, scores: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Sometimes multiply scores by a power of two, which keeps their order and ties."""
+    """Multiply the scores of one case in eight by a power of two, which keeps their order and ties."""
     return np.asarray(scores * draw(st.sampled_from((0.25, 4.0))) if draw(one_in(8)) else scores)

@@ -1,4 +1,4 @@
-"""Assumptions on data with several queries per input, decided over the rationals.
+"""Predicates of assumptions on data with several queries per input, decided over the rationals.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
 """
@@ -19,7 +19,7 @@ from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasibl
 NO_SEQUENCE = "the case has one query per input; give queries of shape (n, L, e) and labels of shape (n, L)"
 
 Chosen = tuple[Int64[np.ndarray, "_n"], ...]
-"""By part, a token for each pair (i, k), as an index into the tokens that the query k of input i sees."""
+"""For each part of the data, a token for each pair (i, k): an index into the tokens that query k of input i sees."""
 
 
 def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
@@ -28,9 +28,9 @@ def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
 
 
 def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen) -> dict[Place, Vector]:
-    """Return vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, input of the part and token; exactly, from tokens and queries.
+    """Return the exact rows vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, pair (i, k) of the part, and token.
 
-    From ``parts`` the function uses only the pairs (i, k) and the tokens that these see.
+    The rows are computed from ``data``; of ``parts`` only the pairs (i, k) and the tokens that these see are used.
     """
     rows: dict[Place, Vector] = {}
     for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):
@@ -48,12 +48,12 @@ def sequence_given(case: Case) -> Finding:
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)
-    counts = ", ".join(f"{part.problem.n} with {part.problem.T}" for part in data.parts)
-    return Finding(True, f"{data.total} queries; of those that see several tokens {counts}")
+    counts = ", ".join(f"{part.problem.n} see {part.problem.T} tokens" for part in data.parts)
+    return Finding(True, f"{data.total} queries, of which {counts}")
 
 
 def sequence_strict_optimum(case: Case) -> Finding:
-    """Check that of the tokens that a query sees one scores strictly highest."""
+    """Check that for every query one of the tokens that it sees scores strictly highest."""
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)
@@ -82,8 +82,8 @@ def sequence_separable(case: Case) -> Finding:
     solution = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
     if isinstance(solution, SequenceInfeasible):
         if not is_farkas_proof(rows, solution.exact):
-            return Finding(None, "the solver's proof of infeasibility is none")
+            return Finding(None, "the solver says infeasible, but its Farkas multipliers do not prove it")
         return Finding(False, f"{len(solution.exact)} of {len(rows)} rows combine to zero with positive multipliers")
     if min(dot(row, solution.exact_p) for row in rows.values()) < 1:
-        return Finding(None, "the solver's point violates a constraint")
+        return Finding(None, "the solver's W violates a constraint")
     return Finding(True, f"‖W^mm‖ = {number(solution.norm)}, {len(rows)} constraints")

@@ -1,4 +1,4 @@
-"""Assumptions on steps: η ≤ 1/L_p for gradient descent, and normalized steps whose lengths tend to zero.
+"""Predicates of assumptions on steps: η ≤ 1/L_p for gradient descent, and normalized steps that tend to zero.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 6.
 """
@@ -12,11 +12,12 @@ from generators.finding import Finding
 
 
 def step_size(case: Case) -> Finding:
-    """Check that η ≤ 1/L_p for the constant L_p of the problem; η is the array ``eta`` (shape ()), 1/L_p if not given.
+    """Check that η ≤ 1/L_p for the smoothness constant L_p of the problem.
 
+    η is the array ``eta``, of shape (), of the case; without it the assumption holds, because the statement uses 1/L_p.
     L_p is a sum of n products of norms, computed in logarithms, whose error is at most 64 eps times the largest
-    logarithm (SVD and norms are accurate to a small multiple of eps). An η that exceeds 1/L_p by less than this counts
-    as 1/L_p.
+    logarithm, as SVD and norms are accurate to a small multiple of eps. An η that exceeds 1/L_p by less than this error
+    counts as 1/L_p.
     """
     log_smoothness = case.problem.log_smoothness
     if "eta" not in case.arrays:
@@ -25,14 +26,14 @@ def step_size(case: Case) -> Finding:
     if eta <= 0:
         return Finding(False, f"η = {eta:g} is not positive")
     if log_smoothness == -math.inf:
-        return Finding(True, f"η = {eta:g}; L_p = 0, the risk is constant")
+        return Finding(True, f"η = {eta:g}; L_p = 0, because the risk is constant")
     excess = math.log(eta) + log_smoothness
     rounding = 64 * 2.0**-52 * (1 + abs(math.log(eta)) + abs(log_smoothness))
     return Finding(excess <= rounding, f"η·L_p = 1 + {math.expm1(min(excess, 700.0)):.3g}")
 
 
 def vanishing_steps(case: Case) -> Finding:
-    """Check that steps η_t → 0 with Σ η_t = ∞.
+    """Check that the step lengths η_t tend to 0, with Σ η_t = ∞.
 
     The steps of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ()) sets the length of every step.
     """

@@ -1,6 +1,6 @@
-"""The data of one check of a statement: a case of attention, a call of a kernel, or data of another paper.
+"""The base class of the data of one check: a case of attention, a call of a kernel, or data of another paper.
 
-A paper whose data are not keys and scores defines a frozen dataclass for them:
+A paper whose data are not keys and scores defines a frozen dataclass for its data:
 
     @dataclass(frozen=True, eq=False)
     class Contexts(Subject, kind="contexts", noun="contexts with next tokens"):
@@ -8,8 +8,8 @@ A paper whose data are not keys and scores defines a frozen dataclass for them:
         seed: int = 0
         name: str = "generated"
 
-The paper's strategies return instances of this class; predicates and conclusions take such an instance. Writing to a
-file, printing and simplifying work from the fields; each of these is a method that can be overridden.
+The paper's strategies draw instances of this class; its predicates and conclusions take such an instance. The methods
+that write the data to a file, print and simplify them work from the fields, and can be overridden.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
 Own = TypeVar("Own", bound="Subject")
-"""The class of the instance, for the return types of methods; the run-time type checks do not support ``Self``."""
+"""The type of methods that return their own class; the run-time type checks do not support ``Self``."""
 KINDS: dict[str, type[Subject]] = {}
-"""Word that marks a file → the class of its data, for the kinds of data that papers define."""
+"""Kind, a word in a file → the class of the file's data, for the kinds of data that papers define."""
 KIND = "kind"
-"""The name under which a file holds this word."""
+"""The name under which a file holds its kind."""
 RECORD = ("case_of", "claim", KIND)
-"""The names that a file may have besides the fields."""
+"""The names that a file may hold besides the fields of its data."""
 
 
 class Subject:
     """Base class of data that are drawn, checked, written, read and printed; immutable.
 
     Attributes:
-        kind: the word that distinguishes its files from others; empty for the data of this package.
+        kind: the word that distinguishes files of the class from others; empty for the data of this package.
         noun: the name of the kind in a sentence.
-        seed: determines the random draws of a conclusion.
-        name: the origin of the data, for the report.
+        seed: the seed of random draws of a conclusion.
+        name: where the data come from, for the report.
     """
 
     kind: ClassVar[str] = ""
@@ -54,7 +54,7 @@ class Subject:
     name: str
 
     def __init_subclass__(cls, *, kind: str = "", noun: str = "") -> None:
-        """Register the kind.
+        """Register the subclass under its kind.
 
         Raises:
             InvalidInput: another class has this kind.
@@ -65,7 +65,7 @@ class Subject:
         namesake = KINDS.get(kind)
         if namesake is not None and (namesake.__module__, namesake.__qualname__) != (cls.__module__, cls.__qualname__):
             raise InvalidInput(
-                f"kind: {kind!r} is both {_place(namesake)} and {_place(cls)}; choose another for one of them."
+                f"kind: {kind!r} is the kind of {_place(namesake)} and {_place(cls)}; choose another for one of them."
             )
         cls.kind, cls.noun = kind, noun or kind
         KINDS[kind] = cls
@@ -75,11 +75,11 @@ class Subject:
         return np.random.default_rng(self.seed)
 
     def unfit_for(self, assumptions: Collection[str]) -> str:
-        """Return the reason why statements with these assumptions do not apply to the data; empty if they do."""
+        """Return why statements with these assumptions do not apply to the data; an empty text if they do."""
         return ""
 
     def normalise(self: Own) -> Own:
-        """Return the data in units in which its numbers are of moderate size; by default unchanged."""
+        """Return the data scaled so that their numbers are of moderate size; by default the data are unchanged."""
         return self
 
     def replace(self: Own, **changed: object) -> Own:
@@ -88,17 +88,17 @@ class Subject:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The sizes of the data for tables, by the letters of the paper."""
+        """The sizes of the data for tables, by the letters that the paper uses."""
         return {}
 
     @property
     def too_large(self) -> str:
-        """Return the reason why the data are too large for verifying statements; empty if they are not."""
+        """Return why the data are too large for statements to be verified on them; an empty text if they are not."""
         return ""
 
     @property
     def number_format(self) -> str:
-        """The default number format for calling a kernel on the data; empty for the kernel's own format."""
+        """The number format in which a kernel is called on the data by default; empty for the kernel's own format."""
         return ""
 
     @property
@@ -107,21 +107,21 @@ class Subject:
         return 0.0
 
     def named_values(self) -> dict[str, Any]:
-        """Return the contents to write to a file: arrays, numbers, text, mappings of these.
+        """Return the values to write to a file by name: arrays, numbers, texts, and mappings of these.
 
-        By default these are the fields that are not None.
+        By default the values are the fields that are not None.
         """
         values = {field.name: getattr(self, field.name) for field in _fields(self)}
         return {name: _to_write(value) for name, value in values.items() if value is not None}
 
     @classmethod
     def of_values(cls: type[Own], contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
-        """Return the data of the values of :meth:`named_values`, or of a file that a user wrote.
+        """Return the data with these named values, from :meth:`named_values` or from a file that a user wrote.
 
         ``__post_init__`` has to refuse values that do not fit together.
 
         Raises:
-            InvalidInput: an unknown or a missing name, a value of another type.
+            InvalidInput: an unknown or a missing name, or a value of a wrong type.
         """
         field_by_name = {field.name: field for field in _fields(cls)}
         unknown = next((key for key in sorted({*contents} - {*field_by_name, *RECORD})), None)
@@ -143,7 +143,7 @@ class Subject:
         return cls(**{"seed": seed, "name": name} | values)
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the columns and rows of a table to print; by default there is none."""
+        """Return the column heads and the rows of a table to print; by default there is no table."""
         return (), []
 
     def lines(self) -> list[str]:
@@ -153,24 +153,24 @@ class Subject:
         return [f"{name} {_to_show(value)}" for name, value in present.items()]
 
     def explain(self) -> list[str]:
-        """Explain the behaviour of training on the data: the paragraphs that ``theorems explain`` begins with."""
+        """Return the paragraphs on training on the data with which ``theorems explain`` begins."""
         return []
 
     def simpler(self: Own) -> Iterator[Own]:
-        """Yield data that are simpler by one step, the simplest first; used to simplify counterexamples."""
+        """Yield data that are simpler by one step, the simplest first; counterexamples are simplified with these."""
         yield from ()
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How data of one class are read from and written to files that have no kind.
+    """The format of files that hold data of one class, but no kind.
 
     Attributes:
-        data: the class.
-        marker: a name that all such files have, and no other files.
-        read: (named values, name of the file) → the data.
-        write: (data, names of the record) → JSON.
-        command: the command that accepts such files, if there is only one.
+        data: the class of the data.
+        marker: a name that all files of this format hold, and no other files.
+        read: the function (named values, name of the file) → data.
+        write: the function (data, names of the record) → JSON.
+        command: the command that accepts such files, if only one does.
     """
 
     data: type[Any]
@@ -181,11 +181,11 @@ class FileFormat:
 
 
 FORMATS: dict[str, FileFormat] = {}
-"""The formats, by their markers."""
+"""The registered formats by their markers."""
 
 
 def format_of(data: Any) -> FileFormat | None:
-    """Return the format of data, or of the named values of a file; None for data that need no such format."""
+    """Return the format of data, or of a file with these names; None if no registered format fits."""
     import_formats()
     if isinstance(data, Mapping | set | frozenset):
         return next((FORMATS[marker] for marker in FORMATS if marker in data), None)
@@ -193,10 +193,10 @@ def format_of(data: Any) -> FileFormat | None:
 
 
 def kind_named(kind: Any) -> type[Subject]:
-    """Return the class of data of a kind.
+    """Return the class of the data of a kind.
 
     Raises:
-        InvalidInput: no installed paper defines it.
+        InvalidInput: no installed paper defines this kind.
     """
     word = kind.item() if isinstance(kind, np.ndarray) and kind.ndim == 0 else kind
     if word not in [*KINDS]:
@@ -207,7 +207,7 @@ def kind_named(kind: Any) -> type[Subject]:
 
 
 def written_array(value: Any) -> Any:
-    """Return an array for JSON; an empty array as a mapping with its shape, which nested lists would lose."""
+    """Return the array to write as JSON; for an empty array, whose shape nested lists would lose, a mapping with it."""
     return value if np.size(value) else {"shape": np.shape(value)}
 
 
@@ -215,7 +215,7 @@ def empty_array(value: Mapping[str, Any]) -> np.ndarray:
     """Return the empty array of a mapping such as {"shape": [0, 3]}.
 
     Raises:
-        ValueError: the mapping is not of this form.
+        ValueError: the mapping does not have this form.
     """
     shape = value["shape"] if set(value) == {"shape"} else None
     if not isinstance(shape, list | tuple) or 0 not in shape or len(shape) > MOST_AXES:
@@ -226,7 +226,7 @@ def empty_array(value: Mapping[str, Any]) -> np.ndarray:
 
 
 def shown_array(values: Any) -> str:
-    """Format the first entries of an array with all digits."""
+    """Format the first eight entries of an array with all digits."""
     entries = [repr(float(x)) for x in np.ravel(values)]
     texts = entries if len(entries) <= 8 else [*entries[:8], f"… {len(entries)} entries"]
     return ", ".join(texts) if np.ndim(values) == 0 else "(" + ", ".join(texts) + ")"
@@ -255,7 +255,7 @@ def _to_show(value: Any) -> str:
 
 
 def _read(name: str, value: Any, hint: Any) -> Any:
-    """Return the value of a field: an array read-only and with the declared dtype, other values unchanged."""
+    """Return the value of a field: arrays become read-only with the declared dtype, other values do not change."""
     dtype = _dtype(hint)
     if dtype is None:
         value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
@@ -273,7 +273,7 @@ _WORDS = {int: "a whole number", str: "text", bool: "true or false", float: "a n
 
 
 def _dtype(hint: Any) -> np.dtype[Any] | None:
-    """Return the dtype of an array type, optional or not; None for any other type."""
+    """Return the dtype of a type hint of an array, which may be optional; None for any other type hint."""
     for member in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
         names = getattr(member, "dtypes", None)
         if isinstance(names, tuple | list) and names:

@@ -1,4 +1,4 @@
-"""Strategy for problems in which no prompt selects all optimal tokens: some differences of keys cancel.
+"""Strategy for problems in which no prompt selects all optimal tokens, because some differences of keys cancel.
 
 References: derived here; Farkas' lemma.
 """
@@ -16,7 +16,7 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 
 TIMES = (1.0, 1.0, 2.0, 0.5)
-"""The weights λ of rows that cancel; products with them are exact."""
+"""The weights λ of rows that cancel; products with these weights are exact."""
 UNITS = (1.0, 1.0, 1.0, 2.0**-10, 2.0**20)
 MOST = (5, 4, 4)
 """The largest n, T and d."""
@@ -26,11 +26,11 @@ MOST = (5, 4, 4)
 def tied_cases(draw: DrawFn) -> Case:
     """Draw a case whose optimal tokens are unique but cannot all be selected; other inputs may be separable.
 
-    In two to four inputs one row k_iα − k_it each satisfies Σλg = 0, λ > 0, exactly. For decimals these are two
-    opposite rows. Otherwise they are arbitrary rows, possibly zero, and the last row cancels the weighted sum of the
-    others. Everything else is arbitrary. In most cases the last coordinate is 0 in these rows and positive in most
-    others, so that the others are separable; in a third of the cases the rows are g and −g and all others are
-    separable. Sometimes inputs occur twice.
+    Two to four inputs each have one row g = k_iα − k_it such that Σ λ g = 0 exactly, with λ > 0. If entries are
+    decimals, these are two opposite rows. Otherwise they are arbitrary rows, possibly zero, and the last one cancels
+    the weighted sum of the others. All further rows are arbitrary. In most cases the last coordinate is 0 in the rows
+    that cancel and positive in most other rows, so that the other inputs are separable; in a third of the cases the
+    rows that cancel are g and −g, and all other rows are separable. Some inputs may occur twice.
     """
     style = draw(STYLES)
     n, tokens, d = draw(st.integers(2, MOST[0])), draw(st.integers(2, MOST[1])), draw(st.integers(1, MOST[2]))
@@ -46,7 +46,7 @@ def tied_cases(draw: DrawFn) -> Case:
     if style is not Style.DECIMALS:
         keys = keys + draw(entries((n, 1, d), style, most=(MOST[0], 1, MOST[2])))
     scores = draw(_scores(n, tokens))
-    # Copies are appended after the inputs that cancel; then all inputs are permuted.
+    # Copies of inputs are appended; then all inputs are permuted.
     inputs = np.append(np.arange(n), draw(st.lists(st.integers(0, n - 1), max_size=MOST[0] - n)))
     inputs = np.array(draw(st.permutations(inputs.astype(np.int64).tolist())))
     order = np.array([draw(st.permutations(range(tokens))) for _ in inputs])
@@ -58,7 +58,7 @@ def tied_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def _scores(draw: DrawFn, n: int, tokens: int) -> Float64[np.ndarray, "n T"]:
-    """Draw scores in which the first token of each input is best; in half of the cases all others have equal scores."""
+    """Draw scores that are highest for token 0 of each input; in half of the cases all other scores are equal."""
     best = draw(integers((n, 1), -2, 4, most=(MOST[0], 1))) / 2
     gaps = draw(integers((n, tokens - 1), 1, 6, most=(MOST[0], MOST[1] - 1))) / 2
     if draw(st.booleans()):

@@ -1,9 +1,9 @@
 """The token mask of a user's file, by which padding is removed before anything is computed.
 
-``mask`` has shape (n, T) and is true, or 1, where a token counts: the opposite of PyTorch's ``key_padding_mask``. A
-missing token cannot be replaced by a copy of another one, because a copy takes weight. So where every input keeps the
-same number of tokens, the others are dropped; otherwise each input is a query of a :class:`SequenceDataset`, which sees
-the tokens that it keeps.
+``mask`` has shape (n, T) and is true, or 1, where a token counts: the opposite of PyTorch's ``key_padding_mask``.
+Padding cannot be replaced by copies of other tokens, because a copy would take weight. So if every input has the same
+number of tokens that count, the other tokens are dropped. Otherwise each input gets one query of a
+:class:`SequenceDataset`, which sees the tokens that count.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from reference_attention.problem import Dataset, as_array, checked_array, refuse
 from reference_attention.sequence_dataset import SequenceDataset
 
 PER_TOKEN = ("X", "keys", "scores")
-"""The arrays of a file whose second axis is the token."""
+"""The names of the arrays of a file whose second axis counts tokens."""
 MEANING = "true marks a token that counts; if yours marks padding, as PyTorch's key_padding_mask does, give ~mask"
 """The convention of the mask, for error messages."""
 
 
 def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
-    """Return the mask of the tokens that count; None without a mask, or if it is a mask of queries, (n, L, T).
+    """Return the mask of the tokens that count; None without a mask, or if the mask is one of queries, (n, L, T).
 
     Raises:
-        InvalidInput: another shape, other values, an input that keeps no token, inputs that keep one token each, a mask
-            that keeps nothing but zeros, a query that is a token that does not count.
+        InvalidInput: the mask has a wrong shape or wrong values, keeps no token of an input, one token of every input,
+            or only zero tokens; or a query is a token that does not count.
     """
     if "mask" not in values or ("queries" in values and np.ndim(as_array("queries", values["queries"], "")) == 3):
         return None
@@ -51,7 +51,7 @@ def is_ragged(mask: Bool[np.ndarray, "n T"] | None) -> bool:
 
 
 def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], loss: Loss, name: str) -> SequenceDataset:
-    """Return data whose inputs keep different numbers of tokens; without queries, each input gets the query 1.
+    """Return the dataset of inputs that keep different numbers of tokens; without queries, each gets the query 1.
 
     Raises:
         InvalidInput: chosen tokens are given, or arrays do not fit together.
@@ -92,22 +92,22 @@ def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"])
 
 
 def _of_tokens(key: str, value: Any, mask: Bool[np.ndarray, "n T"]) -> np.ndarray:
-    """Return an array whose first axes have the shape of the mask."""
+    """Return the array, after a check that its first axes have the shape of the mask."""
     refuse_truth_values(key, value)
     array = as_array(key, value, "(n, T, …)")
     if array.shape[:2] != mask.shape:
         wanted = ", ".join(map(str, mask.shape))
-        raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({wanted}), as that of the mask.")
+        raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({wanted}), the shape of the mask.")
     return array
 
 
 def positions_of(mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n t"]:
-    """Return the positions in the file of the tokens that count, by input."""
+    """Return, for each input, the positions in the file of the tokens that count."""
     return np.nonzero(mask)[1].reshape(len(mask), -1).astype(np.int64)
 
 
 def renumber(alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
-    """Return the indices of chosen tokens of a file among the tokens that count.
+    """Convert indices of chosen tokens in the file to indices among the tokens that count.
 
     Raises:
         InvalidInput: a chosen token does not count.
@@ -138,7 +138,7 @@ def _checked_mask(value: Any, shape: tuple[int, int]) -> Bool[np.ndarray, "n T"]
 def _refuse_zeros_that_count(
     values: Mapping[str, Any], tokens: Float64[np.ndarray, "n T d"], mask: Bool[np.ndarray, "n T"]
 ) -> None:
-    """Refuse a mask by which only zero tokens count: it seems to mark padding."""
+    """Refuse a mask by which only zero tokens count, as such a mask seems to mark padding."""
     filled = (tokens != 0).any(axis=2)
     if "scores" in values:
         scores = as_array("scores", values["scores"], "(n, T)")
@@ -158,6 +158,6 @@ def _refuse_hidden_queries(queries: Any, tokens: Float64[np.ndarray, "n T d"], m
         i = int(wrong[0])
         t = int(np.argmax(equal[i] & ~mask[i]))
         raise InvalidInput(
-            f"queries: that of input {i} is its token {t}, which does not count by the mask; take a token that counts,"
-            " such as the last of them."
+            f"queries: the query of input {i} is its token {t}, which does not count by the mask; take one that counts,"
+            " such as the last token that does."
         )

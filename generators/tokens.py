@@ -1,4 +1,4 @@
-"""Strategies for datasets: tokens, labels, head and key-query weights, in integers so that products are exact.
+"""Strategies for datasets of tokens, labels, head and key-query weights, in integers so that products are exact.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
 """
@@ -20,7 +20,7 @@ from reference_attention.problem import Dataset, Problem
 
 @st.composite
 def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray, "n"]:
-    """Draw labels ±1, or return all +1."""
+    """Draw labels ±1; if ``positive``, all are +1."""
     if positive:
         return np.ones(frame.n)
     return np.asarray(draw(frame.choices("n", (1.0, -1.0))))
@@ -28,7 +28,7 @@ def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray,
 
 @st.composite
 def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool) -> Dataset:
-    """Draw a dataset that gives exactly this problem: a further token coordinate is Y_i γ_it, and v is its axis."""
+    """Draw a dataset that gives exactly this problem: tokens get one more coordinate Y_i γ_it, and v is its axis."""
     Y = draw(labels(frame, positive=positive))
     plain = Dataset.realising(problem)
     X = plain.X.copy()
@@ -38,7 +38,7 @@ def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool
 
 @st.composite
 def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d D"] | None, Float64[np.ndarray, "D"]]:
-    """Draw W (``None`` is the identity), often rank-deficient, and a nonzero v = Wᵀw in its row space, exactly."""
+    """Draw W, often rank-deficient (``None`` means the identity), and an exact nonzero v = Wᵀw in its row space."""
     d, most = frame.d, frame.most[2]
     w = draw(frame.entries("d", Style.INTEGERS))
     if not w.any():
@@ -58,11 +58,12 @@ def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "
 def datasets_with_head_in_key_range(
     draw: DrawFn, frame: Frame, loss: str, *, positive: bool, equal: bool = False, users: bool = False
 ) -> Dataset:
-    """Draw data with v ∈ range(Wᵀ) and one strictly best token per input (Lemma 2), keys of dimension d.
+    """Draw data with keys of dimension d, v ∈ range(Wᵀ), and one strictly best token per input (Lemma 2).
 
-    The best token is shifted along the axis of the largest entry of v. With ``equal`` all others differ by vectors
-    orthogonal to v, so that their scores are equal (Assumption B); tokens as ``users`` have them then have few bits.
-    Otherwise these tokens are arbitrary, and the shift of the best one exceeds the rounding errors.
+    The best token is shifted along the axis of the largest entry of v. With ``equal`` the other tokens differ by
+    vectors orthogonal to v, so that their scores are equal (Assumption B); with ``users``, too, tokens as users have
+    them have few bits. Otherwise the other tokens are arbitrary, and the shift of the best token exceeds the rounding
+    errors.
     """
     W, v = draw(key_query_weights(frame))
     Y = draw(labels(frame, positive=positive))
@@ -79,7 +80,8 @@ def datasets_with_head_in_key_range(
     best = draw(frame.integers("n", 0, tokens - 1))
     axis = int(np.argmax(np.abs(v)))
     if equal:
-        # X[:, t] − (X[:, t]·v / v_axis) e_axis, times v_axis to stay in integers, is orthogonal to v.
+        # Make X[:, t] orthogonal to v along e_axis: X[:, t] − (X[:, t]·v / v_axis) e_axis, times v_axis to keep
+        # integers.
         orthogonal = X * v[axis]
         orthogonal[:, :, axis] -= X @ v
         X = X[:, :1] + orthogonal
@@ -101,15 +103,14 @@ def datasets_with_head_in_key_range(
 def datasets_with_optimal_tokens(
     draw: DrawFn, frame: Frame, loss: str, *, positive: bool, relaxed: bool = False
 ) -> Dataset:
-    """Draw data with Assumption C and separable keys: x_iα = Y_i (u* ± e), shorter other tokens; the head is u*.
+    """Draw data with Assumption C and separable keys: x_iα = Y_i (u* ± e), other tokens are shorter; the head is u*.
 
-    u* is orthogonal to axis 0 and at least 4 long. Other tokens are negative on axis 0, which therefore
-    separates α, and at most 3/4 as long as u*. With e = 0 that is the paper's family. Inputs with ±e come
-    in pairs, e ⊥ u*, ‖e‖ ≤ ‖u*‖/2: then v_mm = u*/‖u*‖² with equal duals, and breaking a pair lowers its
-    share of F from 2/n ‖u*‖ to at most (√1.25 + 3/4)/n ‖u*‖, so that the proof of
-    :func:`generators.dataset_assumptions.optimal_tokens` applies. ``relaxed`` adds inputs with x_iα = 2 Y_i
-    u*, which are no supports (Theorem 6). For d = 1, where only one sign of p separates, all labels are
-    equal.
+    u* is orthogonal to axis 0, and ‖u*‖ ≥ 4. Other tokens have norm at most ¾‖u*‖ and are negative on axis 0, which
+    therefore separates α. With e = 0 this is the paper's example. Inputs with ±e come in pairs, with e ⊥ u* and
+    ‖e‖ ≤ ‖u*‖/2: then v_mm = u*/‖u*‖² with equal duals. If an input of a pair selects another token, the pair's share
+    of F falls from 2/n ‖u*‖ to at most (√1.25 + 3/4)/n ‖u*‖, so that the proof of
+    :func:`generators.dataset_assumptions.optimal_tokens` applies. With ``relaxed`` some inputs have x_iα = 2 Y_i u* and
+    are no supports (Theorem 6). For d = 1, where only one sign of p separates, all labels are equal.
     """
     n, tokens, d = frame.shape
     Y = draw(labels(frame, positive=positive))
@@ -140,7 +141,7 @@ def datasets_with_optimal_tokens(
 
 
 def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-    """Draw the mask of inputs that shall be no supports: not the first, and both or none of a pair."""
+    """Draw the mask of inputs that will be no supports: never the first input, and both inputs of a pair or none."""
     beyond: Bool[np.ndarray, "n"] = draw(frame.choices("n", (False, True)))
     first = np.arange(frame.n) - np.arange(frame.n) % 2
     beyond = np.where(paired, beyond[first], beyond)
@@ -151,11 +152,11 @@ def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -
 
 @st.composite
 def _shorter(draw: DrawFn, frame: Frame, u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T d"]:
-    """Draw tokens negative on axis 0 and at most 3/4 as long as u: multiples of u, or small integers.
+    """Draw tokens that are negative on axis 0 and have norm at most ¾‖u‖: multiples of u, or small integers.
 
-    ‖u‖ ≥ 4 and u_0 = 0, so a multiple is at most √(0.625² + 1/16) ‖u‖ < 0.68 ‖u‖ long, and a token of
-    entries ±1 (2 on axis 0) at most √(d + 3); more than 9/16 ‖u‖² − 4 of its entries are therefore cleared.
-    For d = 1 the tokens lie between −3/4 u and 3/4 u.
+    As ‖u‖ ≥ 4 and u_0 = 0, a multiple of u has norm at most √(0.625² + 1/16) ‖u‖ < 0.68 ‖u‖. A token of entries ±1,
+    with −2 on axis 0, has norm at most √(d + 3); so all its entries beyond the first 9/16 ‖u‖² − 3 are set to 0. For d
+    = 1 tokens lie between −¾u and ¾u.
     """
     if frame.d == 1:
         return np.asarray(draw(frame.choices("nTd", (0.0, 0.5, -0.5, 0.75, -0.75))) * u)
@@ -165,6 +166,6 @@ def _shorter(draw: DrawFn, frame: Frame, u: Float64[np.ndarray, "d"]) -> Float64
     use_small = draw(frame.choices("nT", (False, True)))
     tokens = np.where(use_small[:, :, None], small, multiples[:, :, None] * u)
     down = draw(frame.choices("nT", (1.0, 0.25, 2.0**-10, 2.0)))
-    # Multiples of u get at least −1 on axis 0, so that they stay at most 3/4 as long as u.
+    # Multiples of u get at least −1 on axis 0, so that their norm stays at most ¾‖u‖.
     tokens[:, :, 0] = -np.where(use_small, down, np.minimum(down, 1.0))
     return np.asarray(tokens)

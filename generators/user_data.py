@@ -8,8 +8,8 @@ A file holds named arrays:
   W0 = K0 Q0ᵀ. There may be several queries per input, (n,L,e) with Y (n,L); they see the tokens where a mask (n,L,T) is
   true, or with causal = true the tokens up to their own;
 - optionally a mask (n,T) that is true for the tokens that count (:mod:`generators.token_mask`);
-- optionally trained weights: p (d,), or with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m);
-  checkpoints have a first axis, and optionally their numbers of steps as ``steps``;
+- optionally trained weights: p (d,), or with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m); with
+  checkpoints, weights have one more axis, the first, and optionally ``steps`` has the number of steps before each;
 - other arrays of statements (``u``, ``q``, ``q1``, ``q2``, …), in JSON also within an object ``arrays``.
 """
 
@@ -53,11 +53,11 @@ TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
 DIRECTIONS = ("q", "q1", "q2")
-"""The names of directions, of shape (d,) outside an object ``arrays``; a change of units does not change them."""
+"""The names of directions, which have shape (d,) outside an object ``arrays`` and do not change with units."""
 FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", PENALTY, *HEAD_ARRAYS)
 """The names of arrays of single statements that may be given outside an object ``arrays``."""
 RECORD = ("arrays", "case_of", "claim", "name")
-"""The names that the command writes with a failing case."""
+"""The further names that the command writes to the file of a failing case."""
 
 
 Data = Dataset | QueryDataset | SequenceDataset
@@ -69,14 +69,15 @@ class Given:
 
     Attributes:
         case: the data, or a saved call of an attention kernel.
-        failed: the id of the statement that failed on it; the case is then checked unchanged.
+        failed: the id of the statement that failed on the case, if it is a saved failing case; such a case is checked
+            unchanged.
     """
 
     case: Any
     failed: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how the data are pickled: as the text of their JSON, with the id of the failed statement."""
+        """Pickle the data as their JSON, with the id of the failed statement."""
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.
         return _restore_given, (as_text(self.case, case_of="sent"), self.failed)
 
@@ -91,8 +92,8 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     The path of a text ends in .txt; with :window=N after it, a context has N tokens.
 
     Args:
-        source: path or name.
-        seed: the seed for points at which a "for every p" conclusion is checked, if the file has none.
+        source: the path of a file, or the name of a dataset.
+        seed: the seed of the points at which a conclusion about every p is checked, if the file has no seed.
         calls: whether the file may be a saved call of an attention kernel.
 
     Raises:
@@ -118,7 +119,8 @@ def parse_given(contents: Mapping[str, Any], seed: int, name: str, *, calls: boo
     """Return the data of named arrays, or of the record of a failing case.
 
     Raises:
-        InvalidInput: as :func:`case_of`; or a call of an attention kernel if ``calls`` is false.
+        InvalidInput: the contents are refused by :func:`case_of`, or are a call of a kernel although ``calls`` is
+            False.
     """
     other_format = None if calls or KIND in contents else format_of(contents)
     if other_format is not None and other_format.command:
@@ -130,7 +132,7 @@ def subject_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -
     """Return the case, the call of an attention kernel, or the data of another paper that the named values define.
 
     Raises:
-        InvalidInput: as :func:`case_of`.
+        InvalidInput: the values do not define such data; see :func:`case_of`.
     """
     if KIND in contents:
         return kind_named(contents[KIND]).of_values(contents, seed, name)
@@ -186,13 +188,13 @@ def check_names(name: str, names: Collection[str]) -> None:
         InvalidInput: an unknown name (the message suggests the nearest known one), or a missing name.
     """
     if KIND in names or format_of({*names}) is not None:
-        return  # data of another kind check their names themselves
+        return  # the classes of other data check names themselves
     allowed = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, STEPS, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(allowed))
     if unknown:
         raise InvalidInput(
             f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], allowed)} Give X, Y, v (and W), or"
-            " keys and scores; docs/verify.md names what else there may be."
+            " keys and scores; docs/verify.md lists all other names."
         )
     for group, together, names_of_group in ((TOKENS, TOKENS[:3], "X, Y and v"), (PAIR, PAIR, "keys and scores")):
         missing = [key for key in together if key not in names]
@@ -221,7 +223,7 @@ def _problem(values: Mapping[str, Any], loss: Loss, dataset: Data | None, name: 
     if "case_of" not in values and not (
         np.array_equal(problem.keys, from_tokens.keys) and np.array_equal(problem.scores, from_tokens.scores)
     ):
-        raise InvalidInput(f"{name}: keys and scores are not those that the tokens make; give one of the two.")
+        raise InvalidInput(f"{name}: keys and scores are not those of X, Y and v; give keys and scores, or X, Y and v.")
     return problem
 
 
@@ -234,7 +236,7 @@ def _parse_tokens(value: Any, n: int, T: int) -> Int64[np.ndarray, "n"]:
 
 
 def _further(contents: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
-    """Return the other arrays as float64, of any shape; directions outside ``arrays`` must have shape (d,)."""
+    """Return the arrays of statements as float64; directions outside ``arrays`` must have shape (d,)."""
     within = contents.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
@@ -270,7 +272,7 @@ def _integer(key: str, value: Any) -> int:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f"{key}: must be a whole number that is not negative.")
+        raise InvalidInput(f"{key}: must be a whole number, at least 0.")
     return value
 
 
@@ -279,7 +281,7 @@ def as_text(case: Subject, **record: str) -> str:
 
     Args:
         case: the case.
-        record: ``case_of`` (the statement) and ``claim``, for a failing case.
+        record: for a failing case ``case_of``, the id of the statement, and ``claim``, the name of the claim.
     """
     if not isinstance(case, Case):
         other_format = format_of(case)
@@ -319,10 +321,10 @@ def as_text(case: Subject, **record: str) -> str:
 
 
 def attention_case(parsed: Given) -> Case:
-    """Return the data, where only keys and scores are accepted.
+    """Return the data if they are a case of attention whose inputs have equally many tokens.
 
     Raises:
-        InvalidInput: the data are of another kind.
+        InvalidInput: the data are of another kind, or inputs have different numbers of tokens.
     """
     if not isinstance(parsed.case, Case):
         raise InvalidInput(f"{parsed.case.name}: holds {parsed.case.noun}; give keys and scores, or tokens.")
@@ -331,18 +333,18 @@ def attention_case(parsed: Given) -> Case:
 
 
 def refuse_several_lengths(case: Case) -> None:
-    """Refuse inputs with different numbers of tokens; ``problem`` has only those with the most tokens.
+    """Refuse a case whose inputs have different numbers of tokens; its ``problem`` lacks the inputs with fewer tokens.
 
     Raises:
         InvalidInput: inputs have different numbers of tokens.
     """
     if case.unfit_for(()):
         raise InvalidInput(
-            f"{case.name}: inputs keep different numbers of tokens, which only explain and verify accept; put those"
-            " that keep the same number in a file of their own."
+            f"{case.name}: inputs keep different numbers of tokens; only theorems explain and theorems verify accept"
+            " such data. Put the inputs that keep the same number of tokens in a file of their own."
         )
 
 
 def _lines_of(contents: Mapping[str, Any]) -> str:
-    # One line per name is readable, and gives small differences between versions.
+    # One line per name is readable, and keeps differences between versions of a file small.
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in contents.items()) + "\n}\n"

@@ -1,8 +1,8 @@
-"""Embeddings as networks compute them: Gaussian or normalised floats of mixed scale, copies, near-ties, parallels.
+"""Embeddings as networks compute them: Gaussian or normalised vectors of mixed scales, nearly equal or parallel.
 
-Data are separable by construction: the chosen token is the one that is farthest along a drawn direction, and the class
-of a feature the one whose drawn row has the largest logit, both decided exactly; a query on the wrong side for its
-label changes its sign.
+Data are separable by construction: the optimal token is the token farthest along a drawn direction, and the class of a
+feature is the drawn row with the largest logit, both decided exactly. A query on the wrong side for its label is
+multiplied by −1.
 
 References: issue reports.
 """
@@ -30,7 +30,7 @@ Features = Float64[np.ndarray, "m d"]
 C = TypeVar("C")
 
 MOST = (3, 5, 5)
-"""The largest n, T and d of tokens; the largest n, k and d of classification data are :data:`MOST_LABELLED`."""
+"""The largest n, T and d of attention data; :data:`MOST_LABELLED` has the largest n, k and d of classification data."""
 MOST_LABELLED = (6, 4, 4)
 TIES = (1e-9, 1e-13, 1e-11, 1e-6, 0.0)
 """The relative differences between nearly equal embeddings; 0 gives a copy."""
@@ -41,7 +41,7 @@ COUNTS = 10_000
 
 
 def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> SearchStrategy[C]:
-    """Return a strategy for cases of ``ordinary``, except half of the realistic cases, which are of ``embedded``."""
+    """Return a strategy that draws from ``embedded`` in half of the realistic cases, and else from ``ordinary``."""
 
     @st.composite
     def either(draw: DrawFn) -> C:
@@ -52,7 +52,7 @@ def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> Sea
 
 @st.composite
 def embeddings(draw: DrawFn, m: int, d: int) -> Features:
-    """Draw m Gaussian vectors, some normalised, or each with its own scale; some nearly coincide or are parallel."""
+    """Draw m Gaussian vectors, some normalised or each with its own scale; some nearly coincide or are parallel."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     vectors = rng.normal(size=(m, d))
     if draw(one_in(3)):
@@ -69,10 +69,10 @@ def embeddings(draw: DrawFn, m: int, d: int) -> Features:
 
 @st.composite
 def embedded_cases(draw: DrawFn, *, single: bool = False, equal: bool = False) -> Case:
-    """Draw problems with embeddings for training a prompt, separable and with one best token in each input.
+    """Draw separable problems for training a prompt, with embeddings as keys and one best token in each input.
 
     Args:
-        draw: given by Hypothesis.
+        draw: the function that Hypothesis passes.
         single: whether n = 1.
         equal: whether all other tokens have the same score (Assumption B).
     """
@@ -108,7 +108,7 @@ def embedded_query_cases(draw: DrawFn, *, single: bool = False, equal: bool = Fa
 
 @st.composite
 def embedded_labels(draw: DrawFn) -> LabelledFeatures:
-    """Draw classification data with embeddings; some are so near a decision boundary that their class is a near-tie."""
+    """Draw classification data with embeddings as features; sometimes a feature is very near a decision boundary."""
     n, k, d = (draw(st.integers(low, high)) for low, high in zip((1, 2, 1), MOST_LABELLED, strict=True))
     features = draw(embeddings(n, d))
     heads = np.random.default_rng(draw(st.integers(0, 2**32 - 1))).normal(size=(k, d))
@@ -129,17 +129,17 @@ def embedded_labels(draw: DrawFn) -> LabelledFeatures:
 
 
 def label_or_embedded_cases() -> SearchStrategy[LabelledFeatures]:
-    """Return a strategy for classification data, some with embeddings."""
+    """Return a strategy for classification data, some of which have embeddings as features."""
     return or_embedded(label_cases(), embedded_labels())
 
 
 def _sizes(single: bool) -> tuple[tuple[int, int], ...]:
-    """Return the smallest and the largest n, T and d."""
+    """Return the smallest and largest n, the smallest and largest T, and the smallest and largest d."""
     return ((1, 1 if single else MOST[0]), (2, MOST[1]), (1, MOST[2]))
 
 
 def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
-    """Return the index of the token farthest along a direction, exactly; move copies of it back, in place."""
+    """Return the index of the token farthest along a direction, decided exactly; move tied tokens back, in place."""
     exact = [rational(x) for x in along.tolist()]
     places = products([[rational(x) for x in token] for token in tokens.tolist()], exact)
     best = max(range(len(tokens)), key=lambda t: places[t])

@@ -1,9 +1,9 @@
 """Random problems in which attention mixes tokens: orthonormal tokens, queries and head on the unit sphere.
 
-A trial depends only on (seed, n, T, d, number). Tokens are unit vectors, mapped into general position by reflections
-I − ½uuᵀ with u of four entries ±1, whose entries are dyadic; queries and head are multiples of 2⁻¹⁰.
+A trial depends only on (seed, n, T, d, number). Tokens are unit vectors, mapped into general position by dyadic
+reflections I − ½uuᵀ, where u has four entries ±1. Queries and head are rounded to multiples of 2⁻¹⁰.
 
-References: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input.
+References: *Transformers as Support Vector Machines*, Section 6, the figure with several selected tokens per input.
 """
 
 from __future__ import annotations

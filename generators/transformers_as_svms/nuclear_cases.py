@@ -1,8 +1,8 @@
 """Strategies for the nuclear norm: data of every kind, and aligned data, for which W_⋆ is not the only solution.
 
 In aligned data the row of input i is the token difference c_i e_i times the query b_i e_i, up to a permutation of axes.
-Rows fix only the diagonal of W, and every P ⪰ 0 with this diagonal has the norm C_⋆ = Σ 1/(c_i b_i): with two or more
-inputs there are solutions of several ranks, and the claims are about the set of solutions.
+The constraints fix only the diagonal of W, and every W ⪰ 0 with this diagonal has the nuclear norm C_⋆ = Σ 1/(c_i b_i).
+So with two or more inputs there are solutions of several ranks, and the claims are about the set of solutions.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.query_dataset import QueryDataset
 
 INPUTS, MORE_AXES = 4, 2
-"""The largest number of inputs, and of further axes."""
+"""The largest number of inputs, and the largest number of axes beyond one for each input."""
 LENGTHS = (1.0, 2.0, 0.5, 4.0)
 
 
 @st.composite
 def aligned_cases(draw: DrawFn) -> Case:
-    """Draw aligned cases.
+    """Draw a case of aligned data.
 
-    Token 0 is c_i e_i and optimal; the others are 0, or −c_i e_i with a larger margin. All inputs have the same head.
+    Token 0 is c_i e_i and optimal; the other tokens are 0, or −c_i e_i with a larger margin. The head is (1, …, 1).
     """
     n, more, T = draw(st.integers(2, INPUTS)), draw(st.integers(0, MORE_AXES)), draw(st.integers(2, 3))
     d = n + more
@@ -43,6 +43,6 @@ def aligned_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def nuclear_cases(draw: DrawFn) -> Case:
-    """Draw cases of :func:`.query_cases`, and one in six aligned."""
+    """Draw a case of :func:`.query_cases` or, one time in six, of aligned data."""
     strategy: SearchStrategy[Case] = aligned_cases() if draw(one_in(6)) else query_cases()
     return draw(strategy)

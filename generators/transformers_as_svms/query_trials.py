@@ -1,6 +1,6 @@
-"""Random problems for training W: tokens, queries and head on the unit sphere, labels uniform ±1.
+"""Random problems for training W: tokens, queries and head on the unit sphere, labels uniform in ±1.
 
-A trial depends only on (seed, n, T, d, number), not on how many trials are drawn. Tokens and queries are rounded to
+A trial depends on (seed, n, T, d, number), but not on how many trials are drawn. Tokens and queries are rounded to
 multiples of 2⁻²⁰, so that the keys vec(x zᵀ) are exact.
 
 References: *Transformers as Support Vector Machines*, notebook local_converge and the figure of SVM ranks.
@@ -21,12 +21,12 @@ def query_trial(seed: int, n: int, tokens: int, d: int, number: int, bits: int =
     """Return the data of one trial, with the logistic loss.
 
     Args:
-        seed: of the trials.
+        seed: the common seed of all trials.
         n: the number of inputs.
         tokens: the number of tokens of each input.
-        d: the dimension.
+        d: the dimension of tokens and queries.
         number: the number of the trial.
-        bits: the number of bits after the binary point.
+        bits: the number of bits after the binary point to which tokens, queries and head are rounded.
     """
     rng = np.random.default_rng([seed, n, tokens, d, number])
     X, queries, v = (_sphere(rng, shape, bits) for shape in ((n, tokens, d), (n, d), (d,)))

@@ -1,13 +1,14 @@
 """Strategy for data with several queries per input, causal or with any mask; separable by construction.
 
-The head is the first axis and a token's first entry its value vᵀx, as in :mod:`generators.query_cases`. Values of an
-input are distinct, so that every query has one optimal token among those it sees, whatever its label; or, in one case
-of three, two of them are tied, and queries that see both also see a better one. Either queries
-separate the labels, Y_ik qᵀz_ik ≥ 1, and W = v qᵀ, scaled, separates opt for any number of tokens; or the rows
-(x_iα − x_it) z_ikᵀ of all queries are linearly independent.
+The head is the first axis, and the first entry of a token is its value vᵀx, as in :mod:`generators.query_cases`. The
+values of an input's tokens are distinct, so that every query has one optimal token among those it sees, whatever its
+label. In one case in three two tokens are tied instead, and queries that see both also see a better token.
 
-One case in five has tokens and queries as users have them, of few bits; an input may occur twice. Of the
-others one in four has decimals, whose products x z are no floats.
+Either the queries separate the labels, Y_ik qᵀz_ik ≥ 1, and a multiple of W = v qᵀ separates the optimal tokens,
+however many tokens there are; or the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
+
+One case in five is realistic: it has tokens and queries as users have them, of few bits, and an input may occur twice.
+One in four of the other cases has decimals, whose products x z are rounded in float64.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -32,16 +33,16 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.sequence_dataset import SequenceDataset
 
 MOST = (2, 4, 4)
-"""The largest n, T (and L) and d (and e)."""
+"""The largest n, the largest T and L, and the largest d and e."""
 GRID = 2.0**-22
-"""The unit of values, which are multiples of it."""
+"""The number to whose multiples values are rounded."""
 
 Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n L e"]
 
 
 class Visibility(StrEnum):
-    """The kinds of masks, which determine the tokens that queries see."""
+    """The kinds of masks, which say which tokens a query sees."""
 
     CAUSAL = "causal"
     MASKED = "masked"
@@ -56,7 +57,7 @@ def sequence_cases(draw: DrawFn) -> Case:
         st.sampled_from((Visibility.CAUSAL, Visibility.MASKED, Visibility.EVERY, Visibility.MASKED, Visibility.CAUSAL))
     )
     self_attention = draw(st.booleans())
-    # With a causal mask and two tokens, only the second query sees several tokens.
+    # Unless queries see every token, take T ≥ 3: of two causal queries only the second sees several tokens.
     n, T = draw(st.integers(1, inputs)), draw(st.integers(2 if sees is Visibility.EVERY else 3, tokens))
     L = T if self_attention or sees is Visibility.CAUSAL else draw(st.integers(1, tokens))
     d = draw(st.integers(2 if self_attention else 1, dims))
@@ -99,7 +100,7 @@ def sequence_cases(draw: DrawFn) -> Case:
 
 
 def _mask(draw: DrawFn, sees: Visibility, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
-    """Draw a mask in which every query sees a token, and the first query of the first input two."""
+    """Draw a mask in which every query sees at least one token, and some query at least two."""
     n, L, T = shape
     inputs, tokens, _ = MOST
     visible = np.ones(shape, dtype=np.bool_)
@@ -116,9 +117,10 @@ def _mask(draw: DrawFn, sees: Visibility, shape: tuple[int, int, int]) -> Bool[n
 def _with_a_tie(
     values: Float64[np.ndarray, "n T"], Y: Float64[np.ndarray, "n L"], mask: Bool[np.ndarray, "n L T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n L"], Bool[np.ndarray, "n L T"]]:
-    """Give the last token of each input the value of another token, so that the two tie, but are best for no query.
+    """Give the last token of each input the value of another token, so that these two tie, but are best for no query.
 
-    A query that sees only these two also sees another token; a query for which they would be best gets the other label.
+    A query that sees only these two tokens gets to see a third; a query for which these two would be best gets the
+    other label.
     """
     values, Y, mask = values.copy(), Y.copy(), mask.copy()
     last = values.shape[1] - 1
@@ -136,7 +138,7 @@ def _with_a_tie(
 
 
 def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], first: int) -> Queries:
-    """Shift queries along one axis, with index at least ``first``, so that q·z_ik = Y_ik c_ik, c_ik ≥ 1."""
+    """Shift queries along an axis not below ``first``, so that some q has q·z_ik = Y_ik c_ik with c_ik ≥ 1."""
     inputs, tokens, dims = MOST
     e = z.shape[2]
     q = draw(integers((e,), -2, 2, most=(dims,))).astype(np.float64)

@@ -64,7 +64,7 @@ def test_every_length_around_a_block_can_come_up() -> None:
 
 
 def test_sizes_are_asked_for_once() -> None:
-    with pytest.raises(InvalidInput, match=r"^large: sizes are given by tokens or d"):
+    with pytest.raises(InvalidInput, match=r"^large: tokens or d already gives the sizes"):
         cases(large=BLOCKS, d=1)
     with pytest.raises(InvalidInput, match=r"^large: general-position"):
         cases(large=BLOCKS, assumptions=("general-position",))

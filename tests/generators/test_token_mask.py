@@ -111,7 +111,10 @@ def test_queries_that_see_different_numbers_of_tokens_are_explained_together() -
         (PADDED | {"mask": MASK, "scores": [[1, 2], [1, 2]]}, "scores: shape (2, 2) does not begin with (2, 3)"),
         (PADDED | {"mask": MASK, "scores": [[1, True, 0]] * 2}, "scores: true and false are no numbers"),
         (PADDED | {"mask": MASK, "keys": [[1, 2]]}, "keys: shape (1, 2) has 2 dimension(s)"),
-        (TOKENS | {"mask": MASK, "queries": X[:, -1]}, "queries: that of input 0 is its token 2, which does not count"),
+        (
+            TOKENS | {"mask": MASK, "queries": X[:, -1]},
+            "queries: the query of input 0 is its token 2, which",
+        ),
         (TOKENS | {"mask": MASK, "queries": X, "Y": [[1] * 3] * 2}, "give booleans of shape (2, 3, 3)."),
         (TOKENS | {"causal": True}, "causal says what queries see; add queries of shape (n, L, e)."),
     ],

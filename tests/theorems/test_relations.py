@@ -334,7 +334,7 @@ def test_relations_on_user_data(
     assert main(["verify", "by_size", *options]) == 0
     assert main(["verify", "by_size", *options, "--relations"]) == 1
     printed = capsys.readouterr().out
-    assert "inputs-twice: where every input is there twice, the verdict is inconclusive" in " ".join(printed.split())
+    assert "inputs-twice: where every input occurs twice, the verdict is inconclusive" in " ".join(printed.split())
     assert "--relations" in printed.partition("Reproduce with")[2]
     [statement] = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
     assert statement["relations"] == {"inputs-twice": {"cases": 1, "differing": 1, "not_found": 0}}

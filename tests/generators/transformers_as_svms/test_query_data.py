@@ -92,11 +92,11 @@ def test_assumptions_tell_the_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"W": np.eye(3)}, "with queries W is what is trained; give its start as W0, or leave W out."),
+        ({"W": np.eye(3)}, "with queries, W is trained; give its start as W0, or leave W out."),
         ({"queries": None, "W0": np.eye(3)}, "W0 is a start of W, which is trained with queries; add queries."),
         ({"queries": None, "mask": np.ones((2, 1, 3))}, "mask: dtype float64 and shape (2, 1, 3) do not say which"),
         ({"K0": np.eye(3)}, "Q0 is missing; K0 and Q0 are needed together."),
-        ({"K0": np.eye(3), "Q0": np.eye(3), "W0": np.eye(3)}, "W0 and K0 are both a start; give one of them."),
+        ({"K0": np.eye(3), "Q0": np.eye(3), "W0": np.eye(3)}, "W0 and K0 are both starts; give one of them."),
         ({"K0": np.eye(3), "Q0": np.eye(3)[:, :2]}, "Q0: shape (3, 2) has length 2 along axis 1"),
         ({"W0": np.eye(2)}, "W0: shape (2, 2) has length 2 along axis 0"),
         ({"queries": np.ones((3, 3))}, "queries: shape (3, 3) has length 3 along axis 0, but the other arrays need 2"),

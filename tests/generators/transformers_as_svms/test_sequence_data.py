@@ -34,7 +34,7 @@ def test_a_causal_file_is_verified_by_its_statement_and_no_other(tmp_path: Path)
     assert [item.id for item in chosen] == ["tsvm-sequence"]
     assert verify_data("tsvm-sequence", given).counts == {Verdict.UPHELD: 1}
     by_name = {item.id: item for item in findings(given, chosen)}
-    assert by_name["sequence-given"].evidence == "6 queries; of those that see several tokens 2 with 2, 2 with 3"
+    assert by_name["sequence-given"].evidence == "6 queries, of which 2 see 2 tokens, 2 see 3 tokens"
     assert verify_data("tsvm-frobenius-path", given).counts == {Verdict.NOT_APPLICABLE: 1}
     assert verify_data("tsvm-sequence", load("figure-1a", 0)).counts == {Verdict.NOT_APPLICABLE: 1}
 

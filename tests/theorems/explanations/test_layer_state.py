@@ -216,7 +216,7 @@ def test_a_start_beside_the_weights_is_followed_too(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("weights", "sentence"),
     [
-        ({"p": [1, 2]}, "p: with queries it is W that is trained; give W_trained of shape (3, 2)."),
+        ({"p": [1, 2]}, "p: the data have queries, so W is trained, not p; give W_trained of shape (3, 2)."),
         ({"W_trained": np.ones((2, 3))}, "W_trained: shape (2, 3) is that of its transpose; give W_trained.T"),
         ({"K_trained": np.ones((5, 3)), "Q_trained": np.ones((2, 5))}, "give K_trained.T, of shape (3, 5)."),
         ({"K_trained": np.ones((3, 5))}, "Q_trained is missing; K_trained and Q_trained are needed together."),

@@ -175,11 +175,11 @@ def test_factors_many_checkpoints_and_files(tmp_path: Path) -> None:
         ({"p": np.ones((3, 4))}, "checkpoint 0: p: shape (4,) has length 4 along axis 0"),
         ({"p": [[1, 2], [1, np.nan]]}, "checkpoint 1: p: entry (1,) is nan"),
         ({"p": [[1, 2], [True, 1]]}, "p: true and false are no numbers"),
-        ({"p": [[1, 2], [2, 1]], "steps": [5, 5]}, "steps: entry 1 is 5; give numbers from 0 on that increase."),
-        ({"p": [[1, 2], [2, 1]], "steps": [-1, 5]}, "steps: entry 0 is -1; give numbers from 0 on that increase."),
+        ({"p": [[1, 2], [2, 1]], "steps": [5, 5]}, "steps: entry 1 is 5; give increasing numbers, all at least 0."),
+        ({"p": [[1, 2], [2, 1]], "steps": [-1, 5]}, "steps: entry 0 is -1; give increasing numbers, all at least 0."),
         ({"p": [[1, 2], [2, 1]], "steps": [1, 2, 3]}, "steps: shape (3,) has length 3"),
-        ({"p": [1, 2], "steps": [1]}, "steps: p has no axis of checkpoints; give it with one in front, or no steps."),
-        ({"steps": [1]}, "steps: without weights at these steps; give them as p, or with queries W_trained"),
+        ({"p": [1, 2], "steps": [1]}, "steps: p has no axis of checkpoints; add it in front, or leave out steps."),
+        ({"steps": [1]}, "steps: no weights at these steps; give p, or with queries W_trained"),
         ({"p": np.ones((2, 2, 2))}, "p: shape (2, 2, 2) has 3 dimension(s)"),
     ],
 )
@@ -191,7 +191,7 @@ def test_checkpoints_that_do_not_fit_are_one_sentence(changed: dict[str, Any], m
 
 def test_factors_that_do_not_fit_are_one_sentence() -> None:
     K, Q = np.ones((3, 3, 2)), np.ones((2, 2, 2))
-    with pytest.raises(InvalidInput, match="Q_trained: has 2 checkpoints and K_trained 3; give the same number"):
+    with pytest.raises(InvalidInput, match="Q_trained: has 2 checkpoints, but K_trained has 3; give the same number"):
         case_of(QUERIES | {"K_trained": K, "Q_trained": Q})
     with pytest.raises(InvalidInput, match=r"shape \(3, 3, 2\) has 3 dimension\(s\)"):
         case_of(QUERIES | {"K_trained": K, "Q_trained": Q[0]})

@@ -79,15 +79,15 @@ def changed(**data: Any) -> Case:
         (
             mixing_case([[[1, 0], [1, 1]]], [[1.0]], [1, 0], 1.0),
             "orthonormal-tokens",
-            "tokens 1 and 0 have the product 1",
+            "tokens 1 and 0 have the inner product 1",
         ),
-        (mixing_case([np.eye(3)], [[1.0]], [3, 1, 0], 1.0), "decided-attention", "2λ = 2 is just where token 1"),
+        (mixing_case([np.eye(3)], [[1.0]], [3, 1, 0], 1.0), "decided-attention", "2λ = 2 is the threshold of token 1"),
         (mixing_case([np.eye(2)], [[1.0]], [1, 0], 4.0), "attainable-attention", "selects every token"),
-        (mixing_case([np.eye(3)], [[0.0]], [4, 1, 0], 1.0), "attainable-attention", "no W keeps the sets level"),
+        (mixing_case([np.eye(3)], [[0.0]], [4, 1, 0], 1.0), "attainable-attention", "no W gives each set equal logits"),
         (
             mixing_case([np.eye(4), np.eye(4)[[1, 0, 2, 3]]], [[1.0], [-1.0]], [4, 3, 2, 1], 1.0),
             "attainable-attention",
-            "their rows are dependent, they are not",
+            "they contradict a dependency of the rows",
         ),
     ],
 )
