@@ -1,4 +1,4 @@
-"""pyproject.toml has everything but this: the wheel also carries what the commands read besides code."""
+"""Build step that pyproject.toml cannot express: the wheel also contains the recorded files that the commands read."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 RECORDED = {"counterexamples": "*.json"}
-"""Folders beside the packages; an installed package has them in theorems/recorded (theorems/core/recorded_files.py)."""
+"""Folder → its recorded files, which a wheel has in theorems/recorded (see theorems/core/recorded_files.py)."""
 
 
 class WithRecorded(build_py):
-    """The packages, and the recorded folders inside of one of them; a checkout is used as it is."""
+    """The build of the packages, with the recorded folders inside ``theorems``; an editable install copies nothing."""
 
     def run(self) -> None:
-        """Copy both."""
+        """Copy the packages and the recorded folders."""
         super().run()
         if not self.editable_mode:
             for source, target in self._recorded():
@@ -21,7 +21,7 @@ class WithRecorded(build_py):
                 self.copy_file(str(source), str(target), preserve_mode=False)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """Every file that the build writes."""
+        """Return the paths of all files that the build writes."""
         recorded = [] if self.editable_mode else [str(target) for _, target in self._recorded()]
         return [*super().get_outputs(include_bytecode), *recorded]
 

@@ -1,8 +1,8 @@
 """Entry points: the command and the pytest plugin, with a check for files that shadow our packages.
 
 Python searches the working directory before the installed packages, so that a user's ``generators.py`` would be
-imported in place of ours. The modules that are imported first are therefore in this package, whose name no user's file
-has; they look for such a file before they import anything else.
+imported in place of our package ``generators``. The modules that are imported first are therefore in this package,
+whose name no user's file is likely to have; they look for such files before they import anything else.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 
 def parametrize_with_statements(kernel: str | Callable[..., Any], **options: Any) -> Any:
-    """Decorate a test with an argument ``check`` to run it once for each statement that applies to a kernel.
+    """Decorate a test that has an argument ``check``, so that it runs once for each statement that applies to a kernel.
 
-    Statements that need a parameter which the kernel does not declare are left out. A kernel given as MODULE:CALLABLE
+    Statements that need a parameter that the kernel does not declare are left out. A kernel given as MODULE:CALLABLE
     is imported when tests are collected, in pytest's own process.
 
     Args:
@@ -27,5 +27,5 @@ def parametrize_with_statements(kernel: str | Callable[..., Any], **options: Any
     """
     import pytest
 
-    # Use with_args, because a mark called with only a function would decorate that function.
+    # Use with_args: the mark, if called with a function as its only argument, would decorate that function.
     return pytest.mark.max_margin_statements.with_args(kernel, **options)

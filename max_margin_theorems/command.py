@@ -7,13 +7,13 @@ import sys
 from max_margin_theorems import signals
 
 BAD_INPUT = 2
-"""The exit code of bad input, as in theorems.core.exit_code, which cannot be imported yet."""
+"""The exit code of bad input; theorems.core.exit_code, which defines it, cannot be imported yet."""
 
 
 def main() -> int:
-    """Run the command and return its exit code.
+    """Run the command ``theorems`` and return its exit code.
 
-    Report on standard error a file that shadows one of our packages, or an interruption by a signal.
+    If a file shadows one of our packages, print this on standard error and return the exit code of bad input.
     """
     signals.listen()
     # Import nothing before listen(): a signal may arrive at any moment.

@@ -3,7 +3,7 @@
     [project.entry-points."max_margin_theorems.extensions"]
     my-extension = "my_extension:EXTENSION"
 
-The suite never imports an extension by name, but only what its :class:`Extension` refers to.
+The suite never imports modules of an extension by name, but only those that its :class:`Extension` names.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Extension:
     """Names of the modules and objects of an extension, each imported when it is first needed.
 
     Attributes:
-        formats: the module that registers its formats of data (:class:`generators.subject.FileFormat`).
-        statements: ``module:NAME`` of a function that returns its statements by id.
+        formats: the module that registers the extension's formats of data (:class:`generators.subject.FileFormat`).
+        statements: ``module:NAME`` of a function that returns the extension's statements by id.
         kernels: the module that implements ``--attention`` (:class:`theorems.run.kernel_suite.KernelSuite`).
-        commands: subcommands of ``theorems``: for each, ``module:NAME`` of a dataclass of its options, from which its
-            name and help are taken, and ``module:NAME`` of the function that takes them.
+        commands: a pair for each subcommand of ``theorems``: ``module:NAME`` of the dataclass of its options, which
+            also gives its name and help, and ``module:NAME`` of the function that takes the options.
     """
 
     formats: str = ""
@@ -37,7 +37,7 @@ class Extension:
     commands: tuple[tuple[str, str], ...] = ()
 
     def subcommands(self) -> Iterator[tuple[type[Any], str]]:
-        """Yield the subcommands of the extension: class of options, and ``module:NAME`` of the function."""
+        """Yield for each subcommand the dataclass of its options, and ``module:NAME`` of its function."""
         yield from ((object_at(options), function) for options, function in self.commands)
 
 
@@ -49,7 +49,7 @@ def object_at(place: str) -> Any:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return every extension that is installed, in the order of their names.
+    """Return all installed extensions in the order of their names.
 
     Raises:
         TypeError: an entry point does not refer to an :class:`Extension`.

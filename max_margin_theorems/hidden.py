@@ -11,7 +11,7 @@ HOME = Path(__file__).resolve().parents[1]
 
 
 def shadowing_warning(*, anew: bool = False) -> str:
-    """Return a message about a file that is imported in place of one of our packages; empty if there is none.
+    """Return a message about a file that is imported in place of one of our packages; an empty text if there is none.
 
     Args:
         anew: whether to search ``sys.path`` as a new process would, instead of looking at the imported modules.
@@ -30,6 +30,6 @@ def _origin(name: str, anew: bool) -> str | None:
     """Return the file that ``import name`` runs; None for a folder without ``__init__.py``, which shadows nothing."""
     if not anew and name in sys.modules:
         return getattr(sys.modules[name], "__file__", None)
-    # Not importlib.util.find_spec, which looks in sys.modules first.
+    # Ask the finders: importlib.util.find_spec would look in sys.modules first.
     specs = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
     return next((spec.origin for spec in specs if spec is not None), None)

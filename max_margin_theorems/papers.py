@@ -1,4 +1,4 @@
-"""Papers as packages, found by entry points; this package's own papers are found in the same way.
+"""Papers as packages that are found by entry points; so are this package's own papers.
 
     [project.entry-points."max_margin_theorems.papers"]
     a-paper = "a_paper:PAPER"
@@ -7,7 +7,7 @@ The entry point refers to a :class:`Paper`, which names the modules of its state
 imported only when it is first needed. An installed paper is trusted like any installed
 package; a user's file is not (:mod:`theorems.run.sandbox`).
 
-A package that cannot be used is an error. If it were skipped, a run of all statements would silently lack some.
+A package that cannot be used is an error: if it were skipped, a run of all statements would silently lack some.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from reference_attention.errors import InvalidInput
 GROUP = "max_margin_theorems.papers"
 OURS = "max-margin-theorems"
 CHECKOUT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-"""The project file of a checkout; it does not exist beside an installed package."""
+"""The path of the project file of a checkout; beside an installed package there is no such file."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """Names of the parts of a paper. A *room* is a module, or a package all of whose modules are imported.
+    """The names of the parts of a paper. A *room* is a module, or a package all of whose modules are imported.
 
     Attributes:
         title: the title of the paper.
-        source: where it is published.
-        statements: the room of its statements; their order is that in which the room's docstring names modules in
+        source: where the paper is published.
+        statements: the room of the paper's statements, in the order in which the room's docstring names its modules in
             backticks.
-        without: the room of its statements without one of their assumptions (``@weaken``).
-        faults: the room of its planted faults.
-        figures: the room of its figures, each in the tuple ``FIGURES`` of a module.
-        limits: ``module:NAME`` of a mapping from ids to functions that return the curve and limit that reports draw (a
-            :class:`~theorems.figures.limit_curve.Limit`).
-        gaps: ``module:NAME`` of a mapping from ids to functions that prove how near the margin of a run is to the
-            largest one (:mod:`theorems.benchmark.margin_gap`), for ``theorems bench``.
-        data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that return the case.
+        without: the room of the paper's statements without one of their assumptions (``@weaken``).
+        faults: the room of the paper's planted faults.
+        figures: the room of the paper's figures, which its modules list in tuples ``FIGURES``.
+        limits: ``module:NAME`` of a mapping from statement ids to functions that return the curve and limit that
+            reports draw (a :class:`~theorems.figures.limit_curve.Limit`).
+        gaps: ``module:NAME`` of a mapping from statement ids to functions that bound how far the margin of a run is
+            from the largest margin (:mod:`theorems.benchmark.margin_gap`), for ``theorems bench``.
+        data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that return the data.
         definitions: ``module:NAME`` of a mapping from ids to definitions.
-        after: names of the papers that precede it, whose statements it may use.
-        prefix: the common prefix of its ids, left out in narrow columns.
-        explained: prefixes of the ids of statements that ``theorems explain`` reports; empty for no statement.
+        after: the names of the papers that precede this paper, whose statements it may use.
+        prefix: the common prefix of the paper's ids, which narrow columns leave out.
+        explained: prefixes of the ids of the statements that ``theorems explain`` reports; empty for no statement.
         recorded: the folder with the counterexamples of ``theorems hunt --record``, and with ``power.md``, the output
             of ``theorems power --markdown``.
         name: the name of the entry point.
-        package: name and version of the package that contains it; empty for this package.
+        package: the name and version of the package that contains the paper; empty for this package.
     """
 
     title: str
@@ -79,16 +79,16 @@ class Paper:
 
     @property
     def place(self) -> str:
-        """Return the package of the paper in words, for error messages."""
+        """Return how error messages name the paper's package."""
         return f"the package {self.package}" if self.package else "this suite"
 
     @property
     def top(self) -> str:
-        """Return the top-level package of its statements."""
+        """Return the top-level package of the paper's statements."""
         return self.statements.partition(".")[0]
 
     def modules(self, room: str) -> Iterator[ModuleType]:
-        """Import and yield every module of one of its rooms; nothing for an empty name.
+        """Import and yield every module of one of the paper's rooms; yield nothing for an empty name.
 
         Raises:
             InvalidInput: a module of another package cannot be imported.
@@ -102,10 +102,10 @@ class Paper:
         return tuple(other for other in rooms if other.startswith(f"{room}."))
 
     def mapping_at(self, place: str) -> Mapping[str, Any]:
-        """Return the mapping at ``module:NAME``; an empty one for an empty name.
+        """Return the mapping at ``module:NAME``; an empty mapping for an empty name.
 
         Raises:
-            InvalidInput: as :meth:`modules`.
+            InvalidInput: another package has no such mapping, or its module cannot be imported.
         """
         module, _, name = place.partition(":")
         with self.blame():
@@ -116,7 +116,7 @@ class Paper:
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """Convert errors within the ``with`` block into an error that names the package, unless it is this package.
+        """Convert errors within the ``with`` block into an error that names the paper's package, unless this is ours.
 
         Raises:
             InvalidInput: the code of another package raised an error.
@@ -130,7 +130,7 @@ class Paper:
 
 
 class _BrokenPaper(InvalidInput):
-    """Error of another package; a separate class, so that nested blocks do not convert the error twice."""
+    """Error in another package; a class of its own, so that nested ``blame`` blocks do not convert it twice."""
 
     def __init__(self, name: str, package: str, error: BaseException) -> None:
         message = " ".join(str(error).split()) or "no message"
@@ -145,8 +145,8 @@ def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
     """Import and yield a module, or all modules within a package.
 
     Args:
-        room: the module or package.
-        apart: modules and packages within ``room`` that are left out.
+        room: the name of the module or package.
+        apart: the names of modules and packages within ``room`` that are left out.
     """
     top = importlib.import_module(room)
     if not hasattr(top, "__path__"):
@@ -159,10 +159,10 @@ def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """Return the installed papers: ours, then others by name, each after the papers in its ``after``.
+    """Return the installed papers: ours, then others by name, but each after the papers in its ``after``.
 
     Raises:
-        InvalidInput: an entry point does not refer to a paper, two papers have the same name, or ours are missing.
+        InvalidInput: an entry point does not refer to a paper, two papers have one name, or our papers are missing.
     """
     by_name: dict[str, Paper] = {}
     for entry, package in sorted(entries(GROUP), key=lambda pair: (bool(pair[1]), pair[0].name)):
@@ -184,12 +184,12 @@ def papers() -> tuple[Paper, ...]:
 
 
 def paper_at(module: str) -> Paper | None:
-    """Return the paper to whose room of statements a module belongs; None if there is none."""
+    """Return the paper to whose room of statements a module belongs; None if it belongs to no paper."""
     return next((paper for paper in papers() if f"{module}.".startswith(f"{paper.statements}.")), None)
 
 
 def entries(group: str) -> list[tuple[EntryPoint, str]]:
-    """Return the entry points of a group, each with name and version of its package (empty for this package).
+    """Return the entry points of a group, each with the name and version of its package (empty for this package).
 
     In a checkout our entry points are read from pyproject.toml, because the metadata that pip installs may be outdated
     or missing.
@@ -222,7 +222,7 @@ def _load(entry: EntryPoint, package: str) -> Paper:
 
 
 def named_data() -> dict[str, Callable[[], Any]]:
-    """Return the functions that make the papers' named data for ``--data``, by name.
+    """Return the functions that make the papers' data for ``--data``, by the names of the data.
 
     Raises:
         InvalidInput: two papers use the same name.
@@ -237,7 +237,7 @@ def named_data() -> dict[str, Callable[[], Any]]:
 
 
 def check_only(name: str, kind: str, by: dict[str, Paper], paper: Paper) -> None:
-    """Record in ``by`` that a paper uses a name.
+    """Check that no other paper uses a name, and record in ``by`` that this paper does.
 
     Raises:
         InvalidInput: another paper uses the name.
@@ -249,7 +249,7 @@ def check_only(name: str, kind: str, by: dict[str, Paper], paper: Paper) -> None
 
 
 def folders_of(top: str) -> list[Path]:
-    """Return the folders of a package, without importing it; none for a module or a missing package."""
+    """Return the folders of a package without importing it; an empty list for a module or a missing package."""
     spec = importlib.util.find_spec(top)
     return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
 

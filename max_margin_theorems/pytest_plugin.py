@@ -1,4 +1,4 @@
-"""Pytest plugin, which checks the theorems in another project's tests: a decorator and two fixtures.
+"""Pytest plugin with a decorator and two fixtures, by which another project's tests check the theorems.
 
     @parametrize_with_statements(my_kernel)        # imported from max_margin_theorems: one test per statement
     def test_attention(check):
@@ -8,10 +8,10 @@
         max_margin_theorems(my_kernel)             # every statement that calls a kernel, in one test
 
     def test_attention(max_margin_theorem):
-        max_margin_theorem(my_kernel)              # one test per statement; those for options that it lacks are skipped
+        max_margin_theorem(my_kernel)              # one test per statement; skipped for options that my_kernel lacks
 
-Only pytest is imported here, so that a project that does not use the fixtures loses no time and may have files of any
-name. A file that shadows one of our packages, such as ``generators.py``, fails the tests that use the fixtures.
+Only pytest is imported at first, so that a project that does not use the fixtures loses no time and may have files of
+any name. A file that shadows one of our packages, such as ``generators.py``, fails the tests that use the fixtures.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options ``--max-margin-attention`` and so on; in the configuration file ``max_margin_attention``."""
+    """Add options such as ``--max-margin-attention``, which a configuration file sets as ``max_margin_attention``."""
     group = parser.getgroup("max-margin theorems")
     for name, (metavar, text) in _OPTIONS.items():
         group.addoption(f"--max-margin-{name}", metavar=metavar, default=None, help=text)
@@ -49,10 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize tests that use ``max_margin_theorem`` or the decorator, by statement."""
+    """Parametrize by statement the tests that use ``max_margin_theorem`` or the decorator."""
     for mark in metafunc.definition.iter_markers(MARK):
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
-    # If a package is shadowed, the fixture fails, not the collection of all other tests.
+    # If a file shadows a package, let only the fixture fail, not the collection of all tests.
     if "max_margin_theorem" in metafunc.fixturenames and not shadowing_warning():
         from theorems.run.registry.suite import kernel_statement_ids
 
@@ -61,20 +61,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
-    """``max_margin_theorems(kernel, statements=…, examples=…, seed=…, dtype=…)`` raises AssertionError on a failure."""
+    """Return ``check(kernel, statements=…, examples=…, seed=…, dtype=…)``, which raises AssertionError on a failure."""
     _nothing_hidden()
     return partial(_check, request.config)
 
 
 @pytest.fixture
 def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
-    """Check one statement as ``max_margin_theorems`` does; the test runs once for each statement."""
+    """Return a function that checks one statement on a kernel; the test runs once for each statement."""
     _nothing_hidden()
     return partial(_check_one, request.config, request.param)
 
 
 def _items(config: pytest.Config, kernel: Any, **options: Any) -> list[Any]:
-    """Return a check for each statement that applies to the kernel; if it is not a kernel, one check that fails."""
+    """Return a check for each statement that applies to the kernel, or one check that fails if it cannot be loaded."""
     ids = options.pop("statements", None)
     try:
         _not_hidden()
@@ -94,7 +94,7 @@ def _items(config: pytest.Config, kernel: Any, **options: Any) -> list[Any]:
 
 
 def _check_one(config: pytest.Config, id: str, kernel: Any = None, **options: Any) -> Any:
-    """Check one statement; skip the test if the statement is not about such a kernel."""
+    """Check one statement; skip the test if the statement does not apply to the kernel."""
     __tracebackhide__ = True
     try:
         return _check(config, kernel, statements=[id], **options)
@@ -120,7 +120,7 @@ def _check(config: pytest.Config, kernel: Any = None, **options: Any) -> Any:
     __tracebackhide__ = True
     chosen = kernel if kernel is not None else _option(config, "attention")
     if chosen is None:
-        raise pytest.UsageError("give the fixture a kernel, or pytest --max-margin-attention MODULE:CALLABLE")
+        raise pytest.UsageError("pass a kernel to the fixture, or give pytest --max-margin-attention MODULE:CALLABLE")
     for name in ("examples", "seed"):
         number = _option(config, name)
         if number is not None:
@@ -136,7 +136,7 @@ def _check(config: pytest.Config, kernel: Any = None, **options: Any) -> Any:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """Return an option from the command line, or else from the configuration file; None if it is in neither."""
+    """Return an option from the command line or, failing that, the configuration file; None if neither sets it."""
     value = config.getoption(f"--max-margin-{name}") or config.getini(f"max_margin_{name}")
     return str(value) if value else None
 

@@ -1,9 +1,9 @@
 """Handling of Ctrl-C, SIGTERM and SIGHUP: a command that is stopped keeps its finished work and prints no traceback.
 
-Until :func:`keep` records that there is finished work, a signal ends the process at once, even during an import.
-Afterwards a signal is recorded, and the loop that distributes the work checks :func:`signal_received`; it raises
-KeyboardInterrupt only within :func:`interruptible`. Without :func:`listen`, as in tests and notebooks, Python's own
-handling is unchanged.
+Before :func:`keep` is called, a signal ends the process at once, even during an import. Afterwards there is finished
+work to keep, so a signal is recorded, and the loop that distributes the work checks :func:`signal_received`; only
+within :func:`interruptible` does a signal raise KeyboardInterrupt. Without :func:`listen`, as in tests and notebooks,
+Python's own handling is unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 IMPATIENT = 2.0
-"""Seconds after which a second signal ends the process at once; before, it is ignored, since systemd sends two."""
+"""Seconds for which a second signal is ignored, because systemd sends two; later a second signal ends the process."""
 
 _keeping = False
 _raising = False
@@ -28,9 +28,9 @@ _since = 0.0
 
 
 def listen() -> None:
-    """Handle the signals from now on, except those that the caller has set to be ignored (``nohup``, background jobs).
+    """Handle the signals from now on, except signals that the caller ignores (as ``nohup`` and background jobs do).
 
-    This works in the main thread only.
+    Only the main thread can call this function.
     """
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -49,7 +49,7 @@ def signal_received() -> bool:
 
 
 def exit_code() -> int:
-    """Return 130 after Ctrl-C, 143 after another signal, 0 after none."""
+    """Return the exit code for the recorded signal: 130 after Ctrl-C, 143 after another signal, 0 after none."""
     return _code(_asked) if _asked else 0
 
 
@@ -70,8 +70,8 @@ def interruptible() -> Iterator[None]:
 def shield_from_signals() -> Iterator[None]:
     """Delay the KeyboardInterrupt of :func:`interruptible` to the end of the ``with`` block.
 
-    It is raised at the end also if it was raised before, because Python drops exceptions within finalizers and
-    callbacks of the garbage collector.
+    A KeyboardInterrupt that was already raised is raised again at the end, because Python drops exceptions within
+    finalizers and callbacks of the garbage collector.
     """
     global _raising, _shields
     before, _raising, _shields = _raising, False, _shields + 1
@@ -85,7 +85,7 @@ def shield_from_signals() -> Iterator[None]:
 
 @contextmanager
 def hold_signals_back() -> Iterator[None]:
-    """Block the signals within the ``with`` block, also for processes started in it; they arrive at its end."""
+    """Block the signals within the ``with`` block, also for processes started there; they arrive at the block's end."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

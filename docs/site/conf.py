@@ -1,4 +1,4 @@
-"""Sphinx on what ``python -m theorems.site`` writes; nothing that it makes loads anything from the web."""
+"""Configuration of Sphinx for the source that ``python -m theorems.site`` writes; pages load nothing from the web."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-html_show_search_summary = False  # a page opened as a file may not fetch others
+html_show_search_summary = False  # the summaries need fetch(), which a page opened as a file may not call
 html_math_renderer = "mathml"
 html_show_copyright = False
-smartquotes = False  # they would turn --flag and p' into something else
+smartquotes = False  # smart quotes would change --flag and p'
 highlight_language = "none"
 pygments_style = "friendly"
 
 
 class Indices(SphinxPostTransform):
-    """The paper's x_it and e^{−R} with index and exponent, in every text that is neither code nor title."""
+    """A transform that typesets indices (x_it) and exponents (e^{−R}) outside code, titles and formulas."""
 
     default_priority = 900
     formats = ("html",)
@@ -65,7 +65,7 @@ def visit_displaymath(self: Any, node: nodes.math_block) -> None:
 
 
 def copy_gallery(app: Sphinx, error: Exception | None) -> None:
-    """Its pages are whole already, with the scripts that they share."""
+    """Copy the gallery, whose pages need no Sphinx, into the output."""
     pages = Path(app.srcdir) / GALLERY
     if error is None and pages.is_dir():
         shutil.copytree(pages, Path(app.outdir) / GALLERY, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md"))

@@ -135,7 +135,7 @@ def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path)
     assert run(tmp_path, text, config=config).returncode == 0
     nothing = run(tmp_path, text)
     assert nothing.returncode == 1
-    assert "give the fixture a kernel" in nothing.stdout
+    assert "pass a kernel to the fixture" in nothing.stdout
 
 
 @pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
