@@ -1,7 +1,8 @@
-"""Adam without ε: moments in floating units that cannot underflow, the descent, with or without bias correction.
+"""Adam without ε, with or without bias correction: moments in a unit that prevents underflow, and the descent.
 
 M_t = β1 M_{t−1} + (1−β1) g_t, V_t = β2 V_{t−1} + (1−β2) g_t², M_{−1} = V_{−1} = 0, and W(t+1) = W(t) − η_t M_t/√V_t
-entry by entry, 0 where V is 0; with bias correction the step is multiplied by √(1 − β2^{t+1})/(1 − β1^{t+1}).
+entry by entry, where M/√V is 0 if V is 0; with bias correction the step is multiplied by √(1 − β2^{t+1})/(1 −
+β1^{t+1}).
 
 References: Kingma, Ba, *Adam*, ICLR 2015.
 """
@@ -77,7 +78,7 @@ def in_units_of_the_largest(moments: Moments) -> Moments:
 
 
 def adam_direction(moments: Moments, betas: Betas, t: int) -> Batch:
-    """Return M/√V of step t = 0, 1, …, with bias correction if ``betas.corrected``, and 0 where V is 0."""
+    """Return M/√V of step t = 0, 1, …, with bias correction if ``betas.corrected``; 0 where V is 0."""
     moves = moments.root > 0
     ratio = np.where(moves, moments.mean / np.where(moves, moments.root, 1.0), 0.0)
     if not betas.corrected:

@@ -1,6 +1,7 @@
-"""Claims that a run is Adam's, and the bounds κ_t and ρ_t of its steps with which Lemma 0 is applied.
+"""Claims that the steps of a run are Adam's, and the bounds κ_t and ρ_t of the steps, which Lemma 0 needs.
 
-κ_t bounds the product of step and gradient from below, ρ_t the entries of a step from above. The derivations are in
+The product of step A_t and gradient is at least κ_tG, the entries of a step are at most ρ_t; G is a sum of
+probabilities that is comparable to the gradient's norm, called Z for attention. The derivations are in
 :mod:`.adam_max_margin`, Lemma 0 in :mod:`.inexact_steps`.
 """
 
@@ -30,8 +31,8 @@ ADAM_ROUNDING = tolerance(
     "adam-rounding",
     "error bounds of M_t/√V_t, summed over all gradients so far,"
     " and eps (20 + (6 + 4 |log scale|) t) ρ η + eps |W(t+1)|",
-    "a loop adds a gradient to both moments and rescales them at every step, a few roundings and one exponential each;"
-    " where V_t is not resolved, as where the terms of a gradient cancel, only |A| ≤ ρ_t is claimed of an entry",
+    "at every step a loop adds a gradient to both moments and rescales them, with a few roundings and one exponential"
+    " each; where V_t is not resolved, because terms of a gradient cancel, an entry is only claimed to be at most ρ_t",
 )
 IS_ADAM = premise("iterate-is-a-step-of-adam")
 IS_SHORT = premise("step-is-within-cauchy-schwarz")
@@ -46,11 +47,11 @@ class AdamBounds:
     Attributes:
         schedule: the lengths η_t; its momentum is not used.
         betas: β1, β2.
-        reach: D.
-        margin: γ.
+        reach: D, the largest dual norm of a row.
+        margin: γ, the largest margin.
         moves: a bound of the change of a row's log-weight per unit of length in ‖·‖_∞: D, or more.
-        further: χ_{t,s}, a bound of the change of a row's log-weight that does not come from moving, (t, t) at (t,
-            t−s), or a number.
+        further: χ_{t,s}, a bound of the change of a row's log-weight between steps t−s and t that does not come from
+            moving: a number, or an array (t, t) with χ_{t,s} at (t, t−s).
         excess: the relative amount by which computed steps may be longer than η_tρ_t.
     """
 
@@ -85,7 +86,7 @@ class AdamBounds:
 
     @cached_property
     def shares(self) -> tuple[Numbers, Numbers]:
-        """The sum of the first moment's weights, a_t = 1 − β1^{t+1}, and the root of the second's, each (t,)."""
+        """The sum of M_t's weights, a_t = 1 − β1^{t+1}, and the root b_t of the sum of V_t's weights, each (t,)."""
         a: Any = np.sum(self.memory(self.betas.first), axis=1)
         b: Any = np.sqrt(np.sum(self.memory(self.betas.second), axis=1))
         return a, b
@@ -113,13 +114,13 @@ class AdamBounds:
 
     @cached_property
     def since(self) -> Numbers:
-        """The bound Σ_{s≤r<t} η_rρ_r of the length moved between steps s and t, (t, t) at (t, s); 0 for s ≥ t."""
+        """The bound Σ_{s≤r<t} η_rρ_r of the length moved between steps s and t, at position (t, s); 0 for s ≥ t."""
         before = self.time - self.moved
         return np.maximum(before[:, None] - before[None], 0.0)
 
     @cached_property
     def change(self) -> Numbers:
-        """The numbers e^{Dℓ_s + χ_{t,s}} − 1, (t, t) at (t, t−s), 0 where s ≤ 0."""
+        """The numbers e^{Dℓ_s + χ_{t,s}} − 1 at (t, t−s), with ℓ_s the length of the last s steps; 0 for s ≤ 0."""
         exponent: Any = np.minimum(self.moves * self.since + self.further, LARGEST_EXPONENT)
         steps = np.arange(len(self.schedule.lengths))
         return np.where(steps[:, None] > steps[None], np.expm1(exponent), 0.0)
@@ -128,7 +129,8 @@ class AdamBounds:
     def kappa(self) -> Numbers:
         """The lower bound κ_t of ⟨∇L, A_t⟩/G, (t,).
 
-        It is (a/b)γ − D(τ/b + max(aσ/b², cτ/a)), times b_t/a_t with bias correction.
+        κ = (a/b)γ − D(τ/b + max(aσ/b², cτ/a)), multiplied by b/a with bias correction; :mod:`.adam_max_margin` defines
+        the symbols.
         """
         a, b = self.shares
         tau: Any = np.sum(self.memory(self.betas.first) * self.change, axis=1)
@@ -162,7 +164,7 @@ class AdamRun:
     bounds: AdamBounds
 
     def step_error(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
-        """Return a bound by which step errors reduce the fall of a potential, in units of G or Z, (t, b)."""
+        """Return bounds of how much step errors reduce the fall of a potential, in units of G or Z, (t, b)."""
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
@@ -220,7 +222,7 @@ def follow_adam(
     yield at_least(
         IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(room), why=ADAM_ROUNDING, points="entry of a step"
     )
-    # A step that the first claim accepts has an error of at most twice its rounding, and every entry of at most 2ρη.
+    # A step that the first claim accepts has an error of at most twice its rounding, and no entry's error exceeds 2ρη.
     entry = np.minimum(np.where(resolved, 2 * step_error.error, most), most)
     sizes = np.abs(gradient.value) + gradient.error
     lost = np.einsum("tbd,tbd->tb", sizes, entry) * (1 + 1e-12)
@@ -251,7 +253,8 @@ def expected_steps(
 ) -> tuple[Numbers, Bool[np.ndarray, "t b d"]]:
     """Return A_t, (t, b, d), and whether the relative error of √V_t is below 1e-3; where it is not, A_t is 0.
 
-    The moments are sums over all gradients, weighted in logarithms; Adam's recursion is not used.
+    The moments are computed as weighted sums over all gradients, with the logarithms of the weights; Adam's recursion
+    is not used.
     """
     logs = log_scale[None] + np.where(np.tri(len(log_scale)) > 0, 0.0, -np.inf)[:, :, None]
     ago = np.maximum(np.subtract.outer(np.arange(len(log_scale)), np.arange(len(log_scale))), 0)

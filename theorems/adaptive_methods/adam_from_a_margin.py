@@ -1,4 +1,4 @@
-"""Adam without ε on attention, from a start of sufficient margin, keeps it and turns to the largest ℓ∞ margin.
+"""Adam without ε on attention: from a start of sufficient margin, its direction tends to the largest ℓ∞ margin.
 
 Main result: a lower bound of the margin at every step, for any number of inputs, any scores and any loss of Assumption
 A.
@@ -53,12 +53,12 @@ from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedul
 
 STEPS = 100
 SPARE = 0.01
-"""The margin that steps may lose: χ is evaluated at a margin smaller by this much."""
+"""The largest loss of margin that the bounds allow for: χ is evaluated at the margin less this number."""
 
 
 @dataclass(frozen=True, eq=False)
 class WideGeometry(Geometry):
-    """The rows with 2D as the bound of D', so that at the margin of a start χ is small against γ/D, not only γ/D'."""
+    """The rows with D' replaced by its bound 2D, so that at the start's margin χ is small compared with γ/D, too."""
 
     @cached_property
     def diameter(self) -> Numbers:
@@ -79,24 +79,24 @@ class WideGeometry(Geometry):
 def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM feasible; the notation is that of steepest-from-a-margin.
 
-    In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t, χ_{t,s} = χ(min_{t−s≤r≤t} m̲_r), and A_t, a, b,
-    c, ρ, τ, σ, κ_t those of adam-max-margin but with e^{Dℓ_s + χ_{t,s}} − 1 for s ≥ 1, and 0 for s = 0, in τ and σ. As
-    long as all χ are finite, p(t+1) = p(t) − η_t A_t has
+    In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t, χ_{t,s} = χ(min_{t−s≤r≤t} m̲_r), and let A_t, a,
+    b, c, ρ, τ, σ, κ_t be as in adam-max-margin, except that τ and σ have e^{Dℓ_s + χ_{t,s}} − 1 for s ≥ 1, and 0 for s
+    = 0. As long as all χ are finite, p(t+1) = p(t) − η_t A_t has
 
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    b_t = η_t(κ_t − D'ρ_t tanh(χ_{t,0}/4)) − D'²ρ_t²η_t²/8,
         m(p(t)) ≥ m̲_t,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.
 
-    If b_t ≥ 0 from the start, as for η up to about γ(1−β2)/D² and margins a few units above those of
-    steepest-from-a-margin, χ vanishes geometrically, and for β1 = β2 and η_0/√t γ − m/‖p‖_∞ = O(log t/√t): Adam goes to
-    the ATT-SVM of ‖·‖_∞.
+    Suppose that b_t ≥ 0 from the start, which holds for η up to about γ(1−β2)/D² and start margins a few units above
+    the one that steepest-from-a-margin needs. Then χ vanishes geometrically, and for β1 = β2 and η_t = η_0/√t the gap γ
+    − m/‖p‖_∞ is O(log t/√t): Adam's direction tends to the solution of ATT-SVM in ‖·‖_∞.
 
-    **Derivation.** −∇L = ΣCg with C = c_it e^{ε − g·p}, ε in one interval of length χ(m) for all points of margin m
-    and more (steepest-from-a-margin): from p(t−s) to p(t), log C changes by at most Dℓ_s + χ_{t,s}, and not at all for
-    s = 0. So the derivation of adam-max-margin holds with Z = ΣC for G: ⟨∇L, A_t⟩ ≥ κ_tZ. Weights C/Z and those of
-    −∇Φ_c are within tanh(χ/4) in total variation, and −A·g ranges over ρD' at most: ⟨−∇Φ_c, −A_t⟩ ≥ κ_t − D'ρ_t
+    **Derivation.** −∇L = ΣCg with C = c_it e^{ε − g·p}, where ε lies in one interval of length χ(m) for all points of
+    margin at least m (steepest-from-a-margin): from p(t−s) to p(t), log C changes by at most Dℓ_s + χ_{t,s}, and not at
+    all for s = 0. So the derivation of adam-max-margin holds with Z = ΣC for G: ⟨∇L, A_t⟩ ≥ κ_tZ. Weights C/Z and those
+    of −∇Φ_c are within tanh(χ/4) in total variation, and −A·g ranges over ρD' at most: ⟨−∇Φ_c, −A_t⟩ ≥ κ_t − D'ρ_t
     tanh(χ/4). The second derivative is at most D'²ρ²/4, and m ≥ log c_min − Φ_c.
 
-    χ is evaluated at the lower bound of the margin at the last power of two before an iterate.
+    For step t, χ is evaluated at the lower bound of the margin of p(s), where s is the largest power of two up to t.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -108,7 +108,7 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
     run = yield from follow_attention(geometry, bounds, under_test, starts, constants.log_c)
     changes = known_changes(run, constants.change)
     if changes is None:
-        raise Undecided(FALLS, "the first step may lower the margin, and no bound holds after it", Form.EFFECTIVE)
+        raise Undecided(FALLS, "the first step may lower the margin, and then no bound holds", Form.EFFECTIVE)
     first, chi = changes
     yield from run.claims(first, np.tanh(exact(chi) / 4))
 
@@ -131,7 +131,7 @@ class AttentionRun:
 
     @property
     def step_error(self) -> Float64[np.ndarray, "t b"]:
-        """A bound by which step errors reduce the fall of Φ_c, (t, b)."""
+        """The bounds of how much step errors reduce the fall of Φ_c, (t, b)."""
         return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
@@ -184,10 +184,10 @@ def follow_attention(
 def known_changes(
     attention: AttentionRun, change: Callable[[float], float]
 ) -> tuple[AdamBounds, Float64[np.ndarray, "t"]] | None:
-    """Return the bounds of the first steps, and χ at lower bounds of their margins; None if they cover no step.
+    """Return bounds for as many first steps as can be proven, and χ for each; None if that is no step.
 
-    The lower bound of the margin of an iterate is the bound at the last power of two before it, less :data:`SPARE`. The
-    bounds end at the first step after which the margin may have fallen by more than :data:`SPARE`.
+    χ of step t is evaluated at the lower bound of the margin of p(s) less :data:`SPARE`, where s is the largest power
+    of two up to t. The bounds end at the first step after which the margin may have fallen by more than :data:`SPARE`.
 
     Args:
         attention: the run.

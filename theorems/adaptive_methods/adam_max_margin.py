@@ -65,8 +65,8 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     """In the setting of steepest-multiclass, in ‖·‖_∞ and with D = max ‖g_iv‖_1, let β1² < β2 and A_t = M_t/√V_t.
 
     M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_t A_t
-    entry by entry, A = 0 where V = 0; with bias correction A is multiplied by b_t/a_t, a_t = 1 − β1^{t+1}, b_t = √(1 −
-    β2^{t+1}). With
+    entry by entry, with A = 0 where V = 0; with bias correction A is multiplied by b_t/a_t, where a_t = 1 − β1^{t+1},
+    b_t = √(1 − β2^{t+1}). With
 
         c = (1−β1)/√((1−β2)(1−β1²/β2)),  ρ_t = c (c b_t/a_t),  ℓ_s = Σ_{t−s≤r<t} η_rρ_r,
         τ_t = (1−β1)Σ_{s≤t} β1^s (e^{Dℓ_s} − 1),  σ_t² = (1−β2)Σ_{s≤t} β2^s (e^{Dℓ_s} − 1)²,
@@ -76,18 +76,19 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
 
         Y(W(t+1)) ≤ Y(W(t)) − min(b, b/π_min),    m(W(t)) ≥ −Y(W(0)) + Σ min(b, b/π_min),    ‖W(t)‖_∞ ≤ ‖W(0)‖_∞ + Σηρ.
 
-    For β1 = β2, c = 1 and the gap γ − m/‖W‖_∞ is O(log t/√t) for η_0/√t, once b ≥ 0, as of η up to about γ(1−β2)/D².
-    For β = (0.9, 0.999) and usual step lengths the bound is vacuous.
+    For β1 = β2, c = 1, and with η_t = η_0/√t the gap γ − m/‖W‖_∞ is O(log t/√t) once b ≥ 0, which holds for η up to
+    about γ(1−β2)/D². For β = (0.9, 0.999) and usual step lengths the bound is vacuous.
 
     **Derivation.** |A| ≤ c is Cauchy and Schwarz's inequality. Let H_j = Σ π_i s_iv |g_iv,j|, ΣH_j ≤ DG. As log s_iv
-    changes by at most D per length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j for g
-    = ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V − b²g² in
-    its place would cost a root. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤ cv, gm/v ≥ (a/b)|g| − x/b −
-    max(ay/b², cx/a): if a|g| ≥ x, gm/v ≥ |g|(a|g| − x)/(b|g| + y); otherwise gm/v ≥ −c|g| and |g| < x/a. Summed over
-    entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and the claims follow by Lemma 0
+    changes by at most D per length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j for g =
+    ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V − b²g²
+    instead would only give the root of this rate. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤ cv, gm/v ≥
+    (a/b)|g| − x/b − max(ay/b², cx/a): if a|g| ≥ x, gm/v ≥ |g|(a|g| − x)/(b|g| + y); otherwise gm/v ≥ −c|g| and |g| <
+    x/a. Summed over entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and the claims follow by Lemma 0
     (`theorems/adaptive_methods/inexact_steps.py`).
 
-    An entry of a computed step is checked where the error of V is small; errors of entries enter multiplied by |∇L|.
+    An entry of a computed step is compared with A_t where the error of V is small. Errors of entries enter the
+    inequalities multiplied by |∇L|.
     """
     rng = case.rng()
     geometry = yield from certify_labels(case, math.inf, under_test)
@@ -120,13 +121,13 @@ def proxy(geometry: LabelGeometry, W: Any) -> Numbers:
 def doubly_rounded(
     geometry: LabelGeometry, W: Float64[np.ndarray, "..."]
 ) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-    """Return ∇L in some unit, with twice its error since a correct kernel has its own rounding, and the unit's log."""
+    """Return ∇L in some unit, with twice its error, as a correct kernel has its own rounding, and the unit's log."""
     gradient, log_scale = geometry.gradient(exact(W))
     return gradient.widen(gradient.error), log_scale
 
 
 def adam_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> AdamBounds:
-    """Return decay rates and step lengths η_0/√(t+1) or η_0, near those where κ_t changes its sign."""
+    """Return decay rates and step lengths η_0/√(t+1) or η_0, near the lengths at which κ_t changes its sign."""
     first, second = BETAS[int(rng.integers(len(BETAS)))]
     betas = Betas(first, second, corrected=bool(rng.random() < 0.5))
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))

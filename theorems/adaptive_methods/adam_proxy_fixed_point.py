@@ -42,7 +42,7 @@ from theorems.steepest_descent.steepest_multiclass import NEEDS
 PROXY_LEVEL = tolerance(
     "proxy-level",
     "1e-11 of the smallest margin F; 0 for equal moduli and b = 1",
-    "Newton's method in floats ends at the rounding of F, some 1e-15; the solution itself is then enclosed in balls",
+    "Newton's method in floats ends at the rounding of F, about 1e-15; then the exact solution is enclosed in balls",
 )
 PROXY_ROUNDING = tolerance(
     "proxy-rounding",
@@ -50,14 +50,14 @@ PROXY_ROUNDING = tolerance(
     "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
 )
 NEARLY_LEVEL = 1e-11
-"""The relative difference of margins that Newton's method in floats does not resolve; see ``PROXY_LEVEL``."""
+"""The relative difference of margins below which Newton's method in floats sees none; see ``PROXY_LEVEL``."""
 LEVEL = premise("weights-level-their-margins")
 SOLVES = sharper("weights-solve-their-svm")
 EUCLIDEAN = sharper("euclidean-margin-is-near")
 UNIFORM = sharper("uniform-margin-is-near", when="batches have more than one sample")
 KEEPS = sharper("proxy-keeps-the-direction")
 RADII = (2.0, 8.0, 30.0)
-"""The smallest margin of each point from which a step is taken."""
+"""The smallest margins r of the points W = rw + v from which steps are taken."""
 Rows = Float64[np.ndarray, "n d"]
 
 
@@ -87,7 +87,7 @@ class Samples:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether P is a multiple of the identity: |x_ij| does not depend on j, and batches have one sample."""
+        """True if P is a multiple of the identity: |x_ij| does not depend on j, and batches have one sample."""
         return self.batch == 1 and bool((np.abs(self.rows) == np.abs(self.rows[:, :1])).all())
 
     @property
@@ -120,7 +120,7 @@ class Samples:
         return u, P, (X * u / P).sum(axis=1)
 
     def exact_margins(self, c: list[fmpq]) -> list[fmpq]:
-        """Return XXᵀc over the rationals; F(c) is proportional to it where P is a multiple of the identity."""
+        """Return XXᵀc over the rationals, to which F(c) is proportional if P is a multiple of the identity."""
         rows = [[rational(x) for x in row] for row in self.rows.tolist()]
         return products(rows, combination(rows, c, len(rows[0])))
 
@@ -149,22 +149,24 @@ class Samples:
     },
 )
 def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let two classes have rows x_i without zero entries, seen k_i times each, separable; n = Σk, b < n or b = n = 1.
+    """Let separable samples x_i of two classes have no zero entry; x_i is seen k_i times; n = Σk; b < n or b = n = 1.
 
     For weights c of the samples, Σc = 1, let a = (b−1)/(n−1), u = Xᵀc and
 
         P_j(c)² = a u_j² + (1−a) Σ_i c_i² x_ij²/k_i,    F(c) = X P(c)⁻¹ u.
 
-    P is, up to a factor, the root of the mean over batches of b samples of the squared gradient, if sample i has the
-    share c_i of the slopes; the proxy of Adam as β2 → 1 moves by d = u/P. There is a c ≥ 0 that is positive only where
-    F_i(c) is the smallest, μ > 0. For any such c, w = P(c)⁻¹u/μ is the solution of min wᵀP(c)w, x_i·w ≥ 1, with duals
-    proportional to c. With κ the largest |x_ij|/|x_ik| and R = max ‖x_i‖_1, γ_2 and γ_∞ the largest margins,
+    If sample i has the share c_i of the slopes, P is, up to a factor, the root of the squared gradient's mean over
+    batches of b samples; the proxy of Adam as β2 → 1 moves by d = u/P. There is a c ≥ 0 that is positive only where
+    F_i(c) has its smallest value μ, and μ > 0. For any such c, w = P(c)⁻¹u/μ is the solution of min wᵀP(c)w, x_i·w ≥ 1,
+    with duals proportional to c. With κ the largest |x_ij|/|x_ik| and R = max ‖x_i‖_1, γ_2 and γ_∞ the largest margins,
 
         m(w)/‖w‖_2 ≥ γ_2 [κ √(b(n−1)/(n−b))]^{−1/2},    m(w)/‖w‖_∞ ≥ γ_∞/(1 + √((n−b)/(b−1)) R/γ_∞).
 
-    So b = 1 and equal moduli give the ℓ2 solution, whose duals are c, and w tends to the ℓ∞ margin as b → n.
+    So if b = 1 and the entries of each sample have one modulus, w is the ℓ2 solution and c are its duals; as b → n, w
+    tends to the ℓ∞ solution.
 
-    At every W, where samples have slopes proportional to c', Δ_j = Σ_i |c'_i − c_i||x_ij| and h² = 1/(a + (1−a)/n),
+    At any W let the slopes of the samples be proportional to c', Δ_j = Σ_i |c'_i − c_i||x_ij| and h² = 1/(a + (1−a)/n);
+    then
 
         |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c).
 
@@ -177,8 +179,8 @@ def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -
     Σc_i²x_ij²/k_i, and v_j ≤ κv_k. For the second, |w_j| ≤ 1/(μ√a), and (Σ|u|)² ≤ μΣP with ΣP ≤ √a‖u‖_1 + √(1−a)‖v‖_1,
     ‖u‖_1 ≥ γ_∞, ‖v‖_1 ≤ R. For the third, |P' − P| ≤ Δ by the triangle inequality and |u'| ≤ hP'.
 
-    That the proxy and incremental Adam tend to this direction is proved in arXiv 2510.26303 if a direction converges; c
-    is the only one in all that we tried, once equal samples share their weight equally, which is not proved.
+    arXiv 2510.26303 proves that the proxy and incremental Adam tend to this direction if their directions converge. If
+    equal samples share their weight equally, c was unique in all cases that we tried; this is not proved.
     """
     samples, context = samples_of(case)
     keys = np.stack([samples.rows, np.zeros_like(samples.rows)], axis=1)
@@ -193,7 +195,7 @@ def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -
         raise Ended(claim.name)
     enclosed = enclose(samples, point)
     if not samples.is_scalar and -NEARLY_LEVEL <= float(np.min(enclosed.spare.value)) < 0:
-        why = f"a weight or a spare margin is within {NEARLY_LEVEL:g} of 0, where floats do not tell the support"
+        why = f"a weight or a spare margin is within {NEARLY_LEVEL:g} of 0, too close for floats to tell the support"
         raise Undecided(SOLVES, why, Form.EXACT, not_found=True)
     yield at_least(
         SOLVES, Form.EXACT, enclosed.spare, 0.0, why=PROXY_ROUNDING, scale=1.0, points="weight, or spare margin,"
@@ -220,7 +222,7 @@ class Enclosed:
 
 
 def samples_of(case: LabelledFeatures) -> tuple[Samples, Int64[np.ndarray, "m"]]:
-    """Return the distinct samples with a batch size below the number of samples, and each feature's index in them."""
+    """Return the distinct samples with a batch size below their number, and the index of each feature among them."""
     rows = case.features * np.where(case.labels == 0, 1.0, -1.0)[:, None]
     rows, context = np.unique(rows / unit_of(case), axis=0, return_inverse=True)
     counts = np.bincount(context.ravel(), weights=case.counts).astype(np.int64)
@@ -241,7 +243,7 @@ def largest_margin(solution: NormMaxMargin) -> Numbers:
 
 
 def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
-    """Claim that the weights are positive on the support, 0 elsewhere, of sum 1, and F nearly equal on the support."""
+    """Claim that weights sum to 1, are positive on the support and 0 elsewhere, and F is nearly constant on it."""
     support, c = point.support, point.weights
     wrong = ""
     if len(c) != len(samples.rows) or not support or not all(0 <= i < len(c) for i in support):
@@ -265,7 +267,7 @@ def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
 
 
 def enclose(samples: Samples, point: ProxyFixedPoint) -> Enclosed:
-    """Return an enclosure of the fixed point of this support S near the weights, by Krawczyk's method.
+    """Return an enclosure of the fixed point near ``point`` and with its support S, by Krawczyk's method.
 
     Exact weights are returned as they are.
 
@@ -339,7 +341,7 @@ def keeping_claim(
     enclosed: Enclosed,
     under_test: Implementation,
 ) -> Claim:
-    """Claim |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c) for steps d of the proxy from points W = rw + v."""
+    """Claim |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c) for steps d of the proxy of Adam from points W = rw + v."""
     c, unit, d = enclosed.weights, unit_of(case), samples.rows.shape[1]
     active = value_of(c) > 0
     offset = np.linalg.lstsq(samples.rows[active], -np.log(value_of(c)[active] / samples.counts[active]), rcond=None)[0]

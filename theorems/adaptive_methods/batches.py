@@ -1,6 +1,6 @@
 """Descent with momentum on batches: the run, the claims that check it, and the distance of M_t from the full gradient.
 
-Samples i have weights π_i and gradients ∇ℓ_i; the batch of step t has shares c_i(t). The derivations are in
+Sample i has the weight π_i and the gradient ∇ℓ_i; its share in the batch of step t is c_i(t). The derivations are in
 :mod:`.minibatch_momentum` and :mod:`.minibatch_from_a_margin`.
 """
 
@@ -139,7 +139,7 @@ def schedule_tried(
         steps: number of batches.
         rng: the generator that draws kind, size and orders.
         under_test: the implementation.
-        single: whether a batch is one sample.
+        single: True if a batch must be one sample.
 
     Raises:
         Ended: the claim is false.
@@ -158,13 +158,13 @@ def schedule_tried(
 def schedule_fault(batches: BatchSchedule, weights: Float64[np.ndarray, "n"], steps: int) -> str:
     """Return a description of the first wrong batch, or an empty text if there is none.
 
-    Every batch must have the right size, and the batches of an epoch together every sample once.
+    Every batch must have the right size, and the batches of an epoch must together contain every sample once.
     """
     n, size, shares = len(weights), batches.size, batches.shares
     if shares.shape != (steps, n):
         return f"batches of shape {shares.shape} for {steps} steps and {n} samples"
     if batches.kind == FULL:
-        return "" if np.array_equal(shares, np.tile(weights, (steps, 1))) else "a full batch has other weights"
+        return "" if np.array_equal(shares, np.tile(weights, (steps, 1))) else "a full batch has wrong weights"
     length = epoch_length(n, size)
     for t in range(steps):
         batch_size = size if batches.kind == REPLACED else min(size, n - t % length * size)
@@ -174,18 +174,19 @@ def schedule_fault(batches: BatchSchedule, weights: Float64[np.ndarray, "n"], st
             np.abs(counts - np.round(counts)).max() > 4 * batch_size * 2.0**-52
             or round(float(counts.sum())) != batch_size
         ):
-            return f"batch {t} is no mean over {batch_size} samples"
+            return f"the shares of batch {t} are not those of a mean over {batch_size} samples"
         if batches.kind in EPOCHS and t % length == length - 1:
             times = (shares[t - length + 1 : t + 1] > 0).sum(axis=0)
             if (times != 1).any():
-                return f"the epoch that ends at step {t} has sample {int(np.argmax(times != 1))} {times.max()} times"
+                sample = int(np.argmax(times != 1))
+                return f"the epoch that ends at step {t} contains sample {sample} {times[sample]} times, not once"
     return ""
 
 
 def follow_label_batches(
     geometry: LabelGeometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Yield the claims that the run on classification data takes steepest steps, and return the run."""
+    """Yield the claims that a run on classification data takes steepest steps for its batches, and return the run."""
     problem, samples = geometry.case.problem, under_test[label_samples]
     points = _run(lambda W: samples(problem, W), geometry.norm, under_test, starts, schedule, batches)
     yield from claim_start(points, starts, schedule)
@@ -212,7 +213,7 @@ def label_batch_gradient(
 def follow_attention_batches(
     geometry: Geometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Yield the claims that the run on attention takes steepest steps, and return the run."""
+    """Yield the claims that a run on attention takes steepest steps for its batches, and return the run."""
     problem = geometry.problem
     points = _run(attention_samples(geometry, under_test), geometry.norm, under_test, starts, schedule, batches)
     yield from claim_start(points, starts, schedule)
@@ -232,7 +233,7 @@ def follow_attention_batches(
 
 
 def input_of(problem: Problem, i: int) -> Problem:
-    """Return the problem of one input."""
+    """Return the problem that consists of input i alone."""
     keys = problem.exact_keys
     input_keys = OuterKeys(keys.tokens[[i]], keys.queries[[i]]) if isinstance(keys, OuterKeys) else keys[[i]]
     return Problem(input_keys, problem.scores[[i]], problem.loss)
@@ -270,7 +271,7 @@ def misplaced(
         schedule: the lengths and the momentum of the run.
         shares: c_i(t).
         weights: π_i.
-        log_ratio: a bound of the further difference of the logarithms of two weights, (t,) or a number.
+        log_ratio: a bound of what else may change the logarithm of the ratio of two weights, (t,) or a number.
     """
     change: Any = reach * schedule.since
     far = np.any(value_of(change) + np.asarray(change.error) > LARGEST_EXPONENT, axis=1)
@@ -278,7 +279,7 @@ def misplaced(
     above = np.exp(schedule.log_memory + change) @ exact(shares) / weights
     below = np.exp(schedule.log_memory - change) @ exact(shares) / weights
     low: Any = np.min(below, axis=1)
-    # Terms are positive, or 0 where a sample was in no batch.
+    # A term is positive, or 0 if the sample has not been in any batch.
     unknown = far | ~np.asarray(low > 0)
     top = np.max(above, axis=1) * np.exp(exact(0.0) + log_ratio)
     ratio: Any = np.sqrt(np.where(unknown, 1.0, low) / np.where(unknown, 1.0, top))

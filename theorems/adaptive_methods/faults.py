@@ -39,48 +39,51 @@ ADAM, BATCHES, QUERY = "adam-max-margin", "minibatch-momentum", "one-query-rules
 PROXY = "adam-proxy-fixed-point"
 
 
-@RUN.plant("adam-with-epsilon", "√V + ε with ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
+@RUN.plant("adam-with-epsilon", "√V + ε for √V, ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
 def _epsilon(right: Any, size: float, moments: Moments, betas: Betas, t: int) -> Array:
     root = moments.root + size * np.exp(-np.maximum(moments.log_scale, -700.0))[:, None]
     return np.asarray(right(replace(moments, root=np.where(moments.root > 0, root, 0.0)), betas, t))
 
 
-@RUN.plant(
-    "adam-otherwise-corrected", "bias correction where none is asked for, and none where it is", ADAM, adam_direction
-)
+@RUN.plant("adam-otherwise-corrected", "bias correction only where none is requested", ADAM, adam_direction)
 def _otherwise_corrected(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
     return np.asarray(right(moments, replace(betas, corrected=not betas.corrected), t))
 
 
-@RUN.plant("adam-corrects-the-mean-only", "M/(1 − β1^t) over √V", ADAM, adam_direction)
+@RUN.plant("adam-corrects-the-mean-only", "bias correction of M, none of V", ADAM, adam_direction)
 def _mean_only(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
     plain = right(moments, replace(betas, corrected=False), t)
     return np.asarray(plain / (1 - betas.first ** (t + 1)) if betas.corrected else plain)
 
 
-@RUN.plant("adam-corrects-the-root-only", "M over √(V/(1 − β2^t))", ADAM, adam_direction)
+@RUN.plant("adam-corrects-the-root-only", "bias correction of V, none of M", ADAM, adam_direction)
 def _root_only(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
     plain = right(moments, replace(betas, corrected=False), t)
     return np.asarray(plain * math.sqrt(1 - betas.second ** (t + 1)) if betas.corrected else plain)
 
 
-@RUN.plant("adam-without-root", "M/V", ADAM, adam_direction)
+@RUN.plant("adam-without-root", "M/V for M/√V", ADAM, adam_direction)
 def _no_root(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
     return np.asarray(right(replace(moments, root=moments.root**2), betas, t))
 
 
-@RUN.plant("adam-betas-swapped", "β2 for β1, and β1 for β2", ADAM, next_moments)
+@RUN.plant("adam-betas-swapped", "β1 and β2 swapped", ADAM, next_moments)
 def _swapped(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
     return right(moments, log_scale, gradient, replace(betas, first=betas.second, second=betas.first), t)
 
 
-@RUN.plant("adam-mean-starts-at-gradient", "M_0 = ∇L", ADAM, next_moments)
+@RUN.plant("adam-mean-starts-at-gradient", "M_0 = ∇L for M_0 = (1 − β1)∇L", ADAM, next_moments)
 def _mean_starts(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
     result = right(moments, log_scale, gradient, betas, t)
     return replace(result, mean=result.mean / (1 - betas.first)) if t == 0 else result
 
 
-@RUN.plant("adam-moments-start-at-gradient", "M_0 = ∇L and V_0 = ∇L²", ADAM, next_moments)
+@RUN.plant(
+    "adam-moments-start-at-gradient",
+    "M_0 = ∇L and V_0 = ∇L², without the factors 1 − β1 and 1 − β2",
+    ADAM,
+    next_moments,
+)
 def _both_start(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
     result = right(moments, log_scale, gradient, betas, t)
     if t > 0:
@@ -101,17 +104,17 @@ def _average(past: Array, now: Array, betas: Betas) -> Array:
     return np.hypot(math.sqrt(betas.second) * past, math.sqrt(1 - betas.second) * now)
 
 
-@RUN.plant("adam-sums-squares", "V the sum of squares, as in AdaGrad", ADAM, next_moments)
+@RUN.plant("adam-sums-squares", "V is the sum of all ∇L², as in AdaGrad", ADAM, next_moments)
 def _summed(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
     return _with_root(moments, log_scale, gradient, betas, lambda past, now, mean: np.hypot(past, now))
 
 
-@RUN.plant("adam-squares-the-mean", "V of M² in place of ∇L²", ADAM, next_moments)
+@RUN.plant("adam-squares-the-mean", "V averages M² in place of ∇L²", ADAM, next_moments)
 def _squared_mean(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
     return _with_root(moments, log_scale, gradient, betas, lambda past, now, mean: _average(past, mean, betas))
 
 
-@RUN.plant("adam-never-lowers-squares", "V the largest V so far, as in AMSGrad", ADAM, next_moments)
+@RUN.plant("adam-never-lowers-squares", "V is the largest V so far, as in AMSGrad", ADAM, next_moments)
 def _largest(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
     return _with_root(
         moments, log_scale, gradient, betas, lambda past, now, mean: np.maximum(_average(past, now, betas), past)
@@ -134,12 +137,17 @@ def _turned(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
     return step
 
 
-@RUN.plant("batches-with-replacement", "batches drawn anew in place of epochs", BATCHES, batch_schedule)
+@RUN.plant(
+    "batches-with-replacement",
+    "every batch drawn anew, where an epoch should have every sample once",
+    BATCHES,
+    batch_schedule,
+)
 def _replaced(right: Any, kind: str, weights: Array, size: int, steps: int, rng: Any) -> Array:
     return np.asarray(right("with replacement" if kind in EPOCHS else kind, weights, size, steps, rng))
 
 
-@RUN.plant("last-batch-dropped", "epochs without the samples of their last batch", BATCHES, batch_schedule)
+@RUN.plant("last-batch-dropped", "the last batch of every epoch repeats an earlier one", BATCHES, batch_schedule)
 def _dropped(right: Any, kind: str, weights: Array, size: int, steps: int, rng: Any) -> Array:
     shares = right(kind, weights, size, steps, rng)
     length = epoch_length(len(weights), size)
@@ -148,24 +156,28 @@ def _dropped(right: Any, kind: str, weights: Array, size: int, steps: int, rng: 
     return np.asarray(shares)
 
 
-@RUN.plant("batch-summed", "the sum over a batch in units of the largest, for the mean", BATCHES, batch_schedule)
+@RUN.plant(
+    "batch-summed", "the sum over a batch divided by the largest batch size, for the mean", BATCHES, batch_schedule
+)
 def _summed_batch(right: Any, kind: str, weights: Array, size: int, steps: int, rng: Any) -> Array:
     shares = right(kind, weights, size, steps, rng)
     return np.asarray(shares * (shares > 0).sum(axis=1, keepdims=True) / max(size, 1) if kind in EPOCHS else shares)
 
 
-@RUN.plant("batch-of-the-last-step", "gradients of the batch before", BATCHES, minibatch_descent)
+@RUN.plant("batch-of-the-last-step", "the gradients of the previous step's batch", BATCHES, minibatch_descent)
 def _stale(right: Callable[..., Array], samples: Any, start: Array, **options: Any) -> Array:
     return right(samples, start, **options | {"shares": np.roll(options["shares"], 1, axis=0)})
 
 
-@RUN.plant("momentum-per-epoch", "β^{1/n} at every step", BATCHES, minibatch_descent)
+@RUN.plant("momentum-per-epoch", "momentum β^{1/n} for β, n the number of samples", BATCHES, minibatch_descent)
 def _per_epoch(right: Callable[..., Array], samples: Any, start: Array, **options: Any) -> Array:
     n = options["shares"].shape[1]
     return right(samples, start, **options | {"momentum": options["momentum"] ** (1 / n)})
 
 
-@RUN.plant("momentum-after-normalisation", "the average of directions, each normalised", BATCHES, minibatch_descent)
+@RUN.plant(
+    "momentum-after-normalisation", "momentum averages normalised directions, not gradients", BATCHES, minibatch_descent
+)
 def _after(right: Callable[..., Array], samples: Any, start: Array, **options: Any) -> Array:
     plain = right(samples, start, **options | {"momentum": 0.0})
     average, points = np.zeros_like(start), np.array(plain)
@@ -175,17 +187,22 @@ def _after(right: Callable[..., Array], samples: Any, start: Array, **options: A
     return points
 
 
-@RUN.plant("batch-shares-forgotten", "every sample of a batch counted once", BATCHES, batch_gradient)
+@RUN.plant("batch-shares-forgotten", "every sample of a batch has the same weight", BATCHES, batch_gradient)
 def _forgotten(right: Any, samples: ScaledGradient, shares: Array) -> ScaledGradient:
     return right(samples, (shares > 0) / max(int((shares > 0).sum()), 1))
 
 
-@RUN.plant("rows-for-columns", "columns normalised where rows are to be", QUERY, rows_normalised)
+@RUN.plant("rows-for-columns", "columns normalised in place of rows", QUERY, rows_normalised)
 def _columns(right: Any, matrices: Array) -> Array:
     return np.asarray(np.swapaxes(right(np.swapaxes(matrices, -1, -2)), -1, -2))
 
 
-@RUN.plant("rows-by-mean-square", "rows divided by the root of the mean of squares", QUERY, rows_normalised)
+@RUN.plant(
+    "rows-by-mean-square",
+    "rows divided by the root mean square of their entries, for their norm",
+    QUERY,
+    rows_normalised,
+)
 def _mean_square(right: Any, matrices: Array) -> Array:
     return np.asarray(right(matrices) * math.sqrt(matrices.shape[-1]))
 
@@ -198,17 +215,19 @@ def _exponential(right: Any, problem: MasterProblem, theta: Array) -> ScaledGrad
     return ScaledGradient(np.asarray(samples.log_scale) + np.logaddexp(0.0, odds), samples.direction)
 
 
-@RUN.plant("proxy-of-other-batches", "two samples in a batch where one is asked for", PROXY, proxy_fixed_point)
+@RUN.plant("proxy-of-other-batches", "batches of two samples where one is requested", PROXY, proxy_fixed_point)
 def _other_batches(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
     return right(rows, counts, 2 if batch == 1 and counts.sum() > 2 else batch)
 
 
-@RUN.plant("proxy-of-one-scale", "√V averaged over entries: the duals of the ℓ2 solution", PROXY, proxy_fixed_point)
+@RUN.plant(
+    "proxy-of-one-scale", "the duals of the ℓ2 solution, as if √V were equal in all entries", PROXY, proxy_fixed_point
+)
 def _one_scale(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
     return euclidean_duals(rows)
 
 
-@RUN.plant("proxy-without-a-sample", "the last sample left out", PROXY, proxy_fixed_point)
+@RUN.plant("proxy-without-a-sample", "a fixed point that leaves out the last sample", PROXY, proxy_fixed_point)
 def _without_a_sample(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
     if len(rows) == 1 or counts[:-1].sum() <= batch:
         return right(rows, counts, batch)
@@ -216,13 +235,13 @@ def _without_a_sample(right: Any, rows: Array, counts: Array, batch: int) -> Pro
     return None if point is None else ProxyFixedPoint(point.support, [*point.weights, fmpq(0)])
 
 
-@RUN.plant("proxy-squares-sums", "k² for k equal samples in the mean of squares", PROXY, proxy_direction)
+@RUN.plant("proxy-squares-sums", "k equal samples counted k² times in the mean of squares", PROXY, proxy_direction)
 def _squared_sums(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
     grown = ScaledGradient(np.asarray(samples.log_scale) + np.log(counts), samples.direction)
     return np.asarray(right(grown, np.ones_like(counts), min(batch, len(counts))))
 
 
-@RUN.plant("proxy-without-root", "g over the mean of squares", PROXY, proxy_direction)
+@RUN.plant("proxy-without-root", "g divided by the mean of squares, without the root", PROXY, proxy_direction)
 def _proxy_without_root(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
     step = right(samples, counts, batch)
     return np.asarray(step * np.abs(step))

@@ -1,6 +1,7 @@
-"""Figures of two margins: Adam on single samples, on full batches and with ε; Adam and normalised descent on attention.
+"""Two figures of margins: Adam on single samples, full batches and with ε; Adam and normalised descent on attention.
 
-Each run is a path in the plane whose axes are the margins in ℓ2 and ℓ∞, as shares of the largest margins.
+Each run is a path in the plane with axes m/‖·‖_2 and m/‖·‖_∞, the margins in ℓ2 and ℓ∞, divided by their largest
+values.
 
 Source: derived here; :mod:`theorems.adaptive_methods`.
 """
@@ -25,7 +26,7 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 ROWS = np.array([[1.0, 1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0, 1.0], [3.0, -3.0, 3.0, 3.0, 3.0]])
-"""Three samples, each with entries of one modulus."""
+"""Three samples; the entries of each have one modulus."""
 SOLUTIONS = np.array([[11.0, 5.0, -5.0, 3.0, 3.0], [7.0, 7.0, -7.0, 7.0, 7.0]]) / 21
 """The max-margin solutions of the samples in ℓ2 and in ℓ∞, scaled to margin 1."""
 LARGEST = math.sqrt(7 / 3), 3.0
@@ -87,7 +88,7 @@ def attention_numbers(settings: Settings) -> Numbers:
 
 
 def recorded(steps: int) -> Any:
-    """Return the about 80 iterations that are drawn, evenly spaced in log t, without the start."""
+    """Return the indices of the iterations to draw: about 80, evenly spaced in log t, without the start."""
     return np.unique(np.round(np.geomspace(1, steps, 80)).astype(np.int64))
 
 

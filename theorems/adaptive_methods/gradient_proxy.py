@@ -3,7 +3,7 @@
 Main result: γZ ≤ ‖∇L‖_* ≤ DZ at every prompt, in every norm and for any number of inputs.
 
 References: derived here; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Lemma B.8, on linear
-data, where steepest-multiclass has the same bounds with D in place of twice the atom radius.
+data; there steepest-multiclass has bounds of the same form, with D where Lemma B.8 has twice the atom radius.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def equal_gap_cases() -> SearchStrategy[Case]:
 
 @statement(
     "gradient-proxy",
-    "The gradient's length in any norm, inputs of one score gap each",
+    "The gradient's length in any norm, for inputs with one score gap each",
     source="own; Kim, Song, Yun 2026, Lemma B.8, on linear data",
     claims=(NORM_MARGIN, LONG, SHORT),
     assumptions=ASSUMPTIONS,
@@ -63,15 +63,15 @@ def gradient_proxy(case: Case, under_test: Implementation) -> Iterator[Claim]:
         γZ ≤ ‖∇L(p)‖_* ≤ DZ.
 
     **Derivation.** −∇L = Σ C_it g_it with C_it = |ℓ'_i| s_it(δ_it − δ_i)/n, δ_it = γ_i,opt − γ_it. As Σ_{t≠opt} s_tδ_t
-    = δ_i, Σ_{t≠opt} C_it = |ℓ'_i|(δ_i − (1 − s_opt)δ_i)/n: ΣC = Z, whatever the scores. Where all C_it ≥ 0, that is
+    = δ_i, Σ_{t≠opt} C_it = |ℓ'_i|(δ_i − (1 − s_opt)δ_i)/n: ΣC = Z, whatever the scores. Where all C_it ≥ 0, which means
     δ_i ≤ min_t δ_it, −∇L/Z is a convex combination of rows, whose ‖·‖_* is at least γ (its product with the p of the
-    largest margin) and at most D. With equal gaps δ_i = (1 − s_opt)δ_it, so that holds at every p.
+    largest margin) and at most D. With equal gaps δ_i = (1 − s_opt)δ_it ≤ δ_it, so all C_it ≥ 0 at every p.
 
-    With unequal gaps it holds where margins are large (steepest-from-a-margin), and not everywhere: of k_opt − k = 3
-    and 1 with gaps 0.1 and 1, −∇L(0) < 0, although γ = 1.
+    With unequal gaps the bounds hold where margins are large (steepest-from-a-margin), but not everywhere: with rows
+    k_opt − k of 3 and 1 and gaps 0.1 and 1, −∇L(0) < 0, although γ = 1.
 
-    Lemma B.8 of Kim, Song and Yun has twice the largest ‖e_c h_iᵀ‖_* in place of D, which is the same in ‖·‖_∞, and up
-    to √2 times as much in ‖·‖_F and the spectral norm and twice as much in ‖·‖_1.
+    Lemma B.8 of Kim, Song and Yun has twice the largest ‖e_c h_iᵀ‖_* where we have D. In ‖·‖_∞ the two are equal;
+    theirs is up to √2 times D in ‖·‖_F and the spectral norm, and up to 2D in ‖·‖_1.
     """
     problem = case.problem
     rng = case.rng()
@@ -91,6 +91,6 @@ def attention_proxy(problem: Problem, at: AttentionAt) -> Numbers:
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes
     logs = at.log_weights + (slopes + at.log_weight_of(problem.optimal) - at.log_scale[:, None])[..., None]
-    # Where an input has equal scores, its terms are 0.
+    # The terms of an input with equal scores are 0.
     moved = others & np.asarray(gaps > 0)
     return np.sum(np.where(moved, np.exp(np.where(moved, logs, 0.0)) * gaps, 0.0), axis=(1, 2)) / problem.n

@@ -1,7 +1,8 @@
-"""Adam on one sample per step, each sample with entries of one modulus, turns to the ℓ2 and not to the ℓ∞ margin.
+"""Adam on one sample per step tends to the ℓ2, not the ℓ∞ margin, if the entries of each sample have one modulus.
 
 Main result: for any order of samples and any β1² < β2, with or without bias correction, each step is a multiple of the
-step of momentum, and an inequality at every step bounds the cosine with the ℓ2 solution from below.
+step of gradient descent with momentum, and an inequality at every step bounds the cosine with the ℓ2 solution from
+below.
 
 References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 3.3 (the limit, cyclic order, β1 ≤ β2; we have not
 read the text).
@@ -62,23 +63,23 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
     },
 )
 def incremental_adam_equal_moduli(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let two classes have rows x_i, |x_ij| = α_i > 0 for all j, separable; one sample i_t a step, in any order.
+    """Let separable samples x_i of two classes have |x_ij| = α_i > 0 for all j; step t uses a sample i_t, in any order.
 
-    Adam without ε on ∇ℓ_{i_t}, with any β1² < β2, corrected or not, has V_t of equal entries: W(t+1) = W(t) + δ_t with
-    δ_t = sΣ_i ω_i x_i, s ≥ 0 a number and ω_i = (1−β1)Σ_s β1^s 1[i_{t−s} = i]/(1 + e^{x_i·W(t−s)}). Let w be the
-    solution of least ‖w‖_2 with x_i·w ≥ 1, w̄ = w/‖w‖, r_t = ‖W(t)‖/‖w‖, K_t = Σω_i x_i·W(t)/Σω − m(W(t)) ≥ 0. From
-    any W(0) ≠ 0
+    Adam without ε on ∇ℓ_{i_t}, with any β1² < β2, with or without bias correction, has a V_t whose entries are equal:
+    W(t+1) = W(t) + δ_t with δ_t = sΣ_i ω_i x_i, s ≥ 0 a number and ω_i = (1−β1)Σ_s β1^s 1[i_{t−s} = i]/(1 +
+    e^{x_i·W(t−s)}). Let w be the solution of least ‖w‖_2 with x_i·w ≥ 1, w̄ = w/‖w‖, r_t = ‖W(t)‖/‖w‖, K_t = Σω_i
+    x_i·W(t)/Σω − m(W(t)) ≥ 0. From any W(0) ≠ 0
 
         ‖W(t+1)‖ − ‖W(t)‖ − ‖δ_t‖²/(2‖W(t)‖) ≤ (1 + K_t/r_t)⟨δ_t, w̄⟩,
         ⟨W(t), w̄⟩ ≥ ⟨W(0), w̄⟩ + Σ_{s<t} (‖W(s+1)‖ − ‖W(s)‖ − ‖δ_s‖²/(2‖W(s)‖))/(1 + K_s/r_s),
 
-    by which cos(W(t), w) is bounded from below; as K is bounded for β1 > 0, it tends to 1 once ‖W‖ → ∞.
+    which bounds cos(W(t), w) from below. As K is bounded for β1 > 0, the cosine tends to 1 if ‖W‖ → ∞.
 
-    **Derivation.** As g² has equal entries for every sample, so has V, and M/√V is a multiple of M. With margins of w
-    of at least 1, ⟨δ, w⟩ ≥ sΣω; ⟨δ, W⟩ = sΣω(m + K) and m ≤ r, the largest margin of ‖W‖ being 1/‖w‖. So ⟨δ, W/‖W‖⟩ ≤
-    (1 + K/r)⟨δ, w̄⟩, and ‖W + δ‖ ≤ ‖W‖ + ⟨δ, W/‖W‖⟩ + ‖δ‖²/(2‖W‖).
+    **Derivation.** For every sample the entries of g² are equal, so the entries of V are equal, and M/√V is a multiple
+    of M. With margins of w of at least 1, ⟨δ, w⟩ ≥ sΣω; ⟨δ, W⟩ = sΣω(m + K) and m ≤ r, the largest margin of ‖W‖ being
+    1/‖w‖. So ⟨δ, W/‖W‖⟩ ≤ (1 + K/r)⟨δ, w̄⟩, and ‖W + δ‖ ≤ ‖W‖ + ⟨δ, W/‖W‖⟩ + ‖δ‖²/(2‖W‖).
 
-    With batches of several samples V is no scalar, and the limit differs (adam-max-margin for full batches).
+    With several samples in a batch the entries of V differ, and so does the limit (adam-max-margin for full batches).
     """
     rng = case.rng()
     geometry = yield from certify_labels(case, 2.0, under_test)
@@ -134,7 +135,7 @@ def turning_claims(
     moved: Any = points[1:] - points[:-1]
     margins = points[:-1] @ geometry.rows.T
     spread = np.sum(weights * margins, axis=-1) / np.sum(weights, axis=-1) - np.min(margins, axis=-1)
-    # r = γ‖W‖, by the lower bound of γ = 1/‖w‖.
+    # r = γ‖W‖, where γ = 1/‖w‖ is replaced by its lower bound.
     factor = 1 + spread / (geometry.margin * lengths[:-1])
     risen = lengths[1:] - lengths[:-1] - np.vecdot(moved, moved) / (2 * lengths[:-1])
     lost = step_error * (1 + value_of(factor)) * (1 + 1e-9)

@@ -1,18 +1,18 @@
 """Lemma 0: a step that is steepest up to a factor κ/γ lowers the log-excess Y of the loss, and margins grow.
 
 **Lemma 0** (own; the proof of :mod:`theorems.steepest_descent.steepest_multiclass` for other directions and lengths).
-In the notation there, let W⁺ = W + ηΔ with ‖Δ‖ ≤ ρ and ⟨−∇L, Δ⟩ ≥ κG, and b = ηκ − (e^{Dρη} − 1 − Dρη). Then
+In the notation of that module let W⁺ = W + ηΔ with ‖Δ‖ ≤ ρ and ⟨−∇L, Δ⟩ ≥ κG, and b = ηκ − (e^{Dρη} − 1 − Dρη). Then
 Y(W⁺) ≤ Y(W) − b if b ≥ 0, and Y(W⁺) ≤ Y(W) + |b|/π_min otherwise: Y(W⁺) ≤ Y(W) − min(b, b/π_min).
 
-*Proof.* L''[Δ, Δ] ≤ D²ρ²G as a variance is at most its second moment, and G(W + τΔ) ≤ e^{Dρτ}G(W): L falls by at least
-Gb. Y is concave in u = L/π_min with slope 1/(1 − e^{−u}), so it lies below its tangent: Y rises by at most
-−b G/(π_min(1 − e^{−u})). That factor of −b is at least 1 (steepest-multiclass), and at most 1/π_min: G = Σπ_i(1 −
+*Proof.* L''[Δ, Δ] ≤ D²ρ²G, since a variance is at most the second moment, and G(W + τΔ) ≤ e^{Dρτ}G(W): L falls by at
+least Gb. Y is concave in u = L/π_min with slope 1/(1 − e^{−u}), so it lies below its tangent: Y rises by at most −b
+G/(π_min(1 − e^{−u})). That factor of −b is at least 1 (steepest-multiclass), and at most 1/π_min: G = Σπ_i(1 −
 e^{−ℓ_i}) ≤ 1 − e^{−L} ≤ 1 − e^{−u}, by Jensen and as π_min ≤ 1. ∎
 
-On attention Φ_c takes the place of Y, where second derivatives are at most D'²/4 (steepest-from-a-margin): with
+On attention Φ_c, whose second derivatives are at most D'²/4 (steepest-from-a-margin), takes the place of Y: with
 ⟨−∇Φ_c, Δ⟩ ≥ κ and b = ηκ − D'²ρ²η²/8, Φ_c(W⁺) ≤ Φ_c(W) − b for b of either sign.
 
-A statement on an update rule provides κ_t, ρ_t, and a bound of the length of the run; this module makes the claims.
+The statement on an update rule provides κ_t, ρ_t, and a bound of the run's length; this module makes the claims.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STEP_CLAIMS = (FALLS, GROWS, GAP)
 LARGEST_EXPONENT = 300.0
 """The largest exponent that is evaluated; beyond it a bound is vacuous."""
 VACUOUS = float(np.finfo(float).max) / 2**10
-"""The fall −VACUOUS of a potential is a bound that says nothing; a thousand of them are added without overflow."""
+"""A number so large that the bound −VACUOUS of a fall says nothing; a thousand of these add up without overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class InexactSteps:
         potential: Y or Φ_c at the points, (t + 1, b).
         floor: a lower bound of m + potential at every point: 0 for Y, log c_min for Φ_c.
         gain: the proven fall of the potential, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
-        step_error: a bound by which the errors of a step reduce the fall, (t, b).
+        step_error: bounds of how much the errors of a step reduce the fall, (t, b).
         longest: a bound of ‖W(t)‖ − ‖W(0)‖ after each step, (t, 1) or (t, b).
     """
 
@@ -87,9 +87,9 @@ class InexactSteps:
 
 
 def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
-    """Return min(b, b/π_min), b = ηκ − (e^{Dρη} − 1 − Dρη); a vacuous −1.8e305 where Dρη is above 300.
+    """Return min(b, b/π_min), b = ηκ − (e^{Dρη} − 1 − Dρη), or −1.8e305, a vacuous bound, where Dρη is above 300.
 
-    Rounding of large W may make ρ, which includes it, that long although η is short.
+    ρ includes the rounding of a step, so Dρη can exceed 300 at large W even if η is small.
     """
     moved: Any = geometry.reach * rho * step
     vacuous = np.asarray(value_of(moved) > LARGEST_EXPONENT)
@@ -108,17 +108,17 @@ def least_path(gain: Numbers, step_error: Float64[np.ndarray, "t b"]) -> Float64
 
     Args:
         gain: the proven fall of the potential, (t,).
-        step_error: the bound by which the errors of a step reduce it, (t, b).
+        step_error: the bounds of how much the errors of a step reduce this fall, (t, b).
     """
     return np.cumsum(gain.value - gain.error - step_error.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
 
 
 def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
-    """Return the number of steps up to and including the first after which the path may be below ``least``."""
+    """Return the number of steps until the path may first be below ``least``, the step that leads there included."""
     below = path < least
     return int(np.argmax(below)) + 1 if below.any() else len(path)
 
 
 def log_excess_error(geometry: LabelGeometry, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
-    """Return a bound of the rise of Y caused by a step error of that length."""
+    """Return a bound of the rise of Y that an error of length ``step_error`` in a step causes."""
     return np.asarray(value_of(geometry.reach * step_error) * geometry.steepness * (1 + 1e-12))

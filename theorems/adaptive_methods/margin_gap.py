@@ -1,6 +1,7 @@
-"""A run's ℓ∞ margin, and the bound of it that ``adam-one-input`` or ``adam-from-a-margin`` proves.
+"""The ℓ∞ margin of a run, and its lower bound by ``adam-one-input`` or ``adam-from-a-margin``.
 
-Sums over Adam's past gradients are updated from step to step in floats; the bound is for comparison, not a claim.
+The bound is computed in floats, with sums over past gradients updated from step to step: it is for comparison, not a
+claim.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ ONE_INPUT, FROM_A_MARGIN = "adam-one-input", "adam-from-a-margin"
 def adam_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, theory: Theory
 ) -> Gap | None:
-    """Compute the margin gap at the last iterate of Adam with bias correction, and the proven bound of it.
+    """Compute the margin gap at the last iterate of Adam with bias correction, and the gap's proven bound.
 
-    For one input with equal non-optimal scores the bound holds from any start, otherwise where the start's margin
-    suffices. The result is None where neither statement covers the run, and a Gap without bound where the bound is
+    For one input with equal non-optimal scores the bound holds from any start, otherwise only from a start of
+    sufficient margin. Return None where neither statement covers the run, and a Gap without a bound where the bound is
     vacuous.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
@@ -59,7 +60,7 @@ def adam_gap(
         path, margin = float(geometry.length(points[0])), known
         for step, kappa, rho in rates(theory, len(points) - 1, gamma, reach, moves, further):
             gain = step * (kappa - apart * rho * turned) - (apart * rho * step) ** 2 / 8
-            # χ was evaluated at the margin of the start, so the margin must not fall below it.
+            # χ was evaluated at the margin of the start; below that margin no bound holds.
             margin = margin + gain if one_input or gain >= 0 else -math.inf
             path += step * rho
         size = float(geometry.length(points[-1])) * gamma
@@ -73,14 +74,14 @@ def rates(
 ) -> Iterator[tuple[float, float, float]]:
     """Yield η_t, κ_t and ρ_t of steps with bias correction; κ_t = −∞ once a sum over past gradients overflows.
 
-    With y_s = e^{Dℓ_s + χ} − 1 the sums Σβ^s y_s and Σβ^s y_s² over s ≥ 1 follow from those of the step before, as
-    1 + y_{s+1} = (1 + y_s)e^{Dηρ}, which does not cancel.
+    Let y_s = e^{Dℓ_s + χ} − 1. The sums Σβ^s y_s and Σβ^s y_s² over s ≥ 1 are updated from step to step by 1 + y_{s+1}
+    = (1 + y_s)e^{Dηρ}, without cancellation.
     """
     length, decay, first, second = theory.adam
     c = (1 - first) / math.sqrt((1 - second) * (1 - first**2 / second)) if first != second else 1.0
     tau = sigma = mean = growth = 0.0
     for t in range(steps):
-        # The previous step contributes ``growth``, D times its length.
+        # ``growth`` is D times the length of the previous step.
         if t and growth + further < LARGEST_EXPONENT and math.isfinite(tau + sigma + mean):
             m, y = math.expm1(growth), math.expm1(growth + further)
             old = sum_of_powers(second, t - 1)

@@ -1,4 +1,4 @@
-"""Steepest descent on batches of inputs, in any norm and order, keeps the margin of a start where it suffices.
+"""Steepest descent on batches of inputs, in any norm and order, from a start of sufficient margin.
 
 Main result: a lower bound of the margin at every step of Signum, normalised descent and Muon on W, for any sampling of
 the inputs.
@@ -50,15 +50,15 @@ from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 80
 SPARE = 1.0
-"""The margin that steps may lose before every input has been in a batch; it is subtracted before χ is evaluated."""
+"""The margin that may be lost until every input has been in a batch: χ is evaluated at the start's margin less it."""
 
 
 class SparingConstants(SteepestConstants):
-    """The constants of starts whose margin still suffices when :data:`SPARE` is subtracted from it."""
+    """The constants of steepest-from-a-margin, for starts whose margin suffices even after a loss of :data:`SPARE`."""
 
     @cached_property
     def enough(self) -> float:
-        """The margin m_1 plus :data:`SPARE`."""
+        """The sufficient start margin m_1 of steepest-from-a-margin plus :data:`SPARE`."""
         return super().enough + SPARE
 
 
@@ -80,22 +80,23 @@ def _cases() -> SearchStrategy[Case]:
 def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-from-a-margin let batches have shares c_i(t) ≥ 0 of the inputs, Σ_i c_i(t) = 1.
 
-    M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇L_i(p(t)), L_i the loss of input i, p(t+1) = p(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t,
-    Δ⟩ over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, and χ that of the least margin
-    known so far, of any sign
+    Let L_i be the loss of input i, M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇L_i(p(t)) and p(t+1) = p(t) + η_tΔ_t with Δ_t =
+    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, χ = χ(m) at the
+    least margin m proven so far, and b_t of any sign
 
         b_t = η_t(γ − D' tanh((χ + log(max_i a_i^+/min_i a_i^−))/4)) − D'²η_t²/8,
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    m(p(t)) ≥ m̲_t = log c_min − Φ_c(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖ ≤ ‖p(0)‖ + Ση.
 
-    As η → 0 and margins grow, the gap tends to at most D' tanh(χ_∞/4) with the χ_∞ of minibatch-momentum.
+    As η → 0 and margins grow, the limit of the gap is at most D' tanh(χ_∞/4), where χ_∞ is the limit of χ_t in
+    minibatch-momentum.
 
-    **Derivation.** −M_t = (1−β)Σ_s β^s Σ_i c_i(t−s) n Σ_t C_it(p(t−s)) g_it, C = c_it e^{ε − g·p}, ε in one interval
-    of length χ (steepest-from-a-margin). Beside −∇Φ_c's weights ∝ c_it e^{−g_it·p(t)} those of −M_t are multiplied by
-    numbers between a_i^− and a_i^+ times e^ε: their log-ratio oscillates by at most χ + log(max a^+/min a^−). The rest
-    is as in minibatch-momentum and steepest-from-a-margin.
+    **Derivation.** −M_t = (1−β)Σ_s β^s Σ_i c_i(t−s) n Σ_t C_it(p(t−s)) g_it, C = c_it e^{ε − g·p}, ε in one interval of
+    length χ (steepest-from-a-margin). −∇Φ_c has weights proportional to c_it e^{−g_it·p(t)}; the weights of −M_t are
+    these times e^ε and numbers between a_i^− and a_i^+: their log-ratio oscillates by at most χ + log(max a^+/min a^−).
+    The rest is as in minibatch-momentum and steepest-from-a-margin.
 
-    χ is evaluated at the margin of the start less 1, and the run is followed while its margin cannot have fallen by
-    more.
+    χ is evaluated at the start's margin less 1, and the run is followed for as long as its margin cannot have fallen by
+    more than 1.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -112,7 +113,9 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
         chi = constants.change(float(np.min(first.value - first.error)) - SPARE)
         if not np.isfinite(chi):
             raise Undecided(
-                FALLS, "the start's margin less the part that steps may lose does not suffice", Form.EFFECTIVE
+                FALLS,
+                "the start's margin does not suffice after the loss that is allowed for the first steps",
+                Form.EFFECTIVE,
             )
         weights = exact(np.ones(problem.n)) / problem.n
         share = misplaced(geometry.reach, schedule, batches.shares, weights, exact(chi))

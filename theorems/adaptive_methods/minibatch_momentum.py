@@ -1,7 +1,7 @@
 """Steepest descent with momentum in any norm on batches in any order: Signum and Muon with mini-batches.
 
-Main result: a lower bound of the margin at every step, computed from the batches drawn; its gap to the largest margin
-does not vanish with t, but does as β → 1.
+Main result: a lower bound of the margin at every step, computed from the batches drawn. Its gap to the largest margin
+does not vanish as t → ∞, but it does as β → 1.
 
 References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 5.1 (Signum, any batch size, β near 1); Kim, Song,
 Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorems B.11 and B.12 (reshuffling).
@@ -47,21 +47,22 @@ MOMENTA = (0.0, 0.5, 0.9, 0.97, 0.995)
 def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass let batches have shares c_i(t) ≥ 0 of the samples, Σ_i c_i(t) = 1.
 
-    They may be cyclic, reshuffled, drawn with replacement or anything else. M_t = βM_{t−1} + (1 − β)Σ_i
-    c_i(t)∇ℓ_i(W(t)), M_{−1} = 0, W(t+1) = W(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With ℓ_s =
+    Batches may be cyclic, reshuffled, drawn with replacement or chosen in any other way. Let M_t = βM_{t−1} + (1 −
+    β)Σ_i c_i(t)∇ℓ_i(W(t)), M_{−1} = 0 and W(t+1) = W(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With ℓ_s =
     Σ_{t−s≤r<t} η_r and
 
         a_i^± = Σ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}/π_i,  χ_t = log(max_i a_i^+/min_i a_i^−),  κ_t = γ − D' tanh(χ_t/4)
 
-    (tanh = 1 until every sample was in a batch), b_t = η_tκ_t − (e^{Dη_t} − 1 − Dη_t), at every t
+    (tanh = 1 until every sample has been in a batch) and b_t = η_tκ_t − (e^{Dη_t} − 1 − Dη_t), at every t
 
         Y(W(t+1)) ≤ Y(W(t)) − min(b_t, b_t/π_min),    m(W(t)) ≥ −Y(W(0)) + Σ_{s<t} min(b_s, b_s/π_min),
         m(W(t))/‖W(t)‖ ≥ that bound/(‖W(0)‖ + Ση) once it is positive.
 
-    As η → 0 with Ση = ∞, liminf m/‖W‖ ≥ γ − D' tanh(χ/4) where that is positive: χ = 0 for full batches, (n/b − 1)
-    log(1/β) for cyclic batches of b equally weighted samples, at most (2n/b − 1) log(1/β) reshuffled. To first order in
-    1 − β this plateau is D'(n/b − 1)(1 − β)/4 for cyclic batches; arXiv 2510.26303 proves that of Signum there is none
-    for β close to 1, and measured gaps agree. With β = 0 and single samples a gap of any size is possible.
+    As η → 0 with Ση = ∞, liminf m/‖W‖ ≥ γ − D' tanh(χ/4) where this is positive. For full batches χ = 0; for b of n
+    equally weighted samples χ = (n/b − 1) log(1/β) if batches are cyclic, and χ ≤ (2n/b − 1) log(1/β) if they are
+    reshuffled. To first order in 1 − β the gap D' tanh(χ/4) is D'(n/b − 1)(1 − β)/4 for cyclic batches; arXiv
+    2510.26303 proves that Signum has no gap for β close to 1, and measured gaps agree. With β = 0 and single samples a
+    gap of any size is possible.
 
     **Derivation.** −M_t is a positive number times Σ ω̄_iv g_iv with ω̄_iv ∝ Σ_s β^s c_i(t−s) s_iv(W(t−s)): a convex
     combination, so ⟨Σω̄g, Δ_t⟩ ≥ γ. Per length log s_iv changes by at most D (steepest-momentum), so that ω̄_iv/ω_iv,
@@ -69,7 +70,7 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
     oscillates by χ moves at most tanh(χ/4) of the mass, over which g·Δ ranges by D' at most: ⟨−∇L, Δ_t⟩ ≥ κ_tG. The
     rest is Lemma 0 (`theorems/adaptive_methods/inexact_steps.py`) with ρ = 1.
 
-    Computed steps are steepest for M as computed; their errors enter as in steepest-multiclass.
+    Computed steps are steepest for the computed M; their errors enter as in steepest-multiclass.
     """
     rng = case.rng()
     for norm in norms_tried(case, rng):
@@ -85,7 +86,7 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
 
 
 def batch_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> StepSchedule:
-    """Return step lengths η_0/√(t+1) or η_0, near those where b_t changes its sign, and a momentum."""
+    """Return step lengths η_0/√(t+1) or η_0, near the lengths at which b_t changes its sign, and a momentum."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.02), math.log(2.0)))

@@ -42,9 +42,10 @@ ROWS, COLUMNS, SPECTRAL, ADAM = "rows", "columns", "spectral", "adam"
 QUERY_ROUNDING = tolerance(
     "one-query-rounding",
     "the error bound of the prompt's step, and eps (|W(t+1)||z| + (40 + 8 e + (6 + 4 |log scale|) t) η‖z‖_1) by entry;"
-    " η‖z‖_2 (error/|Γ_r|)² where rows are normalised",
+    " plus η‖z‖_2 (error/|Γ_r|)² where rows are normalised",
     "a step on W is rounded entry by entry and multiplied by z; an entry of the prompt's gradient whose sign or size is"
-    " within its rounding determines no step; a row of W's gradient is tilted by at most its error over its length",
+    " within its rounding determines no step; a row of W's gradient turns by an angle of at most its error divided by"
+    " its length",
 )
 RUN = premise("rule-on-weights-is-the-one-asked-for")
 SAME = sharper("step-on-weights-is-the-prompt-s")
@@ -78,37 +79,40 @@ def one_query_cases() -> SearchStrategy[Case]:
 
 @statement(
     "one-query-rules",
-    "With one query rules on W are rules on the prompt",
+    "With one query, update rules on W are update rules on the prompt",
     source="own",
     claims=(RUN, SAME),
     assumptions=ASSUMPTIONS,
     cases=one_query_cases,
     kernel=SATURATED,
-    needs={"queries-given": "there is no W to train", "single-input": "several queries have no common prompt Wz"},
+    needs={
+        "queries-given": "the case has no query, so there is no W to train",
+        "single-input": "several queries have no common prompt Wz",
+    },
     varies={"inputs-twice": "several inputs have no common prompt"},
 )
 def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let a single query z ≠ 0 be given, p = Wz, and Γ = ∇L(p), so that ∇L(W) = Γzᵀ.
 
-    Steps of length η on W move p
+    A step of length η on W changes p by
 
-    - with rows normalised as −η‖z‖_2 sign Γ: sign descent on p;
-    - with columns normalised as −η‖z‖_1 Γ/‖Γ‖_2: normalised gradient descent on p;
-    - with the orthogonal factor (Muon without momentum) as −η‖z‖_2 Γ/‖Γ‖_2: normalized gradient descent on p, too;
-    - of Adam without ε as −η‖z‖_1 A(Γ), A Adam's step on p with the same β1, β2 and correction.
+    - −η‖z‖_2 sign Γ if rows are normalised: sign descent on p;
+    - −η‖z‖_1 Γ/‖Γ‖_2 if columns are normalised: normalised gradient descent on p;
+    - −η‖z‖_2 Γ/‖Γ‖_2 with the orthogonal factor (Muon without momentum): normalised gradient descent on p, too;
+    - −η‖z‖_1 A(Γ) for Adam without ε, where A is Adam's step on p with the same β1, β2 and bias correction.
 
     So the theorems on prompts hold for W with these step lengths.
 
     **Derivation.** Row r of Γzᵀ is Γ_r z, of length |Γ_r|‖z‖_2; column j is z_jΓ, of length |z_j|‖Γ‖_2, and Σ_j z_j
     sign z_j = ‖z‖_1; the orthogonal factor is Γzᵀ/(‖Γ‖‖z‖). Adam's moments are M_rj = m_r z_j, V_rj = v_r z_j², so its
-    entries are sign(z_j) m_r/√v_r. With ε > 0 that is false, as ε is not multiplied by |z_j|.
+    entries are sign(z_j) m_r/√v_r. With ε > 0 this fails, because ε is not multiplied by |z_j|.
 
     Each step of a run on W is compared with the step on p that the gradients Γ at the points W(t)z give.
     """
     data, rng = case.queried, case.rng()
     assert data is not None
     if not data.queries.any():
-        raise Undecided(SAME, "the query is 0, so W moves nothing", Form.EXACT)
+        raise Undecided(SAME, "the query is 0, so W does not change the prompt", Form.EXACT)
     problem, z = case.problem, data.queries[0]
     prompts = Problem(data.X, problem.scores, problem.loss)
     size = 1 / problem.key_scale
@@ -130,7 +134,7 @@ def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def matrix_descent(
     field: Any, start: Float64[np.ndarray, "b k"], lengths: Float64[np.ndarray, "t"], direction: Direction, shape: Any
 ) -> Float64[np.ndarray, "r b k"]:
-    """Run W(t+1) = W(t) − η_t direction(∇L(W(t))) and return all vec W."""
+    """Run W(t+1) = W(t) − η_t direction(∇L(W(t))) and return all iterates W, flattened."""
     points = np.empty((len(lengths) + 1, *start.shape))
     points[0] = start
     for t, length in enumerate(lengths.tolist()):
@@ -149,7 +153,7 @@ def same_step(
     betas: Betas,
     under_test: Implementation,
 ) -> Claim:
-    """Claim that (W(t+1) − W(t))z is the prompt's step for the gradients at W(t)z, entry by entry."""
+    """Claim that (W(t+1) − W(t))z equals, entry by entry, the step on the prompt for the gradients at W(t)z."""
     shape = (prompts.d, len(z))
     matrices = exact(points.reshape(*points.shape[:2], *shape))
     p = matrices[:-1] @ z

@@ -1,8 +1,8 @@
-"""Limit direction of Adam on small batches as β2 → 1: the fixed point of the sample weights, in floats.
+"""The limit direction of Adam on small batches as β2 → 1: the fixed point of the sample weights, in floats.
 
 As β2 → 1, V hardly changes during an epoch, so √V is the root of the mean over batches of the squared gradient. This
-defines the proxy of Adam. :func:`proxy_direction` is a step of it; :func:`proxy_fixed_point` computes the weights of
-the samples for which its steps do not change direction.
+defines the proxy of Adam. :func:`proxy_direction` computes a step of the proxy; :func:`proxy_fixed_point` computes the
+weights of the samples for which the steps keep their direction.
 
 References: Baek, Song, Yun, arXiv 2510.26303, Section 4 (batches of one sample); Kim, Song, Yun 2026, (7).
 """
@@ -24,9 +24,9 @@ from reference_attention.svm.nonnegative_least_squares import nonnegative_least_
 Rows = Float64[np.ndarray, "n d"]
 Weights = Float64[np.ndarray, "n"]
 STEPS, NEWTON = 4000, 8
-"""The largest numbers of damped iterations, of which the slowest of 1000 data sets needed 300, and of Newton steps."""
+"""The largest numbers of damped iterations (the slowest of 1000 data sets needed 300) and of Newton steps."""
 SETTLED = 1e-10
-"""The change of the weights, which sum to 1, at which the damped iteration ends."""
+"""The damped iteration ends when the weights, which sum to 1, change by less than this."""
 SMALL = 1e-7
 """Weights below this share of the largest are taken to be 0."""
 
@@ -45,13 +45,13 @@ class ProxyFixedPoint:
 
 
 def mean_share(counts: Int64[np.ndarray, "n"], batch: int) -> float:
-    """Return a = (b − 1)/(n − 1), the weight of the squared sum in P²; 0 for n = 1. n is the sum of the counts."""
+    """Return a = (b − 1)/(n − 1), the weight of the squared sum in P², where n = Σ counts; 0 for n = 1."""
     total = int(counts.sum())
     return (batch - 1) / (total - 1) if total > 1 else 0.0
 
 
 def scale_of(weights: Any, rows: Any, counts: Int64[np.ndarray, "n"], share: float) -> tuple[Any, Any]:
-    """Return u = Xᵀc and P(c), P_j² = a u_j² + (1 − a) Σ_i c_i² x_ij²/k_i, each (*b, d)."""
+    """Return u = Xᵀc and P(c) with P_j² = a u_j² + (1 − a) Σ_i c_i² x_ij²/k_i, each (*b, d)."""
     u = weights @ rows
     return u, np.sqrt(share * u * u + (1 - share) * ((weights * weights / counts) @ (rows * rows)))
 
@@ -75,13 +75,13 @@ def proxy_direction(samples: ScaledGradient, counts: Int64[np.ndarray, "n"], bat
 def proxy_fixed_point(rows: Rows, counts: Int64[np.ndarray, "n"], batch: int) -> ProxyFixedPoint | None:
     """Return weights c ≥ 0 of sum 1, positive only where F(c) = X P(c)⁻¹ Xᵀ c is smallest; None if the search fails.
 
-    Where every row has entries of one modulus and b = 1, P is a number and c is proportional to the exact duals of the
-    solution of least ‖w‖_2. Otherwise c ← (c + T(c))/2, T(c) the duals of min wᵀP(c)w, x_i·w ≥ 1, finds the support,
-    and Newton's method the weights on it.
+    Where every row has entries of one modulus and b = 1, P is a multiple of the identity and c is proportional to the
+    exact duals of the solution of least ‖w‖_2. Otherwise the iteration c ← (c + T(c))/2 finds the support, where T(c)
+    are the duals of min wᵀP(c)w subject to x_i·w ≥ 1, and Newton's method finds the weights on the support.
 
     Args:
         rows: x_i, all different, separable and without zero entries, (n, d).
-        counts: k_i, how often each was seen.
+        counts: k_i, how often x_i was seen.
         batch: b < Σk, or 1.
     """
     if batch == 1 and (np.abs(rows) == np.abs(rows[:, :1])).all():

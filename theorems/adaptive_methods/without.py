@@ -38,7 +38,7 @@ from theorems.without.weakening import Weakening, weaken
 
 @st.composite
 def unequal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw separable binary data, one coordinate of which is larger than the others for all samples."""
+    """Draw separable binary data in which one coordinate is larger than the others in all samples."""
     case = draw(equal_modulus_cases().filter(lambda candidate: candidate.features.shape[1] > 1))
     factor = draw(st.sampled_from((2.0, 4.0, 10.0)))
     return case.replace(features=case.features * np.where(np.arange(case.features.shape[1]) == 0, factor, 1.0))
@@ -46,12 +46,13 @@ def unequal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
 
 unequal_moduli = Weakening.of_claims(
     incremental_adam_equal_moduli,
-    "steps are multiples of Σω_i x_i, and every step turns to the ℓ2 solution as the inequality says",
+    "steps are multiples of Σω_i x_i, and every step turns to the ℓ2 solution as much as the inequality states",
 ).without(
     EQUAL_MODULI.id,
-    "Let one coordinate be larger than the others: √V is larger there by the same factor, which makes steps equal. The"
-    " steps are those for data in which all coordinates have one size, since Adam does not depend on the units of"
-    " coordinates. The solution of least ‖w‖_2 does.",
+    "Let one coordinate be larger than the others: √V is larger there by the same factor, so Adam's steps are those for"
+    " data in which all coordinates have one size. Adam does not depend on the units of coordinates, but the solution"
+    " of"
+    " least ‖w‖_2 does.",
     cases=unequal_modulus_cases,
 )
 
@@ -64,7 +65,7 @@ def zero_entry_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 CELLS = 64
-"""The number of parts of the interval of weights; in each part F_1 ≠ F_2 is proven."""
+"""The number of parts into which the interval [0, 1] of weights is cut; in each part F_1 ≠ F_2 is proven."""
 
 
 @weaken(
@@ -76,8 +77,9 @@ CELLS = 64
 def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let an entry be 0: a sample that alone moves a coordinate moves it at full speed, however small its weight.
 
-    P is 0 there at weight 0 (0/0 is taken as 0), and F is not continuous. Of two samples (p, 0) and (q, r) in batches
-    of one, the weights (1, 0), (0, 1) and all between them are tried, the latter in balls that cover them.
+    If this weight is 0, P is 0 in the coordinate (0/0 is taken as 0), so F is not continuous. For two samples (p, 0)
+    and (q, r) in batches of one, all weights (1 − c, c) are tried: c = 0, c = 1, and balls that cover the numbers
+    between.
     """
     samples, _ = samples_of(case)
     if len(samples.rows) != 2 or samples.batch != 1:
@@ -118,7 +120,7 @@ LENGTH = 0.2
     cases=too_good_scores,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
+    """Let the loss not be monotone, like (1 − u)²/2, which is smallest at an output between the scores.
 
     Adam reaches a point with this output, and then oscillates about it; the margin does not grow.
     """
