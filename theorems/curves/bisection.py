@@ -1,4 +1,4 @@
-"""The smallest number from which on a condition holds, by doubling and bisection."""
+"""Search by doubling and bisection for the smallest number from which on a condition holds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 def smallest(holds: Callable[[float], bool], start: float, upper: float = math.inf) -> float:
-    """Find, to 1% from above, the smallest ρ ≥ start at which a condition holds; it must hold for all larger ρ, too.
+    """Return a ρ at most 1% above the smallest ρ ≥ ``start`` from which on a condition holds.
 
     Args:
-        holds: the condition.
-        start: where the search begins.
+        holds: the condition; if it holds at some ρ, it must hold for all larger ρ.
+        start: the ρ at which the search begins.
         upper: a ρ at which the condition is known to hold.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Points of a cone around p_mm, the limits of float64 there, and the gradient under test seen from its tip.
+"""Points of a cone around p_mm, the limits of float64 at them, and the gradient under test seen from the cone's tip.
 
-A point is p = ‖p‖(cos·axis + sin·side). Sides and lengths are chosen to violate the statement: sides towards and away
-from single tokens, uniformly distributed sides, and lateral lengths of a few 1/‖k‖, at which the constants of
-inequality L3 in the proof are attained.
+A point is p = ‖p‖(cos·axis + sin·side). Points are chosen to violate the statement: with sides towards and away from
+single tokens, with random sides, and with lateral lengths of a few 1/‖k‖, at which the constants of inequality L3 in
+the proof are attained.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 INSIDE = 1e-4
-"""The distance of points from the boundary as a share of μ; it exceeds the change of 1 − cos by rounding of p."""
+"""The least distance of points from the cone's boundary, as a share of μ: more than rounding of p changes 1 − cos."""
 
 LEAST_BITS = 2.0**-6
-"""Largest relative error of a softmax weight at which claims are tried at a point."""
+"""The largest relative error that a softmax weight may have at a point at which claims are checked."""
 
 NO_STATIONARY_POINT = stated_claim("no-stationary-point")
-"""The name of a claim of Lemma 7 and Theorem 3, which also fails where the gradient under test is not a number."""
+"""The claim of Lemma 7 and Theorem 3 that no point is stationary; it also fails where a gradient under test is NaN."""
 
 TOGETHER = 500_000
-"""Approximate number of floats in the key differences of points that are evaluated together."""
+"""The approximate number of floats in the key differences of all points that are evaluated in one batch."""
 
 
 @runtime_checkable
 class Cone(Protocol):
-    """A cone {p : cos(p, p_mm) ≥ 1 − μ}, with the rows g_it of ATT-SVM."""
+    """A cone {p : cos(p, p_mm) ≥ 1 − μ} around the solution p_mm of ATT-SVM with rows g_it."""
 
     @property
     def problem(self) -> Problem:
@@ -76,14 +76,15 @@ class Cone(Protocol):
 
 
 def resolvable_rho(cone: Cone) -> float:
-    """Return the largest ρ at which float64 knows softmax weights to six bits: (d+3) eps · 2ρ max P‖g‖ ≤ 2^−6."""
+    """Return the largest ‖p‖/P at which float64 resolves weights to six bits: (d+3) eps · 2ρ max P‖g‖ ≤ 2^−6."""
     return LEAST_BITS / (2 * (cone.problem.d + 3) * EPS * 2 * cone.A)
 
 
 def is_resolvable(cone: Cone, rho: float) -> bool:
     """Return whether float64 resolves softmax weights and the cone's boundary at ‖p‖ = ρP and at ‖p‖ = 2ρP.
 
-    Logits must be known to six bits, and 1 − cos = μ must change by less than :data:`INSIDE`·μ when p is rounded.
+    Softmax weights must be resolved to six bits, and 1 − cos = μ must change by less than :data:`INSIDE`·μ when p is
+    rounded.
     """
     angle = math.sqrt(2 * cone.mu)
     steady = cone.problem.d == 1 or 8 * EPS * cone.problem.d <= INSIDE * angle
@@ -101,7 +102,7 @@ def is_followable(cone: Cone, rho: float) -> bool:
 
 
 def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "m d"]:
-    """Draw m unit vectors orthogonal to p_mm, (m, d); zero where there is none (d = 1, or a token parallel to p_mm)."""
+    """Draw m unit vectors orthogonal to p_mm, (m, d); 0 where none is found (d = 1, or a row parallel to p_mm)."""
     axis, rows = cone.solution.direction, cone.rows[cone.others]
     raw = rng.standard_normal((m, axis.size))
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
@@ -116,7 +117,7 @@ def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "
 def cone_points(
     rng: np.random.Generator, cone: Cone, norms: Float64[np.ndarray, "m"], mu: float
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw a point of cone_μ for each norm: on the axis, at the boundary, in between, or about 1/‖k‖ off the axis."""
+    """Draw a point of the cone for each norm: on the axis, near the boundary, between, or about 1/‖k‖ off the axis."""
     m = len(norms)
     side = sides(rng, cone, m)
     kinds = rng.integers(4, size=m)
@@ -131,7 +132,7 @@ def cone_points(
 class ConeView:
     """The gradient under test at points p (m, d), seen from the tip a of a cone around p_mm.
 
-    Gradients are divided by e^{log_scale}, log_scale (m,).
+    Gradients are divided by their units e^{log_scale}; log_scale has the shape (m,).
     """
 
     cone: Cone
@@ -141,7 +142,7 @@ class ConeView:
 
     @cached_property
     def _evaluation(self) -> tuple[Numbers, Numbers, Numbers]:
-        """The direction −∇L under test, its log unit and log max_i (1 − s_iα_i), in batches that fit into memory."""
+        """The direction −∇L under test, the logarithm of its unit, and log max_i (1 − s_iα_i), computed in batches."""
         problem, batches = self.cone.problem, []
         together = max(1, TOGETHER // problem.keys.size)
         for first in range(0, max(1, len(self.points)), together):
@@ -174,7 +175,7 @@ class ConeView:
 
     @cached_property
     def from_tip(self) -> Numbers:
-        """The points seen from the tip, p' = p − a, where a is computed with some d + 8 roundings."""
+        """The points seen from the tip, p' = p − a; the error of a is about d + 8 roundings."""
         return exact(self.points) - approximate(self.tip, (self.tip.size + 8) * EPS * np.abs(self.tip))
 
     @cached_property
@@ -200,19 +201,19 @@ class ConeView:
 
     @cached_property
     def along(self) -> Numbers:
-        """The axial descent ⟨−∇L, p̄_mm⟩."""
+        """The descent along the axis, ⟨−∇L, p̄_mm⟩."""
         return self.descent @ self.axis
 
     @cached_property
     def aside(self) -> Numbers:
-        """The products ⟨−∇L, p̄' − p̄_mm⟩: with ⟨−∇L, p̄_mm⟩ subtracted from both sides of L3, nothing cancels."""
+        """The products ⟨−∇L, p̄' − p̄_mm⟩: subtracting ⟨−∇L, p̄_mm⟩ from both sides of L3 avoids cancellation."""
         return np.vecdot(self.descent, self.deviation)
 
     def pi(self, kappa: Any) -> Numbers:
-        """Compute π' = κ/ρ' − ν'; κ comes from formulas of some d + 16 roundings relative to 1 + κ."""
+        """Return π' = κ/ρ' − ν'; κ has an error of about d + 16 roundings relative to 1 + κ."""
         values = np.asarray(kappa)
         return approximate(values, np.asarray((self.tip.size + 16) * EPS * (1 + values))) / self.rho - self.nu
 
     def in_units(self, log_bound: Numbers) -> Numbers:
-        """Return e^{log_bound} in the units of the gradient, at most e^{700}."""
+        """Return e^{log_bound} in the units of the gradients, capped at e^{700}."""
         return np.exp(np.minimum(log_bound - self.log_scale, 700.0))

@@ -1,4 +1,4 @@
-"""Constants of Theorem 1: κ, the dual bound, and the rounding error of a log-excess risk.
+"""The constraints of ATT-SVM as Theorem 1 needs them: rows and costs, the dual bound, and rounding errors.
 
 Everything is dimensionless: lengths are in units of ‖p_mm‖, so that a radius is ρ = RΘ and a margin of the point
 ρ p̄_mm is ρ times the SVM margin. Loss slopes are kept in logarithms: they range over e^{±100} at scores of ±50.
@@ -26,28 +26,27 @@ from theorems.core.tolerances import tolerance
 
 EXPONENT_ROUNDING = tolerance(
     "exponent-rounding",
-    "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m), and of rounded products what they move a row by",
+    "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m); for keys that are rounded products, also the row's error",
     "a logit difference is a sum of d products of rounded differences; the log-excess risk is a log-sum-exp of m"
-    " of them plus the logarithms of slope and gap, and inherits the largest error of a term",
+    " of them plus the logarithms of slope and gap, and has at most the largest error of a term",
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The constraints of ATT-SVM(opt) as rows, j = (i, t) with t ≠ opt_i, in units of ‖p_mm‖.
+    """The constraints of ATT-SVM for the optimal tokens, in units of ‖p_mm‖: one row j for each (i, t) with t ≠ opt_i.
 
     Attributes:
         rows: ĝ_j = ‖p_mm‖ (k_i,opt − k_it), shape (m, d).
         margins: (k_i,opt − k_it)·p_mm ≥ 1, shape (m,).
-        neighbours: whether the margin is exactly 1, shape (m,).
+        neighbours: a mask of the rows whose margin is exactly 1, shape (m,).
         log_costs: log c_j, c_j = |ℓ'(γ_i,opt)| (γ_i,opt − γ_it) / unit > 0, shape (m,).
-        log_unit: log of the unit of the costs, which is the largest cost, so that slopes of e^{−200} do not cost digits
-            in sums.
+        log_unit: logarithm of the unit of the costs, the largest cost, so that sums keep their digits at slopes of
+            e^{−200}.
         weights: w_j = λ_j / Σλ from the duals λ of the SVM, shape (m,).
         rank: rank of the rows of the SVM-neighbours, exact.
         others: a mask of the tokens to which the rows belong, shape (n, T).
-        row_errors: bounds of the distance of ``rows`` from the rows of keys that are rounded products, shape (m, d); 0
-            for other keys.
+        row_errors: bounds of the errors of ``rows`` where keys are rounded products, shape (m, d); 0 for other keys.
     """
 
     rows: Float64[np.ndarray, "m d"]
@@ -90,17 +89,17 @@ class Constraints:
 
     @property
     def dual_rounding(self) -> float:
-        """The error of D and of a log-sum-exp of the costs: m + 8 roundings of numbers of the logarithms' size."""
+        """The rounding error of D or of a log-sum-exp of costs: m + 8 roundings of the largest logarithm's size."""
         support = self.weights > 0
         size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[support])).max()
         return float((self.weights.size + 8) * EPS * size)
 
     def exponent_rounding(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """Bound the error of a computed (k_i,opt − k_it)·p, p in units of ‖p_mm‖.
+        """Return a bound of the error of a computed (k_i,opt − k_it)·p, with p in units of ‖p_mm‖.
 
-        A difference of keys carries one rounding per coordinate, a product one more, the sum d − 1, the normaliser and
-        the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. An implementation that is given rounded
-        products as keys computes with the rows of those keys.
+        A difference of keys has one rounding per coordinate, a product one more, the sum d − 1, the normaliser and the
+        logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. If the keys are rounded products, an
+        implementation computes with the rows of the rounded keys, so ``row_errors`` count, too.
         """
         size = np.max(np.abs(p) @ np.abs(self.rows).T, axis=-1)
         row_rounding = np.max(np.abs(p) @ np.broadcast_to(self.row_errors, self.rows.shape).T, axis=-1)
@@ -117,7 +116,7 @@ def rank_of_neighbours(svm: MaxMargin) -> int:
 
 
 def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-    """Return log(L(p) − L_opt) by the implementation under test, shape (*b,); NaN where it claims L(p) < L_opt."""
+    """Return log(L(p) − L_opt) by the implementation under test, shape (*b,); NaN where it returns L(p) < L_opt."""
     sign, log_size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, p, problem.optimal)
     return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
@@ -125,7 +124,7 @@ def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]
 def exact_to_rounding(problem: Problem, kappa: float, rho: float) -> bool:
     """Return whether n(L − L_opt) = Σ_j c_j e^{−margin_j} to rounding on the sublevel set of radius ρ.
 
-    There every margin is at least ρ − κ, so the softmax normaliser 1 + Σe^{−margin} and the second order of the
+    On this set every margin is at least ρ − κ, so the softmax normaliser 1 + Σe^{−margin} and the second order of the
     loss (|ℓ''| ≤ |ℓ'|, see :meth:`Loss.relative_curvature`) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}.
     """
     spread = math.log(problem.T - 1) + math.log1p(float(problem.gaps().max()))

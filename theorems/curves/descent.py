@@ -1,4 +1,4 @@
-"""Gradient descent and normalized gradient descent by the implementation under test, with the premises of such runs.
+"""Runs of gradient descent and normalized gradient descent by the implementation under test, with their premises.
 
 The points carry a bound of the difference between the computed run and an exact run, step by step. Inequalities that
 are summed over iterates allow for this error.
@@ -31,10 +31,10 @@ from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 DESCENT_ROUNDING = tolerance(
     "descent-rounding",
-    "what both sides carry, iterates by coordinate: t · max_s η|δ∇L(p(s))| + Σ_s eps (|p(s)| + |p(s+1)| +"
-    " (2 + |log η∇L|)|Δ_s|)",
-    "a computed iterate differs from p − η∇L(p) by the error of the gradient (AttentionAt.gradient_of), of the step's"
-    " exponential and one rounding of the sum; the inequalities are summed over iterates, and so are their errors",
+    "the errors of both sides, where those of iterates are, by coordinate, t · max_s η|δ∇L(p(s))| + Σ_s eps (|p(s)|"
+    " + |p(s+1)| + (2 + |log η∇L|)|Δ_s|)",
+    "a computed iterate differs from p − η∇L(p) by the error of the gradient (AttentionAt.gradient_of), of the"
+    " step's exponential and one rounding of the sum; errors add up, as inequalities are summed over iterates",
 )
 
 RUN_IS_ASKED_FOR = premise("run-is-the-one-asked-for")
@@ -47,29 +47,29 @@ NORMALIZED_PREMISES = (NORMALIZED_RUN_IS_ASKED_FOR, IS_A_NORMALIZED_STEP)
 """The premises of a run of normalized gradient descent."""
 
 STEPS = 1000
-"""Iterations of gradient descent at which every claim is checked."""
+"""The largest number of iterations of a run of gradient descent."""
 RUN_SIZE, FEWEST_STEPS = 4_000_000, 50
-"""Approximate number of floats in the iterates of a run; in a large space fewer iterations are run, but at least
-:data:`FEWEST_STEPS`.
+"""The approximate number of floats in the iterates of a run, and the least number of iterations: in a large space fewer
+than :data:`STEPS` iterations are run.
 """
 KERNEL_STEPS = 200
-"""Iterations for a kernel, whose automatic differentiation costs ten times as much."""
+"""Iterations of gradient descent with a kernel, whose automatic differentiation takes ten times as long."""
 EVALUATIONS = 3_000_000
-"""Approximate number of floats in one batch when iterates are evaluated."""
+"""The approximate number of floats when iterates are evaluated; long runs are checked at some iterates only."""
 NORMALIZED_STEPS = 50
 """Iterations of normalized gradient descent."""
 LENGTH = 0.5
-"""Length of a normalized step in units of 1/max|k|: some logits per run."""
+"""The length of a normalized step in units of 1/max|k|: a run changes logits by several units."""
 
 
 def starts_around(
     case: Case, svm: MaxMargin, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b"]]:
-    """Choose starts p(0), with log ηL_p for each: the origin, near it, far, opposite to p_mm, and the case's own."""
+    """Choose starts p(0) and log ηL_p for each: the origin, near it, far, opposite to p_mm, and the case's start."""
     d = case.problem.d
     scale = 1 / case.problem.key_scale
-    # The start opposite to p_mm has margins of −3, but none below −300: large margins of p_mm would make weights of
-    # e^{−10⁹}.
+    # The start opposite to p_mm is −3p_mm, scaled down if a margin would be below −300: otherwise large margins of p_mm
+    # would give weights of e^{−10⁹}.
     opposite = 3 * min(1.0, 100 / float(svm.margins[np.isfinite(svm.margins)].max()))
     starts = [
         np.zeros(d),
@@ -92,9 +92,9 @@ class Descent:
         under_test: the implementation that ran it.
         starts: p(0), (b, d).
         log_step: log η, (b,).
-        steps: the requested number of steps.
-        run: the returned trajectory.
-        claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is no number.
+        steps: the number of steps requested.
+        run: the trajectory returned.
+        claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is not a number.
     """
 
     problem: Problem
@@ -114,7 +114,7 @@ class Descent:
         fractions: Float64[np.ndarray, "b"],
         claim: str,
     ) -> Descent:
-        """Run the gradient descent under test with steps η = e^fractions/L_p."""
+        """Run the gradient descent under test with step sizes η = e^fractions/L_p, ``fractions`` of shape (b,)."""
         log_step = fractions - under_test[log_smoothness](problem)
         most = KERNEL_STEPS if under_test.textbook_eps else STEPS
         steps = min(most, max(FEWEST_STEPS, RUN_SIZE // starts.size))
@@ -124,7 +124,7 @@ class Descent:
         return cls(problem, under_test, starts, log_step, steps, run, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the run has the requested starts and steps, and that p − η∇L(p) follows each checked p.
+        """Yield the claims that starts and number of steps are as requested, and p − η∇L(p) follows each checked p.
 
         Raises:
             Ended: the run does not have these starts and steps.
@@ -154,13 +154,13 @@ class Descent:
 
     @cached_property
     def at(self) -> AttentionAt:
-        """The attention at the checked iterates, one after another, r·b points."""
+        """The attention at the checked iterates, flattened to r·b points."""
         points = self.run.points[self.checked_iterates].reshape(-1, self.problem.d)
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     @cached_property
     def direction(self) -> Bounded:
-        """The direction −∇L e^{−log_scale} under test at these points, (r·b, d)."""
+        """The direction −∇L e^{−log_scale} under test at the checked iterates, (r·b, d)."""
         return -self.at.gradient_of(self.under_test, self.claim)
 
     @cached_property
@@ -170,21 +170,21 @@ class Descent:
 
     @property
     def p(self) -> Bounded:
-        """The checked iterates, (r, b, d), widened by their distance from those of an exact run.
+        """The checked iterates, (r, b, d), with their distance from iterates of exact steps as their error.
 
-        The distance is that between p(t) and p(0) − Σ η∇L, with the gradients at the computed iterates.
+        It is the distance between p(t) and p(0) − Σ η∇L, with the exact gradients at the computed iterates.
         """
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
         return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])
 
     @property
     def increments(self) -> Bounded:
-        """The increments Δ_t = p(t+1) − p(t), widened by their distance from −η∇L, (t, b, d)."""
+        """The increments Δ_t = p(t+1) − p(t), with their distance from −η∇L as their error, (t, b, d)."""
         return exact(np.diff(self.run.points, axis=0)).widen(self._rounding)
 
     @cached_property
     def _rounding(self) -> Float64[np.ndarray, "t b d"]:
-        """The distance of each step from −η∇L, by coordinate; at unchecked iterates, the largest distance before."""
+        """A bound of each step's distance from −η∇L, by coordinate; at unchecked iterates the largest bound so far."""
         shape = (len(self.checked_iterates), len(self.log_step))
         logs = self.log_step + self.at.log_scale.reshape(shape)
         of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)
@@ -195,10 +195,10 @@ class Descent:
         return np.asarray(np.maximum.accumulate(of_gradient, axis=0)[last] + EPS * sizes)
 
     def drop(self, claim: str) -> Bounded:
-        """Return η (L(p(0)) − L_opt) under test, (b,), widened by the error that an implementation's excess may have.
+        """Return η (L(p(0)) − L_opt) under test, (b,), with the error that a correct implementation may have.
 
         Raises:
-            NotANumber: the excess risk is NaN; ``claim`` is the name of the claim that fails.
+            NotANumber: the excess risk is NaN, so that the claim named ``claim`` fails.
         """
         problem = self.problem
         _, log_excess = self.under_test[log_excess_risk](
@@ -227,7 +227,7 @@ class NormalizedDescent:
 
     @classmethod
     def of(cls, problem: Problem, under_test: Implementation, starts: Float64[np.ndarray, "b d"]) -> NormalizedDescent:
-        """Run the normalized gradient descent under test, with steps that move logits by some units together."""
+        """Run the normalized gradient descent under test with steps that together change logits by several units."""
         length = LENGTH / problem.key_scale
         run = under_test[normalized_gradient_descent](
             problem, starts, steps=NORMALIZED_STEPS, step=length, gradient=under_test[scaled_gradient]
@@ -235,7 +235,7 @@ class NormalizedDescent:
         return cls(problem, under_test, starts, length, run)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the run has the requested starts and steps, and takes normalized gradient steps.
+        """Yield the claims that starts and number of steps are as requested, and steps are normalized gradient steps.
 
         Raises:
             Ended: the run does not have these starts and steps, or reports an overflow.
@@ -254,7 +254,7 @@ class NormalizedDescent:
 
     @cached_property
     def at(self) -> AttentionAt:
-        """The attention at all iterates but the last, one after another, t·b points."""
+        """The attention at all iterates but the last, flattened to t·b points."""
         return AttentionAt(self.problem, self.run.points[:-1].reshape(-1, self.problem.d), self.under_test.textbook_eps)
 
     @cached_property
@@ -269,9 +269,9 @@ class NormalizedDescent:
 
     @property
     def displacements(self) -> Bounded:
-        """The displacements p(t) − p(0), widened by their distance from the sum of exact steps, (t, b, d)."""
-        # An iterate is rounded once, and its step is off by the error of the gradient's direction: |g/|g| − h/|h|| ≤
-        # 2|g − h|/|g|, or 2 if the direction is unknown. The errors of all previous steps add up.
+        """The displacements p(t) − p(0), with their distance from the sum of exact steps as their error, (t, b, d)."""
+        # An iterate is rounded once, and its step has the error of the gradient's direction: |g/|g| − h/|h|| ≤ 2|g −
+        # h|/|g|, or 2 if the direction is unknown. The errors of all previous steps add up.
         off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
         drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]
         moved = exact(self.run.points) - self.run.points[0]

@@ -1,9 +1,10 @@
-"""A check that a curve is the flow between its recorded points: pieces are integrated again by another method.
+"""A check that a curve is a flow between its recorded points, too: pieces are integrated again by another method.
 
 A curve may be tangent to the gradient at its recorded points without being a flow between them. So pieces are
-integrated again from their first points with a solver of another family, together with a bound on the distance of two
-curves that begin there. Gradient and Hessian come from :class:`theorems.rounding.attention_at.AttentionAt`, not from
-the implementation, so that a flow computed with wrong derivatives is detected, also in the reference.
+integrated again from their first points with a solver of another family, together with a bound of the distance between
+two curves with the same first point. Gradient and Hessian come from
+:class:`theorems.rounding.attention_at.AttentionAt`, not from the implementation, so that a flow with wrong derivatives
+is detected, even one of the reference.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
 """
@@ -33,46 +34,47 @@ from theorems.rounding.attention_at import AttentionAt
 
 CHORD = tolerance(
     "flow-chord",
-    "A √d ((rtol N + max(10 rtol, 1e-9 or, of factors, 1e-7) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the"
-    " gradients of the flow and of the piece",
+    "A √d ((rtol N + max(10 rtol, 1e-9, or 1e-7 for flows of factors) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and"
+    " N' the numbers of gradients computed for the flow and for the piece",
     "two curves of one flow from one point differ by their solvers' local errors, at most rtol‖p‖ + atol per coordinate"
-    " and gradient; within the piece they grow by no more than A, which is integrated along it: the exponential of the"
-    " logarithmic norm, and how far the curve turns",
+    " and gradient; within the piece these errors grow by at most the factor A, which is integrated along the piece"
+    " from the logarithmic norm of the flow and the turning of the curve",
 )
 
 FLOW_IS_ASKED_FOR = premise("flow-is-the-one-asked-for")
 FLOW_CHORDS = premise("flow-chords")
 
 LOOSER, RELATIVE = 10.0, 1e-9
-"""The relative tolerance of a piece, as a multiple of the flow's tolerance, and the least tolerance used. The error of
-the flow, N times its tolerance after N steps, is no smaller.
+"""The relative tolerance of a piece as a multiple of the flow's tolerance, and its least value. The flow's own error, N
+times its tolerance after N steps, is at least as large.
 """
 PIECES = 3
 """The number of pieces that are checked after the first one: one in each third of the recorded points."""
 MOST_PIECES = 12
-"""Largest number of pieces that are tried while none allows a check."""
+"""The largest number of pieces that are tried until one allows a check."""
 VACUOUS = 1e-2
-"""Allowed error of a piece, as a share of its arc, above which the piece allows no check."""
+"""The tolerance of a piece, as a share of its arc, above which the piece allows no check."""
 
 MOST_STEPS = 200
 """Largest number of solver steps for one piece; a few suffice unless the curve turns sharply."""
 
 FIRST = 4.0
-"""The ratio of a piece's length to the first step that is tried."""
+"""The ratio of a piece's length to the solver's first step."""
 
 Point = Float64[np.ndarray, "d"]
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The flow from p over an arc.
+    """The flow from a point along an arc, integrated again.
 
     Attributes:
         end: the last point, (d,).
-        amplification: the factor ≥ 1 by which an error within the piece may have grown at its end: across the curve
-            e^{∫μ ds}, μ the logarithmic norm of the flow, and along the curve once more per radian of its turns.
+        amplification: the factor ≥ 1 by which an error within the piece may grow until its end, e^{∫μ ds}(1 + φ), where
+            μ is the logarithmic norm of the flow across the curve and φ the angle, in radians, by which the curve
+            turns.
         evaluations: the number of gradients computed.
-        failed: why the piece was not integrated to its end; empty if it was.
+        failed: the reason why the piece was not integrated to its end; empty if it was.
     """
 
     end: Point
@@ -82,7 +84,7 @@ class Piece:
 
 
 class ArcFlow:
-    """The flow dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length.
+    """The flow dp/du = −e^u/κ ∇L/‖∇L‖ with the time u = log(1 + κ s), s the arc length.
 
     Attributes:
         relative: the least relative tolerance of a piece.
@@ -93,7 +95,7 @@ class ArcFlow:
     pieces: ClassVar[int] = PIECES
 
     def __init__(self, problem: Problem) -> None:
-        """Take the problem, and the size of its keys as κ."""
+        """Store the problem, and the size of its keys as κ."""
         self._kappa = problem.key_scale
         self._problem = problem
 
@@ -130,7 +132,7 @@ class ArcFlow:
         return Piece(reached, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
     def _span_at(self, p: Point) -> Span | None:
-        """Return the span of the key differences and p, computed independently of the flow under test."""
+        """Return the space spanned by the key differences and p, without use of the flow under test."""
         return span_of_rows(np.concatenate([differences_to_first(self._problem.keys), p[None]]))
 
     def _unit(self, p: Point) -> Point:
@@ -148,7 +150,7 @@ class ArcFlow:
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
     def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "d d"]]:
-        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, all in coordinates of ``span`` if there is one.
+        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, in coordinates of ``span`` unless it is None.
 
         With δk the keys relative to :attr:`.AttentionAt.token`, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
         m_i = Σ_t s_t δk_t, ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ, and ∇²L = (1/n) Σ_i (ℓ''_i
@@ -172,10 +174,10 @@ class ArcFlow:
         return direction / length, curvature / length
 
     def _rates(self, p: Point, span: Span | None) -> tuple[float, float]:
-        """Return the logarithmic norm of the flow across itself, and its curvature.
+        """Return the logarithmic norm of the flow across its curve at p, and the curvature of the curve.
 
-        With P the projection orthogonal to ∇L, the norm is the largest eigenvalue of −P∇²L P/‖∇L‖, at least 0, and the
-        curvature is ‖P∇²L ∇L‖/‖∇L‖².
+        With P the projection orthogonal to ∇L, the logarithmic norm is the largest eigenvalue of −P∇²L P/‖∇L‖, or 0 if
+        that is negative, and the curvature is ‖P∇²L ∇L‖/‖∇L‖².
         """
         unit, curvature = self._curvature(p, span)
         across = np.eye(len(p)) - np.outer(unit, unit)
@@ -184,22 +186,22 @@ class ArcFlow:
 
 
 def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
-    """Return the claim that a flow begins at the start, bit by bit, and that its reported norms are right.
+    """Return the claim that a flow's first point equals the start, bit by bit, and its reported norms are right.
 
-    If it reports to have reached the requested norm, its last point must have that norm.
+    If the flow reports that it reached the requested norm, its last point must have this norm.
     """
     norms, wrong = np.linalg.norm(flow.points, axis=1), ""
     if not np.array_equal(flow.points[0], start):
         wrong = f"the flow begins {np.abs(flow.points[0] - start).max():.3g} away from the start"
     elif not np.allclose(norms, flow.norms, rtol=8 * len(start) * EPS, atol=0):
-        wrong = "its norms are not those of its points"
+        wrong = "the reported norms are not those of the flow's points"
     elif flow.reached_norm and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
         wrong = f"the flow ends at norm {norms[-1]:.6g}, not at {norm:.6g}"
     return Claim(FLOW_IS_ASKED_FOR, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
-    """Return the claim that p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between, at the first piece and some others."""
+    """Return the claim that p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between, for the first piece and some others."""
     return chords_of(ArcFlow(problem), flow, rng)
 
 
@@ -208,7 +210,7 @@ def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generato
     points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
     d = points.shape[1]
     looser = max(LOOSER * flow.relative, again.relative)
-    # No finite arc leads to a stationary point.
+    # The last piece of a flow that ends at a stationary point is left out: no finite arc leads there.
     thirds = np.array_split(np.arange(1, last), again.pieces)
     sampled = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in sampled]
@@ -224,11 +226,11 @@ def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generato
         both = relative + (piece.evaluations + flow.evaluations) * flow.absolute
         rounding = piece.amplification * math.sqrt(d) * both + 8 * d * EPS * size
         if piece.failed or not rounding <= VACUOUS * (end - begin):
-            why = piece.failed or f"{rounding:.3g} is allowed on an arc of {end - begin:.3g}"
+            why = piece.failed or f"the tolerance of a piece is {rounding:.3g} on an arc of {end - begin:.3g}"
             continue
         ends.append((float(np.linalg.norm(piece.end - points[k + 1])), rounding, end - begin))
     if not ends:
-        why = f"no piece of the flow was integrated again: {why}"
+        why = f"no piece of the flow could be checked: {why}"
         return undecided_claim(FLOW_CHORDS, why, Form.LIMIT, not_found=True)
     apart, allowed, arc = np.array(ends).T
     return at_least(FLOW_CHORDS, Form.LIMIT, 0.0, apart, rounding=allowed, scale=arc, why=CHORD, points="piece")

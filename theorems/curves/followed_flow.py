@@ -1,4 +1,4 @@
-"""Gradient flows followed to where a limit is visible, with the premises of such a flow."""
+"""Gradient flows that are followed to norms at which the limit shows, with their premises."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
 """The premises of a flow."""
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""Norms to which the flow is followed, in units that the caller gives; the first norm that float64 resolves is used. At
-a large norm, logits of the longest rows lose their digits if lengths of rows differ a thousandfold or more.
+"""The norms to which a flow may be followed, in units that the caller gives; the first one that float64 resolves is
+used. If lengths of rows differ a thousandfold or more, logits of the longest rows lose their digits at a large norm.
 """
 FAR, OPPOSITE = 1e3, 10.0
-"""Norms of a far start, in units of 1/(scale of the keys), and of an opposite one, in units of ‖p_mm‖."""
+"""The norms of a far start, in units of 1/(scale of the keys), and of a start opposite to p_mm, in units of ‖p_mm‖."""
 BEYOND = 100.0
 """The least norm to which the flow is followed, as a multiple of the norm of its start."""
 
@@ -50,11 +50,11 @@ class FollowedFlow:
     """The gradient flow from a start to the largest of :data:`FLOW_NORMS` that float64 resolves.
 
     Attributes:
-        problem, under_test: the problem, and the implementation that followed it.
+        problem, under_test: the problem, and the implementation that followed the flow.
         start: p(0), (d,).
         end: the requested norm.
         flow: the returned flow.
-        rng: chooses the pieces that are integrated again.
+        rng: the generator that chooses the pieces to integrate again.
         claim: the name of the claim that is undecided where the flow ends too early.
     """
 
@@ -77,7 +77,7 @@ class FollowedFlow:
         rng: np.random.Generator,
         claim: str,
     ) -> FollowedFlow:
-        """Follow the flow to the first of :data:`FLOW_NORMS` that works, in units of ``unit``.
+        """Follow the flow to the first of the :data:`FLOW_NORMS`, in units of ``unit``, that the solver reaches.
 
         Raises:
             Undecided: the flow could not be followed to any of these norms.
@@ -91,10 +91,10 @@ class FollowedFlow:
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the curve begins at the start, is tangent to the gradient and is a flow.
+        """Yield the claims that the curve begins at the start, is tangent to the gradient under test, and is a flow.
 
         Raises:
-            Ended: the curve has another start or wrong norms, or its tangent cannot be decided.
+            Ended: the curve has another start or wrong norms, or the claim on its tangent is undecided.
             Undecided: the curve ends where the gradient does not vanish.
         """
         first_claim = start_and_norms(self.flow, self.start, self.end)
@@ -125,7 +125,7 @@ class FollowedFlow:
 
     @cached_property
     def solver(self) -> Float64[np.ndarray, "r"]:
-        """The local errors of the solver up to each recorded point: evaluations · √d (rtol ‖p‖ + atol), (r,)."""
+        """The sum of the solver's local errors up to each recorded point: evaluations · √d (rtol ‖p‖ + atol), (r,)."""
         flow = self.flow
         errors = flow.evaluations * math.sqrt(self.problem.d) * (flow.relative * flow.norms + flow.absolute)
         return np.asarray(errors)
@@ -133,9 +133,8 @@ class FollowedFlow:
     def _is_tangent(self) -> Claim:
         """Return the claim that the gradient under test is tangent to the curve at every recorded point.
 
-        Then the curve is also a flow of the gradient under test. The curve itself is integrated with the suite's
-        gradient and its Jacobian: without a Jacobian, or with a gradient that is rounding noise, a stiff solver takes
-        minutes.
+        If so, the curve is also a flow of the gradient under test. The solver itself uses the suite's gradient and
+        Jacobian: without a Jacobian, or with a gradient that is rounding noise, a stiff solver takes minutes.
         """
         at = AttentionAt(self.problem, self.flow.points)
         mine = at.gradient

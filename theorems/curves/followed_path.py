@@ -26,9 +26,9 @@ from theorems.curves.sphere import Sphere
 PATH_ROUNDING = tolerance(
     "path-rounding",
     "2 (ε Σ_j w_j |H⁻¹(e_j − ē)| + m eps Σ_j w_j |e_j| / λ_min(H)) + 8 d eps ρ",
-    "a minimiser moves by −H⁻¹δ∇F: ε is the error of an exponent (exponent-rounding), the second term that of the"
-    " sums of the gradient, the third that of the point and of the direction themselves; doubled, because the"
-    " predicted and the followed minimiser both carry it",
+    "a minimiser moves by −H⁻¹δ∇F: ε is the error of an exponent (exponent-rounding), the second term the error of the"
+    " sums in the gradient, the third the error of the point and the direction; the sum is doubled, because both the"
+    " predicted and the followed minimiser have this error",
 )
 
 FOLLOWED = "the path is followed"
@@ -37,7 +37,7 @@ PATH_IS_LOWEST = premise("path-is-lowest", when=FOLLOWED)
 PATH_PREMISES = (PATH_IS_STATIONARY, PATH_IS_LOWEST)
 """The premises of a path."""
 LOWER_TRIES = 12
-"""Number of points per radius and kind at which the search tries to find a risk below that of the path."""
+"""The number of points of each kind per radius at which a risk below the path's risk is sought."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,13 @@ class Followed:
     """The path at one radius: predicted from the SVM, and followed with the implementation under test.
 
     Attributes:
-        sphere: the implementation on that sphere.
+        sphere: the implementation under test on the sphere of this radius.
         predicted: argmin F_ρ, shape (e,).
-        solved: whether Newton's method converged to ``predicted``.
+        solved: True if Newton's method converged to ``predicted``.
         followed: the tangential part of the implementation's minimiser, shape (e,).
-        converged: whether the search for ``followed`` converged.
-        rounding: a bound of the distance between ``predicted`` and ``followed`` that rounding may cause.
-        exponent_rounding: the largest rounding error of an exponent at these points.
+        converged: True if the search for ``followed`` converged.
+        rounding: a bound of the distance between ``predicted`` and ``followed`` that rounding can cause.
+        exponent_rounding: the largest rounding error of an exponent of F_ρ at ``predicted``.
     """
 
     sphere: Sphere
@@ -64,7 +64,7 @@ class Followed:
 
     @classmethod
     def at(cls, sphere: Sphere, constraints: Constraints) -> Followed:
-        """Find both minimisers on a sphere, starting from the ray of p_mm."""
+        """Return the predicted and the followed minimiser on a sphere, both sought from the ray of p_mm."""
         reduced = sphere.reduced
         start = np.zeros(reduced.rows.shape[1])
         predicted, solved = reduced.newton(start)
@@ -81,7 +81,7 @@ class Followed:
 
     @property
     def one_minus_cosine(self) -> float:
-        """The number 1 − √(1 − |y|²/ρ²), without cancellation."""
+        """The number 1 − √(1 − |y|²/ρ²) = 1 − cos(p̄(R), p_mm), without cancellation."""
         y = self.followed
         return float(y @ y) / (self.rho * (self.rho + self.sphere.reduced.height(y)))
 
@@ -99,8 +99,8 @@ class FollowedPath:
 
     Attributes:
         at: the path at each radius.
-        constraints, basis, svm: rows and costs of the SVM, the complement of p̄_mm, p_mm itself.
-        rng: places the points that try to have less risk.
+        constraints, basis, svm: rows and costs of the SVM, a basis of the complement of p̄_mm, the solution p_mm.
+        rng: the generator that draws the points at which less risk is sought.
         claim: the name of the claim that is undecided where the path was not followed.
     """
 
@@ -112,7 +112,7 @@ class FollowedPath:
     claim: str
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that predicted minimisers are stationary under test, and that no point has less risk.
+        """Yield the claims that the predicted minimisers are stationary under test, and no tried point has less risk.
 
         Raises:
             Ended: no minimiser was predicted.
@@ -123,7 +123,7 @@ class FollowedPath:
             yield undecided_claim(PATH_IS_STATIONARY, self.at[0].why_undecided, Form.SHARP)
             raise Ended(PATH_IS_STATIONARY)
         stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
-        # The result is None where the risk under test does not fall outwards, so that there is no minimiser nearby.
+        # A NaN means that the risk under test does not fall outwards, so that no minimiser is nearby.
         stationary = np.where(np.isnan(stationary), np.inf, stationary)
         error = np.array([f.rounding for f in predicted])
 
@@ -151,12 +151,12 @@ class FollowedPath:
 
     @cached_property
     def rounding(self) -> Float64[np.ndarray, "r"]:
-        """The distance by which rounding may move prediction and path apart, :data:`PATH_ROUNDING`."""
+        """The distances of predicted and followed path that rounding can cause (:data:`PATH_ROUNDING`), (r,)."""
         return np.array([f.rounding for f in self.at])
 
     @cached_property
     def far(self) -> tuple[Reduced, Float64[np.ndarray, "k"], bool]:
-        """The function F_∞ on the span of the neighbours, its minimiser there, and whether Newton's method found it."""
+        """The function F_∞ on the span of the neighbours, its minimiser, and True if Newton's method converged."""
         far = Reduced.limit(self.constraints, tangent_span(self.constraints, self.basis))
         return far, *far.newton(np.zeros(far.rows.shape[1]))
 
@@ -167,23 +167,23 @@ class FollowedPath:
 
     @cached_property
     def dual(self) -> Float64[np.ndarray, "r"]:
-        """The larger of D and the minimum of F_∞; any point bounds the latter from below (Jensen)."""
+        """The larger of D and a lower bound of min F_∞ that the last point of Newton's method gives (Jensen), (r,)."""
         far, coordinates, _ = self.far
         dual, residual = far.approximate_dual(coordinates)
         return np.maximum(self.constraints.dual_value, dual - residual * self.size)
 
     def values(self, tries: list[Float64[np.ndarray, "e"]]) -> Float64[np.ndarray, "r"]:
-        """Compute F_ρ(y') at one y' per radius."""
+        """Return F_ρ(y) for each radius ρ, at the point y in ``tries`` for this radius."""
         return np.array([f.sphere.reduced.value(y) for f, y in zip(self.at, tries, strict=True)])
 
     @cached_property
     def value_rounding(self) -> Float64[np.ndarray, "r"]:
-        """The rounding of the sums F and D of logarithms."""
+        """Bounds of the rounding errors of F and D together, (r,)."""
         values = np.array([f.sphere.reduced.value_rounding(f.predicted) for f in self.at])
         return np.asarray(values + self.constraints.dual_rounding)
 
     def _lowest(self) -> Claim:
-        """Return the claim that no point of the sphere has less risk: points at all distances, the ray, and others."""
+        """Return the claim that no tried point of the sphere has less risk: points near and far, the ray, others."""
         others, path, rng = [], [], self.rng
         for f in self.at:
             e, rho, sphere = f.followed.size, f.rho, f.sphere

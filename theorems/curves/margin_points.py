@@ -20,15 +20,15 @@ from theorems.core.points import affordable, directions, log_uniform
 from theorems.rounding.attention_at import Numbers
 
 POINTS = 100
-"""Number of points at which bounds are tried, before the search for worse points."""
+"""The number of points at which bounds are checked, before worse points are sought."""
 LEAST, MOST = 1e-3, 1e4
-"""Least and largest margin beyond the edge of the points."""
+"""The least and the largest excess of the points' margins over the edge (see :class:`Margins`)."""
 ASKEW_POINTS = (1e-2, 1e3)
-"""Least and largest distance of the points from the ray of p_mm, in units of ‖p_mm‖."""
+"""The least and the largest distance of these points from the ray of p_mm, in units of ‖p_mm‖."""
 ASKEW = (0.0, 1.0, 30.0)
 """The distances of starts from the ray of p_mm, in units of ‖p_mm‖."""
 FARTHEST = 1e9
-"""The largest ‖p(0)‖ max‖g‖ of starts beside the ray: rounding of 200 steps then moves a margin by 1e-4."""
+"""The largest ‖p(0)‖ max‖g‖ of starts beside the ray, at which rounding of 200 steps changes a margin by 1e-4."""
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ class Margins(Protocol):
 
     @property
     def edge(self) -> Numbers:
-        """The margin beyond which −∇L climbs along p_mm."""
+        """The margin beyond which ⟨−∇L, p_mm⟩ is positive."""
 
     @property
     def needed(self) -> Numbers:
@@ -66,9 +66,9 @@ class Margins(Protocol):
 def with_least_margin(
     constants: Margins, beside: Float64[np.ndarray, "m d"], margins: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Return p = r p_mm + v, v = ``beside``, with r such that m(p) is the given margin, or slightly more by rounding.
+    """Return p = r p_mm + v for each v in ``beside``, with the r at which m(p) is the given margin, or slightly more.
 
-    min_j (r a_j + g_j·v), with a_j = g_j·p_mm ≥ 1, equals the given margin at r = max_j (margin − g_j·v)/a_j.
+    The margin min_j (r a_j + g_j·v), with a_j = g_j·p_mm ≥ 1, is the given one at r = max_j (margin − g_j·v)/a_j.
     """
     rows, p_mm = value_of(constants.rows), constants.svm.p
     a, targets, points = np.maximum(rows @ p_mm, 1.0), margins, beside
@@ -86,7 +86,7 @@ def with_least_margin(
 def beside_the_ray(
     rng: np.random.Generator, constants: Margins, sizes: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw vectors of given lengths in units of ‖p_mm‖: in any direction, or for or against single rows."""
+    """Draw vectors of given lengths in units of ‖p_mm‖: in any direction, or near ± a single row."""
     rows, m = value_of(constants.rows), len(sizes)
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
     chosen = chosen / norm(chosen, axis=1, keepdims=True)
@@ -101,7 +101,8 @@ def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator)
     least_margin = constants.needed
     least = np.full(len(ASKEW), float(value_of(least_margin) + least_margin.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
-    # Far out beside the ray, rounding of p exceeds the margin of a long row; the first start is on the ray.
+    # Starts far from the ray are left out: rounding of p would exceed the margin of a long row. The first start is on
+    # the ray and stays.
     near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
     starts = starts[near | (np.arange(len(starts)) == 0)]
     if case.start is not None and bool(constants.margins(exact(case.start)) >= least_margin):
@@ -110,14 +111,14 @@ def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator)
 
 
 def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
-    """Draw points beside the ray whose margins exceed log((T − 1)A) by little or by much."""
+    """Draw points beside the ray whose margins exceed the edge log((T − 1)A) by little or by much."""
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
     targets = edge + log_uniform(rng, LEAST, MOST, m)
     beside = beside_the_ray(rng, constants, sizes)
-    # One point in four has equal margins for all tokens, where rows allow: then the token of large weight and the token
-    # of large score gap can be different tokens.
+    # One point in four has equal margins for all tokens, if the rows allow it: then the token of large weight and the
+    # token of large score gap can be different tokens.
     alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
     beside = np.where(rng.random((m, 1)) < 0.25, targets[:, None] * alike, beside)
     return with_least_margin(constants, beside, targets)

@@ -13,15 +13,16 @@ from theorems.core.tolerances import EXACT
 
 
 def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Sequence[str]] | None) -> Claim | None:
-    """Return the claim that a path has a point at every requested radius; None if it does.
+    """Return None if a path has a point at every requested radius, otherwise a failed or undecided claim that it has.
 
-    The claim is falsified where the reference finds a point that the path leaves out, and undecided where neither finds
-    a point.
+    The claim is falsified if the reference finds a point that the path leaves out, and undecided if the reference finds
+    none either.
 
     Args:
         name: the name of the claim.
-        reasons: why there is no point, for every radius; empty where there is one.
-        reference: returns such reasons for the reference; None if the reference itself is under test.
+        reasons: for every radius the reason why the path has no point; empty if it has one.
+        reference: the function that returns these reasons for the reference; None if the reference itself is under
+            test.
     """
     missing = [k for k, reason in enumerate(reasons) if reason]
     if not missing:
@@ -30,4 +31,4 @@ def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Seq
     theirs = reasons if reference is None else reference()
     if len(theirs) != len(reasons) or all(theirs[k] for k in missing):
         return undecided_claim(name, why, not_found=True)
-    return Claim(name, Form.EXACT, -1.0, 0.0, EXACT, f"{why}; the reference finds one there")
+    return Claim(name, Form.EXACT, -1.0, 0.0, EXACT, f"{why}; the reference finds a point there")

@@ -1,16 +1,17 @@
 """The regularization path at finite radius as a smooth convex program, and its limit in closed form.
 
-On the sphere of radius ρ (units of ‖p_mm‖) write p = √(ρ² − |y|²) p̄_mm + y, y ⊥ p̄_mm. Up to e^{−(ρ−κ)}, far below
-rounding, log n(L(p) − L_opt) + ρ is
+On the sphere of radius ρ (units of ‖p_mm‖) write p = √(ρ² − |y|²) p̄_mm + y, y ⊥ p̄_mm. Up to an error of e^{−(ρ−κ)},
+far below rounding, log n(L(p) − L_opt) + ρ is
 
     F_ρ(y) = log Σ_j c_j exp(−ĝ_j·y − (m_j − 1) ρ + m_j (ρ − √(ρ² − |y|²))),
 
-strictly convex where the margins are positive. All constraints enter, so margins of 1 + 3e-9, which behave like
-SVM-neighbours until ρ ≫ 1/(m − 1), need no decision. As ρ → ∞ only the neighbours (m_j = 1) remain:
+which is strictly convex where the margins are positive. As all constraints enter, nobody needs to decide whether a
+margin of 1 + 3e-9 counts as an SVM-neighbour, which it resembles until ρ ≫ 1/(m − 1). As ρ → ∞ only the neighbours (m_j
+= 1) remain:
 
     F_∞(y) = log Σ_{j ∈ neighbours} c_j e^{−ĝ_j·y},
 
-which attains its minimum, at one point of the span, iff some dual solution is positive on all of them.
+which attains its minimum, at one point of the neighbours' span, iff some dual solution is positive on all neighbours.
 
 Source: own derivation for Theorem 1 in its sharp form; the analogue for separable logistic regression is
 D. Soudry et al., *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018, Theorem 9.
@@ -29,8 +30,9 @@ from reference_attention.span import thin_tangents
 from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
-"""Change of exponents below which Newton steps shrink quadratically; smaller steps that do not shrink count as
-rounding."""
+"""The change of exponents below which Newton steps shrink quadratically. Smaller steps that do not shrink are taken to
+be rounding.
+"""
 
 FAR = 1e13
 """A radius that represents infinity: its curvature 1/ρ is below rounding."""
@@ -39,8 +41,8 @@ FAR = 1e13
 def tangent_basis(direction: Float64[np.ndarray, "d"], rows: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "d e"]:
     """Return an orthonormal basis of the complement of a unit vector, shape (d, e), e = d − 1.
 
-    If few rows lie in a large space, the basis spans only the complement within the span of the rows, plus one
-    direction outside it; see :func:`reference_attention.span.thin_tangents`.
+    If a large space contains few rows, the basis spans only the complement within the span of the rows, and one
+    direction outside this span; see :func:`reference_attention.span.thin_tangents`.
     """
     if (thin := thin_tangents(direction, rows)) is not None:
         return thin
@@ -66,7 +68,7 @@ NONE = np.zeros(1)
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """The function F_ρ for some constraints, in coordinates of a basis of the complement of p̄_mm.
+    """The function F_ρ of given constraints, in coordinates of a basis of the complement of p̄_mm.
 
     Attributes:
         rows: tangential parts of ĝ_j, shape (m, e); see :func:`tangent_basis`.
@@ -87,7 +89,7 @@ class Reduced:
 
     @classmethod
     def limit(cls, constraints: Constraints, span: Float64[np.ndarray, "d e"]) -> Reduced:
-        """Build F_∞, in coordinates of :func:`tangent_span`, where it has no flat directions."""
+        """Build F_∞ in coordinates of :func:`tangent_span`, in which F_∞ has no flat direction."""
         near = constraints.neighbours
         return cls(constraints.rows[near] @ span, np.ones(int(near.sum())), constraints.log_costs[near], FAR)
 
@@ -103,13 +105,13 @@ class Reduced:
         return math.sqrt(max((self.rho - size) * (self.rho + size), 0.0))
 
     def value(self, y: Float64[np.ndarray, "e"]) -> float:
-        """Compute F_ρ(y), +inf off the hemisphere."""
+        """Return F_ρ(y), or +∞ if |y| > ρ."""
         if not np.linalg.norm(y) < self.rho:
             return np.inf
         return float(np.logaddexp.reduce(self.exponents(y)))
 
     def value_rounding(self, y: Float64[np.ndarray, "e"]) -> float:
-        """Bound the error of F_ρ(y): (m + e + 4) eps times the mean size of the numbers added up in an exponent."""
+        """Return a bound of the error of F_ρ(y): (m + e + 4) eps times the mean size of the terms of an exponent."""
         weights, _ = self.slopes(y)
         size = np.abs(self.log_costs) + np.abs(self.rows) @ np.abs(y) + (self.margins - 1) * self.rho + 1
         return float((weights.size + y.size + 4) * EPS * (weights @ size))
@@ -126,7 +128,7 @@ class Reduced:
         return np.asarray(weights @ slopes)
 
     def factor(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "k e"]:
-        """Compute J with JᵀJ = ∇²F_ρ(y): the covariance of the gradients, plus the curvature of the sphere."""
+        """Return J with JᵀJ = ∇²F_ρ(y), the covariance of the exponents' gradients plus the curvature of the sphere."""
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
         height, mean = self.height(y), float(weights @ self.margins)
@@ -137,20 +139,19 @@ class Reduced:
         """Compute the eigenvalues of ∇²F_ρ(y), the largest first, and its eigenvectors as columns.
 
         The eigenvalues are squares of the singular values of J, which have errors of eps σ_max. Eigenvalues of a
-        computed JᵀJ would have errors of eps σ_max²: if columns of keys differ in their units by 10⁷, this exceeds the
-        sphere's curvature 1/ρ, the lower bound of all eigenvalues.
+        computed JᵀJ would have errors of eps σ_max²: if the units of the keys' columns differ by a factor of 10⁷, such
+        errors exceed 1/ρ, the curvature of the sphere, which is a lower bound of all eigenvalues.
         """
         weights, _ = self.slopes(y)
         _, sizes, vectors = np.linalg.svd(np.linalg.qr(self.factor(y), mode="r"))
         return np.maximum(sizes**2, float(weights @ self.margins) / self.height(y)), vectors.T
 
     def newton(self, start: Float64[np.ndarray, "e"], steps: int = 400) -> tuple[Float64[np.ndarray, "e"], bool]:
-        """Find the minimiser by Newton's method with backtracking, and whether it converged to rounding.
+        """Return the minimiser by Newton's method with backtracking, and True if the method converged to rounding.
 
-        Near the minimum the value stops resolving progress; full steps are then taken while they shrink, or while they
-        change an exponent. This matters where a term of weight 10⁻¹⁴ on a long row balances the curvature of the
-        sphere: Newton's method changes the exponent of this term by about one per step, and the value does not show the
-        progress.
+        Near the minimum the rounded value no longer shows progress; from then on full steps are taken while they shrink
+        or change an exponent. This matters where a term of weight 10⁻¹⁴ on a long row balances the curvature of the
+        sphere: each Newton step changes the exponent of this term by about one, which the value does not show.
         """
         y = np.array(start)
         if y.size == 0:
@@ -176,16 +177,16 @@ class Reduced:
         return y, False
 
     def solve(self, y: Float64[np.ndarray, "e"], right: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """Compute H⁻¹ right, H = ∇²F_ρ(y)."""
+        """Return H⁻¹b for b = ``right`` and H = ∇²F_ρ(y)."""
         if y.size == 0:
             return right
         values, vectors = self.curvatures(y)
         return np.asarray(vectors @ (vectors.T @ right / values))
 
     def longest(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """Return the share of a Newton step to try, so that no term grows beyond e^10 times the present sum.
+        """Return the share of a Newton step after which no term exceeds e^10 times the present sum of the terms.
 
-        Where one term dominates, the Hessian is nearly zero and Newton's step thousands of times too long.
+        Where one term dominates, the Hessian is nearly zero, and Newton's step is thousands of times too long.
         """
         exponents = self.exponents(y)
         log_weights = exponents - np.logaddexp.reduce(exponents)
@@ -195,7 +196,7 @@ class Reduced:
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """Compute the largest change along a step of an exponent relative to the mean exponent, over resolved terms.
+        """Return the largest change, along a step, of a resolved term's exponent minus the mean exponent.
 
         Resolved terms are those whose weights are above the rounding error of the gradient.
         """
@@ -208,9 +209,9 @@ class Reduced:
     def displacement(
         self, y: Float64[np.ndarray, "e"], exponent_error: float, row_errors: Float64[np.ndarray, "#m"] = NONE
     ) -> float:
-        """Bound the distance by which errors in every exponent, and in the rows, move the minimiser, to first order.
+        """Return a first-order bound of how far errors of all exponents and of the rows move the minimiser.
 
-        δy = H⁻¹ Σ w_j (ε_j (e_j − ē) + δĝ_j); rounding of the gradient's own sums moves it by ‖H⁻¹‖ m eps Σ w_j |e_j|.
+        δy = H⁻¹ Σ w_j (ε_j (e_j − ē) + δĝ_j); rounding of the sums in the gradient adds ‖H⁻¹‖ m eps Σ w_j |e_j|.
         """
         if y.size == 0:
             return 0.0
@@ -223,7 +224,7 @@ class Reduced:
         return first + sums / float(values[-1])
 
     def approximate_dual(self, y: Float64[np.ndarray, "e"]) -> tuple[float, float]:
-        """Compute D(w) and |Σ w_j ĝ_j| for the weights w at y: F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for all y' (Jensen)."""
+        """Return D(w) and |Σ w_j ĝ_j| for the weights w at y; F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for all y' (Jensen)."""
         exponents = self.log_costs - self.rows @ y
         log_weights = exponents - exponents.max()
         weights = np.exp(log_weights)
@@ -234,12 +235,12 @@ class Reduced:
         return value, float(np.linalg.norm(weights @ self.rows)) + sums
 
     def correction(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], float]:
-        """Compute Newton's step s from y, and a bound of |minimiser − (y + s)|; inf if y is too far from the minimiser.
+        """Return Newton's step s from y and a bound of |minimiser − (y + s)|, which is ∞ if y is too far away.
 
-        Let v = minimiser − y and s = −H⁻¹∇F(y). A log-sum-exp is quasi-self-concordant: between y and y + v the
-        Hessian stays within factors e^{±δ} of H, δ = 2 max_j |(e_j − ē)·v| ≤ 2 M |v|_H, M = max_j |e_j − ē|_{H⁻¹}
-        over the terms that have weight (the sphere adds a relative |y|/ρ). As v = −(∫H)⁻¹∇F, |v|_H ≤ e^δ |s|_H and
-        |v − s|_H ≤ (e^δ − 1)|s|_H. With x = 2M|s|_H + |y|/ρ ≤ 1/4 this closes at δ ≤ 1.5 x, and
+        Let v = minimiser − y and s = −H⁻¹∇F(y). A log-sum-exp is quasi-self-concordant: between y and y + v the Hessian
+        stays within factors e^{±δ} of H, δ = 2 max_j |(e_j − ē)·v| ≤ 2 M |v|_H, M = max_j |e_j − ē|_{H⁻¹} over the
+        terms that have weight (the curvature of the sphere adds |y|/ρ to δ). As v = −(∫H)⁻¹∇F, |v|_H ≤ e^δ |s|_H and
+        |v − s|_H ≤ (e^δ − 1)|s|_H. For x = 2M|s|_H + |y|/ρ ≤ 1/4 it follows that δ ≤ 1.5 x, and
         |v − s| ≤ |v − s|_H / √λ_min(H).
         """
         weights, slopes = self.slopes(y)
@@ -251,7 +252,7 @@ class Reduced:
         step = -self.solve(y, gradient)
         size = float(np.sqrt(max(-gradient @ step, 0.0)))
         reaches = np.linalg.norm((slopes - gradient) @ vectors / np.sqrt(values), axis=1)
-        # A term counts as having no weight if it is below the rounding of the Hessian wherever the minimiser may be.
+        # Terms that are below the rounding of the Hessian wherever the minimiser may be are taken to have no weight.
         grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
         reach = float(reaches[grown > math.log(EPS)].max())
         x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho
@@ -261,13 +262,13 @@ class Reduced:
 
 
 def closed_form(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> tuple[Float64[np.ndarray, "e"], float]:
-    """Compute argmin F_∞ = G⁺b without its component along p_mm, b_j = log(c_j/w_j): independent rows, positive duals.
+    """Return argmin F_∞ = Ĝ⁺b without its component along p_mm, b_j = log(c_j/w_j), for independent neighbours' rows.
 
-    Stationarity says Σ e_j ĝ_j ∥ p_mm for e_j = c_j e^{−ĝ_j·y}; independent rows leave e_j ∝ w_j only, so
-    Ĝy = b + const, and the constant adds a multiple of Ĝ⁺1 = p̄_mm (every margin is 1).
+    All duals must be positive. At a stationary y, Σ e_j ĝ_j ∥ p_mm for e_j = c_j e^{−ĝ_j·y}. As rows are independent,
+    e_j is proportional to w_j, so Ĝy = b + const, and the constant adds a multiple of Ĝ⁺1 = p̄_mm (every margin is 1).
 
     Returns:
-        The offset, and its error in units of rounding: the condition number of the rows times their number.
+        The minimiser, and its error in units of eps: the condition number of the rows times their number.
     """
     near = constraints.neighbours
     rows, b = constraints.rows[near], constraints.log_costs[near] - np.log(constraints.weights[near])

@@ -1,7 +1,8 @@
-"""The regularization path as the implementation under test sees it: the zero of its gradient on the sphere.
+"""The regularization path of the implementation under test: the point of a sphere where its gradient is radial.
 
-The Hessian of the reduced program is only a preconditioner; at the resulting point the gradient under test is normal to
-the sphere, and the risk under test is below that at R p̄_mm. So faults and rounding of the implementation show.
+The Hessian of the reduced program is only a preconditioner: at the resulting point the gradient under test is normal to
+the sphere, and the risk under test is below the risk at R p̄_mm. So the point shows faults and rounding of the
+implementation.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess_risk import log_excess_of
 
 STEPS = 60
-"""Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
+"""The largest number of Newton steps; a few suffice unless the costs differ by many orders of magnitude."""
 
 ENOUGH = 0.1
-"""Share of the decrease predicted by the slope that a step must attain; with less, steps could alternate for ever
-between two rows of opposite signs."""
+"""The share of the decrease predicted by the slope that a step must attain. If less sufficed, steps could alternate for
+ever between two rows of opposite signs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Sphere:
-    """The implementation on the sphere ‖p‖ = ρ‖p_mm‖, in coordinates y of :class:`Reduced`."""
+    """The implementation under test on the sphere ‖p‖ = ρ‖p_mm‖, in the coordinates y of :class:`Reduced`."""
 
     problem: Problem
     svm: MaxMargin
@@ -53,13 +55,13 @@ class Sphere:
         return float(log_excess(self.under_test, self.problem, self.point(y)))
 
     def log_excess_of(self, points: Numbers, claim: str) -> Numbers:
-        """Return log(L − L_opt) under test at points (b, d), widened by the error of a right implementation."""
+        """Return log(L − L_opt) under test at points (b, d), with the error that a correct implementation may have."""
         return log_excess_of(self.under_test, self.problem, points, claim)
 
     def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """Compute the gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.
+        """Return the gradient of log(L − L_opt) in y, scaled so that its radial part equals the reduced program's.
 
-        The result is NaN if the risk under test does not fall outwards, as it must where all margins are positive.
+        Where all margins are positive, the risk falls outwards; if the risk under test does not, the result is NaN.
         """
         gradient = self.under_test[scaled_gradient](
             self.problem.keys, self.problem.scores, self.problem.loss, self.point(y)
@@ -71,18 +73,18 @@ class Sphere:
         return np.asarray(across * ((weights @ self.reduced.margins) / -radial if radial < 0 else np.nan))
 
     def newton_step(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """Compute the step from y to the implementation's minimiser, to first order."""
+        """Return the Newton step from y towards the implementation's minimiser."""
         return np.asarray(-self.reduced.solve(y, self.slope(y)))
 
     def follow(
         self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
     ) -> tuple[Float64[np.ndarray, "e"], bool]:
-        """Find the minimiser from ``start``, downhill in the risk, and whether Newton's steps shrank to ``resolution``.
+        """Return the minimiser, sought downhill from ``start``, and True if Newton's steps shrank to ``resolution``.
 
-        The risk does not resolve changes below the rounding of its exponents, so steps that raise it by no more than
-        that are accepted. A step within ``resolution`` is still taken while it changes an exponent by more than
-        ``precision`` and shrinks: rounding moves the minimiser along weak curvature much further than along strong
-        curvature, and Newton's method changes the exponent of a term of small weight by only about one unit per step.
+        Steps that raise the risk by at most the rounding of its exponents are accepted. Steps shorter than
+        ``resolution`` are still taken while they shrink and change an exponent by more than ``precision``: rounding
+        moves the minimiser along weak curvature much further than along strong curvature, and Newton's method changes
+        the exponent of a term of small weight by only about one unit per step.
         """
         y = np.array(start)
         if y.size == 0:

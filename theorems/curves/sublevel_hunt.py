@@ -1,8 +1,8 @@
-"""Points of the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} that try to violate Theorem 1.
+"""Search in the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} for points that violate Theorem 1.
 
-Everything is batched over radii and directions; only points whose log-excess risk is below that of R p̄_mm by more than
-its rounding error count as inside. Points are found by bisection along rays, so they lie on the boundary of the set,
-where cos and margin are worst. Then the rays are turned towards the worst points.
+Everything is batched over radii and directions. A point counts as inside if the log-excess risk under test is at most
+that of R p̄_mm. Points are found by bisection along rays, so they lie on the boundary of the set, where cos and margin
+are worst. Then the rays are turned towards the worst points.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HUNT_BUDGET = 150_000
 Inside = Callable[[Float64[np.ndarray, "r b d"]], Bool[np.ndarray, "r b"]]
 
 BISECTIONS = 26
-"""The number of halvings of a logarithmic interval of e^{±40}: the boundary is found to a relative 1e-6."""
+"""The number of halvings of an interval of log s of length 41, which leave a relative error of 1e-6 in s."""
 
 
 def boundary(
@@ -35,10 +35,10 @@ def boundary(
     low: Float64[np.ndarray, "r b"],
     high: Float64[np.ndarray, "r b"],
 ) -> tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"], Float64[np.ndarray, "r b"]]:
-    """Bisect log s between ``low`` and ``high`` for the last point ``along(s)`` that lies inside the set.
+    """Find the last point ``along(s)`` inside the set by bisection of log s between ``low`` and ``high``.
 
     Returns:
-        The point, whether any was inside, and its s.
+        The points, a mask of the rays on which a point was inside, and the numbers s.
     """
     log_low, log_high = np.log(low), np.log(high)
     best, best_s = along(low), np.array(low)
@@ -62,7 +62,7 @@ def special_directions(
     size: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "b e"]:
-    """Draw unit tangents: random, random but orthogonal to the neighbours' rows, ± single rows, and ± the centre."""
+    """Draw unit tangents: random, random and orthogonal to the neighbours' rows, ± single rows, and ± the centre."""
     e = rows.shape[1]
     tries = [rng.normal(size=(max(4, size // 3), e))]
     if near.any():
@@ -84,13 +84,13 @@ def on_sphere(
     ray: Float64[np.ndarray, "r d"],
     basis: Float64[np.ndarray, "d e"],
 ) -> Float64[np.ndarray, "r b d"]:
-    """Return the points of the spheres through ``ray`` in the directions ray + origin + s u."""
+    """Return the points ray + origin + s u, scaled to the spheres through ``ray``."""
     q = ray[:, None] + (origins + s[..., None] * u) @ basis.T
     return np.asarray(q * (np.linalg.norm(ray, axis=-1)[:, None] / np.linalg.norm(q, axis=-1))[..., None])
 
 
 def inwards(s: Float64[np.ndarray, "r b"], outer: Float64[np.ndarray, "r b d"]) -> Float64[np.ndarray, "r b d"]:
-    """Return the points (1 − s) outer: the margin of a direction is smallest where its ray enters the set."""
+    """Return the points (1 − s) ``outer``; on a ray the margin is smallest where the ray enters the set."""
     return np.asarray(outer * (1 - s)[..., None])
 
 
@@ -107,19 +107,19 @@ def hunt(
     rounds: int,
     rng: np.random.Generator,
 ) -> list[tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"]]]:
-    """Search for points of least margin and correlation; return batches with a mask of those certainly inside.
+    """Return batches of points of little margin or correlation, each with a mask of the points inside the set.
 
     All lengths are in units of ‖p_mm‖.
 
     Args:
-        inside: decides membership, with room for rounding.
+        inside: the function that returns a mask of the points inside the set.
         direction: p̄_mm.
-        basis: a basis of its complement.
+        basis: a basis of the complement of p̄_mm.
         rows: the constraints ĝ_j.
-        near: which of them are SVM-neighbours.
+        near: a mask of the rows of SVM-neighbours.
         rhos: radii.
         centres: tangential parts of interior points, the origins of every other ray.
-        size: about how many rays per radius.
+        size: the approximate number of rays per radius.
         rounds: number of times that rays are turned towards the worst points.
         rng: source of points and directions.
     """
@@ -165,7 +165,7 @@ def sublevel_points(
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Find points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, with little margin and correlation.
+    """Find points with little margin or correlation in the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖.
 
     Returns:
         The points, R p̄_mm among them, and the index of the radius of each.
