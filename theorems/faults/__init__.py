@@ -1,8 +1,8 @@
 """Planted faults, which the statements must catch; ``theorems power`` tabulates which statement catches which fault.
 
-A fault in the attention is consistent (weights, risk and gradient are those of the wrong softmax) and computed as
-carefully as its formula allows, so that statements catch the error in the formula and not rounding. Every
-implementation here can be sent to other processes.
+A fault in the attention is consistent: weights, risk and gradient are those of the same wrong softmax. It is computed
+as accurately as its formula allows, so that statements catch the wrong formula, not rounding. Every implementation here
+can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _COMMON = (
     joint_faults,
     split_faults,
 )
-"""The modules of faults in attention and in computations from it that are common to several papers."""
+"""The modules of faults in functions that several papers use: attention, and what is computed from it."""
 
 FAULTS: Mapping[str, Fault]
-"""Every planted fault by name: first the common faults, then those in functions that only one paper uses."""
+"""Every planted fault by name: first the common faults, then the faults in functions that only one paper uses."""
 
 
 def __getattr__(name: str) -> Any:
-    # Papers' packages import modules of this package, so their faults are read last.
+    # Read the faults on first use: packages of papers import this package, so it cannot import them when it is loaded.
     if name != "FAULTS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _all_faults()
@@ -76,12 +76,14 @@ def _all_faults() -> Mapping[str, Fault]:
                 if faults.get(fault.name) is not fault:
                     check_only(fault.name, "faults", owners, paper)
                 if faults.setdefault(fault.name, fault) is not fault:
-                    raise InvalidInput(f"faults: two are called {fault.name!r}, one in {module.__name__}; rename one.")
+                    raise InvalidInput(
+                        f"faults: two faults are named {fault.name!r}, one of them in {module.__name__}; rename one."
+                    )
     return MappingProxyType(faults)
 
 
 def _faults_in(module: ModuleType) -> Iterator[Fault]:
-    """Yield each fault in a module's variables, and in their tuples and lists, once."""
+    """Yield each fault once that is a variable of the module, or an item of a variable that is a tuple or list."""
     yielded = set()
     for value in vars(module).values():
         for fault in value if isinstance(value, tuple | list) else (value,):

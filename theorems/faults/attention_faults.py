@@ -1,4 +1,4 @@
-"""Faults in the softmax."""
+"""Faults in the softmax: wrong logits, normalisers and precisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAULTS = Faults(Kind.SOFTMAX)
 
 @FAULTS.wrap(
     "temperature",
-    "softmax((1 + ε) K p): a wrong temperature",
+    "softmax((1 + ε) K p): the temperature is wrong",
     "lemma-3",
     on_keys,
     size=1e-2,
@@ -30,17 +30,17 @@ def _colder(keys: Array, size: float) -> Array:
     return (1 + size) * keys
 
 
-@FAULTS.wrap("negated-logits", "softmax(−K p): the wrong sign", "lemma-3", on_keys)
+@FAULTS.wrap("negated-logits", "softmax(−K p): the sign of the logits is wrong", "lemma-3", on_keys)
 def _negate(keys: Array, size: float) -> Array:
     return -keys
 
 
-@FAULTS.wrap("scaled-by-root-d", "logits divided by √d, the default of many kernels", "lemma-3", on_keys)
+@FAULTS.wrap("scaled-by-root-d", "logits are divided by √d, the default of many kernels", "lemma-3", on_keys)
 def _over_root_d(keys: Array, size: float) -> Array:
     return keys / math.sqrt(keys.shape[-1])
 
 
-@FAULTS.wrap("masked-token", "the last token attends to the one before it: its own key is lost", "lemma-3", on_keys)
+@FAULTS.wrap("masked-token", "the last token has the key of the token before it", "lemma-3", on_keys)
 def _mask_last_key(keys: Array, size: float) -> Array:
     xp = array_namespace(keys)
     return xp.concat([keys[..., :-1, :], keys[..., -2:-1, :]], axis=-2)
@@ -48,7 +48,7 @@ def _mask_last_key(keys: Array, size: float) -> Array:
 
 @FAULTS.wrap(
     "epsilon-in-denominator",
-    "e^l / (Σ e^l + ε), the largest logit subtracted and detached",
+    "e^l / (Σ e^l + ε), computed after the largest logit is subtracted",
     "lemma-3",
     with_sink,
     size=1e-6,
@@ -61,7 +61,12 @@ def _epsilon(logits: Array, size: float) -> Array:
     return xp.max(logits, axis=-1, keepdims=True) + math.log(size)
 
 
-@FAULTS.wrap("no-maximum-subtracted", "e^l / Σ e^l: overflows at logits of 710", "lemma-3", Normalised)
+@FAULTS.wrap(
+    "no-maximum-subtracted",
+    "e^l / Σ e^l without subtracting the largest logit: overflows at logits of 710",
+    "lemma-3",
+    Normalised,
+)
 def _without_maximum(logits: Array, size: float) -> Array:
     xp = array_namespace(logits)
     raw = xp.exp(logits)
@@ -69,7 +74,7 @@ def _without_maximum(logits: Array, size: float) -> Array:
 
 
 @FAULTS.wrap(
-    "clipped-logits", "logits clipped to [−1/ε, 1/ε]", "lemma-3", shifted, size=0.2, unit="1 / the largest logit"
+    "clipped-logits", "logits are clipped to [−1/ε, 1/ε]", "lemma-3", shifted, size=0.2, unit="1 / the largest logit"
 )
 def _clipping_change(logits: Array, size: float) -> Array:
     xp = array_namespace(logits)
@@ -78,14 +83,14 @@ def _clipping_change(logits: Array, size: float) -> Array:
 
 @FAULTS.wrap(
     "logits-of-few-bits",
-    "logits rounded to eight significant bits, as in bfloat16",
+    "logits are rounded to eight significant bits, as in bfloat16",
     "lemma-3",
     shifted,
     size=BFLOAT16,
     unit="unit roundoff of the logits",
 )
 def _rounding_change(logits: Array, size: float) -> Array:
-    """Return what rounding to ⌊log2(1/size)⌋ significant bits, ties to even, adds to the logits."""
+    """Return the change of the logits by rounding to ⌊log2(1/size)⌋ significant bits, ties to even."""
     xp = array_namespace(logits)
     large = xp.abs(logits)
     normal = large > 1e-300
@@ -101,7 +106,12 @@ def _sigmoids_back(logits: Array, weights: Array, scores: Array, size: float) ->
     return complement * weights * (scores - xp.sum(weights * scores, axis=-1, keepdims=True))
 
 
-@FAULTS.wrap("sigmoid-normalised", "σ(l_t) / Σ σ(l_u)", "lemma-3", partial(Normalised, pulled_back=_sigmoids_back))
+@FAULTS.wrap(
+    "sigmoid-normalised",
+    "σ(l_t) / Σ σ(l_u), the normalised sigmoids, in place of the softmax",
+    "lemma-3",
+    partial(Normalised, pulled_back=_sigmoids_back),
+)
 def _sigmoids(logits: Array, size: float) -> Array:
     """Return σ(l_t)/Σ σ(l_u), computed as the softmax of log σ."""
     xp = array_namespace(logits)
@@ -117,12 +127,12 @@ def _sparsemax_back(logits: Array, weights: Array, scores: Array, size: float) -
 
 @FAULTS.wrap(
     "sparsemax",
-    "the projection of the logits on the simplex",
+    "sparsemax, the projection of the logits onto the simplex, in place of the softmax",
     "lemma-3",
     partial(Normalised, pulled_back=_sparsemax_back),
 )
 def _sparsemax(logits: Array, size: float) -> Array:
-    """Return the projection of the logits on the simplex."""
+    """Return the projection of the logits onto the simplex."""
     xp = array_namespace(logits)
     moved = logits - xp.max(logits, axis=-1, keepdims=True)
     ordered = xp.sort(moved, axis=-1, descending=True)
@@ -134,13 +144,13 @@ def _sparsemax(logits: Array, size: float) -> Array:
     return xp.clip(moved - threshold, min=0.0)
 
 
-@FAULTS.wrap("top-2", "softmax over the two largest logits", "lemma-3", Normalised)
+@FAULTS.wrap("top-2", "the softmax over the two largest logits only", "lemma-3", Normalised)
 def _top_two(logits: Array, size: float) -> Array:
     xp = array_namespace(logits)
     second = xp.sort(logits, axis=-1, descending=True)[..., 1:2]
     return softmax_of(xp.where(logits >= second, logits, -math.inf * xp.ones_like(logits)))
 
 
-FAULTS.wrap("float32-softmax", "logits and exponentials in float32", "lemma-3", partial(Normalised, single=True))(
-    as_it_is
-)
+FAULTS.wrap(
+    "float32-softmax", "logits and exponentials are computed in float32", "lemma-3", partial(Normalised, single=True)
+)(as_it_is)

@@ -1,4 +1,4 @@
-"""Faults in the data and in the step size: the attention sees other data than the statement, or tokens are misread."""
+"""Faults in the data and the step size: the attention gets other data than the statement, or tokens are misread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAULTS = Faults(Kind.DATA)
 
 @FAULTS.change(
     "step-above-bound",
-    "steps of gradient descent 1 + ε times 1/L_p, which has room for a factor of four",
+    "steps of gradient descent are (1 + ε)/L_p; up to 4/L_p would do no harm",
     "lemma-6",
     log_smoothness,
     kind=Kind.STEP,
@@ -32,14 +32,16 @@ def _longer_step(right: float, size: float, problem: Problem) -> float:
     return right - math.log1p(size)
 
 
-@FAULTS.wrap("tokens-swapped", "the attention sees the first two keys swapped, not their scores", "lemma-3", on_keys)
+@FAULTS.wrap(
+    "tokens-swapped", "the attention gets the first two keys swapped, but not their scores", "lemma-3", on_keys
+)
 def _swap_first_keys(keys: Array, size: float) -> Array:
     xp = array_namespace(keys)
     return xp.concat([keys[..., 1:2, :], keys[..., :1, :], keys[..., 2:, :]], axis=-2)
 
 
 def _first_factor(array: Array, axes: int, factor: float) -> Array:
-    """Multiply the first entry along the last ``axes`` axes by the factor."""
+    """Return the array with the first entry along its last ``axes`` axes multiplied by the factor."""
     xp = array_namespace(array)
     first = xp.ones_like(array[(..., *(slice(0, 1),) * axes)])
     mask = first
@@ -52,7 +54,7 @@ def _first_factor(array: Array, axes: int, factor: float) -> Array:
 
 @FAULTS.wrap(
     "key-off",
-    "the attention sees one entry of one key off by a factor 1 + ε",
+    "the attention gets one entry of one key multiplied by 1 + ε",
     "lemma-3",
     on_keys,
     size=1e-6,
@@ -64,7 +66,7 @@ def _key_off(keys: Array, size: float) -> Array:
 
 @FAULTS.wrap(
     "score-off",
-    "the attention trains on one score off by a factor 1 + ε",
+    "the attention gets one score multiplied by 1 + ε",
     "lemma-3",
     on_scores,
     size=1e-6,
@@ -74,7 +76,7 @@ def _score_off(scores: Array, size: float) -> Array:
     return _first_factor(scores, 2, 1 + size)
 
 
-@FAULTS.wrap("label-flipped", "the attention trains on the first input with the other label", "lemma-3", on_scores)
+@FAULTS.wrap("label-flipped", "the attention gets the first input with the wrong label", "lemma-3", on_scores)
 def _label_flipped(scores: Array, size: float) -> Array:
     xp = array_namespace(scores)
     return xp.concat([-scores[..., :1, :], scores[..., 1:, :]], axis=-2)
@@ -87,14 +89,16 @@ def _with_tokens(case: Case, alpha: Any) -> Case:
     return case.replace(problem=problem, alpha=None if case.alpha is None else alpha)
 
 
-@FAULTS.spoil("optimal-by-key-norm", "the token of the longest key is taken for the optimal (or chosen) one", "lemma-4")
+@FAULTS.spoil(
+    "optimal-by-key-norm", "the token with the longest key is taken for the optimal (or chosen) token", "lemma-4"
+)
 def _by_key_norm(case: Case) -> Case:
     keys = case.problem.keys
     return _with_tokens(case, np.argmax(np.sum(keys * keys, axis=2), axis=1).astype(np.int64))
 
 
 @FAULTS.spoil(
-    "token-mischosen", "the next token of the first input is taken for the optimal (or chosen) one", "lemma-4"
+    "token-mischosen", "in the first input, the token after the optimal (or chosen) token is taken for it", "lemma-4"
 )
 def _next_token(case: Case) -> Case:
     alpha = np.array(case.chosen_tokens)

@@ -1,4 +1,4 @@
-"""Faults in the loop of gradient descent: the gradient is right at every iterate, but the iterates do not follow it."""
+"""Faults in the loop of gradient descent: gradients are right, but the iterates do not follow them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ FAULTS = Faults(Kind.RUN)
 DESCENTS = (gradient_descent, normalized_gradient_descent)
 Descent = Callable[..., Trajectory]
 Rule = Callable[..., Array]
-"""(p, the right step at p, the size if there is one, t, the right step before that) → the iterate after p."""
+"""The function (p, the right step at p, the fault's size if it has one, t, the previous right step) → the iterate after
+p.
+"""
 
 
 def _with_points(run: Trajectory, points: Array) -> Trajectory:
-    """Replace the iterates of a run, and cut its other records to the number of these iterates."""
+    """Return the run with other iterates, and with its other records cut to the number of these iterates."""
     r = len(points)
     return replace(
         run,
@@ -35,7 +37,7 @@ def _with_points(run: Trajectory, points: Array) -> Trajectory:
 
 
 def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any) -> Trajectory:
-    """Run plain or normalized descent with a wrong rule, given the right step at the wrong run's current iterate."""
+    """Run plain or normalized descent with a wrong rule, which gets the right step at each iterate of the wrong run."""
     *size, problem, start = arguments
     p = np.array(start, dtype=np.float64)
     points, last = [p], np.zeros_like(p)
@@ -62,29 +64,37 @@ def _stop_far_out(p: Array, step: Array, bound: float, *at: Any) -> Array:
     return np.where(np.linalg.norm(p, axis=-1, keepdims=True) > bound, p, p + step)
 
 
-@_rule("descent-coordinate-longer", "(1 + ε) η in the first coordinate", "lemma-1", size=0.3, unit="ε")
+@_rule("descent-coordinate-longer", "the step size is (1 + ε) η in the first coordinate", "lemma-1", size=0.3, unit="ε")
 def _lengthen_a_coordinate(p: Array, step: Array, size: float, *at: Any) -> Array:
     longer = np.array(step)
     longer[..., 0] *= 1 + size
     return p + longer
 
 
-@_rule("descent-with-momentum", "p + step + β (the step before)", "lemma-1", size=0.1, unit="β")
+@_rule(
+    "descent-with-momentum", "β times the previous step is added to each step (momentum)", "lemma-1", size=0.1, unit="β"
+)
 def _add_momentum(p: Array, step: Array, size: float, t: int, last: Array) -> Array:
     return p + step + size * last
 
 
-@_rule("descent-step-decays", "η/(1 + ε t) at iteration t", "lemma-1", size=1e-2, unit="ε")
+@_rule("descent-step-decays", "the step size is η/(1 + ε t) at iteration t", "lemma-1", size=1e-2, unit="ε")
 def _decay_step(p: Array, step: Array, size: float, t: int, last: Array) -> Array:
     return p + step / (1 + size * t)
 
 
-@_rule("descent-skips-a-step", "the eleventh step is not taken", "lemma-6")
+@_rule("descent-skips-a-step", "the eleventh step is skipped", "lemma-6")
 def _skip_a_step(p: Array, step: Array, t: int, last: Array) -> Array:
     return p if t == 10 else p + step
 
 
-@_rule("descent-decays-weights", "(1 − λ) p + step: decoupled weight decay", "lemma-1", size=1e-3, unit="λ")
+@_rule(
+    "descent-decays-weights",
+    "p is multiplied by 1 − λ before each step (decoupled weight decay)",
+    "lemma-1",
+    size=1e-3,
+    unit="λ",
+)
 def _decay_weights(p: Array, step: Array, size: float, *at: Any) -> Array:
     return (1 - size) * p + step
 
@@ -96,12 +106,12 @@ def _clip_step(p: Array, step: Array, size: float, *at: Any) -> Array:
     return p + np.where(length > longest, 0.5, 1.0) * step
 
 
-@FAULTS.plant("descent-from-zero", "the start is ignored: p(0) = 0", "lemma-1", *DESCENTS)
+@FAULTS.plant("descent-from-zero", "the run starts at 0, not at p(0)", "lemma-1", *DESCENTS)
 def _from_zero(right: Descent, problem: Problem, start: Array, **options: Any) -> Trajectory:
     return right(problem, np.zeros_like(start), **options)
 
 
-@FAULTS.plant("descent-from-elsewhere", "p(0) is (1 + ε) times the start", "lemma-1", *DESCENTS, size=1e-6, unit="ε")
+@FAULTS.plant("descent-from-elsewhere", "the run starts at (1 + ε) p(0)", "lemma-1", *DESCENTS, size=1e-6, unit="ε")
 def _from_elsewhere(right: Descent, size: float, problem: Problem, start: Array, **options: Any) -> Trajectory:
     return right(problem, (1 + size) * start, **options)
 
@@ -119,7 +129,7 @@ def _average(run: Trajectory, *arguments: Any, **options: Any) -> Trajectory:
 
 @FAULTS.change(
     "normalized-with-floor",
-    "steps of ∇L/(‖∇L‖ + ε)",
+    "steps are along ∇L/(‖∇L‖ + ε), not ∇L/‖∇L‖",
     "theorem-2",
     normalized_gradient_descent,
     size=1e-3,
@@ -133,7 +143,7 @@ def _floor_norm(
     for t in range(steps):
         g = gradient(problem.keys, problem.scores, problem.loss, points[t])
         direction = np.asarray(g.direction)
-        # ε in the gradient's own scale: nothing over- or underflows.
+        # ε in units of the gradient, so that nothing over- or underflows.
         floor = np.exp(math.log(size) - np.maximum(np.asarray(g.log_scale), -700.0))
         length = np.sqrt(np.sum(direction * direction, axis=-1)) + floor
         points[t + 1] = points[t] - step * direction / length[..., None]

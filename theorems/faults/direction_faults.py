@@ -1,4 +1,4 @@
-"""Faults in Definition 3: selected tokens, directional margin, directional neighbours."""
+"""Faults in the objects of Definition 3: selected tokens, directional margin, directional neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAULTS = Faults(Kind.DIRECTION)
 
 @FAULTS.change(
     "neighbours-within-a-tolerance",
-    "whatever is within a share ε of the margin is a neighbour",
+    "tokens up to 1 + ε times the margin count as neighbours",
     "lemma-10",
     direction,
     size=0.25,
@@ -26,13 +26,18 @@ def _tolerate(right: Direction, size: float, *arguments: Any) -> Direction:
     return replace(right, neighbours=~right.selected & (right.margins <= (1 + size) * right.margin))
 
 
-@FAULTS.change("neighbours-per-input", "the nearest tokens of each input instead of all", "lemma-10", direction)
+@FAULTS.change(
+    "neighbours-per-input",
+    "the neighbours are the nearest tokens of each input, not of all inputs",
+    "lemma-10",
+    direction,
+)
 def _nearest_of_each_input(right: Direction, *arguments: Any) -> Direction:
     margins = np.where(right.selected, np.inf, right.margins)
     return replace(right, neighbours=np.isfinite(margins) & (margins == margins.min(axis=1, keepdims=True)))
 
 
-@FAULTS.change("ties-broken-by-argmax", "of several selected tokens the first is reported", "lemma-10", direction)
+@FAULTS.change("ties-broken-by-argmax", "only the first of several selected tokens is reported", "lemma-10", direction)
 def _break_ties(right: Direction, keys: Array, q: Array) -> Direction:
     first = np.argmax(right.selected, axis=1)
     return replace(right, selected=np.arange(keys.shape[1]) == first[:, None])
@@ -46,7 +51,9 @@ def _take_last_input(right: Direction, *arguments: Any) -> Direction:
     return replace(right, least=least, neighbours=near)
 
 
-@FAULTS.change("neighbours-by-argmin", "of several directional neighbours the first is reported", "lemma-10", direction)
+@FAULTS.change(
+    "neighbours-by-argmin", "only the first of several directional neighbours is reported", "lemma-10", direction
+)
 def _keep_first_neighbour(right: Direction, *arguments: Any) -> Direction:
     near = np.zeros_like(right.neighbours)
     if right.neighbours.any():
@@ -54,7 +61,7 @@ def _keep_first_neighbour(right: Direction, *arguments: Any) -> Direction:
     return replace(right, neighbours=near)
 
 
-@FAULTS.change("direction-not-normalised", "margins of q instead of q/‖q‖", "lemma-8", direction)
+@FAULTS.change("direction-not-normalised", "margins are those of q, not of q/‖q‖", "lemma-8", direction)
 def _leave_unnormalised(right: Direction, *arguments: Any) -> Direction:
     changed = replace(right)
     vars(changed)["norm"] = 1.0
@@ -62,7 +69,7 @@ def _leave_unnormalised(right: Direction, *arguments: Any) -> Direction:
     return changed
 
 
-@FAULTS.change("second-margin", "the second smallest margin for the smallest", "lemma-10", direction)
+@FAULTS.change("second-margin", "the second smallest margin is taken for the smallest", "lemma-10", direction)
 def _take_second_margin(right: Direction, *arguments: Any) -> Direction:
     later = sorted({x for row in right.exact for x in row if x > 0})
     least = later[min(1, len(later) - 1)] if later else None
@@ -71,7 +78,7 @@ def _take_second_margin(right: Direction, *arguments: Any) -> Direction:
 
 
 @FAULTS.change(
-    "direction-saturates", "entries of q beyond the range of float32 are its smallest or largest", "lemma-8", direction
+    "direction-saturates", "entries of q outside the range of float32 are clipped to it", "lemma-8", direction
 )
 def _saturate(right: Direction, keys: Array, q: Array) -> Direction:
     sizes = np.clip(np.abs(right.q), np.finfo(np.float32).tiny, np.finfo(np.float32).max)

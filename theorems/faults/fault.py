@@ -2,7 +2,7 @@
 
 A module of faults makes one list, ``FAULTS = Faults(Kind.RUN)``, whose methods are decorators of the wrong functions::
 
-    @FAULTS.plant("path-at-twice-the-radius", "2p̄(R) for p̄(R)", "theorem-4", regularization_path)
+    @FAULTS.plant("path-at-twice-the-radius", "2p̄(R) in place of p̄(R)", "theorem-4", regularization_path)
     def _longer(right, problem, norms, **options):
         return right(problem, 2 * norms, **options)
 """
@@ -26,31 +26,31 @@ class Kind(StrEnum):
     """The part of the computation that a fault is in."""
 
     SOFTMAX = "softmax"
-    """The softmax: weights, risk and gradient agree with each other and are all wrong."""
+    """The softmax: weights, risk and gradient agree with each other, but all are wrong."""
     GRADIENT = "gradient"
     RISK = "risk"
     """The value of the risk, or of its excess."""
     STEP = "step"
     """The constant L_p, whose inverse is the step size."""
     DATA = "data"
-    """The data: the attention, or the SVM, is given other data than the statement."""
+    """The data: the attention or the SVM gets other data than the statement."""
     SVM = "svm"
     SETS = "sets"
     """The problem ATT-SVM' of Theorem 8."""
     DIRECTION = "direction"
-    """Definition 3."""
+    """The objects of Definition 3: selected tokens, margin and neighbours of a direction."""
     LABELS = "labels"
-    """The problem (SVM) of the head, and p_relax."""
+    """The max-margin problem (SVM) of the head, and p_relax."""
     JOINT = "joint"
     """The functions that move head and prompt together."""
     MIXING = "mixing"
-    """The optimum where attention mixes: s⋆, Gen-SVM, W_fin."""
+    """The optimum where attention mixes tokens: its weights s⋆, Gen-SVM, and W_fin."""
     RUN = "run"
-    """The descents, flows and paths that use a right gradient."""
+    """The descents, flows and paths; their gradient is right."""
 
 
 FaultKind = Kind
-"""Alias of :class:`Kind` for files that have other kinds, too."""
+"""Alias of :class:`Kind` for modules that import another class of this name."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,17 @@ class Fault:
 
     Attributes:
         name: kebab-case, stable.
-        kind: the part of the computation that it is in.
+        kind: the part of the computation that is wrong.
         says: what is wrong, in a line.
         caught_by: the id of the cheapest statement that catches it within a few examples.
-        made: size → the faulty implementation; faults without a size ignore it.
-        size: how wrong the planted fault is, for faults that have a size, else 0; a smaller one is less wrong.
-        unit: what the size measures.
-        smallest: the smallest size that is tried (float64 does not resolve smaller ones, or they are no faults any
-            more).
-        spoil: case → the case as the statement misreads it, once the assumptions have been checked on the right one.
-        about: the class of the cases that it spoils.
+        made: the function size → faulty implementation; faults without a size ignore the argument.
+        size: how wrong the planted fault is, where a smaller size is less wrong; 0 for faults without a size.
+        unit: the quantity that the size measures.
+        smallest: the smallest size that is tried, because float64 does not resolve smaller ones or they are no longer
+            faults.
+        spoil: the function case → misread case; the assumptions are checked on the right case, the statement gets the
+            misread one.
+        about: the class of the cases that ``spoil`` takes.
     """
 
     name: str
@@ -93,21 +94,21 @@ class Fault:
 
 
 def right(size: float) -> Implementation:
-    """Return the reference itself, for faults that are in the data."""
+    """Return the reference: the implementation of faults that are in the data."""
     return REFERENCE
 
 
 class Faults(list[Fault]):
-    """Planted faults of one kind; each method returns a decorator that adds a fault and returns the function as it is.
+    """Planted faults of one kind; each method returns a decorator that adds a fault and leaves the function unchanged.
 
     The methods share these arguments:
 
     - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: see the attributes of :class:`Fault`,
-    - ``functions``: the functions of the reference that the wrong one replaces,
-    - ``through``: the function that is planted; its first argument is the decorated function,
-    - ``kind``: the kind of this fault, if it is not that of the list.
+    - ``functions``: the functions of the reference that the wrong function replaces,
+    - ``through``: the function that is planted instead, with the decorated function as its first argument,
+    - ``kind``: the kind of this fault, if it differs from the kind of the list.
 
-    A fault that has a size gives it to the decorated function as its second argument.
+    If a fault has a size, the decorated function gets the size as its second argument.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -118,7 +119,7 @@ class Faults(list[Fault]):
     def plant(
         self, name: str, says: str, caught_by: str, *functions: Callable[..., Any], **further: Any
     ) -> Callable[[Function], Function]:
-        """Plant a function in place of others: (right function, size, arguments of the call …) → wrong result."""
+        """Replace ``functions`` by the decorated one: (right function, size, arguments …) → wrong result."""
         return self._replace(_call_wrong, name, says, caught_by, functions, **further)
 
     def change(
@@ -130,9 +131,9 @@ class Faults(list[Fault]):
         only: type = object,
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Plant a change of right results by the decorated function: (right result, size, arguments …) → wrong result.
+        """Change the results of ``functions`` by the decorated one: (right result, size, arguments …) → wrong result.
 
-        Results that are no instances of ``only`` are left as they are.
+        Results that are not instances of ``only`` stay unchanged.
         """
         return self._replace(partial(_change_result, only), name, says, caught_by, functions, **further)
 
@@ -159,7 +160,7 @@ class Faults(list[Fault]):
         vary: Callable[[Any], Callable[[float], Implementation]],
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Plant ``vary(function)``: a map from sizes to implementations that can be sent to other processes."""
+        """Plant ``vary(function)``, which maps a size to an implementation that can be sent to other processes."""
         kind = further.pop("kind", self.kind)
 
         def add(wrong: Function) -> Function:
@@ -171,7 +172,7 @@ class Faults(list[Fault]):
     def spoil(
         self, name: str, says: str, caught_by: str, about: type[Subject] = Case
     ) -> Callable[[Function], Function]:
-        """Plant a misreading of the data by the decorated function: case → the wrong case that the statement gets."""
+        """Plant a misreading of the data by the decorated function: case → wrong case that the statement gets."""
 
         def add(wrong: Function) -> Function:
             self.append(Fault(name, Kind.DATA, says, caught_by, right, spoil=wrong, about=about))
@@ -181,7 +182,7 @@ class Faults(list[Fault]):
 
 
 def _replaced(wrong: Callable[..., Any], functions: tuple[Callable[..., Any], ...], size: float) -> Implementation:
-    """Return the reference with a wrong function in place of several: (the right function, sizes, …) → the result."""
+    """Return the reference with ``wrong`` in place of each function: (right function, sizes, arguments …) → result."""
     sizes = (size,) if size else ()
     return REFERENCE.replace("", {function: partial(wrong, function, sizes) for function in functions})
 

@@ -1,4 +1,4 @@
-"""Faults in the flags of a right p_mm, by which statements decide which claims they make."""
+"""Faults in the flags of p_mm, by which statements decide which claims they make; p_mm itself is right."""
 
 from __future__ import annotations
 
@@ -29,49 +29,54 @@ def _with(right: MaxMargin, **flags: Any) -> MaxMargin:
     return forced
 
 
-@_flag("always-independent", "all neighbours' rows are called independent", "lemma-7")
+@_flag("always-independent", "the rows of neighbours are always reported as independent", "lemma-7")
 def _independent(right: MaxMargin, *arguments: Any) -> MaxMargin:
     return _with(right, independent=True)
 
 
-@_flag("never-independent", "no neighbours' rows are called independent", "lemma-7")
+@_flag("never-independent", "the rows of neighbours are never reported as independent", "lemma-7")
 def _dependent(right: MaxMargin, *arguments: Any) -> MaxMargin:
     return _with(right, independent=False)
 
 
-@_flag("always-complementary", "all neighbours are said to have a positive dual together", "theorem-1")
+@_flag("always-complementary", "there always seem to be duals that are positive at all neighbours", "theorem-1")
 def _complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
-    """Keep the known duals and give every neighbour without a known dual the dual 1."""
+    """Give the dual 1 to every neighbour without a known positive dual."""
     pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
     duals = {pair: right.exact.duals.get(pair) or fmpq(1) for pair in pairs}
     return right if right.strictly_complementary else _with(right, exact_maximal_duals=duals)
 
 
 @_flag(
-    "called-complementary", "right duals, and strictly complementary is answered without looking at them", "theorem-1"
+    "called-complementary", "the solution is always reported as strictly complementary, whatever its duals", "theorem-1"
 )
 def _call_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
     return _with(right, strictly_complementary=True)
 
 
-@_flag("never-complementary", "no duals are said to be positive at all neighbours", "lemma-7")
+@_flag("never-complementary", "there never seem to be duals that are positive at all neighbours", "lemma-7")
 def _not_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
     """Remove the last dual from a strictly complementary solution."""
     rest = dict(list(right.exact_maximal_duals.items())[:-1])
     return _with(right, exact_maximal_duals=rest) if right.strictly_complementary else right
 
 
-@FAULTS.plant("always-locally-optimal", "every α is called locally optimal", "lemma-7", locally_optimal)
+@FAULTS.plant("always-locally-optimal", "every α is reported as locally optimal", "lemma-7", locally_optimal)
 def _always(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool:
     return True
 
 
-@FAULTS.plant("never-locally-optimal", "no α is called locally optimal", "lemma-7", locally_optimal)
+@FAULTS.plant("never-locally-optimal", "no α is reported as locally optimal", "lemma-7", locally_optimal)
 def _never(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool:
     return False
 
 
-@FAULTS.plant("locally-optimal-with-ties", "neighbours of equal score are let in", "lemma-7", locally_optimal)
+@FAULTS.plant(
+    "locally-optimal-with-ties",
+    "α counts as locally optimal although a neighbour has the same score",
+    "lemma-7",
+    locally_optimal,
+)
 def _allow_ties(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool:
     """Check Definition 2 (local optimality) with ≤ in place of <."""
     chosen = np.take_along_axis(scores, solution.alpha[:, None], axis=1)

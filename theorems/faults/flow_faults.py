@@ -1,4 +1,4 @@
-"""Faults in the gradient flow: the gradient is right at every recorded point, but the curve does not follow it."""
+"""Faults in the gradient flow: gradients are right, but the curve does not follow them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _from_elsewhere(right: RightFlow, size: float, problem: Problem, start: Arra
     return right(problem, (1 + size) * start, **options)
 
 
-@FAULTS.change("flow-without-its-start", "the first recorded point is the second", *FLOW)
+@FAULTS.change("flow-without-its-start", "the first recorded point equals the second", *FLOW)
 def _drop_start(flow: Flow, *arguments: Any, **options: Any) -> Flow:
     points = np.array(flow.points)
     points[0] = points[1]
     return _with_points(flow, points)
 
 
-@FAULTS.plant("flow-ends-half-way", "the flow ends at half of the norm", *FLOW)
+@FAULTS.plant("flow-ends-half-way", "the flow ends at half of the requested norm", *FLOW)
 def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: float, **options: Any) -> Flow:
     return right(problem, start, norm=norm / 2 if norm / 2 > np.linalg.norm(start) else norm, **options)
 
@@ -46,7 +46,7 @@ def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: flo
     "flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2, unit="ε"
 )
 def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
-    """Move every other point sideways by ``size`` times its norm, keeping the norm."""
+    """Move every other point sideways by ``size`` times its norm; its norm stays."""
     points = np.array(flow.points)
     if problem.d > 1:
         for k in range(1, len(points), 2):
@@ -60,7 +60,7 @@ def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, *
 
 @FAULTS.change(
     "flow-on-the-ray",
-    "from a norm on the curve is the ray of p_mm",
+    "beyond a given norm the curve is the ray of p_mm",
     *FLOW,
     size=10.0,
     unit="the norm in units of 1/max|k|",
@@ -83,13 +83,15 @@ def _interpolate(flow: Flow, *arguments: Any, **options: Any) -> Flow:
     return _with_points(flow, points)
 
 
-FAULTS.plant("flow-of-another-loss", "the flow of another loss", *FLOW, through=on_other_problem)(with_another_loss)
+FAULTS.plant("flow-of-another-loss", "the flow is that of another loss", *FLOW, through=on_other_problem)(
+    with_another_loss
+)
 FAULTS.plant("flow-of-other-scores", SCALED, *FLOW, size=1.0, unit="ε", through=on_other_problem)(with_scaled_scores)
 
 
 @FAULTS.plant(
     "flow-of-other-keys",
-    "the keys' first coordinate is (1 + ε) times as large",
+    "the first coordinate of the keys is multiplied by 1 + ε",
     *FLOW,
     size=1e-2,
     unit="ε",

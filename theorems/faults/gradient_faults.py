@@ -23,19 +23,23 @@ Data = tuple[Array, Array, Loss]
 Change = Callable[..., tuple[Data, float]]
 
 
-@FAULTS.change("negated-gradient", "ascent: the wrong sign", *GRADIENT)
+@FAULTS.change("negated-gradient", "−∇L in place of ∇L: ascent", *GRADIENT)
 def _negate(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, -g.direction)
 
 
-@FAULTS.change("gradient-too-long", "(1 + ε) ∇L", *GRADIENT, size=1.0, unit="relative error of the length")
+@FAULTS.change(
+    "gradient-too-long", "(1 + ε) ∇L in place of ∇L", *GRADIENT, size=1.0, unit="relative error of the length"
+)
 def _longer(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, (1 + size) * g.direction)
 
 
-@FAULTS.change("clipped-gradient", "∇L clipped at the norm 1/ε", *GRADIENT, size=1e-3, unit="1 over the largest norm")
+@FAULTS.change(
+    "clipped-gradient", "∇L is clipped at the norm 1/ε", *GRADIENT, size=1e-3, unit="1 over the largest norm"
+)
 def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
-    """Clip ∇L at the norm 1/ε."""
+    """Shorten ∇L to the norm 1/ε where it is longer."""
     xp = array_namespace(g.direction)
     over = g.log_norm + math.log(size)
     return ScaledGradient(g.log_scale - xp.where(over > 0, over, xp.zeros_like(over)), g.direction)
@@ -43,7 +47,7 @@ def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
 
 @FAULTS.change(
     "one-coordinate-off",
-    "the first coordinate of ∇L off by a factor 1 + ε",
+    "the first coordinate of ∇L is multiplied by 1 + ε",
     *GRADIENT,
     size=1e-6,
     unit="relative error of a coordinate",
@@ -54,17 +58,17 @@ def _one_coordinate(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGr
     return ScaledGradient(g.log_scale, changed)
 
 
-@FAULTS.change("rolled-coordinates", "coordinates rolled by one, as by a misaligned key", *GRADIENT)
+@FAULTS.change("rolled-coordinates", "the coordinates of ∇L are rolled by one, as if keys were misaligned", *GRADIENT)
 def _roll(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     xp = array_namespace(g.direction)
     return ScaledGradient(g.log_scale, xp.roll(g.direction, 1, axis=-1))
 
 
 @FAULTS.change(
-    "weight-decay", "∇L + λ p: weight decay that was left on", *GRADIENT, size=1e-3, unit="λ", smallest=1e-300
+    "weight-decay", "∇L + λ p in place of ∇L (weight decay)", *GRADIENT, size=1e-3, unit="λ", smallest=1e-300
 )
 def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Add λ p to the gradient in the larger of their two scales, so that nothing is lost where a term underflows."""
+    """Add λ p to the gradient, both in units of the larger one, so that neither is lost by underflow."""
     xp = array_namespace(g.direction)
     length = xp.sqrt(xp.sum(p * p, axis=-1)) * size
     log_decay = xp.where(length > 0, xp.log(xp.where(length > 0, length, xp.ones_like(length))), g.log_scale)
@@ -74,16 +78,16 @@ def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss:
     return ScaledGradient(scale, scaled + xp.exp(-shift)[..., None] * size * p)
 
 
-@FAULTS.change("float32-gradient", "∇L stored in float32", *GRADIENT)
+@FAULTS.change("float32-gradient", "∇L is stored in float32", *GRADIENT)
 def _single(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
-    """Store the gradient in float32: it is rounded, and lost below 1e-38."""
+    """Store the gradient in float32, which rounds it and loses it below 1e-38."""
     xp = array_namespace(g.direction)
     stored = xp.astype(g.direction * xp.exp(g.log_scale)[..., None], xp.float32)
     return without_scale(xp.astype(stored, xp.float64))
 
 
 def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
-    """Return the loss with ℓ' evaluated at ``slope_at(u)``, or with the constant ℓ' = −1 of the correlation loss."""
+    """Return the loss with ℓ' evaluated at ``slope_at(u)``; with ℓ' = −1 if ``slope_at`` is None."""
     wrong = copy(loss)
     if slope_at is None:
         vars(wrong)["log_slope"] = lambda u: 0 * u
@@ -95,7 +99,7 @@ def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
 
 
 def _problem(name: str, says: str, by: str) -> Callable[[Change], Change]:
-    """Return a decorator that plants a factor times the gradient for wrong (keys, scores, loss).
+    """Return a decorator that plants the gradient for wrong data, multiplied by a factor.
 
     The decorated function maps (keys, scores, loss) to ((wrong keys, scores, loss), factor).
     """
@@ -108,22 +112,22 @@ def _of_other_problem(change: Change, right: Any, keys: Array, scores: Array, lo
     return ScaledGradient(gradient.log_scale, factor * gradient.direction)
 
 
-@_problem("wrong-loss-derivative", "ℓ'(−u) for ℓ'(u)", "lemma-3")
+@_problem("wrong-loss-derivative", "ℓ'(−u) in place of ℓ'(u)", "lemma-3")
 def _slope_at_minus_u(keys: Array, scores: Array, loss: Loss) -> tuple[Data, float]:
     return (keys, scores, _with_slope(loss, lambda u: -u)), 1.0
 
 
-@_problem("loss-derivative-dropped", "ℓ' left out, as for the correlation loss", "lemma-3")
+@_problem("loss-derivative-dropped", "ℓ' = −1, as for the correlation loss", "lemma-3")
 def _slope_dropped(keys: Array, scores: Array, loss: Loss) -> tuple[Data, float]:
     return (keys, scores, _with_slope(loss, None)), 1.0
 
 
-@_problem("surrogate-loss", "∇L of the convex surrogate log(1 + e^−u) where the loss is σ(−u)", "lemma-1")
+@_problem("surrogate-loss", "for the loss σ(−u), the gradient of its convex surrogate log(1 + e^−u)", "lemma-1")
 def _make_convex(keys: Array, scores: Array, loss: Loss) -> tuple[Data, float]:
     return (keys, scores, loss_named("logistic") if loss.name == "sigmoid" else loss), 1.0
 
 
-@_problem("last-input-left-out", "the sum over the inputs stops one early", "lemma-3")
+@_problem("last-input-left-out", "the last input is left out of the sum over the inputs", "lemma-3")
 def _last_input_left_out(keys: Array, scores: Array, loss: Loss) -> tuple[Data, float]:
     n = keys.shape[-3]
     if n == 1:
@@ -132,7 +136,7 @@ def _last_input_left_out(keys: Array, scores: Array, loss: Loss) -> tuple[Data, 
 
 
 def _textbook(pulled_back: Any) -> Callable[[float], Implementation]:
-    """Return a map from any size to the reference whose gradient is (1/n) Σ ℓ' Kᵀ Jᵀγ with the given Jᵀγ."""
+    """Return the function size → reference with the gradient (1/n) Σ ℓ' Kᵀ Jᵀγ for the given Jᵀγ, whatever the size."""
     return partial(_with_gradient, Normalised(as_it_is, pulled_back).gradient)
 
 
@@ -140,13 +144,15 @@ def _with_gradient(gradient: Any, size: float) -> Implementation:
     return REFERENCE.replace("", {scaled_gradient: gradient})
 
 
-FAULTS.wrap("diagonal-jacobian", "cross term of the softmax Jacobian dropped: diag(s(1 − s))", "lemma-3", _textbook)(
-    diagonal
+FAULTS.wrap(
+    "diagonal-jacobian", "the softmax Jacobian without its off-diagonal entries: diag(s(1 − s))", "lemma-3", _textbook
+)(diagonal)
+FAULTS.wrap("detached-normaliser", "the softmax Jacobian with the normaliser detached: diag(s)", "lemma-3", _textbook)(
+    detached_normaliser
 )
-FAULTS.wrap("detached-normaliser", "normaliser detached: J = diag(s)", "lemma-3", _textbook)(detached_normaliser)
 FAULTS.wrap(
     "cancelling-gradient",
-    "the textbook formula, wrong only by rounding where the softmax saturates",
+    "the textbook formula, which is wrong by rounding where the softmax saturates",
     "lemma-3",
     _textbook,
 )(covariance)

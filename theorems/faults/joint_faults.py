@@ -1,6 +1,7 @@
-"""Faults in the functions that move head and prompt together.
+"""Faults in the functions that compute or train head and prompt together.
 
-They concern the joint gradient, the search for the minimiser, joint descent, and p(c) with its critical ratio.
+The functions are the joint gradient, the search for the minimiser, joint descent, and the direction p(c) with its
+critical ratio c*.
 """
 
 from __future__ import annotations
@@ -25,19 +26,28 @@ DESCENT = "conjecture-joint-descent"
 JointPoint = tuple[float, Array, Array]
 
 
-@FAULTS.plant("head-offset-ignored", "the prompt's pull is that of the head r v̄_mm alone", "theorem-5", joint_gradient)
+@FAULTS.plant(
+    "head-offset-ignored",
+    "the prompt's gradient is taken at the head r v̄_mm, without the head's offset",
+    "theorem-5",
+    joint_gradient,
+)
 def _ignore_offset(right: Callable[..., JointPoint], joint: Joint, log_r: float, w: Array, p: Array) -> JointPoint:
     value, by_w, _ = right(joint, log_r, w, p)
     return value, by_w, right(joint, log_r, np.zeros_like(w), p)[2]
 
 
-@FAULTS.change("head-pull-of-alpha", "the head's pull is that of α selected", "theorem-5", joint_gradient)
+@FAULTS.change(
+    "head-pull-of-alpha", "the head's gradient is taken as if exactly α were selected", "theorem-5", joint_gradient
+)
 def _curve_head(point: JointPoint, joint: Joint, *arguments: Any) -> JointPoint:
     value, _, by_p = point
     return value, -joint.chosen_tokens.mean(axis=0), by_p
 
 
-@FAULTS.change("joint-risk-summed", "log Σ for log mean", "theorem-5", joint_gradient)
+@FAULTS.change(
+    "joint-risk-summed", "the logarithm of the sum over inputs in place of the mean", "theorem-5", joint_gradient
+)
 def _sum(point: JointPoint, joint: Joint, *arguments: Any) -> JointPoint:
     value, by_w, by_p = point
     return value + float(np.log(len(joint.tokens))), by_w, by_p
@@ -52,7 +62,12 @@ def _first_start(minimum: JointMinimum, joint: Joint, schedule: Schedule, R: flo
     return _with_prompts(minimum, starts[:1] * (R / np.linalg.norm(starts[0])))
 
 
-@FAULTS.change("path-picks-a-start", "the lowest start, no descent", "theorem-6", joint_minimiser)
+@FAULTS.change(
+    "path-picks-a-start",
+    "the joint path ends at the start of least risk, without a descent",
+    "theorem-6",
+    joint_minimiser,
+)
 def _lowest_start(minimum: JointMinimum, joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     prompts = starts * (R / np.linalg.norm(starts, axis=1, keepdims=True))
     heads = np.zeros((len(starts), joint.tokens.shape[2]))
@@ -60,19 +75,19 @@ def _lowest_start(minimum: JointMinimum, joint: Joint, schedule: Schedule, R: fl
     return _with_prompts(minimum, prompts[[int(np.argmin(risks))]])
 
 
-@FAULTS.change("path-too-short", "‖p‖ = R/2 for ‖p‖ = R", "theorem-6", joint_minimiser)
+@FAULTS.change("path-too-short", "the prompt has the norm R/2 in place of R", "theorem-6", joint_minimiser)
 def _halve(minimum: JointMinimum, *arguments: Any) -> JointMinimum:
     return _with_prompts(minimum, minimum.path.prompts / 2)
 
 
-@FAULTS.change("path-too-long", "‖p‖ = 2R for ‖p‖ = R", "theorem-6", joint_minimiser)
+@FAULTS.change("path-too-long", "the prompt has the norm 2R in place of R", "theorem-6", joint_minimiser)
 def _double(minimum: JointMinimum, *arguments: Any) -> JointMinimum:
     return _with_prompts(minimum, minimum.path.prompts * 2)
 
 
 @FAULTS.plant(
     "path-of-a-wrong-label",
-    "the other tokens of one input count with the wrong sign",
+    "the non-selected tokens of one input have the wrong sign",
     "theorem-6",
     joint_minimiser,
 )
@@ -84,7 +99,7 @@ def _flip_first_label(right: Callable[..., JointMinimum], joint: Joint, *argumen
 
 
 Step = Callable[[Array, Array, Array, Array, dict[str, Any]], tuple[Array, Array]]
-"""(tokens, keys, v, p, options of the run) → the next pair (v, p)."""
+"""The function (tokens, keys, v, p, options of the run) → the next pair (v, p)."""
 
 
 def _run(
@@ -100,7 +115,7 @@ def _run(
 
 
 def _step(name: str, says: str) -> Callable[[Step], Step]:
-    """Return a decorator that plants joint descent with the decorated step."""
+    """Return a decorator that plants joint descent with the decorated function as its step."""
     return FAULTS.plant(name, says, DESCENT, joint_descent, through=_run)
 
 
@@ -109,7 +124,7 @@ def _right_step(tokens: Array, keys: Array, v: Array, p: Array, options: dict[st
     return run.heads[1], run.prompts[1]
 
 
-@_step("joint-steps-sequential", "the prompt steps at the head's next iterate")
+@_step("joint-steps-sequential", "the prompt's step is computed at the head's next iterate")
 def _sequential(tokens: Array, keys: Array, v: Array, p: Array, options: dict[str, Any]) -> tuple[Array, Array]:
     head, _ = _right_step(tokens, keys, v, p, options)
     return head, _right_step(tokens, keys, head, p, options)[1]
@@ -120,9 +135,9 @@ def _not_normalized(tokens: Array, keys: Array, v: Array, p: Array, options: dic
     return _right_step(tokens, keys, v, p, {**options, "normalized": False})
 
 
-@_step("joint-steps-normalized-together", "one norm for both parts")
+@_step("joint-steps-normalized-together", "both gradients are divided by the norm of the whole gradient")
 def _together(tokens: Array, keys: Array, v: Array, p: Array, options: dict[str, Any]) -> tuple[Array, Array]:
-    """Divide the head's and the prompt's gradient by the norm of the whole gradient, not each by its own norm."""
+    """Divide the steps of head and prompt by √2, as if the norm of the whole gradient normalised both."""
     head, prompt = _right_step(tokens, keys, v, p, options)
     return v + (head - v) / np.sqrt(2.0), p + (prompt - p) / np.sqrt(2.0)
 
@@ -144,7 +159,7 @@ def _from_zero(right: Any, tokens: Array, keys: Array, head: Array, prompt: Arra
     return joint_descent(tokens, keys, head, np.zeros_like(prompt), **options)
 
 
-@FAULTS.plant("head-slope-squared", "|ℓ'|² for |ℓ'| in the head's gradient", DESCENT, head_gradient)
+@FAULTS.plant("head-slope-squared", "|ℓ'|² in place of |ℓ'| in the head's gradient", DESCENT, head_gradient)
 def _square_slope(right: Any, tokens: Array, weights: Array, v: Array) -> ScaledGradient:
     features = np.sum(weights[..., None] * tokens, axis=1)
     slopes = -2 * np.logaddexp(0.0, features @ v)
@@ -152,19 +167,21 @@ def _square_slope(right: Any, tokens: Array, weights: Array, v: Array) -> Scaled
     return ScaledGradient(np.float64(scale), -np.exp(slopes - scale) @ features / len(features))
 
 
-@FAULTS.plant("head-sees-argmax", "the head's gradient at the selected tokens", DESCENT, head_gradient)
+@FAULTS.plant(
+    "head-sees-argmax", "the head's gradient is computed as if the largest weight were 1", DESCENT, head_gradient
+)
 def _selected(right: Callable[..., ScaledGradient], tokens: Array, weights: Array, v: Array) -> ScaledGradient:
     return right(tokens, 1.0 * (weights == weights.max(axis=-1, keepdims=True)), v)
 
 
 @FAULTS.change(
     "schedule-without-quadrant",
-    "p(c) without the constraints ≥ 0 of the non-supports",
+    "p(c) without the constraints (k_iα − k_it)·p ≥ 0 of the non-supports",
     "theorem-6",
     scheduled_direction,
 )
 def _without_quadrant(p: Array, joint: Joint, ratio: float) -> Array:
-    """Drop (k_iα − k_it)·p ≥ 0 for the non-supports: their label margin may fall by as much as their slack allows."""
+    """Drop (k_iα − k_it)·p ≥ 0 for the non-supports, so that their label margins may fall by as much as their slack."""
     rows, length = joint.rows[joint.others], 1.0
     excess = np.broadcast_to(joint.svm.slack[:, None], joint.others.shape)[joint.others] * ratio
     for _ in range(200):  # ascent on the minimum of concave functions, with ever shorter steps
@@ -178,16 +195,16 @@ def _without_quadrant(p: Array, joint: Joint, ratio: float) -> Array:
     return p
 
 
-@FAULTS.plant("schedule-slack-squared", "p(c) with slack²", "theorem-6", scheduled_direction)
+@FAULTS.plant("schedule-slack-squared", "p(c) computed with slack² in place of slack", "theorem-6", scheduled_direction)
 def _square_slack(right: Callable[..., Array], joint: Joint, ratio: float) -> Array:
     return right(replace(joint, svm=replace(joint.svm, slack=joint.svm.slack**2)), ratio)
 
 
-@FAULTS.plant("schedule-always-relaxed", "p_relax for every c", "theorem-6", scheduled_direction)
+@FAULTS.plant("schedule-always-relaxed", "p_relax in place of p(c)", "theorem-6", scheduled_direction)
 def _always_relaxed(right: Callable[..., Array], joint: Joint, ratio: float) -> Array:
     return right(joint, 1e6)
 
 
-@FAULTS.change("critical-ratio-quartered", "c*/4 for c*", "theorem-6", critical_ratio)
+@FAULTS.change("critical-ratio-quartered", "c*/4 in place of the critical ratio c*", "theorem-6", critical_ratio)
 def _quarter(ratio: float, *arguments: Any) -> float:
     return ratio / 4

@@ -1,4 +1,4 @@
-"""Faults in the joint problem: the head's max-margin problem (SVM), and p_relax of Theorem 6."""
+"""Faults in the head's max-margin problem (SVM), and in p_relax of Theorem 6."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Change = Callable[..., LabelSvm]
 
 
 def _label(name: str, says: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a change of (SVM)'s solution: (solution, size if any, features) → solution."""
+    """Return a decorator that plants a change of the head's SVM: (solution, size if any, features) → solution."""
     return FAULTS.change(name, says, "lemma-13", label_svm, only=LabelSvm, **further)
 
 
@@ -29,9 +29,9 @@ def _solve(features: Array) -> LabelSvm:
     return solution
 
 
-@_label("label-svm-misses-a-constraint", "the support of the largest dual is lost")
+@_label("label-svm-misses-a-constraint", "the constraint of the support with the largest dual is left out")
 def _lose_the_heaviest(right: LabelSvm, features: Array) -> LabelSvm:
-    """Weaken the constraint of the largest dual 1024-fold; report slacks, support and duals of the right solution."""
+    """Weaken the constraint of the largest dual 1024-fold, but return the right slacks, support and duals."""
     if len(features) == 1:
         return right
     weaker = np.array(features)
@@ -40,43 +40,45 @@ def _lose_the_heaviest(right: LabelSvm, features: Array) -> LabelSvm:
     return replace(right, v=wrong.v, direction=wrong.direction, margin=wrong.margin)
 
 
-@_label("label-svm-with-intercept", "z·v + b ≥ 1, an intercept that the model does not have")
+@_label("label-svm-with-intercept", "constraints z·v + b ≥ 1 with an intercept b, which the model does not have")
 def _add_intercept(right: LabelSvm, features: Array) -> LabelSvm:
     wrong = _solve(np.concatenate([features, np.ones((len(features), 1))], axis=1))
     v = wrong.v[:-1]
     return replace(wrong, v=v, direction=v / np.linalg.norm(v))
 
 
-@_label("label-margin-wide", "(1 + ε) Γ reported", size=1.0, unit="relative error of Γ")
+@_label("label-margin-wide", "(1 + ε) Γ in place of the margin Γ", size=1.0, unit="relative error of Γ")
 def _widen(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     return replace(right, margin=(1 + size) * right.margin)
 
 
 @_label(
     "label-svm-coordinate-off",
-    "the smallest coordinate of v_mm off by ε times the largest",
+    "ε times the largest coordinate of v_mm is added to its smallest",
     size=1e-3,
     unit="relative error of a coordinate",
 )
 def _move_coordinate(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     v = np.array(right.v)
-    v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # the smallest entry, so that v_mm turns
+    v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # a change of the smallest entry turns v_mm
     return replace(right, v=v, direction=v / np.linalg.norm(v))
 
 
-@_label("label-dual-off", "the largest dual of (SVM) off by a factor 1 + ε", size=1e-2, unit="relative error of a dual")
+@_label(
+    "label-dual-off", "the largest dual of (SVM) is multiplied by 1 + ε", size=1e-2, unit="relative error of a dual"
+)
 def _scale_dual(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     changed = np.array(right.duals)
     changed[int(np.argmax(changed))] *= 1 + size
     return replace(right, duals=changed)
 
 
-@_label("all-inputs-supports", "every input is taken for a support")
+@_label("all-inputs-supports", "every input is reported as a support")
 def _lose_slack(right: LabelSvm, features: Array) -> LabelSvm:
     return replace(right, support=np.ones_like(right.support), slack=np.zeros_like(right.slack))
 
 
-@_label("support-lost", "the support of the largest dual is not reported")
+@_label("support-lost", "the support with the largest dual is not reported")
 def _lose_support(right: LabelSvm, features: Array) -> LabelSvm:
     if right.support.sum() < 2:
         return right
@@ -85,16 +87,19 @@ def _lose_support(right: LabelSvm, features: Array) -> LabelSvm:
     return replace(right, support=fewer)
 
 
-@FAULTS.plant("relaxed-is-not-relaxed", "p_mm for p_relax", "theorem-6", relaxed_max_margin)
+@FAULTS.plant("relaxed-is-not-relaxed", "p_mm in place of p_relax", "theorem-6", relaxed_max_margin)
 def _keep_unrelaxed(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
     return max_margin(keys, alpha)
 
 
 @FAULTS.plant(
-    "relaxed-without-quadrant", "the constraints ≥ 0 of the non-supports forgotten", "theorem-6", relaxed_max_margin
+    "relaxed-without-quadrant",
+    "p_relax without the constraints (k_iα − k_it)·p ≥ 0 of the non-supports",
+    "theorem-6",
+    relaxed_max_margin,
 )
 def _without_quadrant(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
-    """Solve for p_relax without the constraints ≥ 0 of the non-supports, so that their margins are arbitrary."""
+    """Solve for p_relax without the constraints of the non-supports, whose margins may then have any value."""
     weaker = np.array(keys)
     weaker[~support] = keys[~support][np.arange(int((~support).sum())), alpha[~support]][:, None]
     return right(weaker, alpha, support)

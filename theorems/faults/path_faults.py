@@ -1,4 +1,4 @@
-"""Faults in the regularization paths: the risk is right, but the points of the path do not minimise it."""
+"""Faults in the regularization paths: the risk is right, but the points do not minimise it."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from theorems.faults.fault import Faults, Kind
 FAULTS = Faults(Kind.RUN)
 PATH = ("theorem-1", regularization_path)
 LOCAL = ("theorem-4", local_path)
-"""For the regularization path and the local path: the statement that catches faults, and the function to replace."""
+"""The statement that catches the faults of each path, and the function that they replace."""
 RightPath = Callable[..., Path]
 
 
 def _with_points(path: Path, points: Array, max_margin: Any = None, **options: Any) -> Path:
-    """Replace the points of a path and recompute their offsets from the max-margin direction."""
+    """Return the path with other points, and with offsets from the max-margin direction that fit them."""
     if max_margin is None:
         return replace(path, points=points)
     unit = max_margin.direction
     return replace(path, points=points, offsets=points - (points @ unit)[:, None] * unit)
 
 
-@FAULTS.change("path-unminimised", "a random start is returned as it is", *PATH)
+@FAULTS.change("path-unminimised", "one random direction is returned at all radii", *PATH)
 def _random_direction(path: Path, *arguments: Any, **options: Any) -> Path:
-    """Return one random direction at every radius, which minimises nothing."""
+    """Return one random direction, which minimises nothing, at every radius."""
     rng = np.random.default_rng(0)
     start = rng.standard_normal(path.points.shape[1])
     return _with_points(path, path.norms[:, None] * (start / np.linalg.norm(start)), **options)
 
 
-@FAULTS.plant("path-at-half-the-radius", "the path at R/2", *PATH)
+@FAULTS.plant("path-at-half-the-radius", "p̄(R/2) in place of p̄(R)", *PATH)
 def _halve_radii(right: RightPath, problem: Problem, norms: Any, **options: Any) -> Path:
     return right(problem, np.asarray(norms) / 2, **options)
 
 
-@FAULTS.change("path-at-twice-the-radius", "2p̄(R) for p̄(R)", *PATH)
+@FAULTS.change("path-at-twice-the-radius", "2p̄(R) in place of p̄(R)", *PATH)
 def _double(path: Path, *arguments: Any, **options: Any) -> Path:
     return _with_points(path, 2 * path.points, **options)
 
 
-@FAULTS.change("path-at-one-radius", "the first point is returned for all", *PATH)
+@FAULTS.change("path-at-one-radius", "the first point is returned for all radii", *PATH)
 def _repeat_first(path: Path, *arguments: Any, **options: Any) -> Path:
     return _with_points(path, np.repeat(path.points[:1], len(path.points), axis=0), **options)
 
 
-@FAULTS.change("path-leaves-radii-out", "a point at the largest radius alone", *PATH)
+@FAULTS.change("path-leaves-radii-out", "only the point at the largest radius is returned", *PATH)
 def _give_up(path: Path, *arguments: Any, **options: Any) -> Path:
     """Report only the last point as converged."""
     last = np.arange(len(path.norms)) == len(path.norms) - 1
@@ -69,33 +69,33 @@ def on_other_problem(change: Callable[..., Problem], right: Any, *arguments: Any
     return right(change(problem, *size), *arguments[1 + len(size) :], **options)
 
 
-@FAULTS.plant("path-of-another-loss", "the path of another loss", *PATH, through=on_other_problem)
+@FAULTS.plant("path-of-another-loss", "the path is that of another loss", *PATH, through=on_other_problem)
 def with_another_loss(problem: Problem) -> Problem:
-    """Return the problem with the correlation loss or, if it has this loss already, with the exponential loss."""
+    """Return the problem with the correlation loss, or with the exponential loss if it has that loss already."""
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
     return Problem(problem.keys, problem.scores, loss_named(name))
 
 
-SCALED = "the first input's scores are (1 + ε) times as large"
+SCALED = "the scores of the first input are multiplied by 1 + ε"
 
 
 @FAULTS.plant("path-of-other-scores", SCALED, *PATH, size=1e-2, unit="ε", through=on_other_problem)
 def with_scaled_scores(problem: Problem, size: float) -> Problem:
-    """Return the problem with the scores of its first input 1 + ε times as large."""
+    """Return the problem with the scores of its first input multiplied by 1 + ``size``."""
     scores = np.array(problem.scores)
     scores[0] *= 1 + size
     return Problem(problem.keys, scores, problem.loss)
 
 
-@FAULTS.change("path-is-its-limit", "the direction found at the largest radius is returned at all", *PATH)
+@FAULTS.change("path-is-its-limit", "the direction at the largest radius is returned at all radii", *PATH)
 def _repeat_limit(path: Path, *arguments: Any, **options: Any) -> Path:
     last = path.points[-1] / np.linalg.norm(path.points[-1])
     return _with_points(path, path.norms[:, None] * last, **options)
 
 
-@FAULTS.change("path-ends-early", "points ε R beside the minimum", *PATH, size=1e-6, unit="ε")
+@FAULTS.change("path-ends-early", "points lie ε R beside the minimum", *PATH, size=1e-6, unit="ε")
 def _move_along_the_sphere(path: Path, size: float, *arguments: Any, **options: Any) -> Path:
-    """Move every point beside the minimum by ``size`` times R, as an optimiser that ends early does."""
+    """Move every point sideways by ``size`` times R, as if an optimiser had ended early."""
     across = np.roll(path.points, 1, axis=1)
     length = path.norms[:, None]
     across = across - np.sum(across * path.points, axis=1, keepdims=True) / length**2 * path.points
@@ -104,16 +104,16 @@ def _move_along_the_sphere(path: Path, size: float, *arguments: Any, **options: 
     return _with_points(path, moved / np.linalg.norm(moved, axis=1, keepdims=True) * length, **options)
 
 
-@FAULTS.change("local-path-at-twice-the-radius", "2p̄(R) for p̄(R)", *LOCAL)
+@FAULTS.change("local-path-at-twice-the-radius", "2p̄(R) in place of p̄(R)", *LOCAL)
 def _double_local(path: LocalPath, *arguments: Any, **options: Any) -> LocalPath:
     return replace(path, points=2 * path.points)
 
 
-@FAULTS.change("local-path-at-one-radius", "the last point is returned for all", *LOCAL)
+@FAULTS.change("local-path-at-one-radius", "the last point is returned for all radii", *LOCAL)
 def _repeat_last(path: LocalPath, *arguments: Any, **options: Any) -> LocalPath:
     return replace(path, points=np.repeat(path.points[-1:], len(path.points), axis=0))
 
 
-@FAULTS.change("local-path-stays-on-q", "R q instead of the local path", *LOCAL)
+@FAULTS.change("local-path-stays-on-q", "the point R q in place of the local path's point", *LOCAL)
 def _stay_on_q(path: LocalPath, problem: Problem, q: Array, *arguments: Any, **options: Any) -> LocalPath:
     return replace(path, points=path.norms[:, None] * (q / np.linalg.norm(q)))

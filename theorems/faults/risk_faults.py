@@ -20,20 +20,20 @@ RISK = ("lemma-3", risk)
 EXCESS = ("lemma-3", log_excess_risk)
 STEP = ("lemma-6", log_smoothness)
 Excess = tuple[Array, Array]
-"""Sign and logarithm of L(p) − L_α."""
+"""The sign of L(p) − L_α, and the logarithm of its absolute value."""
 
 
-@FAULTS.change("risk-too-large", "(1 + ε) L", *RISK, size=0.1, unit="relative error of the risk")
+@FAULTS.change("risk-too-large", "(1 + ε) L in place of L", *RISK, size=0.1, unit="relative error of the risk")
 def _larger(value: Array, size: float, *arguments: Any) -> Array:
     return (1 + size) * value
 
 
-@FAULTS.change("risk-is-a-sum", "Σ ℓ for the mean over the inputs", *RISK)
+@FAULTS.change("risk-is-a-sum", "the sum of ℓ over the inputs in place of the mean", *RISK)
 def _sum(value: Array, keys: Array, *arguments: Any) -> Array:
     return keys.shape[-3] * value
 
 
-@FAULTS.plant("risk-with-an-unsigned-output", "ℓ(|u|) at the first input", *RISK)
+@FAULTS.plant("risk-with-an-unsigned-output", "ℓ(|u|) in place of ℓ(u) at the first input", *RISK)
 def _drop_first_sign(right: Any, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
     xp = array_namespace(keys, scores, p)
     outputs = reference.predictions(keys, scores, p)
@@ -41,43 +41,51 @@ def _drop_first_sign(right: Any, keys: Array, scores: Array, loss: Loss, p: Arra
     return xp.mean(loss.value(outputs), axis=-1)
 
 
-@FAULTS.plant("risk-of-scaled-outputs", "ℓ((1 + ε) u)", *RISK, size=1e-6, unit="relative error of the outputs")
+@FAULTS.plant(
+    "risk-of-scaled-outputs", "ℓ((1 + ε) u) in place of ℓ(u)", *RISK, size=1e-6, unit="relative error of the outputs"
+)
 def _scale_outputs(right: Any, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> Any:
     return right(keys, (1 + size) * scores, loss, p)
 
 
-@FAULTS.plant("excess-linearised", "|ℓ'| δ for ℓ(u − δ) − ℓ(u)", *EXCESS)
+@FAULTS.plant("excess-linearised", "|ℓ'| δ in place of ℓ(u − δ) − ℓ(u)", *EXCESS)
 def _linearise(right: Any, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> Any:
     tangent = copy(loss)
     vars(tangent)["log_excess"] = lambda u, sign, log_size: (sign, loss.log_slope(u) + log_size)
     return right(keys, scores, tangent, p, alpha)
 
 
-@FAULTS.change("excess-sign-lost", "|L(p) − L_α| for L(p) − L_α", *EXCESS)
+@FAULTS.change("excess-sign-lost", "|L(p) − L_α| in place of L(p) − L_α", *EXCESS)
 def _lose_sign(excess: Excess, *arguments: Any) -> Excess:
     sign, logs = excess
     return array_namespace(sign).abs(sign), logs
 
 
-@FAULTS.change("excess-of-the-sum", "n (L(p) − L_α)", *EXCESS)
+@FAULTS.change("excess-of-the-sum", "n (L(p) − L_α) in place of L(p) − L_α", *EXCESS)
 def _excess_of_sum(excess: Excess, keys: Array, *arguments: Any) -> Excess:
     sign, logs = excess
     return sign, logs + math.log(keys.shape[-3])
 
 
-@FAULTS.change("excess-too-large", "(1 + ε) (L(p) − L_α)", *EXCESS, size=0.1, unit="relative error of the excess")
+@FAULTS.change(
+    "excess-too-large",
+    "(1 + ε) (L(p) − L_α) in place of L(p) − L_α",
+    *EXCESS,
+    size=0.1,
+    unit="relative error of the excess",
+)
 def _enlarge_excess(excess: Excess, size: float, *arguments: Any) -> Excess:
     sign, logs = excess
     return sign, logs + math.log1p(size)
 
 
-@FAULTS.change("smoothness-a-third", "L_p/3: steps three times the bound", *STEP, kind=Kind.STEP)
+@FAULTS.change("smoothness-a-third", "L_p/3 in place of L_p: steps are three times as long", *STEP, kind=Kind.STEP)
 def _third(right: float, problem: Problem) -> float:
     return right - math.log(3)
 
 
 def _smoothness(problem: Problem, key_power: int, steep: bool, mean: bool = True) -> float:
-    """Return log of (1/n) Σ (M0 ‖γ‖² ‖K‖^power + 3 M1 ‖γ‖ ‖K‖^power), without its last term or the mean if so asked."""
+    """Return log (1/n) Σ (M0 ‖γ‖² ‖K‖^power + 3 M1 ‖γ‖ ‖K‖^power); ``steep`` keeps the M1 term, ``mean`` the 1/n."""
     k = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
     gamma = np.linalg.norm(problem.scores, axis=1)
     scores = problem.score_range
@@ -88,16 +96,16 @@ def _smoothness(problem: Problem, key_power: int, steep: bool, mean: bool = True
     return float(np.logaddexp.reduce(np.concatenate(terms)) - (math.log(problem.n) if mean else 0.0))
 
 
-@FAULTS.plant("smoothness-of-norms-not-squared", "‖K_i‖ for ‖K_i‖² in L_p", *STEP, kind=Kind.STEP)
+@FAULTS.plant("smoothness-of-norms-not-squared", "‖K_i‖ in place of ‖K_i‖² in L_p", *STEP, kind=Kind.STEP)
 def _norms_not_squared(right: Any, problem: Problem) -> float:
     return _smoothness(problem, 1, True)
 
 
-@FAULTS.plant("smoothness-without-slope", "the term of M1 left out of L_p", *STEP, kind=Kind.STEP)
+@FAULTS.plant("smoothness-without-slope", "L_p without its term of M1", *STEP, kind=Kind.STEP)
 def _without_steepness(right: Any, problem: Problem) -> float:
     return _smoothness(problem, 2, False)
 
 
-@FAULTS.plant("smoothness-of-the-sum", "n L_p: needlessly short steps", *STEP, kind=Kind.STEP)
+@FAULTS.plant("smoothness-of-the-sum", "n L_p in place of L_p: steps are needlessly short", *STEP, kind=Kind.STEP)
 def _of_the_sum(right: Any, problem: Problem) -> float:
     return _smoothness(problem, 2, True, mean=False)

@@ -1,4 +1,4 @@
-"""Faults in ATT-SVM', the union of Theorem 8."""
+"""Faults in ATT-SVM', the problem of Theorem 8 for sets of optimal tokens."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def _first_optimal(optimal: Array) -> Array:
     "sets-first-choice-only", "only the first optimal token of each input is tried", *SETS, only=MaxMarginSets
 )
 def _keep_first_tokens(right: MaxMarginSets, keys: Array, optimal: Array, *arguments: Any) -> MaxMarginSets:
-    """Keep the choice of the first optimal token of each input, where that is feasible."""
+    """Keep only the choice of the first optimal tokens, if it is feasible."""
     first = _first_optimal(optimal)
     choices = tuple(c for c in right.choices if first[np.arange(len(first)), c.alpha].all())
     return replace(right, choices=choices or right.choices)
 
 
-@FAULTS.change("sets-worst-choice", "the choice of the largest norm instead of the least", *SETS, only=MaxMarginSets)
+@FAULTS.change("sets-worst-choice", "the choice with the largest norm in place of the least", *SETS, only=MaxMarginSets)
 def _keep_worst(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
     return replace(right, choices=right.choices[-1:])
 
 
 @FAULTS.change(
-    "sets-one-of-several", "only the first of several solutions of the least norm", *SETS, only=MaxMarginSets
+    "sets-one-of-several", "only the first of several solutions of least norm is returned", *SETS, only=MaxMarginSets
 )
 def _keep_one_of_several(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
     rest = [c for c in right.choices if c.norm_squared != right.choices[0].norm_squared]
@@ -48,7 +48,7 @@ def _keep_one_of_several(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets
 
 @FAULTS.change(
     "sets-solutions-short",
-    "all choices, but only the first of several points is called a solution",
+    "all choices are returned, but only the first point as a solution",
     *SETS,
     only=MaxMarginSets,
 )
@@ -58,16 +58,16 @@ def _cut_solutions(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
     return changed
 
 
-@FAULTS.plant("sets-convexified", "the mean of the optimal tokens stands for their set", *SETS)
+@FAULTS.plant("sets-convexified", "the set of optimal tokens is replaced by its mean", *SETS)
 def _convexify(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -> Solution:
-    """Solve with the mean of the optimal tokens in place of their set, that is with the hull of the solutions."""
+    """Replace each optimal token by the mean of the optimal tokens of its input, and solve."""
     keys = np.array(keys)
     for block, mask in zip(keys, optimal, strict=True):
         block[mask] = block[mask].mean(axis=0)
     return right(keys, optimal, *arguments)
 
 
-@FAULTS.plant("sets-all-tokens-constrain", "the other optimal tokens are separated from as well", *SETS)
+@FAULTS.plant("sets-all-tokens-constrain", "the chosen tokens are separated from the other optimal tokens, too", *SETS)
 def _constrain_all(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -> Solution:
-    """Solve ATT-SVM instead of ATT-SVM'."""
+    """Solve ATT-SVM for the first optimal tokens in place of ATT-SVM'."""
     return right(keys, _first_optimal(optimal), *arguments)

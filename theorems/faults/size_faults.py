@@ -1,4 +1,4 @@
-"""Faults in the softmax that show only at large sizes: kernels work block by block, and their tests are small."""
+"""Faults in the softmax that show only at large sizes, as in kernels that work block by block."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from theorems.faults.fault import Faults, Function, Kind
 from theorems.faults.softmax import Attention, on_keys, shifted, with_sink
 
 FORGOTTEN = -1e100
-"""Shift of a logit that leaves its token no weight; its square is a float."""
+"""The shift of a logit that removes its token's weight; the square of this number does not overflow."""
 LANES = 8
-"""Number of tokens that a kernel processes at once; it processes this many or fewer one by one."""
+"""The number of tokens in a group that a kernel processes at once; faults show only with more tokens."""
 BLOCK = 16
-"""Number of tokens after which the running maximum is updated."""
+"""The number of tokens in a block, after which the running maximum is updated."""
 DIMENSIONS = 64
-"""Number of coordinates that a kernel takes into account."""
+"""The number of coordinates that the faulty kernel uses."""
 FAULTS = Faults(Kind.SOFTMAX)
 
 
 def _at_sizes(made: Attention, shows: Callable[[int], bool], size: float) -> Implementation:
-    """Return the implementation that is wrong by ``size`` at some numbers of tokens, and exactly right at others.
+    """Return the implementation that is wrong by ``size`` at some numbers of tokens, and right at all others.
 
     Args:
-        made: size → the implementation that is wrong everywhere.
-        shows: whether the fault shows at a number of tokens.
+        made: the function size → implementation that is wrong at every number of tokens.
+        shows: the function that returns True at the numbers of tokens at which the fault shows.
         size: size of the fault.
     """
     return REFERENCE.replace(
@@ -65,12 +65,12 @@ def _from(logits: Array, first: int) -> Array:
     return xp.where(_positions(logits) >= first, FORGOTTEN * xp.ones_like(logits), xp.zeros_like(logits))
 
 
-@_at("tokens-after-the-eighth-forgotten", "no weight for the ninth token and those after it", partial(lt, LANES))
+@_at("tokens-after-the-eighth-forgotten", "the ninth and later tokens have no weight", partial(lt, LANES))
 def _after_the_eighth(logits: Array, size: float) -> Array:
     return _from(logits, LANES)
 
 
-@_at("ragged-tail-forgotten", "T > 8: the tokens after the last full eight have no weight", _is_ragged)
+@_at("ragged-tail-forgotten", "T > 8: the tokens after the last full group of eight have no weight", _is_ragged)
 def _tail(logits: Array, size: float) -> Array:
     """Return the shift of the logits that removes the weight of the tokens after the last full group."""
     tokens = logits.shape[-1]
@@ -78,21 +78,24 @@ def _tail(logits: Array, size: float) -> Array:
 
 
 @_at(
-    "ragged-tail-padded", "T > 8: the last eight is filled up with logits 0 that are not masked", _is_ragged, with_sink
+    "ragged-tail-padded",
+    "T > 8: the last group of eight is padded with logits 0 that are not masked",
+    _is_ragged,
+    with_sink,
 )
 def _padding(logits: Array, size: float) -> Array:
-    """Return log of the number of padding tokens of logit 0 and score 0 that fill the last group."""
+    """Return the logarithm of the number of padding tokens, of logit 0 and score 0, in the last group."""
     xp = array_namespace(logits)
     return xp.zeros_like(logits[..., :1]) + math.log(LANES - logits.shape[-1] % LANES)
 
 
 @_at(
     "running-maximum-never-rescaled",
-    "blocks of 16 are added up without a factor when a larger logit comes",
+    "sums of blocks of 16 are not rescaled when a later block has a larger logit",
     partial(lt, BLOCK),
 )
 def _never_rescaled(logits: Array, size: float) -> Array:
-    """Return the shift of e^{l − m}, m being the largest logit up to the block: earlier sums are never rescaled."""
+    """Return the shift of the logits that turns weights into e^{l − m}, m the largest logit up to the token's block."""
     xp = array_namespace(logits)
     parts, largest = [], None
     for first in range(0, logits.shape[-1], BLOCK):
@@ -103,7 +106,7 @@ def _never_rescaled(logits: Array, size: float) -> Array:
     return largest - xp.concat(parts, axis=-1)
 
 
-@FAULTS.wrap("dimensions-beyond-64-dropped", "K p of the first 64 coordinates", "lemma-3", on_keys)
+@FAULTS.wrap("dimensions-beyond-64-dropped", "K p is computed from the first 64 coordinates only", "lemma-3", on_keys)
 def _first_dimensions(keys: Array, size: float) -> Array:
     xp = array_namespace(keys)
     if keys.shape[-1] <= DIMENSIONS:

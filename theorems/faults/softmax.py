@@ -1,7 +1,7 @@
-"""Attention with another function in place of the softmax, consistently: weights, risk, excess and gradient agree.
+"""Attention with another function in place of the softmax; weights, risk, excess and gradient agree with each other.
 
-A normaliser is a map from logits to weights with the transpose of its Jacobian. So the gradient of a wrong softmax is
-the right gradient of a wrong risk, and statements catch the wrong softmax, not a gradient that disagrees with it.
+A normaliser maps logits to weights, and comes with the transpose of its Jacobian. So the gradient of a wrong softmax is
+the right gradient of a wrong risk, and statements catch the wrong softmax, not an inconsistent gradient.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from theorems.core.implementation import REFERENCE, Implementation
 
 
 def without_scale(direction: Array) -> ScaledGradient:
-    """Return the gradient as the pair of log scale 0 and the direction as computed."""
+    """Return the gradient ``direction`` with the log scale 0."""
     xp = array_namespace(direction)
     return ScaledGradient(xp.zeros_like(direction[..., 0]), direction)
 
 
 def covariance(logits: Array, weights: Array, scores: Array, size: float) -> Array:
-    """Return Jᵀγ of the softmax, s_t (γ_t − γᵀs)."""
+    """Return Jᵀγ = s_t (γ_t − γᵀs), J the Jacobian of the softmax and γ the scores."""
     xp = array_namespace(weights)
     return weights * (scores - xp.sum(weights * scores, axis=-1, keepdims=True))
 
 
 def diagonal(logits: Array, weights: Array, scores: Array, size: float) -> Array:
-    """Return Jᵀγ with the term −s sᵀ of the Jacobian cut to its diagonal."""
+    """Return Jᵀγ with only the diagonal of the term −s sᵀ of the Jacobian J."""
     return weights * (1 - weights) * scores
 
 
 def detached_normaliser(logits: Array, weights: Array, scores: Array, size: float) -> Array:
-    """Return Jᵀγ with the normaliser taken for a constant: J = diag(s)."""
+    """Return Jᵀγ for J = diag(s), the Jacobian of a softmax with a constant normaliser."""
     return weights * scores
 
 
@@ -56,20 +56,21 @@ def softmax_of(logits: Array) -> Array:
 
 
 def as_it_is(logits: Array, size: float) -> Array:
-    """Return right weights, by the textbook formula."""
+    """Return the right softmax weights, by the textbook formula; ``size`` is not used."""
     return softmax_of(logits)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """The reference attention on changed keys and scores; calling it with a size returns the wrong implementation.
+    """The reference attention on changed keys and scores; a call with a size returns the faulty implementation.
 
-    The SVM and the statement see the original data. A fault of size 0 agrees with the reference to the last digits, so
-    a small fault is not caught for its rounding.
+    The SVM and the statement see the original data. A fault of size 0 agrees with the reference up to the last digits,
+    so a small fault is not caught by its rounding.
 
     Attributes:
-        keys_to: (keys, p, size) → the keys, (*b, n, T or more, d or more), and the prompts, (*b, d or more).
-        scores_to: (scores, size) → the scores of the tokens that ``keys_to`` returns.
+        keys_to: the function (keys, p, size) → changed keys, (*b, n, T or more, d or more), and prompts, (*b, d or
+            more).
+        scores_to: the function (scores, size) → scores of the tokens whose keys ``keys_to`` returns.
         size: size of the fault.
     """
 
@@ -120,9 +121,9 @@ class Normalised(Attention):
     """Softmax attention with another normaliser.
 
     Attributes:
-        weights_of: (logits, size) → weights.
-        pulled_back: (logits, weights, scores, size) → Jᵀγ.
-        single: whether the logits are computed in float32.
+        weights_of: the function (logits, size) → weights.
+        pulled_back: the function (logits, weights, scores, size) → Jᵀγ.
+        single: True if the logits are computed in float32.
     """
 
     weights_of: Callable[[Array, float], Array]
@@ -147,7 +148,7 @@ class Normalised(Attention):
         return xp.mean(loss.value(xp.sum(self.weights(keys, p) * scores, axis=-1)), axis=-1)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return (1/n) Σ ℓ'(γᵀs) Kᵀ Jᵀγ by this formula, which cancels where the softmax saturates."""
+        """Return ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ Jᵀγ, a formula that cancels where the softmax saturates."""
         xp = array_namespace(keys)
         s = self.weights(keys, p)
         slope = loss.derivative(xp.sum(s * scores, axis=-1))[..., None]
@@ -155,7 +156,7 @@ class Normalised(Attention):
         return without_scale(xp.sum(xp.sum(coefficients[..., None] * keys, axis=-2), axis=-2))
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """Return sign and logarithm of L(p) − L_α, from these weights without further cancellation."""
+        """Return sign and logarithm of L(p) − L_α, from the weights s without further cancellation."""
         xp = array_namespace(keys, scores, p)
         s = self.weights(keys, p)
         scores = xp.broadcast_to(scores, s.shape)
@@ -169,7 +170,7 @@ class Normalised(Attention):
 
 
 def on_keys(change: Callable[[Array, float], Array]) -> Attention:
-    """Return the reference attention on changed keys: (keys, size) → keys."""
+    """Return the reference attention on the keys ``change(keys, size)``."""
     return Attention(keys_to=partial(_change_keys, change))
 
 
@@ -178,7 +179,7 @@ def _change_keys(change: Callable[[Array, float], Array], keys: Array, p: Array,
 
 
 def on_scores(change: Callable[[Array, float], Array]) -> Callable[[float], Implementation]:
-    """Return the reference attention on changed scores, (scores, size) → scores; its weights are the reference's."""
+    """Return the reference attention on the scores ``change(scores, size)``, with the weights of the reference."""
     return partial(_without_weights, Attention(scores_to=change))
 
 
@@ -188,7 +189,7 @@ def _without_weights(attention: Attention, size: float) -> Implementation:
 
 
 def shifted(shift: Callable[[Array, float], Array]) -> Attention:
-    """Return the attention softmax(K p + δ), δ = shift(logits, size), (*b, n, T), a constant to the gradient."""
+    """Return the attention softmax(K p + δ); the gradient treats δ = shift(logits, size), (*b, n, T), as constant."""
     return Attention(keys_to=partial(_shift, shift))
 
 

@@ -1,4 +1,4 @@
-"""Faults for data where no prompt selects all optimal tokens: proof of ties, direction, risk of ties, finite part."""
+"""Faults for data where no prompt selects all optimal tokens: proof of ties, direction, risk, finite part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Wrong = Callable[..., Any]
 
 
 def _split(name: str, says: str, **further: Any) -> Callable[[Wrong], Wrong]:
-    """Return a decorator that plants a change of the split: (right split, size if there is one, problem) → split."""
+    """Return a decorator that plants a change of the split: (right split, size if any, problem) → wrong split."""
     return FAULTS.change(name, says, "unwinnable-scores", score_split, only=ScoreSplit, **further)
 
 
@@ -37,7 +37,7 @@ def _negate_weight(split: ScoreSplit, problem: Problem) -> ScoreSplit:
     return replace(split, supports=replace(split.supports, tying=tying))
 
 
-@_split("tied-token-forgotten", "a token that ties for good is said to be separated", kind=Kind.SETS)
+@_split("tied-token-forgotten", "a token that ties for good is reported as separated", kind=Kind.SETS)
 def _forget_pair(split: ScoreSplit, problem: Problem) -> ScoreSplit:
     pair = min(split.supports.tying)
     sets = split.sets.copy()
@@ -45,19 +45,21 @@ def _forget_pair(split: ScoreSplit, problem: Problem) -> ScoreSplit:
     return _on_sets(split, sets, {other: weight for other, weight in split.supports.tying.items() if other != pair})
 
 
-@_split("all-tokens-tied", "every token is said to tie", kind=Kind.SETS)
+@_split("all-tokens-tied", "every token is reported as tied", kind=Kind.SETS)
 def _tie_all(split: ScoreSplit, problem: Problem) -> ScoreSplit:
     return _on_sets(split, np.ones_like(split.sets), {pair: fmpq(1) for pair in split.master.pairs})
 
 
-@_split("direction-not-across-ties", "U moves by ε of a row in F", kind=Kind.SVM, size=1e-6, unit="ε")
+@_split(
+    "direction-not-across-ties", "ε times a row in F is added to the direction U", kind=Kind.SVM, size=1e-6, unit="ε"
+)
 def _tilt_direction(split: ScoreSplit, size: float, problem: Problem) -> ScoreSplit:
     row = split.master.differences[min(split.supports.tying)]
     point = [x + rational(size) * y for x, y in zip(split.svm.point, row, strict=True)]
     return replace(split, svm=replace(split.svm, point=point))
 
 
-@_split("direction-across-ties-scaled", "U is 1 + ε of itself", kind=Kind.SVM, size=1e-6, unit="ε")
+@_split("direction-across-ties-scaled", "the direction U is multiplied by 1 + ε", kind=Kind.SVM, size=1e-6, unit="ε")
 def _scale_direction(split: ScoreSplit, size: float, problem: Problem) -> ScoreSplit:
     return replace(split, svm=replace(split.svm, point=[rational(1 + size) * x for x in split.svm.point]))
 
@@ -84,29 +86,35 @@ def _outputs(split: ScoreSplit, x: Array) -> Array:
     return np.sum(split.weights_within(x) * split.problem.scores, axis=1)
 
 
-@_method("risk-within-counts-copies-once", "inputs alike count once in L_F", ScoreSplit.risk_within)
+@_method("risk-within-counts-copies-once", "equal inputs count only once in L_F", ScoreSplit.risk_within)
 def _count_copies_once(split: ScoreSplit, x: Array) -> float:
     return float(np.mean(split.problem.loss.value(np.unique(_outputs(split, x)))))
 
 
-@_method("risk-within-of-tied-inputs", "inputs that are won do not count in L_F", ScoreSplit.risk_within)
+@_method(
+    "risk-within-of-tied-inputs",
+    "inputs without tied tokens are left out of L_F",
+    ScoreSplit.risk_within,
+)
 def _leave_out_won_inputs(split: ScoreSplit, x: Array) -> float:
     return float(np.mean(split.problem.loss.value(_outputs(split, x)[split.tied_inputs])))
 
 
-@_method("finite-part-at-zero", "tied tokens are taken to stay at equal weights", ScoreSplit.rest_near, kind=Kind.RUN)
+@_method("finite-part-at-zero", "tied tokens are assumed to keep equal weights", ScoreSplit.rest_near, kind=Kind.RUN)
 def _rest_at_zero(split: ScoreSplit, x: Array) -> Array:
     return np.zeros_like(x)
 
 
-@_method("slope-within-without-loss", "∇L_F as if ℓ' were −1", ScoreSplit.derivatives_within, kind=Kind.GRADIENT)
+@_method(
+    "slope-within-without-loss", "∇L_F is computed with ℓ' = −1", ScoreSplit.derivatives_within, kind=Kind.GRADIENT
+)
 def _leave_loss_out(split: ScoreSplit, x: Array) -> tuple[Array, Array]:
     moved = split.weights_within(x) * (split.problem.scores - _outputs(split, x)[:, None])
     slope = np.einsum("nt,ntr->r", moved, split.inside) / split.problem.n
     return slope, ScoreSplit.derivatives_within(split, x)[1]
 
 
-@_split("risk-within-always-below", "L ≥ L_F whatever separated tokens score")
+@_split("risk-within-always-below", "L ≥ L_F is claimed whatever the scores of separated tokens")
 def _bound_always(split: ScoreSplit, problem: Problem) -> ScoreSplit:
     changed = replace(split)
     vars(changed)["bounds_risk"] = True

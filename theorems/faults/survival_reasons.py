@@ -1,4 +1,4 @@
-"""The reasons why statements survive faults that they touch, by name or kind of the fault."""
+"""The reasons why statements survive faults in functions that they call, by name or kind of the fault."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from max_margin_theorems.papers import papers
 from theorems.faults.fault import Fault
 from theorems.faults.survivors import SURVIVORS
 
-NO_SOLUTION = "without a solution there is nothing to compare with"
-MISREAD = "for the tokens as misread the objects of the statement do not exist, and it says so"
+NO_SOLUTION = "the faulty solver returns no solution, so there is nothing to compare with"
+MISREAD = "for the misread tokens the objects of the statement do not exist, and the statement reports this"
 
 
 @cache
 def survivors() -> Mapping[str, Mapping[str, str]]:
-    """Return the reasons why statements survive faults, by the id of the statement, of all papers.
+    """Return the reasons why statements of all papers survive faults, by the id of the statement.
 
     A paper lists its reasons as ``SURVIVORS`` in a module of its faults; a user's own statements give theirs as
     ``survives``.
@@ -32,8 +32,8 @@ def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: 
         fault: the planted fault.
         id: id of the :class:`theorems.core.statement.Statement`.
         survives: the reasons that the statement's own file gives, which take precedence.
-        undecided: whether the statement reports why it could not decide; if so, only a reason for this fault counts,
-            not one for its kind.
+        undecided: True if the statement reports why it could not decide; then only a reason for this fault counts, not
+            a reason for its kind.
     """
     if fault.name.endswith("always-infeasible"):
         return NO_SOLUTION

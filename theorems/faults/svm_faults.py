@@ -1,4 +1,4 @@
-"""Faults in the hard-margin SVM: solution, duals, neighbours, and the tokens to select."""
+"""Faults in the hard-margin SVM: in its solution, duals, neighbours and chosen tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Other = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def _floats(keys: Any) -> Any:
-    """Return the keys as an array; if they are given by factors, each entry is rounded once."""
+    """Return the keys as an array of floats; if the keys are given by factors, each entry is a product rounded once."""
     return keys.floats if isinstance(keys, OuterKeys) else keys
 
 
@@ -39,7 +39,7 @@ def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> 
 
 
 def _solution(name: str, says: str, by: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants (solution, size, keys as floats) → solution, where ATT-SVM is feasible."""
+    """Return a decorator that plants a change of p_mm, if there is one: (solution, size, keys as floats) → solution."""
     return FAULTS.change(name, says, by, max_margin, only=MaxMargin, through=_on_floats, **further)
 
 
@@ -49,21 +49,21 @@ def _on_floats(change: Change, right: MaxMargin, *arguments: Any) -> Solution:
 
 
 def _from(wrong: Solution, right: MaxMargin, keys: Any) -> MaxMargin:
-    """Return the right solution with p, neighbours and duals of another problem, less its additional coordinates."""
+    """Return ``right`` with p, neighbours and duals of ``wrong``; additional coordinates of the wrong p are dropped."""
     assert isinstance(wrong, MaxMargin)
     d = keys.shape[2]
     changed = with_prompt(right, keys, wrong.p[:d], list(wrong.exact.p)[:d])
     return replace(changed, neighbours=wrong.neighbours, duals=wrong.duals)
 
 
-@_solution("svm-scaled", "(1 + ε) p_mm: another margin", "lemma-11", size=1.0, unit="relative error of ‖p_mm‖")
+@_solution("svm-scaled", "(1 + ε) p_mm in place of p_mm", "lemma-11", size=1.0, unit="relative error of ‖p_mm‖")
 def _longer(right: MaxMargin, size: float, keys: Any) -> Solution:
     exact = [rational(1 + size) * x for x in right.exact.p]
     return with_prompt(right, keys, to_floats(exact), exact)
 
 
 def coordinate_off(p: Any, size: float) -> Any:
-    """Return p with its largest coordinate off by a factor 1 + size, in floats."""
+    """Return p with its largest coordinate multiplied by 1 + size, in floats."""
     changed = np.array(p)
     changed[int(np.argmax(np.abs(p)))] *= 1 + size
     return changed
@@ -71,20 +71,20 @@ def coordinate_off(p: Any, size: float) -> Any:
 
 @_solution(
     "svm-coordinate-off",
-    "the largest coordinate of p_mm off by a factor 1 + ε",
+    "the largest coordinate of p_mm is multiplied by 1 + ε",
     "lemma-11",
     size=1e-6,
     unit="relative error of a coordinate",
 )
 def _one_coordinate(right: MaxMargin, size: float, keys: Any) -> Solution:
     p = coordinate_off(right.p, size)
-    # Only the moved coordinate is replaced: the exact point stays exact elsewhere.
+    # Only the changed coordinate is replaced by a float; the others stay exact.
     exact = [x if a == b else rational(float(a)) for a, b, x in zip(p, right.p, right.exact.p, strict=True)]
     return with_prompt(right, keys, p, exact)
 
 
 @_solution(
-    "svm-dual-off", "the largest dual off by a factor 1 + ε", "theorem-1", size=1e-6, unit="relative error of a dual"
+    "svm-dual-off", "the largest dual is multiplied by 1 + ε", "theorem-1", size=1e-6, unit="relative error of a dual"
 )
 def _dual_off(right: MaxMargin, size: float, keys: Any) -> Solution:
     changed = np.array(right.duals)
@@ -92,16 +92,16 @@ def _dual_off(right: MaxMargin, size: float, keys: Any) -> Solution:
     return replace(right, duals=changed)
 
 
-@_solution("svm-misses-a-constraint", "the constraint of the largest dual is lost", "lemma-11")
+@_solution("svm-misses-a-constraint", "the constraint of the largest dual is left out", "lemma-11")
 def _without_a_constraint(right: MaxMargin, keys: Any) -> Solution:
-    """Solve with the constraint of the largest dual weakened 1024-fold, so that it hardly constrains."""
+    """Solve with the constraint of the largest dual weakened 1024-fold, so that it hardly matters."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
     weaker, best = np.array(keys), keys[i, right.alpha[i]]
     weaker[i, t] = best + 1024 * (keys[i, t] - best)
     return _from(max_margin(weaker, right.alpha), right, keys)
 
 
-@_solution("svm-with-bias", "(k_α − k_t)·p + b ≥ 1, the intercept penalised like p", "lemma-11")
+@_solution("svm-with-bias", "constraints (k_α − k_t)·p + b ≥ 1, where b is penalised like p", "lemma-11")
 def _with_bias(right: MaxMargin, keys: Any) -> Solution:
     n, tokens, _ = keys.shape
     column = np.zeros((n, tokens, 1))
@@ -109,9 +109,16 @@ def _with_bias(right: MaxMargin, keys: Any) -> Solution:
     return _from(max_margin(np.concatenate([keys, column], axis=2), right.alpha), right, keys)
 
 
-@_solution("svm-soft-margin", "squared slacks at the price C = 1/ε", "lemma-11", size=1e-3, unit="1/C", smallest=1e-300)
+@_solution(
+    "svm-soft-margin",
+    "a soft margin: squared slacks with the weight C = 1/ε",
+    "lemma-11",
+    size=1e-3,
+    unit="1/C",
+    smallest=1e-300,
+)
 def _soft(right: MaxMargin, size: float, keys: Any) -> Solution:
-    """Solve the soft-margin problem with squared slacks, as a hard-margin one with a column √ε per constraint."""
+    """Solve the problem with squared slacks, as a hard-margin problem with an additional column √ε per constraint."""
     n, tokens, _ = keys.shape
     columns = -np.sqrt(size) * np.eye(n * tokens).reshape(n, tokens, n * tokens)
     columns[np.arange(n), right.alpha] = 0.0
@@ -120,7 +127,7 @@ def _soft(right: MaxMargin, size: float, keys: Any) -> Solution:
 
 @_solution(
     "neighbours-by-tolerance",
-    "margins below 1 + ε count as neighbours",
+    "tokens of a margin below 1 + ε count as neighbours",
     "theorem-1",
     size=1.0,
     unit="ε",
@@ -130,21 +137,21 @@ def _near_neighbours(right: MaxMargin, size: float, keys: Any) -> Solution:
     return replace(right, neighbours=np.isfinite(right.margins) & (right.margins < 1 + size))
 
 
-@_solution("neighbour-lost", "the neighbour of the largest dual is not reported", "theorem-1")
+@_solution("neighbour-lost", "the neighbour with the largest dual is not reported", "theorem-1")
 def _neighbour_lost(right: MaxMargin, keys: Any) -> Solution:
     fewer = np.array(right.neighbours)
     fewer[np.unravel_index(np.argmax(right.duals), right.duals.shape)] = False
     return replace(right, neighbours=fewer)
 
 
-@_solution("svm-always-infeasible", "a solver that gives up", "lemma-11")
+@_solution("svm-always-infeasible", "the problem is always reported as infeasible", "lemma-11")
 def _infeasible(right: MaxMargin, keys: Any) -> Solution:
     n, tokens, _ = keys.shape
     return Infeasible(right.alpha, np.full((n, tokens), 1.0 / (n * tokens)), {})
 
 
 def _other(name: str, says: str, by: str) -> Callable[[Other], Other]:
-    """Return a decorator that plants ATT-SVM of wrong data; where these make it infeasible, it uses the right data."""
+    """Return a decorator that plants ATT-SVM for wrong data, or for the right data where the wrong are infeasible."""
     return FAULTS.plant(name, says, by, max_margin, through=_solve_other)
 
 
@@ -153,23 +160,27 @@ def _solve_other(change: Other, right: Callable[..., Solution], keys: Any, alpha
     return wrong if isinstance(wrong, MaxMargin) else right(keys, alpha)
 
 
-@_other("svm-for-another-token", "the first input's α replaced by the next token, where feasible", "lemma-11")
+@_other(
+    "svm-for-another-token",
+    "the chosen token α of the first input is replaced by the next token, where feasible",
+    "lemma-11",
+)
 def _next_token(keys: Any, alpha: Any) -> tuple[Any, Any]:
     other = np.array(alpha)
     other[0] = (other[0] + 1) % keys.shape[1]
     return keys, other
 
 
-@_other("svm-by-key-norm", "α taken for the token of the longest key, where feasible", "lemma-11")
+@_other("svm-by-key-norm", "the tokens with the longest keys are chosen in place of α, where feasible", "lemma-11")
 def _largest_keys(keys: Any, alpha: Any) -> tuple[Any, Any]:
     return keys, np.argmax(np.sum(keys * keys, axis=2), axis=1)
 
 
-@_other("svm-of-float32-keys", "the keys rounded to float32 first", "lemma-4")
+@_other("svm-of-float32-keys", "the keys are rounded to float32 first", "lemma-4")
 def _single(keys: Any, alpha: Any) -> tuple[Any, Any]:
     return keys.astype(np.float32).astype(np.float64), alpha
 
 
-@_other("svm-of-rounded-products", "keys x zᵀ rounded before their differences are taken", "tsvm-local-descent")
+@_other("svm-of-rounded-products", "keys x zᵀ are rounded before their differences are taken", "tsvm-local-descent")
 def _round_products(keys: Any, alpha: Any) -> tuple[Any, Any]:
     return keys, alpha

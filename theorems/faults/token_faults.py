@@ -1,4 +1,4 @@
-"""Faults in what is computed from tokens: keys X Wᵀ and scores Y Xv."""
+"""Faults in the keys X Wᵀ and in the scores Y X v, which are computed from tokens."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ FAULTS = Faults(Kind.DATA)
 Right = Callable[..., KeysAndScores]
 
 
-@FAULTS.plant("keys-of-transposed-weights", "X W for X Wᵀ, where W is square", "lemma-11", keys_and_scores)
+@FAULTS.plant("keys-of-transposed-weights", "X W in place of X Wᵀ, where W is square", "lemma-11", keys_and_scores)
 def _transpose(right: Right, data: Dataset) -> KeysAndScores:
     W = data.key_query
     keys = data.problem.keys if W.shape[0] != W.shape[1] else data.X @ W
     return keys, data.problem.scores
 
 
-@FAULTS.plant("scores-without-labels", "X v for Y X v", "lemma-6", keys_and_scores)
+@FAULTS.plant("scores-without-labels", "X v in place of Y X v", "lemma-6", keys_and_scores)
 def _ignore_labels(right: Right, data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.Y[:, None] * data.problem.scores
 
 
-@FAULTS.plant("scores-with-the-first-label", "Y_1 X v for Y X v", "lemma-6", keys_and_scores)
+@FAULTS.plant("scores-with-the-first-label", "Y_1 X v in place of Y X v", "lemma-6", keys_and_scores)
 def _first_label(right: Right, data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.Y[0] * data.Y[:, None] * data.problem.scores
 
@@ -35,15 +35,15 @@ def in_float32(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32).astype(np.float64)
 
 
-@FAULTS.plant("scores-of-float32-head", "X and v in float32", "lemma-6", keys_and_scores)
+@FAULTS.plant("scores-of-float32-head", "scores are computed from X and v in float32", "lemma-6", keys_and_scores)
 def _single_head(right: Right, data: Dataset) -> KeysAndScores:
-    """Compute scores from X and v in float32; X is scaled to 1 first, so that precision is lost but not range."""
+    """Compute scores from X and v in float32, with X scaled to 1, so that digits are lost, but nothing overflows."""
     unit = float(np.abs(data.X).max()) or 1.0
     scores = data.Y[:, None] * np.sum(in_float32(data.X / unit) * in_float32(data.v), axis=-1) * unit
     return data.problem.keys, scores
 
 
-@FAULTS.plant("keys-of-float32-products", "X Wᵀ in float32", "lemma-6", keys_and_scores)
+@FAULTS.plant("keys-of-float32-products", "keys X Wᵀ are computed in float32", "lemma-6", keys_and_scores)
 def _single_products(right: Right, data: Dataset) -> KeysAndScores:
     unit = float(np.abs(data.X).max()) or 1.0
     weights = float(np.abs(data.key_query).max()) or 1.0
@@ -51,13 +51,13 @@ def _single_products(right: Right, data: Dataset) -> KeysAndScores:
     return keys, data.problem.scores
 
 
-@FAULTS.plant("keys-are-tokens", "X for X Wᵀ, where W is square", "lemma-11", keys_and_scores)
+@FAULTS.plant("keys-are-tokens", "X in place of X Wᵀ, where W is square", "lemma-11", keys_and_scores)
 def _tokens_for_keys(right: Right, data: Dataset) -> KeysAndScores:
     same = data.key_query.shape[0] == data.key_query.shape[1]
     return (data.X if same else data.problem.keys), data.problem.scores
 
 
-@FAULTS.plant("scores-of-keys", "the head applied to keys, where it fits", "lemma-11", keys_and_scores)
+@FAULTS.plant("scores-of-keys", "the head is applied to keys, where their lengths agree", "lemma-11", keys_and_scores)
 def _score_of_keys(right: Right, data: Dataset) -> KeysAndScores:
     """Compute scores as Y v·k instead of Y v·x, where keys have the length of v."""
     keys = data.problem.keys

@@ -1,1 +1,1 @@
-"""``theorems power``: which statement catches which planted fault, on how many examples, and how small a one."""
+"""``theorems power``: which statement catches which planted fault, after how many examples, and how small faults."""

@@ -26,15 +26,15 @@ STYLES = {
     FaultOutcome.UNTOUCHED: "dim",
 }
 LEGEND = (
-    "A number: caught, on that example. –: not caught. ?: no claim was falsified, but one could not be decided."
-    " =: the faulty function is called, but no claim depends on its result. Empty: it is not called."
+    "A number: caught, after this many examples. –: not caught. ?: no claim was falsified, but one was undecided."
+    " =: the faulty function is called, but no claim depends on its result. Empty: the faulty function is not called."
 )
 
 
 def short(id: str) -> str:
-    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, else initials without the paper's prefix.
+    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, otherwise initials without paper's prefix.
 
-    If two statements have the same initials, the heading of the later one has more letters of its last word.
+    If two statements have the same initials, more letters of the last word are added to the later heading.
     """
     return _headings().get(id) or _initials(id)
 
@@ -58,7 +58,7 @@ def _initials(id: str) -> str:
 
 
 def cell_text(cell: Cell | None) -> str:
-    """Return the text that is printed for a cell."""
+    """Return the text of a cell; ``·`` if there is no cell yet."""
     if cell is None:
         return "·"
     return str(cell.examples) if cell.outcome is FaultOutcome.CAUGHT else SIGNS[cell.outcome]
@@ -97,7 +97,7 @@ def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, st
 
 
 def power_of_ten(size: float) -> str:
-    """Return a size in short notation."""
+    """Return a size in short notation, such as 1e-3."""
     return f"{size:g}" if size >= 1 else f"{size:.1g}" if size >= 1e-3 else f"{size:.0e}".replace("e-0", "e-")
 
 
@@ -108,7 +108,7 @@ def markdown(
     command: str,
     headings: Mapping[str, Heading],
 ) -> str:
-    """Return the tables as a document; ``headings`` has the headings of the statements."""
+    """Return the tables as a Markdown document; ``headings`` maps ids of statements to their headings."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
     rows = [[f"`{f.name}`", str(f.kind), *(cell_text(column.cells.get(f.name)) for column in columns)] for f in faults]
     parts = [
@@ -122,8 +122,9 @@ def markdown(
     if smallest:
         parts += [
             "## How small a fault is still caught",
-            "The smallest power of ten of a fault's size that is still caught, by the statement that the fault names as"
-            " its catcher or by one of the three others that catch the planted fault after the fewest examples.",
+            "For each fault with a size: the smallest power of ten that is still caught. Tried are the statement that"
+            " the"
+            " fault names as its catcher, and the three others that catch the planted fault after the fewest examples.",
             markdown_table(
                 ["fault", "what is made smaller", "planted", "still caught", "by"],
                 [[f"`{row[0]}`", *row[1:4], f"`{row[4]}`"] for row in size_rows(smallest)],
@@ -140,10 +141,10 @@ def markdown(
 def _reference(columns: Sequence[Column]) -> str:
     upheld, cases = sum(c.reference for c in columns), sum(c.cases for c in columns)
     wrong = ", ".join(c.id for c in columns if c.falsified)
-    falsified = f"falsified by {wrong}, whose columns mean nothing" if wrong else "falsified on none"
+    falsified = f"falsified by {wrong}, whose columns are meaningless" if wrong else "falsified on none"
     return (
         f"The correct implementation was upheld on {upheld} of the {cases} cases of the {len(columns)} statements, and"
-        f" {falsified}; a case on which it is not upheld catches no fault."
+        f" {falsified}; cases on which it is not upheld are not used to catch faults."
     )
 
 
@@ -166,7 +167,7 @@ def _statements(count: int) -> str:
 def _missed_faults(
     faults: Sequence[Fault], columns: Sequence[Column], headings: Mapping[str, Heading]
 ) -> list[list[str]]:
-    """Return rows of a reason, the faults that it explains, and the statements that these faults do not falsify."""
+    """Return rows of a reason, the statements that survive faults for this reason, and these faults."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
         for column in columns:
@@ -180,7 +181,7 @@ def _missed_faults(
 
 
 def _spared_rows(reason: str, spared: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Return a row for each group of faults that the same statements survive.
+    """Return a row for each group of faults that are survived by the same statements.
 
     ``spared`` maps a fault to the headings of the statements that survive it.
     """

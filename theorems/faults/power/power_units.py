@@ -15,28 +15,29 @@ from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress, draw_cases
 
 QUICKEST = 4
-"""Largest number of statements to shrink a fault against: its ``caught_by``, then those that need the fewest
-examples.
+"""The largest number of statements that try smaller sizes of a fault: its ``caught_by``, then those that need the
+fewest examples.
 """
 AT_A_TIME = 20
-"""Number of faults in a part. Each part tries the reference anew; an interrupted run resumes after its last finished
-part.
+"""The number of faults in a part. Each part checks the reference again; an interrupted run resumes after its last
+finished part.
 """
 
 
 @dataclass(frozen=True)
 class Column:
-    """The faults that one statement catches.
+    """A column of the table: which faults one statement catches.
 
     Attributes:
         id: id of the statement.
-        reference: how many of the cases the reference upholds.
-        cases: how many cases there were.
-        falsified: how the reference itself was falsified, which makes the column worthless; empty if it was not.
+        reference: number of the cases on which the statement is upheld for the reference.
+        cases: number of the cases.
+        falsified: the reason if the statement is falsified for the reference, which makes the column meaningless; else
+            empty.
         cells: cells by name of the fault.
-        failed: why there is no column, if there is none.
-        interrupted: whether a signal interrupted it.
-        seconds: time that it took.
+        failed: the reason why there is no complete column; empty if there is one.
+        interrupted: True if a signal interrupted the unit.
+        seconds: time that the column took.
     """
 
     id: str
@@ -59,15 +60,15 @@ class Column:
 
 @dataclass(frozen=True)
 class FaultTrials(Divisible[Column]):
-    """One statement against many faults, all on the same generated cases.
+    """A unit that tries many faults against one statement, all on the same generated cases.
 
     Attributes:
         id: id of the statement.
         faults: names of the faults.
         examples: how many cases are generated.
         seed: seed of the cases.
-        so_far: the cells filled so far, to report if the unit never ends; they do not change the column.
-        part: number of this part among those of the statement's faults, from zero.
+        so_far: the cells filled so far, which are reported if the unit does not finish; they do not change the column.
+        part: index, from zero, of this part among the parts of the statement's faults.
         at_a_time: number of faults in a part; the column does not depend on this number.
     """
 
@@ -85,7 +86,7 @@ class FaultTrials(Divisible[Column]):
         return is_in_a_file(self.id)
 
     def where(self, done: int | None) -> str:
-        """Say at which fault the unit is."""
+        """Return a phrase that names the fault at which the unit is."""
         remaining = [name for name in self.faults if self.so_far is None or name not in self.so_far.cells]
         return "before the first fault" if done is None or not remaining else f"at the fault {remaining[0]}"
 
@@ -118,7 +119,7 @@ class FaultTrials(Divisible[Column]):
         return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
 
     def parts(self) -> Sequence[FaultTrials]:
-        """Split the faults into groups; each part draws the cases and tries the reference on them anew."""
+        """Split the faults into groups; each part draws the same cases and checks the reference on them again."""
         size = self.at_a_time
         if self.part or len(self.faults) <= size:
             return [self]
@@ -126,7 +127,7 @@ class FaultTrials(Divisible[Column]):
         return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
 
     def join(self, first: Column, then: Column) -> Column:
-        """Merge the cells of two parts; the reference's results agree in both parts, unless a part has not begun."""
+        """Merge the cells of two parts; parts agree on the reference's results, unless one of them has not begun."""
         about = first if first.cases else then
         return replace(
             about,
@@ -139,13 +140,13 @@ class FaultTrials(Divisible[Column]):
 
 @dataclass(frozen=True)
 class Smallest:
-    """The smallest size at which a fault is still caught.
+    """The smallest sizes at which a fault is still caught.
 
     Attributes:
         id: name of the fault.
-        sizes: smallest size caught, by id of the statement, in the order tried; None if not even the planted size is
-            caught.
-        failed: why there are no sizes, if there are none.
+        sizes: smallest size that a statement catches, by its id, in the order tried; None if it does not even catch the
+            planted size.
+        failed: the reason why there are no sizes; empty if there are sizes.
     """
 
     id: str
@@ -168,15 +169,15 @@ class Smallest:
 
 @dataclass(frozen=True)
 class Shrunk(Divisible[Smallest]):
-    """One fault made smaller and smaller, against a few statements.
+    """A unit that tries smaller and smaller sizes of one fault against a few statements.
 
     Attributes:
         id: name of the fault.
-        statements: ids of the statements that it is tried against.
+        statements: ids of the statements that the fault is tried against.
         examples: how many cases are generated for each statement.
         seed: seed of the cases.
-        so_far: the sizes found so far, for a result if it never ends.
-        part: number of this part among those of the statements, from zero.
+        so_far: the sizes found so far, which are reported if the unit does not finish.
+        part: index, from zero, of this part among the parts of the unit, one per statement.
     """
 
     id: str
@@ -192,7 +193,7 @@ class Shrunk(Divisible[Smallest]):
         return any(map(is_in_a_file, self.statements))
 
     def where(self, done: int | None) -> str:
-        """Say at which statement the unit is when ``done`` of them are finished."""
+        """Return a phrase that names the statement at which the unit is when ``done`` of them are finished."""
         return f"with {self.statements[min(done or 0, len(self.statements) - 1)]}"
 
     @property

@@ -1,4 +1,4 @@
-"""The trial of one planted fault against one statement on given cases, up to the first claim that it falsifies."""
+"""The trial of one planted fault against one statement, on given cases, up to the first falsified claim."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from theorems.faults import Fault
 
 
 class FaultOutcome(StrEnum):
-    """The outcome of trying a fault against a statement."""
+    """The outcome of the trial of a fault against a statement."""
 
     CAUGHT = "caught"
     """A claim was falsified."""
     MISSED = "not caught"
     UNDECIDED = "inconclusive"
-    """No claim was falsified, but a claim that the right implementation upholds could not be decided."""
+    """No claim was falsified, but a claim that is upheld for the right implementation could not be decided."""
     UNMOVED = "unmoved"
     """The statement calls a function that the fault replaces, but no number in any claim changes."""
     UNTOUCHED = "untouched"
@@ -33,13 +33,13 @@ class FaultOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of the table.
+    """An entry of the table of faults by statements.
 
     Attributes:
-        outcome: whether the fault was caught, and if not, why.
-        examples: the number of cases after which it was caught; if it was not, how many were tried.
-        claim: the claim that was falsified.
-        why: what could not be decided.
+        outcome: caught, or the reason why not.
+        examples: the number of cases after which the fault was caught, or the number of all cases if it was not.
+        claim: the name of the falsified claim; empty if there is none.
+        why: the claim that could not be decided, with the reason; empty if there is none.
     """
 
     outcome: FaultOutcome
@@ -53,7 +53,7 @@ class Baseline:
     """The result of the reference on a case.
 
     Attributes:
-        case: the case, normalised as the conclusion gets it.
+        case: the case as the conclusion gets it, normalised.
         verdict: verdict on the reference.
         claims: claims on the reference, as numbers.
         called: the functions of the implementation that the statement called.
@@ -86,18 +86,18 @@ class _CountingReplacements(dict[Any, Any]):
         self._called = called
 
     def get(self, function: Any, default: Any = None) -> Any:
-        """Return the replacement of the function, wrapped so that its calls are noted."""
+        """Return the replacement of the function, wrapped so that its calls are recorded."""
         return partial(_call_noted, function, super().get(function, default), self._called)
 
 
 def counting(implementation: Implementation) -> tuple[Implementation, set[Callable[..., Any]]]:
-    """Return the implementation and the set in which it records the reference's functions that are called."""
+    """Return an implementation that records which functions of the reference are called, and the set of its records."""
     called: set[Callable[..., Any]] = set()
     return replace(implementation, replaced=_CountingReplacements(implementation.replaced, called)), called
 
 
 def baseline(statement: Statement, case: Any) -> Baseline:
-    """Check the statement on the case with the reference, and note the functions that it calls."""
+    """Check the statement on the case with the reference, and record the functions that the statement calls."""
     watched, called = counting(REFERENCE)
     outcome = check(statement, case, watched)
     normal = case if outcome.error else case.normalise()
@@ -105,12 +105,12 @@ def baseline(statement: Statement, case: Any) -> Baseline:
 
 
 def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> Cell:
-    """Try the fault on the cases to which the statement applies, up to the first falsified claim."""
+    """Try the fault on the cases on which the reference is upheld, up to the first falsified claim."""
     changed, touched, why = False, False, ""
     replaced = frozenset(fault.implementation.replaced)
     for k, base in enumerate(baselines, start=1):
         if base.verdict is not Verdict.UPHELD:
-            continue  # nothing can be learned from a case that the reference does not pass
+            continue  # a case on which the reference is not upheld says nothing about a fault
         if not replaced & base.called if fault.spoil is None else not isinstance(base.case, fault.about):
             continue
         touched = True
@@ -125,7 +125,7 @@ def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline])
 
 
 def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tuple[list[Claim], str]:
-    """Return the claims up to the first falsified one, and the first thing that could not be decided."""
+    """Return the claims up to the first falsified one, and the name and reason of the first undecided one."""
     claims: list[Claim] = []
     undecided = ""
     with warnings.catch_warnings():
@@ -137,7 +137,7 @@ def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tu
                     break
                 undecided = undecided or (f"{claim.name}: {claim.undecided}" if claim.undecided else "")
         except Exception as error:
-            # As in a verification, an error makes the claim inconclusive.
+            # An error makes the claim inconclusive, as in a verification.
             undecided = undecided or f"{type(error).__name__}: {error}"
     return claims, undecided
 
@@ -148,7 +148,7 @@ def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
 
 
 def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
-    """Return the smallest power of ten that is caught as size, by bisection between the planted and the smallest size.
+    """Return the smallest size, a power of ten, that is caught, by bisection between planted and smallest size.
 
     The bisection assumes that larger sizes are caught, too. The result is None if the planted size is not caught.
     """
