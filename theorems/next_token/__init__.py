@@ -1,10 +1,10 @@
 """Next-token prediction: the limits of training on any data, with explicit constants. arXiv 2402.18551 and 2403.08081.
 
-W denotes the weights, θ_mm (W^mm) the limit direction, θ_⋆ the limit of the part P_FW in a subspace F.
+W denotes the weights, θ_mm (W^mm) the limit direction, P_FW the part of W in a subspace F, θ_⋆ (W⋆) the limit of P_FW.
 
 | statement | content |
 |---|---|
-| `ntp_extended_supports` | the alternatives that training cannot separate; the loss in two parts; the gradient |
+| `ntp_extended_supports` | the alternatives that training cannot separate; the loss in two parts; its gradient |
 | `ntp_entropy` | Proposition 1: the entropy is approached and not attained |
 | `ntp_overparameterized` | Lemma 1: independent embeddings are compatible and separable |
 | `ntp_path` | Theorem 1: the regularization path turns to θ_mm, its part in F to θ_⋆; sublevel sets |

@@ -1,7 +1,7 @@
 """If F ≠ 0, normalized gradient descent on next tokens is eventually no faster than plain descent of step 2/λ_max(H).
 
-Main result: a conjecture, supported by a linearisation and by runs: P_FW ends in a 2-cycle, in which the effective step
-η/‖∇L‖ has a mean of 2/λ_max or more.
+Main result: a conjecture, supported by a linearisation and by runs: P_FW ends in a cycle of two points, in which the
+effective step η/‖∇L‖ is at least 2/λ_max in the mean.
 
 Reference: derived here; arXiv 2402.18551, Figure 5 (normalized descent is faster early on).
 """
@@ -30,26 +30,28 @@ TURNS = sharper("gradient-turns-into-f")
 
 STEPS = 4000
 STRETCHES = 3
-"""The largest number of blocks of :data:`STEPS` steps within which the run has to leave its transient."""
+"""The largest number of blocks of :data:`STEPS` steps that are run until the transient is over."""
 NEAR = 2.0
-"""The bound of ‖u‖, in units of η, below which the part in F counts as being in its cycle; in the cycle ‖u‖ < η."""
+"""The bound of ‖u‖/η below which the part in F is taken to be in its cycle, where ‖u‖ < η."""
 PAST = 20.0
 """The length ηk of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves by only about ‖θ_mm‖/k per step."""
 WINDOW = 1000
-"""The number of last steps over which effective steps are averaged; even, since the cycle has two steps."""
+"""The number of final steps over which effective steps are averaged; even, because the cycle has two steps."""
 LENGTH = 0.1
-"""η in units of 1/D_F: a step changes the logits of an extended support by at most this, and H by this share."""
+"""The step length η in units of 1/D_F: a step changes logits of an extended support, and H relatively, by at most this.
+"""
 CYCLE_RATE = tolerance(
     "normalized-cycle",
     "5 %",
     "the amplitude along H's top eigenvector neither vanishes nor grows, so that the mean of log|1 − s_kλ_max| over n"
-    " steps is its change over n: below 1 %; and H differs by up to η D_F = 10 % along the cycle, less in the mean",
+    " steps is the amplitude's change divided by n, below 1 %; and H varies along the cycle by up to η D_F = 10 %, less"
+    " in the mean",
 )
 
 TURN_RATE = tolerance(
     "normalized-turn",
-    "‖θ_mm‖/(ηk) once more",
-    "θ_⊥ moves by ‖θ_mm‖/k a step once margins grow, and by at most twice that after twice the steps that they take to",
+    "another ‖θ_mm‖/(ηk)",
+    "once margins grow, θ_⊥ moves by ‖θ_mm‖/k per step; by at most twice that after twice the steps until margins grow",
 )
 
 
@@ -62,24 +64,26 @@ TURN_RATE = tolerance(
     about=NextTokens,
     cases=finite_part_cases,
     kernel=SVM_ONLY,
-    needs={FINITE_PART.id: "without F there is no finite part to keep steps short, and no H"},
+    needs={FINITE_PART.id: "if F = 0, there is no H, and no finite part that keeps steps short"},
 )
 def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """With the notation of ntp-finite-part let F ≠ 0 and θ_{k+1} = θ_k − η∇L/‖∇L‖ with constant η, from any start.
 
     Then
 
-        lim inf of the mean of η/‖∇L(θ_k)‖ over k is at least 2/λ_max(H);
+        the lim inf of the mean of η/‖∇L(θ_k)‖ over steps is at least 2/λ_max(H);
         ‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → 1: steps in F stay η long, and P_F θ_k does not converge.
 
-    So θ_⊥ moves as under gradient descent of about this step, and ‖θ_⊥‖ grows like log k: normalization does not
-    accelerate training eventually.
+    So θ_⊥ moves as under gradient descent with a step size of about 2/λ_max, and ‖θ_⊥‖ grows like log k: eventually
+    normalization does not accelerate training.
 
-    **Linearisation.** Once θ_⊥ is far out ∇L ≈ Hu, and u⁺ = (I − s_kH)u with s_k = η/‖Hu‖. Along the top eigenvector
-    ‖u‖ alternates between a and η − a, s between η/(λ_max a) and η/(λ_max(η − a)), whose mean is at least 2/λ_max, with
-    equality for a = η/2; along another eigenvector λ_i the multiplier 1 − 2λ_max/λ_i is unstable. No proof.
-    **Second.** ‖θ_⊥‖ grows like ‖θ_mm‖ log k, so that it moves by η‖P_⊥∇L‖/‖∇L‖ ≈ ‖θ_mm‖/k at step k. Both are judged
-    once ‖u‖ ≤ 2η and k ≥ 20(‖θ_mm‖ + ‖θ_⊥(0)‖)/η: before that a run is in a transient, which is not covered.
+    **Linearisation.** For large θ_⊥, ∇L ≈ Hu with u = P_Fθ − θ_⋆, and u⁺ = (I − s_kH)u with s_k = η/‖Hu‖. Along the top
+    eigenvector ‖u‖ alternates between a and η − a, s between η/(λ_max a) and η/(λ_max(η − a)), with a mean of at least
+    2/λ_max, and of 2/λ_max for a = η/2. A cycle along another eigenvector, of eigenvalue λ_i, is unstable: the
+    multiplier of the top eigenvector is 1 − 2λ_max/λ_i. This is no proof.
+    **Second.** ‖θ_⊥‖ grows like ‖θ_mm‖ log k, so that it moves by η‖P_⊥∇L‖/‖∇L‖ ≈ ‖θ_mm‖/k at step k. Both claims are
+    judged once ‖u‖ ≤ 2η and k ≥ 20(‖θ_mm‖ + ‖θ_⊥(0)‖)/η: earlier steps are a transient, which the conjecture does not
+    cover.
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)
@@ -106,19 +110,19 @@ def transient(run: DescentRun, before: int, far: float) -> str:
 
     Args:
         run: the last :data:`STEPS` steps.
-        before: the number of steps taken before these.
+        before: the number of steps before the last :data:`WINDOW` steps.
         far: ‖θ_mm‖ + ‖θ_⊥(0)‖.
     """
     largest = float(value_of(run.at.inside_norm[-WINDOW:]).max()) / run.step
     if not largest <= NEAR:
-        return f"after {before} steps P_Fθ is {largest:.3g} steps away from θ_⋆, a transient"
+        return f"after {before} steps P_Fθ is {largest:.3g} step lengths away from θ_⋆, so the run is in its transient"
     if not before * run.step >= PAST * far:
-        return f"{before} steps are too few for θ_⊥, of which {PAST * far / run.step:.3g} are a transient"
+        return f"{before} steps are too few: the transient of θ_⊥ takes {PAST * far / run.step:.3g} steps"
     return ""
 
 
 def cycle_claims(run: DescentRun, before: int) -> Iterator[Claim]:
-    """Yield the two claims about the last :data:`WINDOW` steps, which ``before`` steps precede."""
+    """Yield the two claims about the last :data:`WINDOW` steps of a run; there are ``before`` steps before these."""
     at, limits, step = run.at, run.limits, exact(run.step)
     norm = at.gradient_norm[-WINDOW - 1 : -1]
     outside = np.linalg.norm(value_of(at.gradient_outside[-WINDOW - 1 : -1]), axis=-1)

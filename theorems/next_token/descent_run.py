@@ -1,7 +1,7 @@
-"""Run of gradient descent on the loss of next-token prediction, and a bound of its distance from the exact run.
+"""A run of gradient descent on the loss of next-token prediction, with a bound of its distance from the exact run.
 
-A step of size η ≤ 2/β does not increase the distance of two points, since the loss is convex and β-smooth. So a run
-whose steps have errors ξ_s stays within Σ‖ξ_s‖ of the exact run from the same start.
+A step of size η ≤ 2/β does not increase the distance between two points, since the loss is convex and β-smooth. So a
+run whose steps have errors ξ_s stays within Σ‖ξ_s‖ of the exact run from the same start.
 
 Reference: derived here.
 """
@@ -31,7 +31,8 @@ from theorems.rounding.descent_steps import starts_claim
 STEP_ROUNDING = tolerance(
     "next-token-step-rounding",
     "twice the error bound of θ_{k+1} − θ_k + η∇L(θ_k), and eps (|θ_{k+1}| + 4η|∇L|) by coordinate",
-    "a loop's gradient is computed by formulas like those that the error is carried through, multiplied by η, added",
+    "a loop computes the gradient by formulas like those whose error is bounded here, multiplies it by η and"
+    " subtracts it",
 )
 RUN_IS_ASKED_FOR = premise("next-token-run-is-the-one-asked-for")
 IS_A_STEP = premise("next-token-iterate-is-a-step")
@@ -62,12 +63,12 @@ class DescentRun:
 
     @cached_property
     def count(self) -> Float64[np.ndarray, "k 1"]:
-        """The numbers 1, …, k of the steps, (k, 1)."""
+        """The indices 1, …, k of the iterates after the start, (k, 1)."""
         return np.arange(1.0, len(self.step_error) + 1)[:, None]
 
     @cached_property
     def drift(self) -> Numbers:
-        """Bounds of the distance of θ_1, …, θ_k from the exact run, (k, b)."""
+        """Bounds of the distances of θ_1, …, θ_k from the exact run, (k, b)."""
         return np.cumsum(exact(self.step_error), axis=0)
 
     def start_to_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
@@ -88,7 +89,7 @@ def chosen_step(step: float, limits: Limits, rng: np.random.Generator) -> float:
 def starts(
     limits: Limits, start: Float64[np.ndarray, "D"] | None, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """Return three starts: 0; the case's start, or a point near 0; a point near −3θ_mm, with margins of about −3."""
+    """Return three starts: 0; the case's start or a point near 0; θ_⋆ − 3θ_mm, where margins are −3 or less."""
     split, r = limits.split, limits.split.dimension
     size = max(float(np.linalg.norm(split.outside, axis=2).max()), float(value_of(limits.span)), 1e-300)
     first = rng.normal(size=limits.problem.dimension) / size if start is None else start
@@ -119,10 +120,10 @@ def follow(
         y: the coordinates of P_⊥ θ_0, (b, s).
         step: the step size η, or the step length if steps are normalized.
         steps: the number of steps.
-        normalized: whether the gradient is divided by its norm.
+        normalized: True if the gradient is divided by its norm.
 
     Raises:
-        Ended: the start or the number of points is not the requested one, or a step is not one of gradient descent.
+        Ended: the start or the number of points is not as requested, or a step is not a step of gradient descent.
         NotANumber: an iterate is not finite.
     """
     run = under_test[next_token_descent](limits.minimum, x, y, step=step, steps=steps, normalized=normalized)

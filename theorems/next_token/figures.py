@@ -1,8 +1,8 @@
-"""Figure next-tokens: training on next tokens turns to W^mm; its part in F converges to W⋆ or oscillates near it.
+"""Figure next-tokens: in training W turns to W^mm; its part in F converges to W⋆ or oscillates near it.
 
-The data are windows of two letters of a text with three letters. Left: 1 − cos of the angle to W^mm, under gradient
-descent with η = 1/β and under normalized descent. Right: ‖P_FW − W⋆‖, and dashed its first-order value under gradient
-descent, ‖H⁻¹Σc f‖ of `ntp-finite-part`.
+The data are windows of two letters of a text with three letters. Left: 1 − cos(W_⊥, W^mm) under gradient descent with η
+= 1/β and under normalized descent. Right: ‖P_FW − W⋆‖, and as a dashed line its first-order value ‖H⁻¹Σc f‖ under
+gradient descent (see `ntp-finite-part`).
 
 Source: arXiv 2402.18551, Figures 3 to 5; our own.
 """
@@ -41,7 +41,7 @@ def limits_of() -> Limits:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and its first-order value at recorded steps from 0, by rule."""
+    """Return 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and its first-order value at recorded steps of both rules, from θ = 0."""
     limits = limits_of()
     minimum, split = limits.minimum, limits.split
     r, beta = split.dimension, smoothness(limits.problem)
@@ -65,7 +65,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def pursuit(limits: Limits, y: np.ndarray) -> np.ndarray:
-    """Return the first-order value −H⁻¹Σc_jv f_jv of P_Fθ − θ_⋆, c_jv = π_jw⋆_jve^{−g_jv·θ_⊥}, (k, r)."""
+    """Return the first-order value −H⁻¹Σc_jv f_jv of P_Fθ − θ_⋆, c_jv = π_j w⋆_jv e^{−g_jv·θ_⊥}, (k, r)."""
     loss = SplitLoss(limits.minimum)
     logs = loss.outer - np.einsum("jvs,ks->kjv", limits.split.outside, y)
     cost = loss.weights[:, None] * np.exp(logs)

@@ -1,4 +1,4 @@
-"""Limits of training: Ŝ, θ_mm and θ_⋆, the claims that certify them, and the constants that the bounds need.
+"""The limits Ŝ, θ_mm and θ_⋆ of training, the claims that certify them, and the constants that bounds need.
 
 Ŝ are the extended supports, θ_mm the limit direction, θ_⋆ the limit in the subspace F; definitions are in
 `ntp-extended-supports`.
@@ -46,8 +46,8 @@ class Limits:
 
     Attributes:
         supports: the extended supports Ŝ.
-        svm: θ_mm.
-        minimum: θ_⋆, and F.
+        svm: the limit direction θ_mm, the solution of NTP-SVM.
+        minimum: the minimiser θ_⋆ of the loss on F, and the subspace F.
     """
 
     supports: ExtendedSupports
@@ -66,12 +66,12 @@ class Limits:
 
     @property
     def apart(self) -> bool:
-        """Return whether any alternative is ruled out, so that θ_mm ≠ 0."""
+        """True if training rules out some alternative, so that θ_mm ≠ 0."""
         return bool(self.others.any())
 
     @property
     def others(self) -> Bool[np.ndarray, "m K"]:
-        """Whether an alternative is in V_j∖Ŝ_j, that is, ruled out by training, (m, K)."""
+        """A mask of the alternatives in V_j∖Ŝ_j, which training rules out, (m, K)."""
         return self.split.others
 
     @cached_property
@@ -103,7 +103,7 @@ class Limits:
 
     @cached_property
     def outside(self) -> Numbers:
-        """The rows g_jv = P_⊥(a_jz − a_jv), z ∈ Ŝ_j, 0 on Ŝ_j, (m, K, s)."""
+        """The rows g_jv = P_⊥(a_jz − a_jv) for any z ∈ Ŝ_j; 0 for v ∈ Ŝ_j, (m, K, s)."""
         return with_rounding(self.split.outside)
 
     @cached_property
@@ -145,7 +145,7 @@ class Limits:
 
     @cached_property
     def curvature(self) -> Numbers:
-        """A lower bound of λ_H, the smallest eigenvalue of H = ∇²L_fin(θ_⋆) on F; 1 if F = 0, where it is not used."""
+        """A lower bound of λ_H, the smallest eigenvalue of H = ∇²L_fin(θ_⋆) on F; an unused 1 if F = 0."""
         return exact(self.minimum.curvature_below if self.split.dimension else 1.0)
 
     @cached_property
@@ -171,7 +171,7 @@ class Limits:
 
     @cached_property
     def log_total(self) -> Numbers:
-        """The logarithm of ω = Σ π_j w⋆_jv over v ∉ Ŝ_j; ω itself may be outside the range of floats."""
+        """The logarithm of ω = Σ π_j w⋆_jv over v ∉ Ŝ_j; the number ω may be outside the range of floats."""
         logs: Any = np.log(self.weights)[:, None] + self.log_outer
         return np.logaddexp.reduce(np.logaddexp.reduce(logs, axis=-1), axis=-1)
 
@@ -191,11 +191,11 @@ class Limits:
 
 
 def certify_limits(problem: MasterProblem, under_test: Implementation) -> Generator[Claim, None, Limits]:
-    """Yield the claims that Ŝ, θ_mm and θ_⋆ of the implementation under test are right, and return them.
+    """Yield the claims that Ŝ, θ_mm and θ_⋆ under test are right, and return the three as :class:`Limits`.
 
     Raises:
         Ended: one of the claims is false.
-        Undecided: the search for θ_⋆ reports that it failed.
+        Undecided: the search for θ_⋆ under test reports that it failed.
     """
     supports = under_test[extended_supports](problem)
     yield from _require(SUPPORTS_ARE_PROVEN, supports.error(problem))
@@ -214,23 +214,23 @@ def certify_limits(problem: MasterProblem, under_test: Implementation) -> Genera
 
 def _svm_error(svm: NextTokenSvm, supports: ExtendedSupports, problem: MasterProblem) -> str:
     if not np.array_equal(svm.sets, supports.sets):
-        return "the solution is for other extended supports"
+        return "the solution of NTP-SVM is for other extended supports"
     return svm.error(problem)
 
 
 def _minimum_error(minimum: FiniteMinimum, problem: MasterProblem, supports: ExtendedSupports) -> str:
-    """Return the error of the computed minimum θ̂, or an empty string.
+    """Return what is wrong with the computed minimiser θ̂, or an empty string.
 
-    It has to be for this problem and these supports, θ̂ has to lie in F, and the distance of any minimiser from θ̂ has
-    to be below :data:`CLOSE`, relative to 1 + ‖θ̂‖.
+    θ̂ must belong to this problem and these supports and lie in F, and its distance from the minimiser must be proven
+    to be below :data:`CLOSE` (1 + ‖θ̂‖).
     """
     split = minimum.split
     if split.problem is not problem or not np.array_equal(split.sets, supports.sets):
-        return "the minimum is for another problem or other supports"
+        return "the minimiser θ̂ is for another problem or other supports"
     if any(x != 0 for x in products(split.orthogonal[split.dimension :], minimum.point)):
         return "θ̂ is not in F"
     if not minimum.radius < CLOSE * (1 + minimum.norm):
-        return f"‖θ̂ − θ_⋆‖ is only bounded by {float(minimum.radius.mid()):.3g}, above {CLOSE:.3g} (1 + ‖θ̂‖)"
+        return f"the bound {float(minimum.radius.mid()):.3g} of ‖θ̂ − θ_⋆‖ is above {CLOSE:.3g} (1 + ‖θ̂‖)"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, with error bounds, in two parts.
+"""The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, as a sum of two parts with error bounds.
 
 The two parts of `ntp-extended-supports` are computed separately from u ∈ F and θ_⊥ ∈ F^⊥, so that nothing cancels.
 Shapes: b points, m contexts, K alternatives at most, r = dim F, s = dim F^⊥, D = r + s.
@@ -20,7 +20,7 @@ from theorems.next_token.limits import Limits
 from theorems.rounding.attention_at import Numbers
 
 SMALL = 0.02
-"""The |d| below which e^d − 1 − d is computed from its series."""
+"""The bound of |d| below which e^d − 1 − d is computed from its series."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,12 @@ class LossParts:
 
     @cached_property
     def shift(self) -> Numbers:
-        """The changes d_jv = f_jv·u of logits relative to their mean at θ_⋆, (*b, m, K)."""
+        """The changes d_jv = f_jv·u of logits by u, less their mean under q⋆, (*b, m, K)."""
         return np.einsum("...r,jvr->...jv", exact(self.x), self.limits.inside)
 
     @cached_property
     def growth(self) -> Numbers:
-        """The growth Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
+        """The sums Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
         inner, sets = self.limits.inner, self.limits.split.sets
         return np.maximum(np.sum(inner * rest_of_exp(np.where(sets, self.shift, 0.0)), axis=-1), 0.0)
 
@@ -55,13 +55,13 @@ class LossParts:
 
     @cached_property
     def margins(self) -> Numbers:
-        """The margins g_jv·θ_⊥, +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
+        """The margins g_jv·θ_⊥; +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
         margins = np.einsum("...s,jvs->...jv", exact(self.y), self.limits.outside)
         return np.where(self.limits.others, margins, np.inf)
 
     @cached_property
     def log_outer(self) -> Numbers:
-        """The logarithms of w_jv(P_F θ), −∞ on Ŝ_j, (*b, m, K)."""
+        """The logarithms of w_jv(P_F θ); −∞ on Ŝ_j, (*b, m, K)."""
         masked = self.limits.others
         at = np.where(masked, self.shift, 0.0) + self.limits.log_outer - np.log1p(self.growth)[..., None]
         return np.where(masked, at, -np.inf)
@@ -85,14 +85,14 @@ class LossParts:
 
     @cached_property
     def away(self) -> Numbers:
-        """The softmax s_jv at θ of alternatives off Ŝ_j; 0 on Ŝ_j, (*b, m, K)."""
+        """The softmax probabilities s_jv, at θ, of alternatives off Ŝ_j; 0 on Ŝ_j, (*b, m, K)."""
         masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.exp(logs - self.log_kept[..., None])
 
     @cached_property
     def share_off(self) -> Numbers:
-        """The mass Ω = Σ π_j x_j/(1 + x_j) of the softmax off Ŝ, (*b,)."""
+        """The total probability Ω = Σ π_j x_j/(1 + x_j) of alternatives off Ŝ, (*b,)."""
         return np.sum(self.limits.weights * np.sum(self.away, axis=-1), axis=-1)
 
     @cached_property
@@ -159,7 +159,7 @@ def rest_of_exp(d: Any) -> Numbers:
     small = np.abs(value_of(d)) < SMALL
     near: Any = np.where(small, d, 0.0)
     size = np.abs(value_of(near)) + np.asarray(near.error)
-    # The series d²/2 + d³/6 + …; in this range its remainder is below |d|^7/4000.
+    # The series d²/2 + d³/6 + …, whose remainder is below |d|^7/4000 in this range.
     series = near * near / 2 * (1 + near / 3 * (1 + near / 4 * (1 + near / 5 * (1 + near / 6))))
     far = np.where(small, 0.0, d)
     return np.where(small, series.widen(size**7 / 4000), np.expm1(far) - far)

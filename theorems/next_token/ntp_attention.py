@@ -1,4 +1,4 @@
-"""Attention trained to predict a token converges to graph-SVM's direction, and its mass to the label's component.
+"""Attention trained to predict a token turns to the solution of graph-SVM, and its mass goes to the label's component.
 
 Main result: the theorem of arXiv 2403.08081 for log-loss, from any start and with rates, as a special case of the
 problem of ntp-extended-supports: strongly connected components are extended supports.
@@ -38,7 +38,7 @@ from theorems.rounding.attention_at import Numbers
 MASS = premise("loss-is-that-of-the-attention-on-the-label")
 COMPONENTS = stated_claim("extended-supports-are-strong-components")
 GRAPH_SVM = stated_claim("limit-solves-graph-svm")
-EDGES = sharper("edges-imply-paths", when="where a path leads from a token to one in another component")
+EDGES = sharper("edges-imply-paths", when="where a path leads from a token to a token of another component")
 POINTS = 10
 
 
@@ -56,23 +56,26 @@ POINTS = 10
     },
 )
 def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let tokens have embeddings e_v, and sequences X_i a last token k and a label y_i ∈ X_i.
+    """Let tokens have embeddings e_v, and let sequence X_i have the last token k and a label y_i ∈ X_i.
 
     Let f_i(W) = Σ_{t : x_it = y_i} softmax(X_i W e_k)_t, L(W) = −(1/n)Σ log f_i(W). The priority graph of k has an edge
-    from y_i to each other token of X_i, over the samples that end in k; v ≍ w if they are in one strongly connected
-    component, v ⇒ w if a path leads from v to w and none back. Graph-SVM: min ‖W‖_F, (e_v − e_w)ᵀW e_k = 0 for v ≍ w
-    and ≥ 1 for v ⇒ w, for every k.
-    **Theorem.** For independent embeddings training has W/‖W‖ → W_svm, and its part in span{(e_v − e_w)e_kᵀ : v ≍ w}
-    tends to the minimiser there of the loss restricted to the label's components.
+    from y_i to each other token of X_i, for all samples i that end in k. Write v ≍ w if v and w are in one strongly
+    connected component, and v ⇒ w if a path leads from v to w and none back. Graph-SVM is min ‖W‖_F subject to (e_v −
+    e_w)ᵀW e_k = 0 for v ≍ w and ≥ 1 for v ⇒ w, for every k.
+    **Theorem.** For independent embeddings, W/‖W‖ → W_svm/‖W_svm‖ in training, where W_svm solves graph-SVM; the part
+    of W in span{(e_v − e_w)e_kᵀ : v ≍ w} tends to the minimiser, in this span, of the loss restricted to the components
+    of labels.
 
     Here: L has the form of ntp-extended-supports, with V_i the distinct tokens of X_i, m_iv their multiplicities and
     a_iv = vec(e_v e_kᵀ); Ŝ_i are the tokens of X_i in the label's component; W_svm = θ_mm. So the theorem follows from
-    ntp-path, ntp-descent and ntp-finite-part, with rates, from any start, and for any embeddings, with Ŝ for
+    ntp-path, ntp-descent and ntp-finite-part, with rates, from any start, and even for any embeddings if Ŝ replaces the
     components.
 
-    **Components ⊆ Ŝ** always: along a cycle the inequalities (e_v − e_w)ᵀW e_k ≥ 0 of C add up to 0. **Ŝ ⊆ components**
-    for independent embeddings: there is a W with e_vᵀW e_k = −(length of the longest path of components to that of v).
-    **Constraints** for every v ⇒ w follow from those of the samples: along a path they add up, and one of them is ≥ 1.
+    **Components ⊆ Ŝ** always: along a cycle the left sides of the inequalities (e_v − e_w)ᵀW e_k ≥ 0, which define C,
+    add up to 0. **Ŝ ⊆ components** for independent embeddings: there is a W with e_vᵀW e_k = −(length of the longest
+    path of components that ends in the component of v).
+    **Constraints** for every v ⇒ w follow from the constraints of the samples: along a path these add up, and one of
+    them is ≥ 1.
     """
     assert case.samples is not None
     assert case.labels is not None
@@ -129,7 +132,7 @@ def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list
 
 
 def paths_of(samples: list[tuple[list[int], int]], size: int) -> Bool[np.ndarray, "K K"]:
-    """Return whether a path leads from v to w ≠ v, (size, size), by Warshall's algorithm."""
+    """Return the mask, (size, size), of the pairs v ≠ w with a path from v to w, by Warshall's algorithm."""
     reached = np.zeros((size, size), dtype=bool)
     for tokens, label in samples:
         reached[label, tokens] = True

@@ -32,7 +32,7 @@ SEPARATES = stated_claim("margins-grow")
 TURNS = stated_claim("iterate-turns-to-theta-mm")
 STAYS = sharper("iterate-stays-near-the-ray")
 RAYS = np.concatenate([[0.0], np.exp(np.linspace(-1.0, 3.0, 12))])
-"""The r for which the bound of (G1) is evaluated; each bound holds, and the smallest is claimed."""
+"""The numbers r at which the bound of (G1) is evaluated; all bounds hold, and the smallest is claimed."""
 
 
 @statement(
@@ -50,21 +50,23 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
     Then gradient descent has CE(W_k) → H, ‖W_k‖ → ∞, cos(W_k, W^mm) → 1 and P_F(W_k) → W⋆.
 
-    Here for any data, with the notation of ntp-extended-supports: L_⋆ for H, Ŝ for S, θ_⋆ for W⋆. Let some alternative
-    be off Ŝ, η ≤ 1/β with ∇²L ⪯ β, ϑ_r = θ_⋆ + rθ_mm, E(r) = L(ϑ_r) − L_⋆ ≤ ωe^{−r}. From any θ_0, at every k ≥ 1,
+    Here the theorem is proved for any data, in the notation of ntp-extended-supports, with L_⋆ in place of H, Ŝ of S
+    and θ_⋆ of W⋆. Let some alternative be off Ŝ, η ≤ 1/β with ∇²L ⪯ β, ϑ_r = θ_⋆ + rθ_mm, E(r) = L(ϑ_r) − L_⋆ ≤
+    ωe^{−r}. From any θ_0, at every k ≥ 1,
 
         (G1) L(θ_k) − L_⋆ ≤ ε_k = min_r [E(r) + ‖θ_0 − ϑ_r‖²/(2ηk)], which is O(log²k/k);
         (G2) (F) and (M) of ntp-path with E = ε_k: P_F θ_k → θ_⋆, and margins grow like log k;
         (G3) ‖θ_k − ϑ_r‖² ≤ ‖θ_0 − ϑ_r‖² + 2ηkE(r) for every r;
         (G4) ⟨θ_k, θ̄_mm⟩ ≥ ⟨θ_0, θ̄_mm⟩ + Σ_s (‖θ_{⊥,s+1}‖ − ‖θ_{⊥,s}‖ − ‖Δ_{⊥,s}‖²/(2‖θ_{⊥,s}‖))/(1 + K_s/ρ_s),
 
-    ρ = ‖θ^⊥‖/‖θ_mm‖, K as in ntp-extended-supports. As K_s stays bounded by (F), Σ‖Δ‖² ≤ 2η(L(θ_0) − L_⋆) and ρ → ∞:
-    1 − cos(θ_⊥, θ_mm) = O(log ρ/ρ). That is all of Theorem 2, from any start and with rates.
+    where ρ = ‖θ_⊥‖/‖θ_mm‖, Δ are the steps, and K is as in ntp-extended-supports. As K_s stays bounded by (F), Σ‖Δ‖² ≤
+    2η(L(θ_0) − L_⋆) and ρ → ∞: 1 − cos(θ_⊥, θ_mm) = O(log ρ/ρ). Together these are Theorem 2, from any start and with
+    rates.
 
-    **G1.** Of any convex loss with η ≤ 1/β: L(θ_k) − L(ϑ) ≤ ‖θ_0 − ϑ‖²/(2ηk) for every ϑ. **G3.** ‖θ⁺ − ϑ‖² −
-    ‖θ − ϑ‖² = −2η⟨∇L, θ − ϑ⟩ + η²‖∇L‖² ≤ 2η(L(ϑ) − L(θ⁺)), as η‖∇L‖²/2 ≤ L(θ) − L(θ⁺). **G4.** ‖y + Δ‖ ≤ ‖y‖ +
-    ⟨ȳ, Δ⟩ + ‖Δ‖²/(2‖y‖), and ⟨ȳ, Δ⟩ ≤ (1 + K/ρ)⟨θ̄_mm, Δ⟩ by the correlation, as m ≤ ρ: Σλm ≤ Σλg·y = ⟨θ_mm, y⟩, where
-    Σλ = ‖θ_mm‖².
+    **G1.** For any convex loss and η ≤ 1/β, L(θ_k) − L(ϑ) ≤ ‖θ_0 − ϑ‖²/(2ηk) for every ϑ. **G3.** ‖θ⁺ − ϑ‖² − ‖θ − ϑ‖²
+    = −2η⟨∇L, θ − ϑ⟩ + η²‖∇L‖² ≤ 2η(L(ϑ) − L(θ⁺)), as η‖∇L‖²/2 ≤ L(θ) − L(θ⁺). **G4.** ‖y + Δ‖ ≤ ‖y‖ + ⟨ȳ, Δ⟩ +
+    ‖Δ‖²/(2‖y‖), and ⟨ȳ, Δ⟩ ≤ (1 + K/ρ)⟨θ̄_mm, Δ⟩ by part 5 of ntp-extended-supports, as m ≤ ρ: Σλm ≤ Σλg·y = ⟨θ_mm, y⟩,
+    where Σλ = ‖θ_mm‖².
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)
@@ -73,7 +75,8 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     bound = excess_bound(run)
     after: Any = run.at.excess[1:] - run.at.gradient_norm[1:] * run.drift
     yield at_least(FALLS, Form.EFFECTIVE, bound, after, points="iterate")
-    # The bound is for the exact run; by convexity the loss of the computed run is larger by at most this.
+    # The bound holds for the exact run; by convexity the loss of the computed run exceeds that of the exact run by at
+    # most ‖∇L‖ times the distance.
     bound = bound + run.at.gradient_norm[1:] * run.drift
     if limits.split.dimension:
         yield at_least(SETTLES, Form.EFFECTIVE, finite_bound(limits, bound), limits.span * run.at.inside_norm[1:])
@@ -84,7 +87,7 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
 
 def excess_bound(run: DescentRun) -> Numbers:
-    """Return ε_k, the smallest of the bounds at r in :data:`RAYS` and at r = log k, (k, b)."""
+    """Return ε_k, the smallest of the bounds (G1) at the r in :data:`RAYS` and at r = log k, (k, b)."""
     k, limits = run.count, run.limits
     at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
     radius = np.log(k[:, 0])
@@ -93,7 +96,7 @@ def excess_bound(run: DescentRun) -> Numbers:
 
 
 def stays_claim(run: DescentRun) -> Claim:
-    """Claim (G3) for every r in :data:`RAYS`, the bound of ‖θ_k − ϑ_r‖ increased by the rounding errors."""
+    """Claim (G3) for every r in :data:`RAYS`, with the rounding errors added to the bound of ‖θ_k − ϑ_r‖."""
     away: Any = exact(run.at.y[1:])[None] - exact(RAYS)[:, None, None, None] * run.limits.ray
     far = np.linalg.norm(
         np.concatenate([np.broadcast_to(run.at.x[1:], (*away.shape[:-1], run.at.x.shape[-1])), away], axis=-1), axis=-1
@@ -104,11 +107,11 @@ def stays_claim(run: DescentRun) -> Claim:
 
 
 def turns_claim(run: DescentRun) -> Claim:
-    """Claim (G4), the lower bound of ⟨θ_k, θ̄_mm⟩, less the errors of the steps."""
+    """Claim (G4), with the errors of the steps subtracted from the lower bound of ⟨θ_k, θ̄_mm⟩."""
     size, along = run.at.outside_norm, run.at.along
     moved: Any = np.diff(exact(run.at.y), axis=0)
     length = np.linalg.norm(moved, axis=-1)
-    # At θ_⊥ = 0 the claim is only that the step does not decrease ⟨θ, θ_mm⟩.
+    # At θ_⊥ = 0, (G4) only claims that the step does not decrease ⟨θ, θ_mm⟩.
     nonzero = value_of(size[:-1]) > 0
     long: Any = np.where(nonzero, size[:-1], 1.0)
     ratio: Any = long / run.limits.ray_norm

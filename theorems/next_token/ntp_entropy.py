@@ -1,4 +1,4 @@
-"""Cross-entropy of next tokens: it approaches the entropy of the observed next tokens and never attains it.
+"""The cross-entropy of next tokens approaches the entropy of the observed next tokens and never attains it.
 
 Main result: Proposition 1 of arXiv 2402.18551, with the rate.
 
@@ -55,16 +55,17 @@ GAMMAS = np.arange(0.0, 41.0, 4.0)
 def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """**Proposition 1.** Let some W^p attain the log-odds of the observed next tokens.
 
-    That is, (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j; and let some W^d have (e_z − e_z')ᵀW^d h_j = 0 on S_j and
-    (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j; and let not every token follow every context. Then CE(W) > H for every W, H the
-    entropy of p weighted by π, and CE(W^p + γW^d) → H as γ → ∞.
+    This means (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j (4). Let some W^d have (e_z − e_z')ᵀW^d h_j = 0 on S_j and
+    (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j, and let some token never follow some context. Then CE(W) > H for every W, where
+    H is the entropy of the p_j, weighted by π, and CE(W^p + γW^d) → H as γ → ∞.
 
     Here in the notation of ntp-extended-supports, for any alternatives: Ŝ = S, L_⋆ = H, P_FW^p = θ_⋆, and
 
         L(θ) ≥ H + Σπ_j log(1 + x_j) > H,   L(W^p + γW^d) − H ≤ e^{−γ} Σπ_j w⋆_jv e^{−g_jv·W^p}.
 
-    **Proof.** (4) makes the softmax on S_j equal to p_j, so that L_fin(W^p) is the entropy, below which it is nowhere;
-    x_j > 0 wherever V_j ≠ S_j. W^p has x = 0 and any part in F^⊥, W^d is in F^⊥ with g_jv·W^d ≥ 1; log(1 + x) ≤ x.
+    **Proof.** (4) makes the softmax on S_j equal to p_j, so that L_fin(W^p) is the entropy, the least value of L_fin;
+    and x_j > 0 wherever V_j ≠ S_j. The part of W^p in F is θ_⋆, its part in F^⊥ is arbitrary; W^d is in F^⊥ with
+    g_jv·W^d ≥ 1; log(1 + x) ≤ x.
     """
     problem, rng = case.problem, case.rng()
     limits = yield from certify_limits(problem, under_test)
@@ -102,9 +103,9 @@ def entropy_of(limits: Limits) -> Numbers:
 
 
 def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "m K"]]:
-    """Yield the margins, rounded once, of three W^d: θ_mm, the linear program's separator, and the mean of these two.
+    """Yield the margins, rounded once, of three W^d: θ_mm, the linear program's separator, and a mixture of the two.
 
-    Each W^d is divided by its least margin over the rationals: as floats, a long W^d would have margins below 1.
+    Each W^d is divided by its least margin in rational arithmetic; in floats, a long W^d would have margins below 1.
     """
     rows = limits.problem.differences
     apart = [pair for pair in rows if limits.others[pair]]
@@ -121,7 +122,7 @@ def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.
 
 
 def approached_claim(limits: Limits, inside: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
-    """Claim that L(W^p + γW^d) − H is at most its bound, for W^p = θ_⋆ + y, y ∈ F^⊥ given by ``inside``.
+    """Claim the bound of L(W^p + γW^d) − H for W^p = θ_⋆ + y, y ∈ F^⊥, with y = ``inside``.
 
     The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·y − γ apart_jv}).
     """
@@ -131,5 +132,5 @@ def approached_claim(limits: Limits, inside: Float64[np.ndarray, "s"], apart: Fl
     scale = np.logaddexp.reduce(np.logaddexp.reduce(weighed, axis=-1), axis=-1)
     falling = logs - exact(GAMMAS)[:, None, None] * with_rounding(apart)
     excess = np.sum(limits.weights * np.logaddexp(0.0, np.logaddexp.reduce(falling, axis=-1)), axis=-1)
-    # In logarithms, because the bound may be too large for a float.
+    # Both sides are compared in logarithms, because the bound may be too large for a float.
     return at_least(APPROACHED, Form.EFFECTIVE, scale - exact(GAMMAS), np.log(excess), points="γ")

@@ -1,4 +1,4 @@
-"""Extended supports, the sets of alternatives that training on next tokens does not separate; the loss in two parts.
+"""Extended supports, the alternatives that training on next tokens cannot separate, and the loss as a sum of two parts.
 
 Main result: for any data, extended supports replace the supports of arXiv 2402.18551; one linear program decides them.
 
@@ -38,24 +38,27 @@ from theorems.rounding.attention_at import Numbers
 
 SAME_SETS = sharper("extended-supports-by-exclusion")
 SEPARABLE = sharper("separable-iff-supports-are-extended")
-COMPATIBLE = sharper("compatible-iff-log-odds-are-attained", when="where what followed has a certified minimiser")
+COMPATIBLE = sharper(
+    "compatible-iff-log-odds-are-attained", when="where the loss restricted to the supports has a certified minimiser"
+)
 TWO_PARTS = sharper("loss-is-taken-apart")
 GRADIENT = sharper("gradient-is-that-of-the-two-parts")
-APART = "where something can be ruled out"
+APART = "where training rules out some alternative"
 ON_RAY = sharper("loss-on-the-ray-is-below-omega-e-r", when=APART)
 CORRELATES = sharper("gradient-correlates-with-theta-mm", when=APART)
 NO_MORE = sharper("gradient-is-hardly-longer-along-theta", when=APART)
 
 LOSS_ROUNDING = tolerance(
     "next-token-loss-rounding",
-    "the error bounds of both sides; for loss or gradient under test, the error bound of the same formula here",
-    "a correct implementation evaluates these formulas in floats, possibly in another order",
+    "the error bounds of both sides; for a loss or gradient under test, the error bound of our own formula",
+    "a correct implementation evaluates the same formulas in floats, possibly in another order",
 )
 POINTS = 40
 ATTAINED = 2.0**-100
-"""The difference of log-odds below which they count as attained: rounding does not resolve it."""
+"""The error below which log-odds count as attained; the enclosure of the minimiser does not resolve smaller errors."""
 FARTHEST = 60.0
-"""The largest ‖θ‖ at which the loss from logits is compared: there the loss exceeds its rounding error."""
+"""The largest ‖θ‖ at which the loss is compared with its definition; up to there the excess exceeds its rounding error.
+"""
 
 
 @statement(
@@ -73,27 +76,30 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     Let p_jv be the targets, with support S_j; ℓ_jv(θ) = a_jv·θ + log m_jv, L(θ) = Σπ_j[lse_{V_j} ℓ_jv − Σ_v p_jvℓ_jv].
     Next-token prediction has a_jv = vec(e_v h_jᵀ) and θ = vec(W); attention vec(e_v e_kᵀ) (ntp-attention).
 
-    C = {U : (a_jz − a_jv)·U ≥ 0, z ∈ S_j, v ∈ V_j}; Ŝ_j is S_j and every v that all of C ties to it; F = span{a_jv −
-    a_jz : v, z ∈ Ŝ_j}; g_jv = P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j; θ_mm = argmin ‖θ‖ over θ ∈ F^⊥ with g_jv·θ
-    ≥ 1 off Ŝ; L_fin(θ) = Σπ_j[lse_{Ŝ_j} ℓ − Σpℓ], θ_⋆ its minimiser on F. Then
+    C = {U : (a_jz − a_jv)·U ≥ 0, z ∈ S_j, v ∈ V_j}; Ŝ_j consists of S_j and every v with (a_jz − a_jv)·U = 0 for all U
+    ∈ C; F = span{a_jv − a_jz : v, z ∈ Ŝ_j}; g_jv = P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j; θ_mm = argmin ‖θ‖ over θ
+    ∈ F^⊥ with g_jv·θ ≥ 1 off Ŝ; L_fin(θ) = Σπ_j[lse_{Ŝ_j} ℓ − Σpℓ], θ_⋆ its minimiser on F. Then
 
-    1. one linear program decides Ŝ: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; and so does one linear program for each
-    alternative; 2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability); and
-    some θ has the
-       log-odds of what followed (NTP-compatibility) if and only if the loss restricted to the S_j has the minimum H;
+    1. one linear program decides Ŝ: max Σt subject to (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; so does one linear program per
+       alternative;
+    2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 for v ∈ S_j and ≥ 1 for v ∉ S_j (NTP-separability); some θ
+       has the log-odds of the observed tokens (NTP-compatibility) if and only if the loss restricted to the S_j has as
+       its minimum the entropy H of the p_j, weighted by π;
     3. L(θ) = L_fin(P_F θ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, and log w_jv = ℓ_jv − lse_{Ŝ_j} at
        P_F θ;
     4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_j w_jv(θ_⋆);
     5. with Ω = Σπ_j x_j/(1 + x_j): −⟨∇L, θ_mm⟩ ≥ Ω and −⟨∇L, θ_⊥⟩ ≤ (m + K)Ω everywhere, m the least margin.
 
-    **1.** C is a cone: if U separates one pair and U' another, U + U' does both, so that t is 0 or 1 in the optimum,
-    and 1 where any U of C separates. λ > 0 on the others with Σλ(a_jz − a_jv) = 0 up to rows of S proves the tie.
-    **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends on P_F θ but for a term a_jz·θ_⊥ common to all.
-    **4.** θ_⋆ exists and is unique: a direction U ∈ F in which L_fin recedes, added to R times a U_0 ∈ C that
-    separates all off Ŝ, is in C for large R, hence tied on Ŝ, U ⊥ F, U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
+    **1.** C is a cone: if U separates one pair and U' another, U + U' separates both. So t_jv is 0 or 1 at the optimum,
+    and 1 if some U ∈ C separates v. For the other v, λ > 0 with Σλ(a_jz − a_jv) = 0, up to rows of S, proves that they
+    tie.
+    **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends only on P_F θ, except for a common term
+    a_jz·θ_⊥.
+    **4.** θ_⋆ exists and is unique: let L_fin recede in a direction U ∈ F, and let U_0 ∈ C separate all alternatives
+    off Ŝ. Then U + RU_0 ∈ C for large R, so it ties Ŝ; hence U ⊥ F, and U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
     **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_j w_jv/(1 + x_j) and h =
-    g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise mean + relative entropy to C (Gibbs):
-    it is at most h_jv + log(ΣC/C_jv) for each pair, the least of which is m + K.
+    g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise the mean of h plus the relative entropy
+    to C (Gibbs). So it is at most h_jv + log(ΣC/C_jv) for every pair; m + K is the least of these bounds.
     """
     problem = case.problem
     limits = yield from certify_limits(problem, under_test)
@@ -113,7 +119,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
         return
     r = np.linspace(0.0, FARTHEST, 13)
     ray = LossParts(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
-    # Points on the ray are rounded: E is evaluated from the exact margins, the loss at the rounded points.
+    # E is evaluated from exact margins on the ray; the loss is evaluated at rounded points of the ray.
     yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
     yield from correlation_claims(ray)
@@ -123,8 +129,8 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
     """Claim that the exact decision on compatibility agrees with log q⋆_jv − log p_jv on S_j.
 
     q⋆ is the softmax at the minimiser of the loss over S_j, which is enclosed to 2^−200. A difference above
-    :data:`ATTAINED` proves that no θ has the log-odds. A smaller one proves nothing; the answer "incompatible" is then
-    undecided.
+    :data:`ATTAINED` proves that no θ attains the log-odds. A smaller difference proves nothing; then the answer
+    "incompatible" is undecided.
     """
     problem = limits.problem
     minimum = limits.minimum
@@ -140,18 +146,25 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
         ]
         largest = max(float(gap.lower()) for gap in gaps)
     if not answer and largest <= ATTAINED:
-        yield undecided_claim(COMPATIBLE, f"reported as incompatible, but log-odds are attained up to {largest:.3g}")
+        yield undecided_claim(
+            COMPATIBLE, f"reported as incompatible, but log-odds are attained with an error of {largest:.3g}"
+        )
         return
     right = answer == (largest <= ATTAINED)
     yield Claim(
-        COMPATIBLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"log-odds are attained up to {largest:.3g}"
+        COMPATIBLE,
+        Form.EXACT,
+        0.0 if right else -1.0,
+        0.0,
+        EXACT,
+        f"log-odds are attained with an error of {largest:.3g}",
     )
 
 
 def loss_claims(at: LossParts, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that the loss from logits is the sum of its two parts near 0, and that the gradient is right everywhere.
+    """Claim that near 0 the loss under test is the sum of the two parts, and that the gradient is right everywhere.
 
-    The loss is compared where ‖θ‖ is at most :data:`FARTHEST`: further out its excess is below the rounding error.
+    The loss is compared where ‖θ‖ ≤ :data:`FARTHEST`: farther out its excess is below its rounding error.
     """
     near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
     point = theta_of(at, near)
@@ -175,7 +188,7 @@ def theta_of(at: LossParts, index: Any) -> Numbers:
 
 
 def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
-    """Return L(θ) by its definition, (k,)."""
+    """Return L(θ), computed by its definition from logits, (k,)."""
     problem = limits.problem
     possible = problem.alternatives
     log_times = np.where(possible, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
@@ -190,7 +203,7 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
 
 
 def correlation_claims(at: LossParts) -> Iterator[Claim]:
-    """Claim the two inequalities of part 5, divided by Ω."""
+    """Claim the two inequalities of part 5 of the statement."""
     down: Any = -np.vecdot(at.gradient_outside, at.limits.ray)
     yield at_least(CORRELATES, Form.EFFECTIVE, down, at.share_off)
     along: Any = -np.vecdot(at.gradient_outside, exact(at.y))

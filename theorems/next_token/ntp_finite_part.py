@@ -1,6 +1,6 @@
-"""Rate of convergence, at every step, of the part P_FW of W in F under gradient descent on next tokens.
+"""The rate at which P_FW, the part of W in F, converges under gradient descent on next tokens.
 
-Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and the value of P_F W_k − W⋆ to first order.
+Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and a first-order formula for P_F W_k − W⋆.
 
 Reference: derived here; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
 """
@@ -26,9 +26,11 @@ from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
 from theorems.rounding.attention_at import Numbers
 
 CONTRACTS = sharper("part-in-f-contracts", when="where F ≠ 0")
-FOLLOWS = sharper("part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, something is ruled out, u is small")
+FOLLOWS = sharper(
+    "part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, training rules out some alternative, and u is small"
+)
 FAR = 30.0
-"""The largest D_F‖u‖ for the second claim: beyond it the bound is vacuous, above e^30 times the bounded quantity."""
+"""The largest D_F‖u‖ for the second claim: beyond it the bound is vacuous, more than e^30 times what it bounds."""
 
 
 @statement(
@@ -49,19 +51,20 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 
         ‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆),
 
-    so that ‖u_k‖ = O(log²k/k) by (G1) of ntp-descent. And u follows v = −H⁻¹Σc_jv f_jv, c_jv = π_j w⋆_jv e^{−g_jv·θ_⊥},
-    f_jv = P_F(a_jv − Σ_z q⋆_jz a_jz), which tends to 0 like 1/k:
+    so that ‖u_k‖ = O(log²k/k) by (G1) of ntp-descent. And u approaches v = −H⁻¹Σc_jv f_jv, which tends to 0 like 1/k,
+    with c_jv = π_j w⋆_jv e^{−g_jv·θ_⊥} and f_jv = P_F(a_jv − Σ_z q⋆_jz a_jz):
 
         ‖u_{k+1} − v_{k+1}‖ ≤ (1 − ηλ_H)‖u_k − v_k‖ + ‖v_{k+1} − v_k‖ + ηR_k,
         R = λ_max((e^t − 1)/t − 1)‖u‖ + Σc_jv[(e^{D_c‖u‖} − 1 + x_j)D_c + e^{D_c‖u‖}D_F tanh(t/4)],
 
-    R of second order in u and c. (If margins become tight at rate ηk c_jv → λ_jv, then ηk u_k → −H⁻¹Σλf; not claimed.)
+    where R is of second order in u and c. (If ηk c_jv → λ_jv, then ηk u_k → −H⁻¹Σλf; this is not claimed.)
 
     **First.** P_F∇L = H̃u + Σπ_j s_jv P_F(a_jv − Σ_z q_jz a_jz), v ∉ Ŝ_j, q the softmax on Ŝ_j, H̃ = ∫∇²L_fin(θ_⋆ +
     τu)dτ ⪰ H(1 − e^{−t})/t by self-concordance (|φ'''| ≤ D_F‖u‖φ'' on the segment), 0 ⪯ I − ηH̃, and Σπ_j s_jv = Ω ≤ L
     − L_⋆. **Second.** u⁺ − v⁺ = (I − ηH)(u − v) − η(P_F∇L − Hu − Σcf) + v − v⁺, since Hv = −Σcf. H̃ lies between H(1 −
     e^{−t})/t and H(e^t − 1)/t. π_j s_jv = c_jv e^δ/(1 + x_j) with |δ| ≤ D_c‖u‖, ‖f‖ ≤ D_c, and Σ_z(q_jz − q⋆_jz)P_F
-    a_jz is at most D_F tanh(t/4) long: a log-ratio of oscillation t moves at most tanh(t/4) of the mass.
+    a_jz is at most D_F tanh(t/4) long: if the log-ratio of two distributions oscillates by t, at most tanh(t/4) of the
+    mass differs.
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)
@@ -75,7 +78,7 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 
 
 def contracts_claim(run: DescentRun) -> Claim:
-    """Claim the first inequality, the contraction of u, with the error of the step added to the bound."""
+    """Claim the first inequality, the contraction of u, with the step's error added to the bound."""
     limits, size, step = run.limits, run.at.inside_norm, exact(run.step)
     bound = size[:-1] - step * limits.curvature * share_kept(limits.span * size[:-1]) / limits.span
     bound = np.maximum(bound, 0.0) + step * limits.reach * run.at.excess[:-1] + run.step_error
@@ -88,7 +91,7 @@ def share_kept(t: Any) -> Numbers:
 
 
 def follows_claim(run: DescentRun) -> Iterator[Claim]:
-    """Yield the claim of the second inequality, for u − v, at steps from points with D_F‖u‖ ≤ :data:`FAR`."""
+    """Yield the claim of the second inequality, on u − v, at the steps from points with D_F‖u‖ < :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)

@@ -1,4 +1,4 @@
-"""With at least as many dimensions as contexts, any observed next tokens are compatible and separable.
+"""If the contexts' embeddings are linearly independent, any observed next tokens are compatible and separable.
 
 Main result: Lemma 1 of arXiv 2402.18551, for d ≥ m in place of d > m.
 
@@ -41,22 +41,23 @@ EXPLICIT = sharper("separator-in-closed-form")
     about=NextTokens,
     cases=independent_contexts,
     kernel=SVM_ONLY,
-    varies={"inputs-twice": "its assumption is that contexts are independent"},
+    varies={"inputs-twice": "the statement is about linearly independent embeddings of contexts"},
 )
 def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """**Lemma 1.** Let d > m and rank[h_1 … h_m] = m.
 
     Then the data are NTP-compatible and NTP-separable, and both (4) and (6) have infinitely many solutions.
 
-    Here for rank m, whatever d ≥ m. Every system e_zᵀW h_j = y_jz, all j and z, has the solution W = Yᵀ(hhᵀ)⁻¹h: with
-    y_jz = log p_jz on S_j it solves (4), with y_jz = 1 on S_j and 0 off it (6), and so does W + 1uᵀ. All is decided
-    over the rationals: Ŝ = S is proven, compatibility decided by integers, the solution of (6) put into it.
+    Here the lemma is proved for rank m and any d ≥ m. The equations e_zᵀW h_j = y_jz for all j and z have the solution
+    W = Yᵀ(hhᵀ)⁻¹h. With y_jz = log p_jz on S_j it solves (4); with y_jz = 1 on S_j and 0 off S_j it solves (6); and so
+    does W + 1uᵀ. All claims are decided over the rationals: Ŝ = S is proven, compatibility is decided with integers,
+    and the solution of (6) is checked by insertion.
     """
     problem = case.problem
     supports = under_test[extended_supports](problem)
     yield _decide(SUPPORTS_ARE_PROVEN, not supports.error(problem), supports.error(problem))
     yield _decide(SEPARABLE, supports.separable(problem), "Ŝ is larger than S")
-    yield _decide(COMPATIBLE, under_test[compatible](problem), "the log-odds are attained by no W")
+    yield _decide(COMPATIBLE, under_test[compatible](problem), "no W attains the log-odds")
     split = Split.of(problem, supports.sets)
     yield _decide(MANY, split.dimension < problem.dimension, "(4) has at most one solution")
     margins = dict(zip(problem.pairs, products(list(problem.differences.values()), separator_of(case)), strict=True))
@@ -65,7 +66,7 @@ def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Itera
 
 
 def separator_of(case: NextTokens) -> list[fmpq]:
-    """Return vec(W), W = Yᵀ(hhᵀ)⁻¹h with y_jz = 1 on S_j and 0 off it; 0 if hhᵀ is singular."""
+    """Return vec(W) for W = Yᵀ(hhᵀ)⁻¹h with y_jz = 1 on S_j and 0 off S_j; 0 if hhᵀ is singular."""
     h = rational_matrix(case.embeddings)
     chosen = fmpq_mat([[fmpq(int(x)) for x in row] for row in case.problem.supports.tolist()])
     gram = h * h.transpose()

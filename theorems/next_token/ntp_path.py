@@ -1,4 +1,4 @@
-"""Regularization path of next-token prediction: as the ball grows, W turns to W^mm and P_FW converges to W⋆.
+"""The regularization path of next-token prediction: as the ball grows, W turns to W^mm, and P_FW converges to W⋆.
 
 Main result: Theorem 1 of arXiv 2402.18551 with explicit bounds at every radius, and without its two conditions.
 
@@ -35,16 +35,16 @@ TURNS = stated_claim("path-turns-to-theta-mm", when="where the ball is so large 
 SEPARATES = sharper("margins-are-at-least-r-less-kappa", when="where E(r) ≤ π_min")
 SUBLEVEL_F = sharper("sublevel-set-bounds-the-part-in-f", when="where F ≠ 0")
 SUBLEVEL_M = sharper("sublevel-set-bounds-margins")
-SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where a point has margins that are bounded above 0")
+SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where margins of a point have positive lower bounds")
 
 GAP = 1e-6
-"""The share of its excess loss by which a path point may exceed the minimum over its ball.
+"""The share of its excess loss by which a point of the path may exceed the minimum over its ball.
 
 Newton's method reaches 1e-11."""
 LOGS = np.arange(-4.0, 42.0, 3.0)
-"""The values of −log μ of the path points, μ the multiplier of the ball; a random number up to 2 is added to each.
+"""The values of −log μ, μ the multiplier of the ball, at the points of the path, less random numbers up to 2.
 
-The first ball is so small that the loss has hardly fallen; in the last one its excess is below e^−41 of the first."""
+In the first ball the loss is hardly below its value at 0; in the last, its excess is below e^−41 of the first."""
 POINTS = 40
 
 
@@ -67,17 +67,18 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 
     If the data are NTP-compatible and NTP-separable, then cos(Ŵ_B, W^mm) → 1 and P_F(Ŵ_B) → W⋆ as B → ∞.
 
-    Here for any data with some alternative off Ŝ, with explicit bounds, in the notation of ntp-extended-supports. With
-    λ_H the least eigenvalue of H = ∇²L_fin(θ_⋆) on F, D_F the largest diameter of {a_jv : v ∈ Ŝ_j}, D_c the largest
-    ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and τ(s) = s/2 + √(s²/4 + 2s), every θ with L(θ) − L_⋆ ≤ E has
+    Here the theorem is proved for any data with some alternative off Ŝ, with explicit bounds, in the notation of
+    ntp-extended-supports. With λ_H the least eigenvalue of H = ∇²L_fin(θ_⋆) on F, D_F the largest diameter of {a_jv : v
+    ∈ Ŝ_j}, D_c the largest ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and τ(s) = s/2 + √(s²/4 + 2s), every θ with L(θ) − L_⋆
+    ≤ E has
 
         (F) D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H) =: τ,
-        (M) g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1) for v ∉ Ŝ_j, and so, if E = E(r) ≤ π_min, ≥ r − κ,
+        (M) g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1) for v ∉ Ŝ_j, which is ≥ r − κ if E = E(r) ≤ π_min,
             κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ,
         (C) cos(θ, θ_mm) ≥ μ‖θ_mm‖/‖θ‖ if the least bound μ of (M) is positive.
 
-    Since L(Ŵ_B) ≤ L(θ_⋆ + rθ_mm) with r chosen so that ‖θ_⋆ + rθ_mm‖ = B, these hold of Ŵ_B with E = E(r) ≤ ωe^{−r}.
-    B/‖θ_mm‖ − r → 0, so that cos(Ŵ_B, θ_mm) = 1 − O(1/B): Theorem 1.
+    Since L(Ŵ_B) ≤ L(θ_⋆ + rθ_mm) with r chosen so that ‖θ_⋆ + rθ_mm‖ = B, (F), (M) and (C) hold for Ŵ_B with E = E(r) ≤
+    ωe^{−r}. As B/‖θ_mm‖ − r → 0, cos(Ŵ_B, θ_mm) = 1 − O(1/B), which proves Theorem 1.
 
     **F, M.** Both terms of L − L_⋆ = (L_fin − L_⋆) + Σπ_j log(1 + x_j) are at most E. By self-concordance L_fin − L_⋆
     ≥ (λ_H/D_F²)(e^{−t} + t − 1) ≥ (λ_H/D_F²)t²/(2 + t), t = D_F‖P_F θ − θ_⋆‖. And w_jv e^{−g_jv·θ_⊥} ≤ x_j ≤
@@ -99,8 +100,8 @@ def follow_path(
 ) -> Generator[Claim, None, LossParts]:
     """Yield the claims that the points of the path under test are optimal, and return the points.
 
-    Each point has to minimise the loss over its ball and to have the requested multiplier. Points that the
-    implementation reports as not found are left out.
+    Each point must minimise the loss over its ball and have the requested multiplier. Points that the implementation
+    reports as lost are left out.
 
     Raises:
         Refuted: the arrays have the wrong shape.
@@ -127,7 +128,7 @@ def follow_path(
 
 
 def multiplier_claim(at: LossParts, multipliers: Float64[np.ndarray, "b"]) -> Claim:
-    """Claim that −⟨∇L, θ⟩/‖θ‖² is the requested multiplier, to :data:`GAP`; the multiplier determines the radius.
+    """Claim that −⟨∇L, θ⟩/‖θ‖² equals the requested multiplier, which determines the radius, up to :data:`GAP`.
 
     L + (μ/2)‖θ‖² is strongly convex, so that no θ of another radius minimises it.
     """
@@ -149,7 +150,7 @@ def minimal_claim(at: LossParts) -> Claim:
 
 
 def path_claims(at: LossParts) -> Iterator[Claim]:
-    """Yield the bounds at the radii B = ‖θ‖ ≥ ‖θ_⋆‖, with the constant E replaced by E(r), its value at that radius."""
+    """Yield the claims (F), (M) and (C) at the points of radius B = ‖θ‖ ≥ ‖θ_⋆‖, with E = E(r) of this radius."""
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
@@ -157,7 +158,7 @@ def path_claims(at: LossParts) -> Iterator[Claim]:
         yield undecided_claim(BELOW_RAY, "no ball of the path contains θ_⋆", not_found=True)
         return
     at = LossParts(limits, at.x[large], at.y[large])
-    # A smaller r is a weaker claim: θ_⋆ + rθ_mm then lies inside the ball.
+    # A smaller r, for which θ_⋆ + rθ_mm lies inside the ball, makes the claim weaker.
     upper = np.sqrt(square[large]) / limits.ray_norm
     r = np.maximum(value_of(upper) - np.asarray(upper.error), 0.0) * (1 - 1e-15)
     on_ray = limits.excess_on_ray(r)

@@ -57,7 +57,7 @@ def log_of_expm1(x: Any) -> Numbers:
 
 
 def kappa(limits: Limits, excess: Any) -> Numbers:
-    """Return κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ: margins are at least r − κ where L − L_⋆ ≤ E(r) ≤ π_min."""
+    """Return κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ: margins are ≥ r − κ where L − L_⋆ ≤ E(r) ≤ π_min."""
     least = np.min(np.where(limits.others, limits.log_outer, np.inf))
     scale = np.log(np.expm1(exact(1.0)) / np.min(limits.weights)) + limits.log_total
     return scale - least + shift_bound(limits, excess)
@@ -66,10 +66,10 @@ def kappa(limits: Limits, excess: Any) -> Numbers:
 def probe_points(
     limits: Limits, rng: np.random.Generator, count: int
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """Return points of many scales, as coordinates of u and of θ_⊥.
+    """Return the coordinates of u and θ_⊥ of points of many scales.
 
-    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is a positive or negative multiple of θ_mm, or a point near such a
-    multiple, or far from it.
+    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is a positive or negative multiple of θ_mm, near such a multiple, or
+    far from one.
     """
     r, s = limits.split.dimension, limits.problem.dimension - limits.split.dimension
     u = rng.normal(size=(count, r)) * np.exp(rng.uniform(np.log(1e-9), np.log(10), (count, 1)))

@@ -1,1 +1,1 @@
-"""Statements on next tokens without one of their assumptions."""
+"""Statements on next tokens, each without one of its assumptions."""

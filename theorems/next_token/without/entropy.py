@@ -1,4 +1,4 @@
-"""Proposition 1 without an assumption: contradicting contexts, log-odds that no W attains, or no token to rule out.
+"""Proposition 1 without an assumption: contradicting contexts, log-odds that no W attains, or nothing to rule out.
 
 Reference: arXiv 2402.18551, Proposition 1; our own.
 """
@@ -30,7 +30,7 @@ ABOVE = "cross-entropy-is-above-the-entropy"
 
 @st.composite
 def _contradictions(draw: DrawFn) -> NextTokens:
-    """Draw few distinct embeddings and one next token per context, so that contexts can contradict each other."""
+    """Draw contexts with few distinct embeddings and one next token each, so that some may contradict others."""
     m, V = draw(st.integers(2, 3)), draw(st.integers(2, 3))
     h = draw(integers((m, 1), -1, 1)).astype(np.float64)
     counts = np.eye(V, dtype=np.int64)[draw(integers((m,), 0, V - 1))] * draw(integers((m, 1), 1, 3))
@@ -61,15 +61,15 @@ NTP_ENTROPY = Weakening("ntp-entropy", above_entropy, "inf CE is the entropy H")
 contradictions = NTP_ENTROPY.without(
     SEPARABLE.id,
     "Let contexts of one embedding be followed by different tokens: no W tells those contexts apart. The same can"
-    " happen to an embedding that lies between others. What is learned is the mean of what followed them. With"
-    " extended supports the theorems go on: the direction and the finite part are those of Ŝ.",
+    " happen to an embedding that lies between others. Training learns the mean of the tokens that followed these"
+    " contexts. The theorems hold with extended supports: direction and finite part are those of Ŝ.",
     cases=_contradictions,
 )
 free_counts = NTP_ENTROPY.without(
     COMPATIBLE.id,
-    "Let the log-odds of frequencies not be linear in the embedding: no W has them, and inf CE is above H. An"
-    " example is h = 1 and h = 2 followed by two tokens at the same ratio 2 : 1. The direction of training is what"
-    " it would be; the finite part is the best compromise.",
+    "Let the log-odds of frequencies not be linear in the embedding: no W attains them, and inf CE is above H. An"
+    " example is h = 1 and h = 2, each followed by two tokens in the ratio 2 : 1. The direction of training is"
+    " unchanged; the finite part is the best compromise.",
     cases=next_token_cases(("incompatible",), apart=True),
 )
 
@@ -81,7 +81,7 @@ free_counts = NTP_ENTROPY.without(
     cases=_everything_follows,
 )
 def everything_follows(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let every token follow every context: there is nothing to rule out, and W^p itself attains the entropy."""
+    """Let every token follow every context: training rules out nothing, and W^p itself attains the entropy."""
     problem = case.problem
     supports = under_test[extended_supports](problem)
     attained = not supports.error(problem) and bool((problem.supports == problem.alternatives).all())

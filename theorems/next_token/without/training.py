@@ -1,4 +1,4 @@
-"""Training on next tokens with no token to rule out, too long steps, or dependent embeddings of contexts or tokens.
+"""Training on next tokens with nothing to rule out, too long steps, dependent embeddings, or labels outside sequences.
 
 References: arXiv 2402.18551, Lemma 1, Theorems 1 and 2; arXiv 2403.08081; our own.
 """
@@ -36,12 +36,12 @@ from theorems.without.weakening import Weakening, weaken
 DIVERGES = "norm-diverges"
 FINITE = "loss-is-finite"
 LONG_STEPS = (6.0, 12.0, 16.0)
-"""Step sizes η above 2/β, which is 4 for β = ½."""
+"""Step sizes η above 2/β = 4, where β = ½."""
 
 
 @st.composite
 def _long_steps(draw: DrawFn) -> NextTokens:
-    """Draw one context, h = 1, and two or three tokens, one of which never follows."""
+    """Draw one context, h = 1, and two or three tokens, the last of which never follows it."""
     counts = np.append(draw(integers((2,), 1, 2)), 0)[None]
     return NextTokens(np.ones((1, 1)), counts, step=draw(st.sampled_from(LONG_STEPS)))
 
@@ -57,14 +57,14 @@ def _nothing_apart(draw: DrawFn) -> NextTokens:
 
 @st.composite
 def _foreign_labels(draw: DrawFn) -> NextTokens:
-    """Draw sequences over three tokens, and for each any of the three as its label."""
+    """Draw sequences over three tokens, and as the label of each any of the three."""
     n = draw(st.integers(1, 2))
     samples = draw(integers((n, 2), 0, 2))
     return NextTokens(np.eye(3), samples=samples, labels=draw(integers((n,), 0, 2)))
 
 
 def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that the norm diverges, which is false where the SVM has no constraints, so that θ_mm = 0."""
+    """Claim that the norm diverges, which is false where NTP-SVM has no constraints, so that θ_mm = 0."""
     problem = case.problem
     supports = under_test[extended_supports](problem)
     svm = under_test[next_token_svm](problem, supports.sets)
@@ -74,14 +74,14 @@ def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 
 path_at_rest = Weakening("ntp-path", _at_rest, "‖Ŵ_B‖ = B for every B, cos(Ŵ_B, W^mm) → 1").without(
     SOMETHING_APART.id,
-    "Let nothing be ruled out: the loss has a minimiser θ_⋆, and Ŵ_B is θ_⋆ as soon as the ball contains it. If h ="
-    " 1 and h = −1 are followed by the same token, whatever rules out the other token after one of them makes it"
-    " likelier after the other.",
+    "Let nothing be ruled out: the loss has a minimiser θ_⋆, and Ŵ_B is θ_⋆ as soon as the ball contains it. If"
+    " contexts h = 1 and h = −1 are both followed by the first token, a W that makes the second token less likely after"
+    " one context makes it more likely after the other.",
     cases=_nothing_apart,
 )
 descent_at_rest = Weakening("ntp-descent", _at_rest, "‖W_k‖ → ∞").without(
     SOMETHING_APART.id,
-    "Let nothing be ruled out: the loss has a minimiser θ_⋆, and descent comes to it: ‖W_k − θ_⋆‖ ≤ ‖W_0 − θ_⋆‖.",
+    "Let nothing be ruled out: the loss has a minimiser θ_⋆, and descent converges to it: ‖W_k − θ_⋆‖ ≤ ‖W_0 − θ_⋆‖.",
     cases=_nothing_apart,
 )
 long_steps = Weakening.of_claims(ntp_descent, "CE(W_k) → H and P_F(W_k) → W⋆", FALLS, SETTLES).without(
@@ -94,12 +94,12 @@ long_steps_in_f = Weakening.of_claims(
     ntp_finite_part, "‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆)", CONTRACTS
 ).without(
     SHORT_STEPS.id,
-    "Take steps beyond 2/λ_max(H): I − ηH̃ is then no contraction, and the part in F ends in a 2-cycle.",
+    "Take steps beyond 2/λ_max(H): I − ηH̃ is then not a contraction, and the part in F ends in a cycle of two points.",
     cases=_long_steps,
 )
 dependent_contexts = Weakening.of_claims(ntp_overparameterized, "the data are NTP-separable", SEPARABLE).without(
     INDEPENDENT_CONTEXTS.id,
-    "Let two contexts of the same embedding be followed by different tokens: no W separates them.",
+    "Let two contexts with the same embedding be followed by different tokens: no W separates these tokens.",
     cases=next_token_cases(("repeated", "random")),
 )
 dependent_tokens = Weakening.of_claims(
@@ -108,15 +108,16 @@ dependent_tokens = Weakening.of_claims(
     "extended-supports-are-strong-components",
 ).without(
     INDEPENDENT_TOKENS.id,
-    "Let a token's embedding be a mean of others', say e_3 = (e_1 + e_2)/2, and its score be required below both. The"
-    " graph has no cycle, so that all components are single tokens; but W can only tie the three. Training follows Ŝ.",
+    "Let a token's embedding be a mean of others, say e_3 = (e_1 + e_2)/2, while the samples require its score to be"
+    " below both. The graph has no cycle, so that all components are single tokens; but W can only tie the three."
+    " Training follows Ŝ.",
     cases=next_token_cases(("dependent",)),
 )
 
 
 @weaken("ntp-attention", without=LABELS_WITHIN.id, refutes="L is finite, and training lowers it", cases=_foreign_labels)
 def foreign_labels(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let a label not be in its sequence: attention has no mass on it, and the loss is −log 0 whatever W is.
+    """Let a label not be in its sequence: attention puts no mass on the label, and the loss is −log 0 for every W.
 
     The official code drops the edges of such a sample from the graph, but keeps the sample in the loss.
     """
