@@ -1,4 +1,4 @@
-"""Bounded numbers whose error is derived by hand: constants of a loss, iterates, counts."""
+"""Bounded numbers whose error bound is derived by hand, such as constants of a loss and iterates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from theorems.rounding.attention_at import Numbers
 
 
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:
-    """Return floats with an error bound that was derived by hand, for a scalar formula or an iterate, for example."""
+    """Return the floats ``x`` with ``error``, an error bound derived by hand, such as that of a scalar formula."""
     number = exact(x)
     return number.widen(error) if isinstance(number, Bounded) else number
 
 
 def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:
-    """Compute b = max_i κ_i Γ_i/2, κ_i = ``loss.steepening`` on the interval [top_i − Γ_i, top_i]; 0 for convex ℓ.
+    """Return b = max_i κ_i Γ_i/2 with κ_i = ``loss.steepening`` on the interval [top_i − Γ_i, top_i]; 0 for convex ℓ.
 
     If the output of input i falls by δ_i ≤ xΓ_i with x ≤ 1, its loss rises by at least |ℓ'| δ_i e^{−bx}.
 

@@ -1,7 +1,8 @@
 """Softmax attention at points, as formulas on bounded arrays.
 
-Independent of :mod:`reference_attention.risk`, which is under test: the covariance of scores and keys under the softmax
-weights is taken pairwise, Σ_u s_t s_u (γ_t − γ_u), so that nothing cancels at any norm of the prompt.
+The formulas are independent of :mod:`reference_attention.risk`, which is under test. The covariance of scores and keys
+under the softmax weights is computed pairwise, Σ_u s_t s_u (γ_t − γ_u), so that nothing cancels at any norm of the
+prompt.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ EXPONENTIAL = 20.0
 """The error of a kernel's exponential in units in the last place: ``exp_u20`` of PyTorch's vectorised CPU kernels."""
 
 BLOCK = 16
-"""Least number of tokens that a kernel processes at a time: a tile of the hardware's matrix products. A kernel that
-processes tokens one by one has exponentials accurate to one unit, which twice the error covers."""
+"""The least number of tokens that a kernel is assumed to process at a time: a tile of the hardware's matrix products.
+The bounds also cover kernels that process tokens one by one, with exponentials accurate to one unit in the last
+place.
+"""
 
 LARGEST_EXPONENT = 709.0
-"""The largest exponent used; larger exponents are replaced by this one, whose exponential float64 can represent."""
+"""The largest exponent used: larger ones are replaced by it, since float64 can represent its exponential."""
 
 Numbers = Any
 """A bounded array; within :func:`theorems.bounded.in_floats` an array of floats."""
@@ -46,9 +49,9 @@ class AttentionAt:
 
     Attributes:
         problem: keys, scores, loss.
-        points: p, (b, d); bounded if they are not exactly floats, such as R q̄.
-        textbook_eps: spacing, at 1, of the numbers in which the compared kernel computes; 0 if the kernel computes with
-            differences.
+        points: p, (b, d); bounded arrays if they are not exact floats, such as R q̄.
+        textbook_eps: spacing, at 1, of the numbers in which the kernel under test computes; 0 for an implementation
+            that computes with differences of keys and scores.
     """
 
     problem: Problem
@@ -57,7 +60,7 @@ class AttentionAt:
 
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
-        """The token of about the largest logit in each input; differences are taken relative to this token."""
+        """The token of the largest logit in each input, up to rounding; differences are relative to this token."""
         points = value_of(self.points)
         n, tokens, d = self.problem.keys.shape
         if len(points) > 1 and is_thin(n * (tokens - 1), d):
@@ -73,9 +76,9 @@ class AttentionAt:
 
     @cached_property
     def _pairs(self) -> Numbers | None:
-        """The table of k_it − k_iu at index (i, u, t), (n, T, T, d); None if differences per point take no more memory.
+        """The table of k_it − k_iu at (i, u, t), (n, T, T, d); None if :attr:`key_differences` needs no more memory.
 
-        In a large space the table saves a copy of the differences for each point.
+        In a space of large dimension the table takes less memory than a copy of the differences for each point.
         """
         n, tokens, d = self.problem.keys.shape
         if not (len(self.points) > tokens and is_thin(n * (tokens - 1), d)):
@@ -85,7 +88,7 @@ class AttentionAt:
         return np.moveaxis(pairs, 0, 1)
 
     def products(self, vectors: Numbers) -> Numbers:
-        """Compute (k_t − k_token)·x, (b, n, T), with one vector x per point, (b, d)."""
+        """Return (k_t − k_token)·x, (b, n, T), for one vector x per point, (b, d)."""
         finite = np.isfinite(value_of(vectors)).all() and not (
             isinstance(vectors, Bounded) and np.isinf(vectors.error).any()
         )
@@ -97,7 +100,7 @@ class AttentionAt:
         return products[each, np.arange(n), self.token]
 
     def _combine(self, coefficients: Numbers, size: Callable[[Any], Any] = lambda rows: rows) -> Numbers:
-        """Compute Σ_i Σ_t c_it size(k_it − k_i,token), (b, d)."""
+        """Return Σ_i Σ_t c_it size(k_it − k_i,token), (b, d), for the coefficients c."""
         if self._pairs is None:
             return np.einsum("bnt,bntd->bd", coefficients, size(self.key_differences))
         selected = np.arange(self.problem.T) == self.token[..., None]
@@ -116,7 +119,7 @@ class AttentionAt:
         return self.log_weights[:, np.arange(self.problem.n), alpha]
 
     def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Numbers:
-        """Compute log(1 − s_iα_i), from the other tokens; (b, n)."""
+        """Return log(1 − s_iα_i), computed from the weights of the other tokens, (b, n)."""
         chosen = np.arange(self.problem.T) == alpha[:, None]
         return np.logaddexp.reduce(np.where(chosen, -np.inf, self.log_weights), axis=-1)
 
@@ -145,11 +148,12 @@ class AttentionAt:
 
     @cached_property
     def _spreads(self) -> tuple[Float64[np.ndarray, "b n T"], Any]:
-        """The factors of γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u): m and the sum; (b, n, T).
+        """The number m and the sum in γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u), each (b, n, T).
 
-        m is the largest log s_u of a token with another score, a float taken as exact, so the sum is of the size of
-        score gaps however small the weights are. For tokens whose score differs from the score of :attr:`token`, m is
-        the log weight of :attr:`token`. So two sums over all tokens suffice, without a table of pairs for each point.
+        m, a float taken as exact, is the largest log s_u over tokens u whose score differs from γ_t; so the sum is
+        about as large as the score gaps, however small the weights are. For tokens t whose score differs from the score
+        of :attr:`token`, m is the log weight of :attr:`token`. So two sums over all tokens suffice, and no table of
+        pairs is needed for each point.
         """
         scores: Any = exact(self.problem.scores)
         gaps: Any = scores[:, :, None] - scores[:, None, :]
@@ -174,10 +178,10 @@ class AttentionAt:
 
     @cached_property
     def _log_factors(self) -> Any:
-        """The logarithms log(|ℓ'_i| s_t e^m), m of :attr:`_spreads`; −∞ at :attr:`token` and duplicates; (b, n, T).
+        """The logarithms log(|ℓ'_i| s_t e^m), m from :attr:`_spreads`; −∞ at :attr:`token` and duplicates; (b, n, T).
 
-        The logarithms are also −∞ where all scores of an input are equal: the terms of such an input are exactly 0, and
-        in the unit of far smaller terms of other inputs this factor would overflow.
+        The logarithms are also −∞ where all scores of an input are equal: the terms of such an input are exactly 0, but
+        this factor would overflow in the unit of much smaller terms of other inputs.
         """
         slopes: Any = self.log_slopes
         one_score = np.ptp(self.problem.scores, axis=-1)[:, None] == 0
@@ -187,11 +191,11 @@ class AttentionAt:
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:
-        """The logarithm of the unit of the gradient, a float taken as exact: about that of its largest term.
+        """The logarithm of the gradient's unit, which is about its largest term; a float taken as exact.
 
         The logarithm is 0 where every term of ∇L vanishes. For a textbook kernel the unit is at least about the
-        kernel's error: where ∇L is far below its rounding, the kernel returns noise, which would overflow in units of
-        ∇L.
+        kernel's error: where ∇L is much smaller than this error, the kernel returns noise, which would overflow in
+        units of ∇L.
         """
         with np.errstate(divide="ignore"):
             sizes = value_of(self._log_factors) + np.log(np.abs(value_of(self._spreads[1])))
@@ -202,27 +206,27 @@ class AttentionAt:
 
     @cached_property
     def coefficients(self) -> Numbers:
-        """The numbers c_t = |ℓ'_i| s_t (γ_t − γᵀs) e^{−log_scale}, 0 at :attr:`token` and its duplicates; (b, n, T)."""
+        """The numbers c_t = |ℓ'_i| s_t (γ_t − γᵀs) e^{−log_scale}, (b, n, T); 0 at :attr:`token` and its duplicates."""
         coefficients: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
         return coefficients
 
     @cached_property
     def gradient(self) -> Numbers:
-        """The gradient ∇L e^{−log_scale} = −(1/n) Σ_i Σ_t c_t δk_t, (b, d)."""
+        """The gradient ∇L e^{−log_scale} = −(1/n) Σ_i Σ_t c_t (k_t − k_token), (b, d)."""
         gradient: Any = -self._combine(self.coefficients) / self.problem.n
         return gradient
 
     @cached_property
     def _textbook_weights(self) -> Bounded:
-        """The weights s_t as the compared kernel computes them, (b, n, T)."""
+        """The weights s_t as a textbook kernel computes them, with its error, (b, n, T)."""
         return textbook_weights(self.problem, self.points, self.textbook_eps)
 
     @cached_property
     def _textbook_error(self) -> Float64[np.ndarray, "b d"] | None:
-        """The error that ∇L of the compared kernel may have: twice that of the textbook formula in its numbers.
+        """The error that ∇L of a textbook kernel may have: twice that of the textbook formula in its number format.
 
-        The error is None in a search (see :func:`theorems.bounded.in_floats`), and for an implementation that loses no
-        digits where the softmax saturates.
+        The error is None in a search (see :func:`theorems.bounded.in_floats`), and for an implementation that computes
+        with differences.
         """
         if not self.textbook_eps or not isinstance(self.log_weights, Bounded):
             return None
@@ -241,7 +245,7 @@ class AttentionAt:
     def risk_room(self) -> Float64[np.ndarray, "b"]:
         """Return the error that the risk of a correct implementation may have: twice the error of this evaluation.
 
-        The outputs of a kernel are in its own number format; ℓ of them is computed in float64.
+        For a kernel, the error of its outputs γᵀs in its own number format is added; ℓ is computed in float64.
         """
         room = 2 * self.risk.error
         if not self.textbook_eps:
@@ -251,11 +255,11 @@ class AttentionAt:
         return np.asarray(room + 2 * np.mean(self.problem.loss.value(outputs), axis=-1).error)
 
     def _any_order(self) -> Float64[np.ndarray, "b d"]:
-        """Bound the additional error of ∇L e^{−log_scale} if log |ℓ'_i| is added in a different order.
+        """Return a bound of the additional error of ∇L e^{−log_scale} if log |ℓ'_i| is added in another order.
 
-        Partial sums of the exponent are then larger by |log |ℓ'_i|| at most, and each of four additions loses half a
-        spacing of that. Here log s_t comes first, which may cancel it where scores are large and the loss is not
-        linear.
+        In another order, partial sums of the exponent are larger by at most |log |ℓ'_i||, and each of four additions
+        loses half a spacing of this. Our sum begins with log s_t, which may cancel log |ℓ'_i| where scores are large
+        and the loss is not linear.
         """
         sizes = np.abs(value_of(self.coefficients))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -264,26 +268,27 @@ class AttentionAt:
             return np.asarray(self._combine(lost, lambda rows: np.abs(value_of(rows))) / self.problem.n)
 
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
-        """Return the gradient under test times e^{−log_scale}, widened by the error that a right one may have; (b, d).
+        """Return the gradient under test times e^{−log_scale}, (b, d), with the error that a correct one may have.
 
-        An implementation that computes with differences is allowed twice the error of this evaluation, because it may
-        use another formula.
+        This error is twice the error of our evaluation, as the implementation may use another formula; for a textbook
+        kernel, twice the error of the textbook formula is added.
 
         Args:
             under_test: the implementation.
-            claim: the name of the claim that is falsified if an entry is no finite number.
+            claim: the name of the claim that is falsified if an entry is not a finite number.
             form: the form of that claim.
         """
         problem = self.problem
         theirs = under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, self.points)
         direction, log_scale = np.asarray(theirs.direction), np.asarray(theirs.log_scale)
-        # A correct result does not exceed the largest exponent: the unit is at least what float64 may lose.
+        # A correct result does not exceed the largest exponent, because our unit is at least about the gradient's
+        # rounding error.
         shift = np.where(np.isneginf(log_scale), -np.inf, np.minimum(log_scale - self.log_scale, LARGEST_EXPONENT))
         unit = np.exp(shift)[:, None]
         if not isinstance(self.gradient, Bounded):
             return direction * unit
         finite = np.isfinite(direction * unit)
-        # Where nothing is known about ∇L, for example because exponents exceed float64, every result is accepted.
+        # Where our own error bound is infinite, for example because exponents overflow, every result is accepted.
         if not finite[np.isfinite(self.gradient.error)].all():
             raise NotANumber(claim, "the gradient under test is not finite", form)
         direction, shift = np.where(finite, direction, 0.0), np.where(finite.all(axis=-1), shift, 0.0)
@@ -295,7 +300,7 @@ class AttentionAt:
 
 
 def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]]) -> Violation:
-    """Return the function points → (right − left)/|right|, the violation that :func:`.points.climb` increases."""
+    """Return the function points → (right − left)/|right|, to be increased by :func:`theorems.core.points.climb`."""
 
     def violation(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         with in_floats():
@@ -308,15 +313,15 @@ def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]])
 def textbook_weights(
     problem: Problem, points: Float64[np.ndarray, "b d"], eps: float, *, again: bool = False
 ) -> Bounded:
-    """Compute softmax weights, (b, n, T), from raw logits in numbers of spacing ``eps``, as a kernel does.
+    """Return softmax weights, (b, n, T), computed from raw logits in numbers of spacing ``eps``, as a kernel does.
 
     The kernel may process blocks of :data:`BLOCK` tokens or more.
 
     Args:
-        problem: its keys are used.
+        problem: the problem; only its keys are used.
         points: p, (b, d).
         eps: the spacing of the kernel's numbers at one.
-        again: whether to return the weights that the kernel's backward pass recomputes.
+        again: True for the weights that the kernel's backward pass recomputes.
     """
     unit = problem.key_scale
     with spacing(eps, EXPONENTIAL):
@@ -326,11 +331,12 @@ def textbook_weights(
 
 
 def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
-    """Compute ∇L, (b, d), from a kernel's weights s, (b, n, T), by the textbook formula, without logarithms.
+    """Return ∇L, (b, d), computed from a kernel's weights s, (b, n, T), by the textbook formula, without logarithms.
 
-    The kernel computes in numbers of spacing ``eps``. If it subtracts its maximum within the differentiated graph, the
-    maximum contributes the gradient −Σ c, which is zero except for rounding, at the token of the largest logit. Powers
-    of two are taken out of keys, scores and slopes, as a caller of kernels with the range of float32 does.
+    The kernel computes in numbers of spacing ``eps``. If it subtracts the largest logit within the differentiated
+    graph, the token of this logit gets the additional gradient −Σ c, which is zero except for rounding; the error
+    covers it. Keys, scores and slopes are first divided by powers of two, as callers of float32 kernels do to avoid
+    overflow.
     """
     key_unit, unit = problem.key_scale, power_of_two(problem.scores)
     with spacing(eps, EXPONENTIAL):

@@ -1,7 +1,7 @@
-"""Claims that each iterate of a run is a (normalized) gradient step from the one before, up to rounding.
+"""Claims that each step of a run is a (normalized) gradient step, up to rounding.
 
-Bounds on iterates do not show how they were computed. These claims compare each step with the gradient at the iterate
-from which it was taken.
+Bounds on iterates do not show how the iterates were computed. These claims compare each step with the gradient at its
+first point.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from theorems.core.tolerances import EXACT, tolerance
 
 STEP_ROUNDING = tolerance(
     "step-rounding",
-    "what p(t+1) − p(t) + η∇L(p(t)) carries, and eps (|p(t+1)| + (8 + 2|log η| + 2|log scale|) η|∇L|) by coordinate",
-    "the gradient is known to the rounding that it carries; a loop adds the logarithms of step and scale, takes the"
-    " exponential, multiplies and rounds the new iterate once",
+    "the error bound of p(t+1) − p(t) + η∇L(p(t)), and eps (|p(t+1)| + (8 + 2|log η| + 2|log scale|) η|∇L|) by"
+    " coordinate",
+    "the gradient is known up to its error bound; a loop adds the logarithms of step and scale, takes the exponential,"
+    " multiplies and rounds the new iterate once",
 )
 
 LARGEST_EXPONENT = 700.0
-"""The largest logarithm of a step: a longer step is not representable, and no run takes it."""
+"""The largest logarithm of a step: float64 cannot represent longer steps, so no run takes them."""
 
 
 def starts_claim(
@@ -63,15 +64,15 @@ def steps_claim(
         name: the name of the claim.
         before: p(t), of one run or of many, (*b, d).
         after: p(t+1), (*b, d).
-        gradient: ∇L(p(t)) e^{−log_scale} with the error that a right one may have, (*b, d); see
+        gradient: ∇L(p(t)) e^{−log_scale} with the error that a correct gradient may have, (*b, d); see
             :meth:`theorems.rounding.attention_at.AttentionAt.gradient_of`.
         log_scale: the log scale of ``gradient``, (*b,).
         log_step: log η, which broadcasts against ``log_scale``.
-        normalized: whether the step is along the gradient divided by its norm.
+        normalized: True if the gradient is divided by its norm.
     """
     size = norm(gradient, axis=-1)
     if normalized:
-        # A zero gradient must give no step. A gradient that may be zero has no known direction, so any step is
+        # A zero gradient must give no step. A gradient that may be zero has no known direction, so that any step is
         # accepted.
         zero = np.all(value_of(gradient) == 0, axis=-1) & np.all(gradient.error == 0, axis=-1)
         log_factor = np.where(zero, -np.inf, exact(log_step) - np.log(np.where(zero, 1.0, size)))

@@ -1,4 +1,4 @@
-"""The change of the risk, L(p + h) − L(p), without cancellation, as a formula on bounded arrays."""
+"""The change L(p + h) − L(p) of the risk, computed on bounded arrays without cancellation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 
 
 def risk_change(at: AttentionAt, steps: Numbers) -> Bounded:
-    """Compute (L(p + h) − L(p)) e^{−log_scale}, (b,), from the points p of ``at`` by ``steps`` h, (b, d).
+    """Return (L(p + h) − L(p)) e^{−log_scale}, (b,), for the points p of ``at`` and ``steps`` h, (b, d).
 
-    With r the selected token at p and Δ_t = (k_t − k_r)·h, the weights at p + h are s_t e^{Δ_t}/Z. Hence the output
-    loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk rises by ℓ(f − δ) − ℓ(f); this rise is
-    enclosed by the excess of the loss where the sign of δ is certain, and by |ℓ'(ξ)| δ with ξ between f − δ and f where
-    δ is small, which is narrower there. The result is unknown for steps that move a logit difference so far that its
-    exponential has no digits left.
+    Let r be the token of the largest logit at p, Δ_t = (k_t − k_r)·h and f = γᵀs. The weights at p + h are s_t
+    e^{Δ_t}/Z. Hence the output loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk rises by ℓ(f −
+    δ) − ℓ(f). This rise is enclosed by the excess of the loss where the sign of δ is certain, and by |ℓ'(ξ)| δ, with ξ
+    between f − δ and f, where δ is so small that this enclosure is narrower. The result has an infinite error where a
+    step changes a logit difference so much that its exponential has no digits left.
     """
     loss = at.problem.loss
     grown: Any = np.expm1(at.products(steps))

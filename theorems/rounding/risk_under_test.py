@@ -1,4 +1,4 @@
-"""The risk that an implementation reports, with the error that a right one may have."""
+"""The risk that an implementation returns, with the error that a correct one may have."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from theorems.rounding.attention_at import AttentionAt
 
 
 def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Bounded:
-    """Return the risk under test at the points, (b,), widened by the error of a right one; unknown where L overflows.
+    """Return the risk under test, (b,), with the error of a correct implementation, which is ∞ where L overflows.
 
     Args:
         at: attention at the points.
         under_test: the implementation.
-        claim: the name of the claim that is falsified or undecided if :class:`NotANumber` or :class:`Undecided` is
-            raised.
+        claim: the name of the claim that is falsified by :class:`NotANumber` or undecided by :class:`Undecided`.
         form: the form of that claim.
 
     Raises:
-        NotANumber: an entry is no finite number although L is.
-        Undecided: L overflows everywhere.
+        NotANumber: an entry is not a finite number, although L is finite.
+        Undecided: L overflows at all points.
     """
     problem = at.problem
     value = np.asarray(under_test[risk](problem.keys, problem.scores, problem.loss, at.points))

@@ -1,4 +1,4 @@
-"""Singular values that carry their error, bounded by the residual of a computed decomposition."""
+"""Singular values with error bounds, which are derived from the residual of a computed decomposition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from theorems.rounding.attention_at import Numbers
 
 
 def singular_values(matrix: Any) -> Numbers:
-    """Compute σ_1 ≥ σ_2 ≥ … of matrices (*b, d, e), shape (*b, min(d, e)).
+    """Return the singular values σ_1 ≥ σ_2 ≥ … of matrices (*b, d, e), shape (*b, min(d, e)).
 
-    With A = U S Vᵀ + R as computed, σ_i(A) is within ‖R‖_F of σ_i(U S Vᵀ) (Weyl), and that between S_i times the
-    products of the least and of the largest singular values of U and V (Ostrowski), whose squares are within
-    ‖UᵀU − I‖_F and ‖VᵀV − I‖_F of 1.
+    Let A = U S Vᵀ + R with the computed U, S and V. Then σ_i(A) is within ‖R‖_F of σ_i(U S Vᵀ) (Weyl), and σ_i(U S Vᵀ)
+    lies between S_i σ_min(U) σ_min(V) and S_i σ_max(U) σ_max(V) (Ostrowski). The squares of the singular values of U
+    and V are within ‖UᵀU − I‖_F and ‖VᵀV − I‖_F of 1.
     """
     U, S, V = np.linalg.svd(value_of(matrix), full_matrices=False)
     if not isinstance(exact(S), Bounded):
@@ -35,5 +35,5 @@ def singular_values(matrix: Any) -> Numbers:
 
 
 def nuclear_norm(matrix: Any) -> Numbers:
-    """Compute the nuclear norm Σ σ_i, (*b,)."""
+    """Return the nuclear norm Σ σ_i, (*b,)."""
     return np.sum(singular_values(matrix), axis=-1)

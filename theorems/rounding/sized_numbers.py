@@ -1,7 +1,8 @@
-"""Numbers of any magnitude with bounds of their rounding error: a bounded array and the logarithm of its unit.
+"""Numbers of any magnitude with bounds of their rounding errors: a bounded array with the logarithms of units.
 
-At large norms differences of risks are e^{−1000} and less, and of either sign. Two such numbers are added, subtracted
-and compared in the larger of their units: a number that underflows in it is far below the rounding of the other.
+At large norms of the prompt, differences of risks are e^{−1000} and less, and of either sign. Two such numbers are
+added, subtracted and compared in the larger of their units: if one underflows in this unit, it is far below the
+rounding of the other.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Sized:
     """The numbers x e^{log_unit}.
 
     Attributes:
-        x: (*b).
-        log_unit: floats taken as exact, (*b); −∞ where x is exactly 0.
+        x: the numbers in their units, (*b).
+        log_unit: the logarithms of the units, floats taken as exact, (*b); −∞ where x is exactly 0.
     """
 
     x: Bounded
@@ -32,12 +33,12 @@ class Sized:
 
     @classmethod
     def of(cls, x: Bounded, log_unit: Float64[np.ndarray, "*b"]) -> Sized:
-        """Make the numbers x e^{log_unit}; exact zeros get the unit −∞."""
+        """Return the numbers x e^{log_unit}; the log_unit of exact zeros is −∞."""
         return cls(x, np.where((x.value == 0) & (x.error == 0), -np.inf, log_unit))
 
     @classmethod
     def exp(cls, logarithm: Bounded) -> Sized:
-        """Make the numbers e^{logarithm}."""
+        """Return the numbers e^{logarithm}."""
         unit = np.where(np.isfinite(logarithm.value), logarithm.value, 0.0)
         return cls.of(np.exp(logarithm - unit), unit)
 
@@ -48,13 +49,13 @@ class Sized:
         return cls(x, np.stack([part.log_unit for part in parts]))
 
     def to(self, log_unit: Any) -> Bounded:
-        """Convert to another unit: return x e^{log_unit} e^{−``log_unit``}."""
+        """Return the numbers in units of e^{``log_unit``}, as a bounded array."""
         converted: Bounded = self.x * np.exp(exact(self.log_unit) - log_unit)
         return converted
 
     @property
     def log(self) -> Bounded:
-        """The logarithm, of numbers that are certainly positive."""
+        """The logarithms of the numbers, which must be positive for certain."""
         logarithm: Bounded = np.log(self.x) + exact(self.log_unit)
         return logarithm
 
@@ -63,7 +64,7 @@ class Sized:
         return Sized(-self.x, self.log_unit)
 
     def __add__(self, other: Sized) -> Sized:
-        """Return the sums, in the larger unit of both."""
+        """Return the sums, in the larger of both units."""
         unit = larger_unit(self, other)
         return Sized.of(self.to(unit) + other.to(unit), unit)
 
@@ -72,7 +73,7 @@ class Sized:
         return Sized.of(self.x * factor, self.log_unit)
 
     def __sub__(self, other: Sized) -> Sized:
-        """Return the differences, in the larger unit of both."""
+        """Return the differences, in the larger of both units."""
         return self + -other
 
     def __iter__(self) -> Iterator[Sized]:
@@ -85,28 +86,28 @@ class Sized:
 
 
 def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
-    """Return the larger log_unit of a and b, entry by entry; 0 where a and b are 0."""
+    """Return the larger log_unit of a and b, entry by entry; 0 where both a and b are 0."""
     unit = np.maximum(a.log_unit, b.log_unit)
     return np.where(np.isfinite(unit), unit, 0.0)
 
 
 def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
-    """Return the claim left ≥ right of sized numbers, each point in its own unit.
+    """Return the claim that left ≥ right at every point, each point in its own unit.
 
-    Points at which the rounding error is as large as both sides, so that the claim could not fail, are left out; if no
-    point remains, the claim is undecided.
+    Points at which the rounding error is at least as large as both sides are left out, because the claim could not fail
+    there. If no point remains, the claim is undecided.
     """
     unit = larger_unit(left, right)
     sides: Any = np.broadcast_arrays(left.to(unit), right.to(unit))
     above, below = sides
     resolved = np.maximum(np.abs(above.value), np.abs(below.value)) > (above - below).error
     if not resolved.any():
-        why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
+        why = f"at every {points} the rounding error exceeds the risks compared: the limit lies beyond float64"
         return undecided_claim(name, why, form)
     return at_least(name, form, above[resolved], below[resolved], points=points)
 
 
 def sized_equal(name: str, left: Sized, right: Sized, points: str = "point") -> Claim:
-    """Return the claim left = right of sized numbers, each point in its own unit."""
+    """Return the claim that left = right at every point, each point in its own unit."""
     unit = larger_unit(left, right)
     return equal(name, left.to(unit), right.to(unit), points=points)

@@ -1,4 +1,4 @@
-"""The softmax weights of an implementation, with the error that right ones may have, one by one and in total."""
+"""The softmax weights of an implementation and their sum, with the errors that a correct implementation may have."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from theorems.rounding.attention_at import AttentionAt
 
 
 def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
-    """Return the weights s_t under test, (b, n, T), widened by the error that right ones may have.
+    """Return the weights s_t under test, (b, n, T), with the error that a correct implementation may have.
 
     Args:
         at: attention at the points.
         under_test: the implementation.
-        claim: the name of the claim that is falsified if an entry is no finite number.
+        claim: the name of the claim that is falsified if an entry is not a finite number.
         form: the form of that claim.
     """
     weights = np.asarray(under_test[softmax_weights](at.problem.keys, at.points), dtype=np.float64)
@@ -32,12 +32,12 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
 
 
 def total_of(at: AttentionAt, weights: Any) -> Any:
-    """Sum the weights under test over t, with the error by which right ones may miss 1; (b, n).
+    """Return the sum over t of the weights under test, (b, n), with the error that a correct sum may have.
 
-    This error is less than the sum of the errors of single weights: errors of the logits do not matter, since
-    exponentials are divided by their sum. It is twice the rounding error of the sum for given logits, and for a kernel
-    twice the rounding error of sum and division for given exponentials, which covers a running sum that is rescaled
-    with every token.
+    This error is less than the sum of the errors of single weights: errors of logits do not matter, because
+    exponentials are divided by their sum. The error is twice the rounding error of the sum for given logits; for a
+    kernel, twice the rounding error of sum and division for given exponentials is added, which covers a running sum
+    that is rescaled at every token.
     """
     logits = exact(value_of(at.log_weights))
     allowed = 2 * np.sum(np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)), axis=-1).error
