@@ -3,11 +3,11 @@
 | statement | content |
 |---|---|
 | `steepest_one_input` | one input, equal non-optimal scores, any start: a bound of γ − m(p)/‖p‖ at every iterate |
-| `steepest_from_a_margin` | the same for any inputs and scores, from a start of sufficient margin |
+| `steepest_from_a_margin` | this bound for any inputs and scores, from a start of sufficient margin |
 | `mirror_one_input` | mirror descent in ℓq, one input, any start: a bound of the distance to the limit direction |
 | `mirror_from_a_margin` | the bounds of mirror-one-input for any inputs and scores, while margins suffice |
 | `steepest_multiclass` | classification data, any norm: arXiv 2502.04664, Theorem 1, with constants |
-| `steepest_momentum` | the bounds of steepest-multiclass with momentum, without the factor d of Theorem 2 there |
+| `steepest_momentum` | the bounds of steepest-multiclass with momentum, without the factor d of the paper's Theorem 2 |
 """
 
 from max_margin_theorems.papers import Paper

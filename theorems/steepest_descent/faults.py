@@ -28,7 +28,7 @@ LABELS, MOMENTUM = "steepest-multiclass", "steepest-momentum"
 Options = dict[str, Any]
 """The options of a run, by name."""
 Change = Callable[..., Options]
-"""(options of the run, size of the fault if it has one) → the options that are replaced, with their faulty values."""
+"""The function (options of the run, size of the fault if it has one) → faulty values of the options that it changes."""
 DESCENTS = (steepest_descent, label_descent)
 
 
@@ -40,16 +40,18 @@ def _run(change: Change, right: Callable[..., Array], *arguments: Any, **options
 def _options(
     name: str, says: str, caught_by: str, *descents: Callable[..., Array], **further: Any
 ) -> Callable[[Change], Change]:
-    """Return a decorator that plants a fault: the descents run with the options that the function returns."""
+    """Return a decorator that plants a fault: descents run with the options that the decorated function returns."""
     return RUN.plant(name, says, caught_by, *descents, through=_run, **further)
 
 
-@_options("steepest-in-the-dual-norm", "directions steepest in ‖·‖_q'", ONE_INPUT, *DESCENTS)
+@_options(
+    "steepest-in-the-dual-norm", "steps are steepest in the dual norm ‖·‖_q' in place of ‖·‖_q", ONE_INPUT, *DESCENTS
+)
 def _dual_norm(options: Options) -> Options:
     return {"norm": conjugate(options["norm"])}
 
 
-@_options("steepest-is-euclidean", "normalized gradient descent, q = 2", ONE_INPUT, *DESCENTS)
+@_options("steepest-is-euclidean", "normalized gradient descent in ‖·‖_2, whatever the norm", ONE_INPUT, *DESCENTS)
 def _euclidean(options: Options) -> Options:
     return {"norm": 2.0}
 
@@ -60,11 +62,13 @@ def _run_along(direction: Callable[..., Array], right: Callable[..., Array], *ar
 
 
 def _direction(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Function], Function]:
-    """Return a decorator for (size if any, x, norm) → step; it plants this step in both :data:`DESCENTS`."""
+    """Return a decorator that plants a function (size if any, x, norm) → step in both :data:`DESCENTS`."""
     return RUN.plant(name, says, caught_by, *DESCENTS, through=_run_along, **further)
 
 
-@_direction("orthogonal-factor-approximate", "Newton and Schulz's five steps", ONE_INPUT)
+@_direction(
+    "orthogonal-factor-approximate", "the orthogonal factor is approximated by five Newton–Schulz steps", ONE_INPUT
+)
 def _newton_schulz(x: Array, norm: Norm) -> Array:
     """Take five Newton–Schulz steps with Muon's coefficients, which bring singular values to about 0.7 to 1.2."""
     if not isinstance(norm, Schatten) or norm.power == 1:
@@ -78,9 +82,16 @@ def _newton_schulz(x: Array, norm: Norm) -> Array:
     return np.asarray(X.reshape(x.shape))
 
 
-@_direction("orthogonal-factor-bent", "U S^ε Vᵀ for U Vᵀ", MARGIN, size=0.1, unit="ε", smallest=1e-6)
+@_direction(
+    "orthogonal-factor-bent",
+    "U S^ε Vᵀ in place of the orthogonal factor U Vᵀ",
+    MARGIN,
+    size=0.1,
+    unit="ε",
+    smallest=1e-6,
+)
 def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
-    """Return U S^ε Vᵀ in place of U Vᵀ, S in units of the largest singular value."""
+    """Return U S^ε Vᵀ in place of U Vᵀ, with S divided by the largest singular value."""
     if not isinstance(norm, Schatten) or norm.power == 1:
         return steepest_direction(x, norm)
     u, s, vt = np.linalg.svd(norm.matrices(x), full_matrices=False)
@@ -88,7 +99,7 @@ def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
     return np.asarray(((u * bent[..., None, :]) @ vt).reshape(x.shape))
 
 
-@_direction("blocks-transposed", "columns normalised where rows are to be, and rows for columns", LABELS)
+@_direction("blocks-transposed", "columns are normalised in place of rows, and rows in place of columns", LABELS)
 def _transposed_blocks(x: Array, norm: Norm) -> Array:
     other = {"rows": "columns", "columns": "rows"}
     if isinstance(norm, Blocks):
@@ -96,7 +107,7 @@ def _transposed_blocks(x: Array, norm: Norm) -> Array:
     return steepest_direction(x, norm)
 
 
-@_direction("blocks-by-mean-square", "blocks divided by the root of the mean of squares", LABELS)
+@_direction("blocks-by-mean-square", "blocks are divided by their root mean square, not by their norm", LABELS)
 def _longer_blocks(x: Array, norm: Norm) -> Array:
     step = steepest_direction(x, norm)
     if not isinstance(norm, Blocks):
@@ -104,36 +115,42 @@ def _longer_blocks(x: Array, norm: Norm) -> Array:
     return np.asarray(step * (norm.members @ np.sqrt(norm.members.sum(axis=0))))
 
 
-@_options("momentum-forgotten", "M_t = ∇L, β = 0", MARGIN, *DESCENTS)
+@_options("momentum-forgotten", "M_t = ∇L: no momentum", MARGIN, *DESCENTS)
 def _no_momentum(options: Options) -> Options:
     return {"momentum": 0.0}
 
 
-@_options("momentum-too-short", "a quarter of β", MARGIN, *DESCENTS)
+@_options("momentum-too-short", "momentum β/4 in place of β", MARGIN, *DESCENTS)
 def _short_momentum(options: Options) -> Options:
     return {"momentum": 0.25 * options["momentum"]}
 
 
-@_options("steepest-step-too-long", "steps of (1 + ε) η", ONE_INPUT, *DESCENTS, size=0.1, unit="ε")
+@_options("steepest-step-too-long", "the step length is (1 + ε) η", ONE_INPUT, *DESCENTS, size=0.1, unit="ε")
 def _longer(options: Options, size: float) -> Options:
     return {"lengths": options["lengths"] * (1 + size)}
 
 
-@_options("steepest-step-constant", "η_0 at every step", ONE_INPUT, *DESCENTS)
+@_options("steepest-step-constant", "the step length is η_0 at every step", ONE_INPUT, *DESCENTS)
 def _constant(options: Options) -> Options:
     return {"lengths": np.full_like(options["lengths"], options["lengths"][0])}
 
 
-@SVM.change("norm-margin-of-another-basis", "p of all rows but one", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
+@SVM.change(
+    "norm-margin-of-another-basis",
+    "the solution p without the constraint of one row",
+    ONE_INPUT,
+    norm_max_margin,
+    only=NormMaxMargin,
+)
 def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
-    """Solve without the constraint of the largest dual, and scale p until it is feasible, where that is possible."""
+    """Solve without the constraint of the largest dual, and scale p so that it is feasible, where that is possible."""
     if isinstance(right.norm, Schatten) and right.norm.power == 1:
-        return right  # The solver for the nuclear norm needs the factors of the keys, which these rows do not have.
+        return right  # The solver for the nuclear norm needs keys given by factors, but the fewer rows are not.
     worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
     others = [row for j, row in enumerate(right.rows) if j != worst]
     if not others:
         return right
-    # An input with the keys 0 and −g_j that selects 0 has the rows g_j.
+    # An input with the keys 0 and −g_j, whose optimal key is 0, has the rows g_j.
     apart = np.array([[0.0] * len(right.exact_p), *([-to_float(x) for x in row] for row in others)])
     other = norm_max_margin(apart[None], np.zeros(1, dtype=np.int64), right.norm)
     if other is None or not (least := min(products(right.rows, other.exact_p))) > 0:
@@ -141,26 +158,38 @@ def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     return replace(right, exact_p=[x / least for x in other.exact_p])
 
 
-@SVM.change("norm-margin-in-another-norm", "γ of ‖·‖_1 or ‖·‖_∞", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
+@SVM.change(
+    "norm-margin-in-another-norm",
+    "the max-margin solution in another norm, ‖·‖_1 or ‖·‖_∞",
+    ONE_INPUT,
+    norm_max_margin,
+    only=NormMaxMargin,
+)
 def _other_norm(right: NormMaxMargin, keys: Any, alpha: Array, norm: Norm) -> NormMaxMargin | None:
     other = norm_max_margin(keys, right.alpha, 1.0 if right.norm == math.inf else math.inf)
     return other and replace(other, norm=right.norm)
 
 
-@SVM.change("norm-margin-with-euclidean-duals", "λ of ‖·‖_2", MARGIN, norm_max_margin, only=NormMaxMargin)
+@SVM.change(
+    "norm-margin-with-euclidean-duals",
+    "the duals λ of the solution in ‖·‖_2",
+    MARGIN,
+    norm_max_margin,
+    only=NormMaxMargin,
+)
 def _euclidean_duals(right: NormMaxMargin, keys: Any, alpha: Array, norm: Norm) -> NormMaxMargin | None:
     other = norm_max_margin(keys, right.alpha, 2.0)
     return other and replace(right, exact_duals=other.exact_duals)
 
 
-@SVM.change("norm-margin-negative-duals", "−λ for λ", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
+@SVM.change("norm-margin-negative-duals", "duals −λ in place of λ", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
 def _negative_dual(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     return replace(right, exact_duals=[-x for x in right.exact_duals])
 
 
 @SVM.change(
     "norm-margin-off",
-    "a coordinate of p is 1 + ε of itself",
+    "a coordinate of p is multiplied by 1 + ε",
     ONE_INPUT,
     norm_max_margin,
     only=NormMaxMargin,
@@ -168,22 +197,27 @@ def _negative_dual(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     unit="ε",
 )
 def _shift(right: NormMaxMargin, size: float, *arguments: Any) -> NormMaxMargin:
-    """Enlarge the largest coordinate of p and scale p to least margin 1, so that p is longer than the solution."""
+    """Enlarge the largest coordinate of p, and scale p to the least margin 1; then p is longer than the solution."""
     j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
     p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]
     least = min(products(right.rows, p))
     return replace(right, exact_p=[x / least for x in p]) if least > 0 else right
 
 
-@RUN.plant("label-weights-forgotten", "of the loss with π_i = 1/n", MOMENTUM, label_gradient)
+@RUN.plant("label-weights-forgotten", "the gradient of the loss with equal weights π_i", MOMENTUM, label_gradient)
 def _equal_weights(right: Callable[..., ScaledGradient], problem: MasterProblem, theta: Array) -> ScaledGradient:
     """Compute the gradient with every feature counted once."""
     return right(problem.with_counts(np.sign(problem.counts)), theta)
 
 
-@RUN.plant("label-softmax-of-the-others", "with s_iv = e^{−g·W}/x_i", LABELS, label_gradient)
+@RUN.plant(
+    "label-softmax-of-the-others",
+    "the gradient with s_iv = e^{−g·W}/x_i in place of e^{−g·W}/(1 + x_i)",
+    LABELS,
+    label_gradient,
+)
 def _of_the_others(right: Callable[..., ScaledGradient], problem: MasterProblem, theta: Array) -> ScaledGradient:
-    """Compute the gradient with wrong classes' weights normalized to 1, as by a softmax without the right class."""
+    """Compute the gradient with a softmax over the wrong classes only, so that their weights add up to 1."""
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     logits = -(theta @ rows.T).reshape(len(theta), problem.contexts, -1)
     shares = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
@@ -191,17 +225,26 @@ def _of_the_others(right: Callable[..., ScaledGradient], problem: MasterProblem,
     return ScaledGradient(np.zeros(len(theta)), -weights.reshape(len(theta), -1) @ rows)
 
 
-@_options("mirror-of-another-power", "ψ of (1 + ε) q", MIRROR, mirror_descent, size=0.1, unit="ε")
+@_options(
+    "mirror-of-another-power",
+    "the potential ψ with the power (1 + ε) q in place of q",
+    MIRROR,
+    mirror_descent,
+    size=0.1,
+    unit="ε",
+)
 def _other_power(options: Options, size: float) -> Options:
     return {"norm": options["norm"] * (1 + size)}
 
 
-@_options("mirror-step-too-long", "steps of (1 + ε) η", MIRROR, mirror_descent, size=0.1, unit="ε")
+@_options("mirror-step-too-long", "the step size is (1 + ε) η", MIRROR, mirror_descent, size=0.1, unit="ε")
 def _longer_in_logs(options: Options, size: float) -> Options:
     return {"log_step": options["log_step"] + math.log1p(size)}
 
 
-@_options("mirror-otherwise-normalized", "plain for normalized", MIRROR, mirror_descent)
+@_options(
+    "mirror-otherwise-normalized", "plain steps in place of normalized ones, and the reverse", MIRROR, mirror_descent
+)
 def _otherwise_normalized(options: Options) -> Options:
     return {"normalized": not options["normalized"]}
 
@@ -217,18 +260,18 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "steepest-one-input": {
         **dict.fromkeys(("score-off", "clipped-logits", "one-coordinate-off", "rolled-coordinates"), ROOM),
         "loss-derivative-dropped": ROOM,
-        "orthogonal-factor-bent": "of one query gradients have one singular value, which the fault leaves at 1",
+        "orthogonal-factor-bent": "with one query, gradients have one singular value, which the fault leaves at 1",
         "momentum-forgotten": NO_MEMORY,
         "momentum-too-short": NO_MEMORY,
-        "norm-margin-with-euclidean-duals": "of one query they are those of every norm of matrices",
-        "gradient-too-long": "of a gradient only its direction moves a step, and its length is bounded from below",
+        "norm-margin-with-euclidean-duals": "with one query, these are the duals for every norm of matrices",
+        "gradient-too-long": "steps depend only on the gradient's direction, and its length is only bounded from below",
         "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
     },
     "steepest-from-a-margin": {
         **dict.fromkeys(("svm-of-rounded-products", "always-complementary", "called-complementary"), RIGHT_HERE),
         **dict.fromkeys(("temperature", "epsilon-in-denominator", "cancelling-gradient", "score-off"), ROOM),
         **dict.fromkeys(("logits-of-few-bits", "one-coordinate-off", "float32-gradient", "key-off"), ROOM),
-        "no-maximum-subtracted": "its logits stay below 710",
+        "no-maximum-subtracted": "the logits of its cases stay below 710",
         "gradient-too-long": "only the direction of the gradient enters",
     },
     "mirror-one-input": {
@@ -237,7 +280,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "mirror-from-a-margin": {
         **dict.fromkeys(("top-2", "one-coordinate-off", "float32-gradient", "cancelling-gradient", "score-off"), ROOM),
-        "no-maximum-subtracted": "where margins are large its logits stay within the range of exp",
+        "no-maximum-subtracted": "the logits of its cases stay within the range of exp, although margins are large",
     },
 }
 """Statement id → fault id → the reason why the statement stays true under this fault."""

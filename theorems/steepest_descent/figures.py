@@ -1,7 +1,8 @@
-"""Figure norms: steepest descent in four norms, its margin gap and the proven bound, and the tokens that it selects.
+"""Figure norms: steepest descent in four norms, with margin gaps, their proven bounds, and the tokens selected.
 
-Left: the tokens of figure-1a, start (0, −1.5), steps of length 1/√t; in ℓ1 the gap is rounding error only. Right: one
-input of six tokens with unequal scores; the norm decides which token a run selects. No theorem covers that start.
+Left: the tokens of figure-1a, the start (0, −1.5), steps of length 1/√t; in ℓ1 the gap is only a rounding error. Right:
+one input of six tokens with unequal scores, where the norm decides which token a run selects; no theorem covers this
+start.
 
 Source: our own; :mod:`theorems.steepest_descent`.
 """
@@ -37,7 +38,7 @@ SHORT = 0.5 / np.sqrt(np.arange(1.0, 201))
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, for each norm, gap and guarantee at the recorded steps, and the right panel's run with its token."""
+    """Return for each norm the gap and its bound at the recorded steps, and the right panel's run with its token."""
     gaps, curves = load("figure-1a", 0).case.problem, []
     picture = Problem(np.array([KEYS]), np.array([SCORES]), loss_named("correlation"))
     svm = settings.under_test[max_margin](gaps.exact_keys, gaps.optimal)
@@ -61,7 +62,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw guarantees (dashed) and gaps on the left, runs, keys and selected tokens on the right."""
+    """Draw gaps and their bounds (dashed) on the left; runs, keys and selected tokens on the right."""
     left, right = figure.subplots(1, 2)
     t = numbers["iterations"]
     style.plane(right, -6.0, 5.0, -7.0, 4.0)
@@ -87,5 +88,5 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 FLOOR = 1e-12
-"""The size below which a gap is rounding error only."""
+"""The size below which a gap is only a rounding error."""
 FIGURES = [Figure("norms", "steepest descent in four norms", (7.6, 3.8), numbers, draw)]

@@ -1,4 +1,4 @@
-"""The rows g_it = k_i,opt − k_it in a norm: bounds of the largest margin γ, of the rows' norms and of their distances.
+"""The rows g_it = k_i,opt − k_it in a norm: the largest margin γ, the rows' dual norms and their distances.
 
 References: :mod:`reference_attention.svm.norm_max_margin`.
 """
@@ -29,9 +29,9 @@ from theorems.steepest_descent.margin_claim import NORM_MARGIN, margin_claim
 from theorems.steepest_descent.norms import norm_bound, norm_of
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
-"""The q of the norms ‖·‖_q; each case uses two. q = 1 gives coordinate descent, q = ∞ sign descent."""
+"""The values of q for the norms ‖·‖_q; each case uses two. q = 1 gives coordinate descent, q = ∞ sign descent."""
 BESIDE = (2.0, math.inf, 1.0)
-"""The norms used besides the spectral norm where W is trained: 2 is ‖·‖_F, ∞ the largest entry, 1 the nuclear norm."""
+"""The norms used besides the spectral norm if W is trained: 2 is ‖·‖_F, ∞ the largest entry, 1 the nuclear norm."""
 FEW = 256
 """The number of rows up to which D' is the maximum over all pairs; for more rows it is bounded by 2D."""
 
@@ -39,7 +39,7 @@ FEW = 256
 def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
     """Return two norms for a case.
 
-    If a prompt p is trained they are two of :data:`NORMS`; if W is trained, the spectral norm (Muon) and one of
+    If a prompt p is trained, these are two of :data:`NORMS`; if W is trained, the spectral norm (Muon) and one of
     :data:`BESIDE`.
     """
     if case.queried is None:
@@ -95,13 +95,13 @@ class RowGeometry:
         if len(self.rows) > FEW:
             return 2 * self.reach
         apart: Any = self.rows[:, None] - self.rows[None]
-        # The distance of a row from itself is 0, whatever the row's error.
+        # A row has distance 0 from itself, whatever its error bound.
         same = np.eye(len(self.rows), dtype=bool)
         return np.max(np.where(same, 0.0, self.dual_length(apart)))
 
     @cached_property
     def margin(self) -> Numbers:
-        """A lower bound of γ: min g·p/‖p‖ of the solution p, with g·p computed over the rationals."""
+        """The lower bound min g·p/‖p‖ of γ at the solution p, with g·p computed over the rationals."""
         least = min(products(self.exact_rows, self.solution.exact_p))
         return with_rounding(to_floats([least]))[0] / self.length(with_rounding(self.solution.p))
 
@@ -112,7 +112,7 @@ class RowGeometry:
 
 @dataclass(frozen=True, eq=False)
 class Geometry(RowGeometry):
-    """The rows g_it of attention's optimal tokens in one norm.
+    """The rows g_it of attention, for its optimal tokens, in one norm.
 
     Attributes:
         problem: keys and scores.
@@ -137,13 +137,14 @@ class Geometry(RowGeometry):
 def certify_margin(
     problem: Problem, norm: Norm, under_test: Implementation, keys: Keys | None = None
 ) -> Generator[Claim, None, Geometry]:
-    """Yield the claim that no p of ‖p‖ = 1 has a larger margin than the solution, and return the geometry.
+    """Yield the claim that no p with ‖p‖ = 1 has a larger margin than the solution under test; return the geometry.
 
     Args:
         problem: keys and scores.
         norm: q of ‖·‖_q, or a norm of matrices.
         under_test: the implementation under test.
-        keys: the problem's keys by their factors, without which the nuclear norm has no solver.
+        keys: the problem's keys, given by factors; the solver for the nuclear norm needs them. By default the problem's
+            own.
 
     Raises:
         Undecided: no solution was found.
@@ -157,7 +158,7 @@ def certify_margin(
 def certify_norm_margin(
     keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, under_test: Implementation
 ) -> Generator[Claim, None, NormMaxMargin]:
-    """Yield the claim of :func:`certify_margin` for any keys, and return the solution.
+    """Yield the claim of :func:`certify_margin` for the given keys and tokens α, and return the solution.
 
     Raises:
         Undecided: no solution was found.

@@ -1,7 +1,7 @@
-"""The logistic loss of classification with bounds of its rounding error, and the fall of Y = log(e^u − 1) in descent.
+"""The logistic loss of classification with bounds of its rounding error, and the fall of Y = log(e^u − 1).
 
 L = Σ_i π_i log(1 + x_i), x_i = Σ_{v≠y_i} e^{−g_iv·W}, g_iv = (e_{y_i} − e_v) h_iᵀ; G = Σ_i π_i x_i/(1 + x_i), u =
-L/π_min. The derivations are in :mod:`.steepest_multiclass`.
+L/π_min. Y is called the log-excess of the loss. The derivations are in :mod:`.steepest_multiclass`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LabelGeometry(RowGeometry):
 
     Attributes:
         case: features and classes.
-        solution: W of the largest margin, and its duals.
+        solution: the W of the largest margin, and its duals.
     """
 
     case: LabelledFeatures
@@ -78,7 +78,7 @@ class LabelGeometry(RowGeometry):
         return np.min(self.weights)
 
     def log_odds(self, W: Any) -> tuple[Numbers, Numbers]:
-        """Return −g_iv·W, (*b, n, k−1), and log x_i, (*b, n)."""
+        """Return the logits −g_iv·W, (*b, n, k−1), and log x_i, (*b, n)."""
         logits = -(W @ self.rows.T)
         by_input = logits.reshape(*logits.shape[:-1], len(self.case.features), self.case.classes - 1)
         return by_input, np.logaddexp.reduce(by_input, axis=-1)
@@ -92,7 +92,7 @@ class LabelGeometry(RowGeometry):
         return np.sum(self.losses(W) * self.weights, axis=-1)
 
     def log_excess(self, W: Any) -> Numbers:
-        """Return Y = log(e^{L/π_min} − 1), (*b,)."""
+        """Return the log-excess Y = log(e^{L/π_min} − 1), (*b,)."""
         u = self.loss(W) / self.least_weight
         return u + np.log(-np.expm1(-u))
 
@@ -111,11 +111,11 @@ class LabelGeometry(RowGeometry):
 
     @cached_property
     def has_equal_weights(self) -> bool:
-        """Return whether all π_i are 1/n."""
+        """True if all π_i are 1/n."""
         return len(set(self.case.counts.tolist())) == 1
 
     def curvature(self, u: Any) -> Numbers:
-        """Return the bound V(u) of Y''[Δ, Δ] for ‖Δ‖ = 1 and equal weights; V → D'²/4 as u → 0, V = D'²/4 for n = 1."""
+        """Return the bound V(u) of Y''[Δ, Δ] for ‖Δ‖ = 1 and equal weights, which is D'²/4 for n = 1 and as u → 0."""
         n, D, apart = float(len(self.case.features)), self.reach, self.diameter
         saturated = -np.expm1(-u / n) * n
         size = saturated / -np.expm1(-u)
@@ -123,7 +123,7 @@ class LabelGeometry(RowGeometry):
         return np.minimum(D * D * size, near)
 
     def curved_gain(self, step: Numbers, W: Any) -> Numbers:
-        """Return the proven fall b = ηγ − η²V(u)/2 of Y at W for equal weights; a negative b proves nothing."""
+        """Return b = ηγ − η²V(u)/2, the proven fall of Y at W for equal weights; a negative b proves nothing."""
         u = self.loss(W) / self.least_weight
         return step * self.margin - step * step * self.curvature(u) / 2
 
@@ -142,7 +142,7 @@ def softplus(x: Any) -> Numbers:
 def certify_labels(
     case: LabelledFeatures, norm: Norm, under_test: Implementation
 ) -> Generator[Claim, None, LabelGeometry]:
-    """Yield the claim that no W of ‖W‖ = 1 has a larger margin than the solution, and return the geometry."""
+    """Yield the claim that no W with ‖W‖ = 1 has a larger margin than the solution under test; return the geometry."""
     return LabelGeometry(case, (yield from certify_norm_margin(case.keys, case.labels, norm, under_test)))
 
 
@@ -150,8 +150,8 @@ def norms_tried(case: LabelledFeatures, rng: np.random.Generator) -> list[Norm]:
     """Return two of the paper's six norms, and one block norm.
 
     The six are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm. The steepest step
-    of a block norm normalises each row, or each column, or the first entry and all other entries. In each of these
-    norms a difference (e_u − e_v)h_iᵀ of two rows of an input has the same ‖·‖_* as a row of this input.
+    of a block norm normalises each row, or each column, or the first entry and the rest of the entries. In each of
+    these norms the difference (e_u − e_v)h_iᵀ of two rows of an input has the same ‖·‖_* as the rows of this input.
     """
     blocks = Blocks(math.inf, str(np.random.default_rng([case.seed, 1]).choice([*KINDS])), case.shape)
     every: list[Norm] = [1.0, 2.0, 3.0, math.inf, Schatten(1.0, case.shape), Schatten(math.inf, case.shape)]
@@ -164,7 +164,7 @@ def point_claims(
     """Claim γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}) at every point, in units of the gradient."""
     right, top = geometry.gradient(exact(points))
     reported = under_test[label_gradient](geometry.case.problem, points)
-    # A correct gradient has the same terms as ours, possibly added in another order.
+    # A correct implementation adds the same terms, possibly in another order.
     scaled = np.exp(np.asarray(reported.log_scale) - top)[..., None] * np.asarray(reported.direction)
     length = geometry.dual_length(approximate(scaled, 2 * right.error))
     losses = geometry.losses(exact(points))
@@ -196,8 +196,8 @@ def follow_labels(
 def run_claims(geometry: LabelGeometry, run: SteepestRun, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
     """Claim that Y falls at step t by at least ``gain[t]``, and the resulting bounds of loss and margin.
 
-    Y is the log-excess of the loss, and ``gain`` has the shape (t, 1), or (t, b) for b runs. The errors of the steps
-    are subtracted from the claimed bounds. ``falls`` is the name of the claim on Y.
+    ``gain`` has the shape (t, 1), or (t, b) for b runs. The errors of the steps are subtracted from the claimed bounds.
+    ``falls`` is the name of the claim on Y.
     """
     options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     step_error = value_of(geometry.reach * run.step_error) * geometry.steepness * (1 + 1e-12)

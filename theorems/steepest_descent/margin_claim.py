@@ -1,6 +1,6 @@
-"""Check by weak duality over the rationals that a point has the largest margin in a norm.
+"""The check, by weak duality over the rationals, that a point has the largest margin in a norm.
 
-For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ, g the rows and γ the largest margin.
+For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ, where g are the rows and γ is the largest margin.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from theorems.core.tolerances import EXACT, tolerance
 from theorems.steepest_descent.norms import norm_of
 
 ENCLOSED = 2 * ACCEPTED
-"""The largest relative distance of the two bounds of γ; for q = 1 and ∞ it is 0.
+"""The largest relative distance of the lower and the upper bound of γ, except for q = 1 and ∞, where it is 0.
 
-It is twice the duality gap at which the solver accepts a solution: half for this gap, half for the bounds of norms."""
+It is twice the largest duality gap of the solver: half is for this gap, half for the bounds of norms of matrices."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
     "2e-7 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
-    "for q = 1, ∞ both bounds of γ are rational and equal; otherwise the solver hands out nothing of a duality gap"
-    " above 1e-7, as much is left to rational bounds of norms of matrices; everything that is claimed uses the lower"
-    " bound of γ",
+    "for q = 1, ∞ both bounds of γ are rational and equal; otherwise the solver returns no solution with a duality"
+    " gap above 1e-7, and another 1e-7 is for rational bounds of norms of matrices; all claims use the lower bound"
+    " of γ",
 )
 NORM_MARGIN = premise("norm-margin-is-largest")
 
@@ -40,14 +40,14 @@ NORM_MARGIN = premise("norm-margin-is-largest")
 def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution: NormMaxMargin) -> Claim:
     """Claim min g·p/‖p‖ ≥ ‖Σλg‖_*/Σλ: exactly for q = 1, ∞, otherwise up to :data:`ENCLOSED`.
 
-    For matrices the norms are bounded over the rationals. Weak duality, by which the margin is the largest, needs only
-    λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
+    Norms of matrices are replaced by rational bounds. Weak duality, which proves that the margin is the largest, needs
+    only λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
     """
     rows = rational_rows(keys, alpha)
     duals, p = list(solution.exact_duals), list(solution.exact_p)
     wrong = ""
     if solution.norm != norm or len(p) != keys.shape[2] or len(duals) != len(rows):
-        wrong = "the solution is for another norm, or its sizes are not those of the keys"
+        wrong = "the solution is for another norm, or its sizes do not fit the keys"
     elif any(x < 0 for x in duals) or not sum(duals, fmpq(0)) > 0:
         wrong = "a dual is negative, or all duals are 0"
     elif not (least := min(products(rows, p))) > 0:
@@ -73,11 +73,11 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
 
 
 def block_length_above(x: Rational, members: Float64[np.ndarray, "k"]) -> fmpq:
-    """Return an upper bound of the Euclidean norm of a block of x, rational, and too large by about 2^−50 of it.
+    """Return a rational upper bound of the Euclidean norm of a block of x, with a relative error of about 2^−50.
 
     Args:
         x: the vector.
-        members: not 0 at the entries of the block.
+        members: numbers that are not 0 at the entries of the block, and 0 at all others.
     """
     square = sum((entry * entry for entry, inside in zip(x, members, strict=True) if inside), fmpq(0))
     if square == 0:

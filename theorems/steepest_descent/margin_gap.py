@@ -1,4 +1,4 @@
-"""A run's margin, and the bound of it that ``steepest-one-input`` or ``steepest-from-a-margin`` proves.
+"""The margin of a run, and its lower bound by ``steepest-one-input`` or ``steepest-from-a-margin``.
 
 References: :mod:`theorems.steepest_descent`.
 """
@@ -24,17 +24,18 @@ from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 
 ONE_INPUT, FROM_A_MARGIN = "steepest-one-input", "steepest-from-a-margin"
 LONGEST_MEMORY = 4000
-"""The number of past gradients that momentum sums; with β e^{Dη} < 1 − 1e-2 the terms of older ones are below e^−40."""
+"""The number of past gradients that are summed with momentum; as β e^{Dη} ≤ 0.99, terms of older ones are below e^−40.
+"""
 
 
 def margin_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, momentum: float
 ) -> Gap | None:
-    """Compute the margin gap at the last iterate of steepest descent in a norm, and the proven bound of it.
+    """Compute the margin gap at the last iterate of steepest descent in a norm, and the gap's proven bound.
 
     For one input with equal non-optimal scores the bound holds from any start. Otherwise it holds from the first
     iterate whose margin suffices; with momentum, which depends on earlier gradients, the start's margin must suffice.
-    The result is None where the bound is vacuous, or where ``svm`` does not select unique optimal tokens. It is
+    Return None where the bound is vacuous, or where ``svm`` does not select unique optimal tokens. The bound is
     computed in floats, for comparison; no claim is made.
 
     Args:
@@ -86,10 +87,10 @@ def _one_input(
 def _lag(
     geometry: Geometry, length: float, steps: int, momentum: float, range_of_slopes: float, turned: float
 ) -> Float64[np.ndarray, "t"]:
-    """Compute τ_t of :func:`theorems.steepest_descent.steepest_run.momentum_lag` for steps of at most the given length.
+    """Return τ_t of :func:`theorems.steepest_descent.steepest_run.momentum_lag` for steps of at most the given length.
 
-    ℓ ≤ kη is the length moved since the k-th last gradient. ``turned`` bounds the change of the difference of two rows'
-    log-weights that does not come from moving.
+    The length moved since the k-th last gradient is at most kη. ``turned`` bounds the part of the change of the
+    difference of two rows' log-weights that does not come from moving.
     """
     reach, apart = geometry.reach, geometry.diameter
     if not momentum:
@@ -111,7 +112,7 @@ def _from_a_margin(
 ) -> float | None:
     """Compute a lower bound of m/‖p‖ at the last iterate, from the first iterate that the statement covers.
 
-    With momentum this iterate must be the start. The result is None if the statement covers no iterate before the last.
+    With momentum this iterate must be the start. Return None if the statement covers no iterate before the last.
     """
     geometry = constants.geometry
     try:

@@ -35,14 +35,14 @@ from theorems.steepest_descent.steepest_one_input import affordable_steps
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 SHARES = (1e-3, 1e-2, 0.1)
-"""The lengths of the first steps of z, in units of ‖z(0)‖_*."""
+"""The lengths of the first steps of the dual point z, in units of ‖z(0)‖_*."""
 STRETCHED = 2.0
-"""The margin of a start in units of the one that descent-from-a-margin requires; later margins then mostly suffice."""
+"""The margin of a start, in units of the margin required, so that the margins of later iterates mostly suffice, too."""
 
 
 @dataclass(frozen=True, eq=False)
 class MirrorConstants(MarginConstants):
-    """The constants A and the margin required of a start, with p_q in place of p_mm of descent-from-a-margin.
+    """The constant A and the required margin of a start, as in descent-from-a-margin, with p_q in place of p_mm.
 
     p_q is the solution of ATT-SVM in ‖·‖_q.
 
@@ -83,12 +83,12 @@ def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cla
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γΣη_s Ω_s(1 − A q_s),
         N(s+1) ≤ N(s) + [η_s Ω_s(m + K + log(1+q)) + B_s]/‖p(s)‖_q,
 
-    and therefore the bounds of ⟨z, p̄⟩/N and of ‖p/‖p‖_q − p̄‖_q; B has ‖η∇L‖_* in place of σ‖Γ‖_*. The statement does
-    not cover a run that has left this region, nor does it prove that a run stays there; for steepest descent
-    steepest-from-a-margin proves this.
+    where B has ‖η∇L‖_* in place of σ‖Γ‖_*; hence the bounds of ⟨z, p̄⟩/N and of ‖p/‖p‖_q − p̄‖_q follow. The statement
+    neither covers runs that have left the region m(p) ≥ log(2(T−1)A), nor proves that runs stay in it; for steepest
+    descent, steepest-from-a-margin proves this.
 
-    **Derivation.** −⟨∇L, p_q⟩ ≥ (1 − Aq)Ω and −⟨∇L, p⟩ ≤ (m + K + log(1+q))Ω as in descent-from-a-margin, whose proofs
-    use only that the margins of p_mm lie in [1, A], and no norm; p̄ = γp_q. The rest is as in mirror-one-input.
+    **Derivation.** −⟨∇L, p_q⟩ ≥ (1 − Aq)Ω and −⟨∇L, p⟩ ≤ (m + K + log(1+q))Ω as in descent-from-a-margin, where the
+    proofs use no norm, but only that the margins of p_mm lie in [1, A]; p̄ = γp_q. The rest is as in mirror-one-input.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -96,12 +96,16 @@ def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cla
     constants = MirrorConstants(problem, svm, geometry)
     starts, steps = STRETCHED * starts_with_margin(case, constants, rng), affordable_steps(problem)
     log_step = first_length(geometry, starts, float(rng.choice(SHARES)), steps)
-    # Plain steps have lengths like e^{−m}: where margins are large, p hardly moves.
+    # Steps are normalized: the lengths of plain steps are like e^{−m}, so that p hardly moves where margins are large.
     run = yield from follow_mirrored(geometry, under_test, starts, steps, log_step, True)
     m = constants.margins(run.p[:-1])
     inside = np.logical_and.accumulate(np.asarray(m >= constants.region), axis=0)
     if not inside.any():
-        raise Undecided(CLIMBS, "after rounding no start has m(p) ≥ log(2(T−1)A)", Form.EFFECTIVE)
+        raise Undecided(
+            CLIMBS,
+            "after rounding, m(p) < log(2(T−1)A) at every start, where the bounds are not proven",
+            Form.EFFECTIVE,
+        )
     m = np.where(inside, m, constants.needed)
     sizes = constants.omega(run.at).reshape(inside.shape)
     scale = run.at.log_scale.reshape(inside.shape)

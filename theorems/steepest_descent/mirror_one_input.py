@@ -29,7 +29,7 @@ from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable
 
 POWERS = (1.25, 1.5, 2.0, 3.0, 4.0)
 SHARES = (0.02, 0.2, 1.0)
-"""The lengths of the first steps of z, in units of ‖z(0)‖_*."""
+"""The lengths of the first steps of the dual point z, in units of ‖z(0)‖_*."""
 
 
 @statement(
@@ -41,22 +41,23 @@ SHARES = (0.02, 0.2, 1.0)
     cases=one_input_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
-    varies={"inputs-twice": "its assumption is that there is one input"},
+    varies={"inputs-twice": "the statement is about a single input"},
 )
 def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ψ = ‖p‖_q^q/q, 1 < q < ∞.
 
-    Let z = ∇ψ(p), N = ‖z‖_* = ‖p‖_q^{q−1}, 1/q + 1/q' = 1, ‖·‖_* = ‖·‖_q'; γ the largest margin of ‖p‖_q = 1, p̄ a
-    point that has it. From any p(0) ≠ 0, z(t+1) = z(t) − η_t∇L(p(t)), any η_t > 0 (plain steps; steps of length
-    η_t/‖∇L‖_*), has at every t
+    Let z = ∇ψ(p), N = ‖z‖_* = ‖p‖_q^{q−1}, 1/q + 1/q' = 1 and ‖·‖_* = ‖·‖_q'. Let γ be the largest margin over ‖p‖_q =
+    1 and p̄ the point that attains it. From any p(0) ≠ 0, z(t+1) = z(t) − η_t∇L(p(t)) with any η_t > 0 (constant in
+    plain steps, proportional to 1/‖∇L‖_* in normalized ones) has at every t
 
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γS,   S = Σσ_s,
         N(t+1) ≤ N(t) + [σ_t(m(p(t)) + log(T−1)) + B_t]/‖p(t)‖_q,
 
-    σ = η|ℓ'|gap s_opt(1 − s_opt) and B = (2^{2−q'}/q')(σ‖Γ‖_*)^{q'} for q ≥ 2, ((q'−1)/2)(σ‖Γ‖_*)²(N + σ‖Γ‖_*)^{q'−2}
-    for q ≤ 2. As m ≤ γ‖p‖_q, ⟨z, p̄⟩/N ≥ (⟨z(0), p̄⟩ + γS)/(N(0) + γS + Σ[σ log(T−1) + B]/‖p‖) → 1; and with d = 1 −
-    ⟨z, p̄⟩/N, ‖p/‖p‖_q − p̄‖_q ≤ 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2. Where ‖p‖ ~
-    log t, as of plain steps, d = O(1/log t) for q > 2, O(log log t/log t) for q = 2, O((log t)^{1−q}) for q < 2.
+    where σ = η|ℓ'|gap s_opt(1 − s_opt) and B = (2^{2−q'}/q')(σ‖Γ‖_*)^{q'} for q ≥ 2, ((q'−1)/2)(σ‖Γ‖_*)²(N +
+    σ‖Γ‖_*)^{q'−2} for q ≤ 2. As m ≤ γ‖p‖_q, ⟨z, p̄⟩/N ≥ (⟨z(0), p̄⟩ + γS)/(N(0) + γS + Σ[σ log(T−1) + B]/‖p‖) → 1; and
+    with d = 1 − ⟨z, p̄⟩/N, ‖p/‖p‖_q − p̄‖_q ≤ 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤
+    2. Where ‖p‖ ~ log t, as for plain steps, d = O(1/log t) for q > 2, O(log log t/log t) for q = 2, O((log t)^{1−q})
+    for q < 2.
 
     **Derivation.** −∇L = w Γ with w = |ℓ'|gap s_opt(1 − s_opt), Γ = Σω_t g_t, ω ∝ e^{−g_t·p} (steepest-one-input), so
     ⟨Γ, p̄⟩ ≥ γ and, by Gibbs' identity, ⟨Γ, p⟩ = H(ω) − log Σe^{−g·p} ≤ log(T−1) + m. ψ* = ‖z‖_*^{q'}/q' rises by at
@@ -76,7 +77,7 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     normalized, steps = bool(rng.random() < 0.5), affordable_steps(problem)
     log_step = first_length(geometry, starts, float(rng.choice(SHARES)), steps)
     run = yield from follow_mirrored(geometry, under_test, starts, steps, log_step, normalized)
-    # w in the units of the gradient; the mean over inputs has a single term.
+    # The factor w of the gradient, in the gradient's units; the mean over inputs has a single term.
     others, at = np.asarray(np.arange(problem.T) != problem.optimal[:, None]), run.at
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes
@@ -88,5 +89,5 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def log_rows(geometry: Geometry) -> Numbers:
-    """Return log(T − 1), the largest entropy of weights on the T − 1 rows."""
+    """Return log(T − 1), the largest entropy of a distribution on the T − 1 rows."""
     return np.log(exact(float(len(geometry.rows))))

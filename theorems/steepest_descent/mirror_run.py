@@ -31,15 +31,15 @@ from theorems.steepest_descent.norms import norm_of
 
 MIRROR_ROUNDING = tolerance(
     "mirror-rounding",
-    "the error bounds of both sides;"
-    " of a step of z η|δ∇L| + eps (|z(t+1)| + (8 + d + 2|log η∇L|)|Δz|) by coordinate, summed;"
-    " of p (4 + 2|log|z||/(q−1)) eps |p|",
-    "gradients are right to what AttentionAt.gradient_of says, at p as computed from z by a power; z is rounded once",
+    "the error bounds of both sides, where the error of z is the sum over steps of"
+    " η|δ∇L| + eps (|z(t+1)| + (8 + d + 2|log η∇L|)|Δz|) by coordinate, and that of p is (4 + 2|log|z||/(q−1)) eps |p|",
+    "gradients have the error of AttentionAt.gradient_of, at the p that a power computes from z; z is rounded once per"
+    " step",
 )
 FARTHEST = 1e3
-"""About the largest ‖p‖_q at the end of a run, in units of ‖p(0)‖_q."""
+"""The approximate largest ‖p‖_q at the end of a run, in units of ‖p(0)‖_q."""
 SMALLEST = 1e-300
-"""A positive number below every positive number that occurs in this module."""
+"""A number that replaces 0 in logarithms, smaller than all positive numbers in this module."""
 RUN_IS_ASKED_FOR = premise("mirror-run-is-the-one-asked-for")
 IS_A_STEP = premise("iterate-is-a-mirror-step")
 MIRROR_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
@@ -56,9 +56,9 @@ class MirrorRun:
     Attributes:
         geometry: rows and γ in ‖·‖_q.
         z: dual points, floats, (t + 1, b, d).
-        at: attention at all p(0) … p(t−1), b points each, as one list of t b points.
+        at: attention at p(0) … p(t−1), b points each, flattened to t·b points.
         gradient: ∇L e^{−log_scale} under test at these points, (t, b, d).
-        log_step: log η of each step, less the logarithm of the divisor if steps are normalized, (t, b).
+        log_step: log η of each step, less log‖∇L‖_* if steps are normalized, (t, b).
         step_error: bounds of the error of each step of z, (t, b, d).
     """
 
@@ -76,7 +76,7 @@ class MirrorRun:
 
     @cached_property
     def p(self) -> Numbers:
-        """The primal points, (t + 1, b, d): floats, with the error of the power that computes them from z."""
+        """The primal points p, (t + 1, b, d), with the rounding error of the power that computes them from z."""
         z = value_of(self.z)
         p = primal_point(z, self.power)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -95,7 +95,7 @@ class MirrorRun:
 
     @cached_property
     def best(self) -> Numbers:
-        """The solution divided by its norm: ‖p‖_q = 1, and its margin is γ up to the solver's error, (d,)."""
+        """The solution divided by its norm, so that its margin is γ up to the solver's error, (d,)."""
         p = with_rounding(self.geometry.solution.p)
         return p / self.geometry.length(p)
 
@@ -116,7 +116,7 @@ class MirrorRun:
 
     @cached_property
     def remainder(self) -> Numbers:
-        """The bound B of the second-order term of ψ*: its rise in a step minus the rise of its tangent, (t, b)."""
+        """The bound B of the rise of ψ* in a step minus the rise of its tangent, (t, b)."""
         r = conjugate_power(self.power)
         step = self.step_lengths + norm_of(exact(self.step_error), r)
         if r <= 2:
@@ -126,12 +126,12 @@ class MirrorRun:
         return step * step * np.exp(np.log(total) * (r - 2)) * ((r - 1) / 2 * (1 + 4 * EPS))
 
     def claims(self, climbed: Numbers, outward: Numbers, inside: np.ndarray) -> Iterator[Claim]:
-        """Yield the four claims for the steps in the region where the bounds are proven.
+        """Yield the four claims at the steps in the region where the bounds are proven.
 
         Args:
             climbed: the proven rise of ⟨z, p̄⟩ at each step, (t, b).
             outward: an upper bound of ⟨−η∇L, p⟩ at each step, (t, b).
-            inside: whether this step and all before it began in that region, (t, b).
+            inside: a mask of the steps that began, as did all earlier steps, in this region, (t, b).
         """
         options: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
         step_error = np.cumsum(
@@ -140,13 +140,13 @@ class MirrorRun:
         along, least = self.z @ self.best, np.cumsum(climbed, axis=0)
         advance = (along[1:] - along[:1]).widen(step_error)
         yield at_least(CLIMBS, Form.EFFECTIVE, advance[inside], least[inside], **options)
-        # The error of the step enters ⟨step, p⟩, too.
+        # The error of the step also changes ⟨step, p⟩.
         lost = value_of(np.sum(exact(self.step_error) * np.abs(value_of(self.p[:-1])), axis=-1)) * (1 + 8 * EPS)
         each = (outward + lost + self.remainder) / self.norms[:-1]
         grown = self.size[1:] - self.size[:-1]
         yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **options)
         most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - step_error
-        # Divided by an upper bound of the norm, a negative lower bound gives no lower bound of the quotient.
+        # A negative lower bound, divided by an upper bound of the norm, is no lower bound of the quotient.
         informative = inside & np.asarray(least > 0)
         if not informative.any():
             return
@@ -161,7 +161,7 @@ def distance(cosine: Numbers, power: float) -> Numbers:
 
     The bound is 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2 and 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, where d = 1 − cosine.
     """
-    # The root is taken of the upper bound of d: near 0 the value of d is rounding error only.
+    # Take the root of the upper bound of d: near 0 the value of d is only a rounding error.
     half_d = (1 - cosine) / 2
     half = exact(np.clip(half_d.value + half_d.error, 0.0, 1.0))
     if power <= 2:
@@ -187,10 +187,10 @@ def follow_mirrored(
         starts: p(0), (b, d).
         steps: the number of steps.
         log_step: log η of plain steps; of normalized steps, the logarithm of their length ‖η∇L‖_*.
-        normalized: whether steps are normalized.
+        normalized: True if steps are normalized.
 
     Raises:
-        Ended: the start or the number of points is not the requested one, or a step is not one of mirror descent.
+        Ended: the start or the number of points is not as requested, or a step is not a step of mirror descent.
         NotANumber: a dual point is not finite.
     """
     problem, power = geometry.problem, power_of(geometry)
@@ -217,7 +217,7 @@ def follow_mirrored(
     logs: Any = exact(np.full(log_scale.shape, log_step))
     if normalized:
         logs = logs - log_scale - np.log(geometry.dual_length(gradient))
-    # The error of log η is added to that of the gradient.
+    # The error of log η is added to the error of the gradient.
     with np.errstate(over="ignore", invalid="ignore"):
         relative = np.expm1(2 * logs.error)[..., None]
         unknown = gradient.widen(np.where(value_of(gradient) == 0, 0.0, np.abs(value_of(gradient)) * relative))
@@ -231,15 +231,17 @@ def follow_mirrored(
 
 def power_of(geometry: Geometry) -> float:
     """Return the q of ‖·‖_q."""
-    assert not isinstance(geometry.norm, Schatten | Blocks), "mirror descent here needs a norm ‖·‖_q of the entries"
+    assert not isinstance(geometry.norm, Schatten | Blocks), (
+        "mirror descent is only defined here for norms ‖·‖_q of the entries, not for norms of matrices"
+    )
     return geometry.norm
 
 
 def first_length(geometry: Geometry, starts: Float64[np.ndarray, "b d"], share: float, steps: int) -> float:
-    """Return the logarithm of a step length of z.
+    """Return the logarithm of the first step's length ‖z(1) − z(0)‖_*.
 
-    The length is ``share`` times ‖z(0)‖_*, or times ‖z‖_* at ‖p‖ = 1/(size of the keys) if that is larger. It is
-    reduced where ``steps`` steps would take p = z^{1/(q−1)} further than :data:`FARTHEST` times the corresponding ‖p‖.
+    The length is ``share`` times the larger of ‖z(0)‖_* and ‖z‖_* at ‖p‖ = 1/(size of the keys). It is reduced if
+    ``steps`` steps of this length would take ‖p‖ beyond :data:`FARTHEST` times its first value.
     """
     power = power_of(geometry)
     share = min(share, FARTHEST ** (power - 1) / steps)

@@ -1,4 +1,4 @@
-"""Norms ‖x‖ of arrays with error bounds, in ‖·‖_q and in norms of matrices, and upper bounds of ‖x‖."""
+"""Norms ‖x‖ of bounded arrays, in ‖·‖_q and in norms of matrices, and upper bounds of ‖x‖."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 
 NEGLIGIBLE = 2.0**-900
-"""The share of the largest entry below which an entry is added to the error bound, not to the value."""
+"""The share of the largest entry below which an entry counts only in the error bound, not in the value."""
 
 
 def norm_of(x: Any, norm: Norm) -> Numbers:
     """Return ‖x‖ over the last axis.
 
-    The value is the norm of the values of x, and its error the norm of their errors.
+    The result has as its value the norm of the values of x, and as its error the norm of their errors.
     """
     if isinstance(norm, Schatten):
         matrices = norm.matrices(x)
@@ -39,10 +39,10 @@ def norm_of(x: Any, norm: Norm) -> Numbers:
         return np.max(size, axis=-1)
     if norm == 2:
         return np.linalg.norm(x, axis=-1)
-    # In units of the largest entry nothing overflows; the unit is a float, taken as exact.
+    # Divide by the largest entry, a float taken as exact, so that nothing overflows.
     unit = np.max(value_of(size), axis=-1)
     share: Any = size / np.where(unit > 0, unit, 1.0)[..., None]
-    # The logarithm of a subnormal number has no error bound, but its term in the sum has an upper bound.
+    # The logarithm of a subnormal number has no error bound here, but the number's term in the sum has an upper bound.
     negligible = np.asarray((value_of(size) > 0) & (value_of(size) < NEGLIGIBLE * unit[..., None]))
     scaled = np.log(np.where(negligible, 1.0, share)) * norm
     terms: Any = np.where(negligible, 0.0, np.exp(scaled))

@@ -1,6 +1,6 @@
-"""Potential Φ(p) = log Σ_j c_j e^{−g_j·p} along steepest descent: it falls at every step, and the least margin grows.
+"""The potential Φ(p) = log Σ_j c_j e^{−g_j·p} falls at every step of steepest descent, so that the margin grows.
 
-The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which differ in c_j and τ.
+The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which have different c_j and τ_t.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Potential:
 
     @cached_property
     def phi(self) -> Numbers:
-        """The values Φ(p(t)), (t + 1, b)."""
+        """The potential Φ(p(t)) at each iterate of the run, (t + 1, b)."""
         return np.logaddexp.reduce(self.log_c - self.run.p @ self.geometry.rows.T, axis=-1)
 
     @cached_property

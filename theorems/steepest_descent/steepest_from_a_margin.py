@@ -1,7 +1,7 @@
-"""Steepest descent in any norm keeps a margin of the optimal tokens that exceeds a number computed from the data.
+"""Steepest descent in any norm keeps the margin of a start if it exceeds a number computed from the data.
 
 Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, with or without momentum,
-raises the least margin by about γη at every step, and m(p)/‖p‖ tends to the largest margin in that norm.
+raises the least margin by about γη at every step, and m(p)/‖p‖ tends to the largest margin in this norm.
 
 References: derived here; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`, in ‖·‖_2; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, 2025 (linear data).
@@ -43,9 +43,10 @@ from theorems.token_selection.global_paths.margin_constants import LARGEST, Marg
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 HALVED = 12
-"""The largest number of times that the step length is halved because of momentum."""
+"""The largest number of times that the step length is halved to make momentum admissible."""
 RESOLVED = 1e-6
-"""The excess of a start's margin over the one needed, which covers the rounding errors of quantities at the start."""
+"""The excess of a start's margin over the margin needed, relative to 1 + m_1; it covers rounding errors at the start.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +54,8 @@ class SteepestConstants(MarginConstants):
     """The margin that a start needs in one norm, and bounds that depend on the margin.
 
     Attributes:
-        geometry: γ, D, D' of the norm.
-        turned: the share of γ, at most ¼, allowed for the change of the coefficients; momentum needs a smaller share.
+        geometry: γ, D and D' in the norm.
+        turned: the share of γ, at most ¼, that D' tanh(χ/4) may take; with momentum the share must be smaller.
     """
 
     geometry: Geometry
@@ -68,9 +69,9 @@ class SteepestConstants(MarginConstants):
         return log_slopes[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
 
     def change(self, margin: float) -> float:
-        """Return χ(m), which bounds log-ratios of the coefficients of ∇L to c_j e^{−g_j·p} at margins of at least m.
+        """Return χ(m), the range of the log-ratios of ∇L's coefficients to c_j e^{−g_j·p} at margins of at least m.
 
-        Any two of these logarithms differ by at most χ; χ = ∞ where a coefficient may be negative.
+        Any two of these log-ratios differ by at most χ; χ = ∞ where a coefficient may be negative.
         """
         problem, q = self.problem, (self.problem.T - 1) * math.exp(-margin)
         gaps = problem.gaps()
@@ -89,7 +90,7 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def enough(self) -> float:
-        """The margin m_1 above which χ is finite and D' tanh(χ/4) ≤ γ · turned, rounded up a little.
+        """The sufficient start margin m_1, above which χ is finite and D' tanh(χ/4) ≤ γ · turned, rounded up.
 
         Raises:
             Undecided: m_1 is so large that floats do not resolve a step.
@@ -103,9 +104,7 @@ class SteepestConstants(MarginConstants):
         while short(high):
             low, high = high, 2 * high
             if high > LARGEST:
-                raise Undecided(
-                    FALLS, "float64 does not resolve steps at the margin that a start needs", Form.EFFECTIVE
-                )
+                raise Undecided(FALLS, "a start needs a margin at which float64 does not resolve steps", Form.EFFECTIVE)
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if short(middle) else (low, middle)
@@ -113,15 +112,15 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def needed(self) -> Numbers:
-        """The margin m_1 + log(Σc/c_min) needed at a start, raised a little because Φ_c is rounded.
+        """The margin m_1 + log(Σc/c_min) that a start needs, raised a little because Φ_c is rounded.
 
-        As Φ_c ≤ log Σc − m, it implies log c_min − Φ_c ≥ m_1.
+        As Φ_c ≤ log Σc − m, this margin implies log c_min − Φ_c ≥ m_1.
         """
         return self.enough + RESOLVED * (1 + self.enough) + np.logaddexp.reduce(self.log_c) - np.min(self.log_c)
 
 
 def margin_cases() -> SearchStrategy[Case]:
-    """Return a strategy; at least half of its cases have d ≥ 2, since in one dimension all norms agree."""
+    """Return a strategy for cases, at least half of which have d ≥ 2, since in one dimension all norms agree."""
     ordinary = st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
     return or_embedded(ordinary, embedded_cases())
 
@@ -148,34 +147,34 @@ def _cases() -> SearchStrategy[Case]:
 def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM feasible, for any n, scores and norm.
 
-    With the notation of steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all of them,
+    With the notation of steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all rows,
     c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c = log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
 
         χ(m) = Λ(q) − log(1 − qΓ_max/Γ_min) + log(1 + q)
 
-    (Λ(q) the range of log|ℓ'(γ_i,opt − x)|/|ℓ'(γ_i,opt)| over 0 ≤ x ≤ qΓ_i,max and i; Γ_max/Γ_min within an input): let
-    m_1 be such that D' tanh(χ(m_1)/4) ≤ γ/4. From every p(0) with log c_min − Φ_c(p(0)) ≥ m_1, for which m(p(0)) ≥ m_1
-    + log(Σc/c_min) is enough, normalized steepest descent of step lengths η_t ≤ 2γ/D'², with momentum such that D'τ_t ≤
-    γ/4, has at every t
+    (Λ(q) the range of log|ℓ'(γ_i,opt − x)|/|ℓ'(γ_i,opt)| over 0 ≤ x ≤ qΓ_i,max and i; Γ_max/Γ_min the largest ratio of
+    two gaps of one input), let m_1 be such that D' tanh(χ(m_1)/4) ≤ γ/4. From every p(0) with log c_min − Φ_c(p(0)) ≥
+    m_1, for which m(p(0)) ≥ m_1 + log(Σc/c_min) is enough, normalized steepest descent with step lengths η_t ≤ 2γ/D'²,
+    and with momentum such that D'τ_t ≤ γ/4, has at every t
 
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8 ≥ η_tγ/2,
         m(p(t)) ≥ log c_min − Φ_c(p(0)) + Σ_{s<t} b_s ≥ m_1,   ‖p(t)‖ ≤ ‖p(0)‖ + Ση,
 
-    τ_t = tanh(χ/4) at the margin that is thereby known of p(t). As χ falls like e^{−m}, Σηχ converges, and the margin's
-    gap γ − m/‖p‖ is O((1 + Ση²)/Ση).
+    where, without momentum, τ_t = tanh(χ/4) at the lower bound of m(p(t)) that this proves. As χ falls like e^{−m}, Σηχ
+    converges, and the margin's gap γ − m/‖p‖ is O((1 + Ση²)/Ση).
 
     **Gradient.** −⟨∇L, w⟩ = (1/n)Σ|ℓ'_i|Σ_t s_t(δγ_t − δ_i) g_t·w with δ_i = Σ s_tδγ_t ≤ qΓ_i,max
     (descent-from-a-margin), and s_t = e^{−g_t·p}/(1 + x_i), x_i ≤ q. So −∇L = Σ c e^{ε − g·p} g, ε =
-    log|ℓ'_i|/|ℓ'(γ_i,opt)| + log(1 − δ_i/δγ_it) − log(1 + x_i), all of whose values at margins of m and more lie within
-    an interval of length χ(m). −∇Φ_c has the weights ω ∝ c e^{−g·p}, so the total variation between the two is at most
-    tanh(χ/4); ‖Σω̃g‖_* ≥ γ for any weights.
+    log|ℓ'_i|/|ℓ'(γ_i,opt)| + log(1 − δ_i/δγ_it) − log(1 + x_i), and at margins of at least m all values of ε lie within
+    an interval of length χ(m). −∇Φ_c has the weights ω ∝ c e^{−g·p}, −∇L the weights ω̃ ∝ c e^{ε − g·p}, so the total
+    variation between ω and ω̃ is at most tanh(χ/4); and ‖Σω̃g‖_* ≥ γ for any weights ω̃.
 
-    **Step.** As in steepest-one-input, with g·Δ of a range of at most D': Φ_c falls by b_t at least. Each of the two
-    subtracted terms is at most ηγ/4, so it falls as long as margins are at least m_1, and they stay so: e^{Φ_c} ≥
-    c_min e^{−m}.
+    **Step.** As in steepest-one-input, where the range of g·Δ is at most D', Φ_c falls by at least b_t. Each of the two
+    subtracted terms is at most ηγ/4, so Φ_c falls as long as margins are at least m_1; and margins stay so large, as
+    e^{Φ_c} ≥ c_min e^{−m}.
 
-    **Momentum.** The weights of p(s) and p(t) have log-ratios that oscillate by at most D'ℓ + χ, the sizes Σ c
-    e^{ε−g·p} of gradients a ratio within e^{±(Dℓ + χ)}, χ = χ(m_1): τ_t = Σ_s β^{t−s}e^{Dℓ+χ}tanh((D'ℓ+χ)/4)/Σ_s
+    **Momentum.** The log-ratios of the weights at p(s) and p(t) oscillate by at most D'ℓ + χ, χ = χ(m_1), and the ratio
+    of the sizes Σ c e^{ε−g·p} of gradients is within e^{±(Dℓ + χ)}. So τ_t = Σ_s β^{t−s}e^{Dℓ+χ}tanh((D'ℓ+χ)/4)/Σ_s
     β^{t−s}e^{−(Dℓ+χ)}.
     """
     problem, rng = case.problem, case.rng()
@@ -194,7 +193,7 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
 def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> StepSchedule:
     """Return step lengths η_0/√(t+1) or η_0, at most 2γ/D'², with or without momentum.
 
-    With momentum η_0 is halved until D'τ_t ≤ γ/4; where :data:`HALVED` halvings do not suffice, momentum is dropped.
+    With momentum, η_0 is halved until D'τ_t ≤ γ/4; if :data:`HALVED` halvings do not suffice, momentum is dropped.
     """
     geometry = constants.geometry
     margin, apart, reach = (float(value_of(x)) for x in (geometry.margin, geometry.diameter, geometry.reach))
@@ -214,7 +213,7 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
 def resolved_starts(
     constants: SteepestConstants, schedule: StepSchedule, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
-    """Return the starts at which the rounding error of p is below 1/16 of a step's gain, and always the first start."""
+    """Return the first start, and all others at which rounding of p costs less than 1/16 of a step's gain."""
     geometry = constants.geometry
     lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
     gained = float(value_of(geometry.margin)) * float(schedule.lengths.min())
@@ -222,7 +221,7 @@ def resolved_starts(
 
 
 def remembered_lag(constants: SteepestConstants, schedule: StepSchedule) -> Numbers:
-    """Return τ_t with momentum, (t,)."""
+    """Return the lag τ_t of a run with momentum, (t,)."""
     change = exact(constants.change(constants.enough))
     geometry = constants.geometry
     return momentum_lag(schedule, geometry.reach, geometry.diameter, change, change, change * 0)
@@ -231,9 +230,9 @@ def remembered_lag(constants: SteepestConstants, schedule: StepSchedule) -> Numb
 def kept_lag(
     constants: SteepestConstants, schedule: StepSchedule, start: Numbers, step_error: Float64[np.ndarray, "t b"]
 ) -> Numbers:
-    """Return τ_t, (t, b), from the lower bound of the margin at the last power of two before t.
+    """Return the lag τ_t, (t, b), from the lower bound of the margin of p(s), s the largest power of two up to t.
 
-    The result is shorter than the run where the steps' errors may have lowered the margin below m_1.
+    The result ends at the first step at which errors of steps may have lowered the margin below m_1.
 
     Raises:
         Undecided: the margin of the start may be below m_1.
@@ -248,7 +247,9 @@ def kept_lag(
     while t < steps:
         if not (margins >= constants.enough).all():
             if t == 0:
-                raise Undecided(FALLS, "rounding may lower the margin below the one needed", Form.EFFECTIVE)
+                raise Undecided(
+                    FALLS, "rounding may lower the margin of a start below the margin that it needs", Form.EFFECTIVE
+                )
             return exact(lag[:t])
         until = min(steps, max(1, 2 * t))
         if not schedule.momentum:

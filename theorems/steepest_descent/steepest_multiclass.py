@@ -1,7 +1,7 @@
-"""On separable classification data, normalized steepest descent in any norm turns to the largest margin in that norm.
+"""On separable classification data, normalized steepest descent in any norm turns to the largest margin in this norm.
 
-Main result: a bound of the margin gap at every iterate, with explicit constants, from any start and for any norm. It
-holds from the first iteration on, and b_t ≥ 0 is the only condition on the steps.
+Main result: a bound of the margin gap at every iterate, with explicit constants, from any start and for any norm. The
+bound holds from the first iteration on, and the only condition on the steps is b_t ≥ 0 (see below).
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
 arXiv 2502.04664, Lemmas 1 and 3, Theorem 1. Constants and derivation are our own; we have not seen the appendix.
@@ -57,53 +57,57 @@ NEEDS = {SEPARABLE_LABELS.id: "the largest margin is positive only if the classe
 def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let features h_i have class y_i and weight π_i > 0, Σπ = 1, and let some W separate the classes.
 
-    That is, g_iv·W > 0 for all i and v ≠ y_i, where g_iv = (e_{y_i} − e_v)h_iᵀ. L(W) = Σ π_i log(1 + x_i),
+    This means g_iv·W > 0 for all i and v ≠ y_i, where g_iv = (e_{y_i} − e_v)h_iᵀ. Let L(W) = Σ π_i log(1 + x_i) with
     x_i = Σ_v e^{−g_iv·W}, the logistic loss; ‖·‖ any norm of matrices, here of entries, singular values or blocks (rows
-    or columns normalised), ‖·‖_* its dual; m(W) = min g_iv·W, γ = max m(W) over ‖W‖ ≤ 1, D = max ‖g_iv‖_*; G = Σ π_i
-    x_i/(1 + x_i), u = L/π_min and Y = log(e^u − 1). At every W
+    or columns normalised), and ‖·‖_* its dual; m(W) = min g_iv·W, γ = max m(W) over ‖W‖ ≤ 1, D = max ‖g_iv‖_*; G = Σ
+    π_i x_i/(1 + x_i), u = L/π_min and Y = log(e^u − 1). At every W
 
         γG ≤ ‖∇L‖_* ≤ DG,    G ≥ π_min(1 − e^{−u}),
 
-    so that G/L ≥ (1 − e^{−u})/u ≥ 1 − u/2, the printed 1 − nL/2 where weights are equal. From any W(0), W(t+1) = W(t) +
-    η_tΔ_t with Δ_t = argmax ⟨−∇L, Δ⟩ over ‖Δ‖ ≤ 1 has, as long as b_t = η_tγ − (e^{Dη_t} − 1 − Dη_t) ≥ 0, that is
-    η_t up to about 2γ/D²,
+    so that G/L ≥ (1 − e^{−u})/u ≥ 1 − u/2, which is the paper's 1 − nL/2 if weights are equal. From any W(0), W(t+1) =
+    W(t) + η_tΔ_t with Δ_t = argmax ⟨−∇L, Δ⟩ over ‖Δ‖ ≤ 1 has, as long as b_t = η_tγ − (e^{Dη_t} − 1 − Dη_t) ≥ 0, which
+    holds for η_t up to about 2γ/D²,
 
         Y(W(t+1)) ≤ Y(W(t)) − b_t,    m(W(t)) ≥ −Y(W(0)) + Σ_{s<t} b_s,    L(W(t)) ≤ π_min log(1 + e^{Y(W(0)) − Σb}),
         m(W(t))/‖W(t)‖ ≥ (−Y(W(0)) + Σb)/(‖W(0)‖ + Ση) once that is positive.
 
-    So γ − m/‖W‖ ≤ (γ‖W(0)‖ + Y(W(0)) + Σ(e^{Dη} − 1 − Dη))/(‖W(0)‖ + Ση): O((log t + n log k)/√t) for η_0/√t from 0,
-    where Y = log(k^n − 1) if weights are equal. That is Theorem 1's rate, without its first iteration and Assumption 2.
+    So γ − m/‖W‖ ≤ (γ‖W(0)‖ + Y(W(0)) + Σ(e^{Dη} − 1 − Dη))/(‖W(0)‖ + Ση): O((log t + n log k)/√t) for η_t = η_0/√t and
+    W(0) = 0, where Y = log(k^n − 1) if weights are equal. This is the rate of Theorem 1, but from the first iteration
+    on and without Assumption 2.
 
-    **Gradient.** −∇L = Σ π_i s_iv g_iv with s_iv = e^{−g_iv·W}/(1 + x_i) of sum G: ‖∇L‖_* ≥ ⟨−∇L, W_γ⟩ ≥ γG, and ≤ DG.
-    With ℓ_i = log(1 + x_i) ≤ u, as π_min ℓ_i ≤ π_iℓ_i ≤ L, and 1 − e^{−ℓ} concave, G = Σ π_i(1 − e^{−ℓ_i}) ≥ L(1 −
-    e^{−u})/u.
+    **Gradient.** −∇L = Σ π_i s_iv g_iv with s_iv = e^{−g_iv·W}/(1 + x_i) and Σπ_i s_iv = G, so γG ≤ ⟨−∇L, W_γ⟩ ≤ ‖∇L‖_*
+    ≤ DG. With ℓ_i = log(1 + x_i) ≤ u, as π_min ℓ_i ≤ π_iℓ_i ≤ L, and 1 − e^{−ℓ} concave, G = Σ π_i(1 − e^{−ℓ_i}) ≥ L(1
+    − e^{−u})/u.
 
-    **Step.** L''[Δ, Δ] is the mean of the variances under (1/(1+x_i), s_i) of the numbers 0, g_iv·Δ, at most their
-    second moment: at most D²G. And G(W + τΔ) ≤ e^{Dτ}G(W), as x/(1+x) grows by at most D per length in logarithms. So L
-    falls by at least ηγG less the double integral of D²e^{Dτ}G, which is Gb; hence u by at least b(1 − e^{−u}), and Y,
-    which is increasing and concave in u with slope 1/(1 − e^{−u}), by b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
+    **Step.** L''[Δ, Δ] is the mean over i of the variance of the numbers 0 and g_iv·Δ under the probabilities 1/(1+x_i)
+    and s_iv, which is at most their second moment; so L'' ≤ D²G. And G(W + τΔ) ≤ e^{Dτ}G(W), as x/(1+x) grows by at
+    most D per length in logarithms. So L falls by at least ηγG less the double integral of D²e^{Dτ}G, which is Gb.
+    Hence u falls by at least b(1 − e^{−u}), and Y, which is increasing and concave in u with slope 1/(1 − e^{−u}), by
+    at least b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
 
     **Equal weights.** Then e^Y = Π(1 + x_i) − 1 = Σ e^{−g_S·W} over all S that take one wrong class in each of a
     nonempty set of inputs, g_S the sum of their rows: Y is a log-sum-exp, convex, and −∇Y = E g_S for P(S) ∝ e^{−g_S·W}
-    is a positive multiple of −∇L. As g_S·W_γ ≥ γ, ‖∇Y‖_* ≥ γ at once. Y''[Δ, Δ] is the variance of g_S·Δ. Without
-    the condition S ≠ ∅ inputs are independent, input i takes v with probability s_iv, and something is taken with
-    probability r = 1 − e^{−u}; for Z = g_S·Δ, 0 where S is empty, that of Z given S ≠ ∅ is Var Z/r − (1 − r)(E Z/r)²,
-    at most Σ_i E Z_i²/r ≤ D²nG/r. With K = |S| and c the middle of the numbers g·Δ over all rows, which lie within D',
-    it is at most E(Z − c)² ≤ E(D'/2 + (K − 1)D)², too, and E K = nG/r, E(K − 1)² ≤ E K(K − 1) ≤ (1 − 1/n)(nG)²/r. As
-    1 − e^{−ℓ} is concave, nG ≤ n(1 − e^{−u/n}) = a. So with h = a/(1 − e^{−u}), which rises from 1 to n as u does,
+    is a positive multiple of −∇L. As g_S·W_γ ≥ γ, ‖∇Y‖_* ≥ γ at once. Y''[Δ, Δ] is the variance of g_S·Δ. Without the
+    condition S ≠ ∅ inputs are independent, input i takes v with probability s_iv, and S ≠ ∅ with probability r = 1 −
+    e^{−u}. Let Z = g_S·Δ, 0 for S = ∅. The variance of Z given S ≠ ∅ is Var Z/r − (1 − r)(E Z/r)², at most Σ_i E Z_i²/r
+    ≤ D²nG/r. Let K = |S|, and let c be the middle of the numbers g·Δ over all rows, whose range is at most D'. Then the
+    variance is also at most E(Z − c)² ≤ E(D'/2 + (K − 1)D)², with E K = nG/r, E(K − 1)² ≤ E K(K − 1) ≤ (1 −
+    1/n)(nG)²/r. As 1 − e^{−ℓ} is concave, nG ≤ n(1 − e^{−u/n}) = a. So with h = a/(1 − e^{−u}), which rises from 1 to n
+    as u does,
 
         Y''[Δ, Δ] ≤ V(u) = min(D²h, D'²/4 + D'D(h − 1) + D²(1 − 1/n)a h),
 
-    which rises in u, too, from D'²/4, where it stays if n = 1. From any W(0), as long as η_t ≤ 2γ/V(u_t), towards
-    8γ/D'² in place of 2γ/D², all of the above holds with
+    where V increases in u, from D'²/4; for n = 1 it is D'²/4. From any W(0), as long as η_t ≤ 2γ/V(u_t), which tends to
+    8γ/D'² where the condition above has 2γ/D², all of the above holds with
 
         b_t = η_tγ − η_t²V(u_t)/2:
 
-    where Y has not risen yet along a step, V is at most V(u_t), so that Y ≤ Y(W(t)) − τγ + τ²V(u_t)/2 < Y(W(t)) after
-    0 < τ < η_t of it; hence Y does not rise at all. The next steps may be as long, for u falls with Y.
+    as long as Y has not risen along a step, V is at most V(u_t), so that after a part 0 < τ < η_t of the step Y ≤
+    Y(W(t)) − τγ + τ²V(u_t)/2 < Y(W(t)); hence Y does not rise at all. The next steps may be as long, because u falls
+    with Y.
 
-    Computed steps are steepest for the gradient as computed; Y changes by at most D G/(π_min(1 − e^{−u})) per length,
-    by which their errors enter.
+    Computed steps are steepest for the computed gradient; their errors change Y by at most D G/(π_min(1 − e^{−u})) per
+    length.
     """
     rng = case.rng()
     for norm in norms_tried(case, rng):
@@ -143,7 +147,7 @@ def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float
 
 
 def steps_that_gain(gain: Numbers) -> int:
-    """Return how many of the first steps have a positive gain from every start, rounding errors included."""
+    """Return the number of first steps whose gain is not negative from any start, rounding errors included."""
     gains: Bool[np.ndarray, "t"] = np.all(gain.value - gain.error >= 0, axis=1)
     return len(gains) if gains.all() else int(np.argmin(gains))
 

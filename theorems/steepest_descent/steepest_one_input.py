@@ -1,7 +1,7 @@
-"""For one input and any start, normalized steepest descent in any norm turns to the largest margin in that norm.
+"""For one input and any start, normalized steepest descent in any norm turns to the largest margin in this norm.
 
-Main result: a bound of the margin gap at every iterate, with explicit constants, with or without momentum. It covers
-sign descent and coordinate descent on attention.
+Main result: a bound of the margin gap at every iterate, with explicit constants, with or without momentum. The
+statement covers sign descent and coordinate descent on attention.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018
 (linear data); Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
@@ -47,7 +47,7 @@ STEPS = 150
 MOMENTA = (0.0, 0.0, 0.5, 0.9)
 POINTS = 60
 EVALUATIONS = 300_000
-"""About the largest number of key entries times iterates that is evaluated; large problems get fewer iterations."""
+"""The approximate largest number of key entries times iterates; runs on large problems have fewer iterations."""
 
 
 def one_input_cases() -> SearchStrategy[Case]:
@@ -70,26 +70,27 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
-    varies={"inputs-twice": "its assumption is that there is one input"},
+    varies={"inputs-twice": "the statement is about a single input"},
 )
 def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ‖·‖ be any norm.
 
-    Here it is ‖·‖_q, 1 ≤ q ≤ ∞, or where W is trained, p = vec(W), also the spectral (Muon) or the nuclear one; ‖·‖_*
-    is its dual, g_t = k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*,
+    We test ‖·‖_q, 1 ≤ q ≤ ∞, and if W is trained, where p = vec(W), also the spectral (Muon) and the nuclear norm. Let
+    ‖·‖_* be the dual norm, g_t = k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*,
     D' = max ‖k_t − k_u‖_* over non-optimal t, u. From any p(0), p(t+1) = p(t) + η_t Δ_t with Δ_t = argmax ⟨−M_t, Δ⟩
     over ‖Δ‖ ≤ 1 and M_t = β M_{t−1} + (1−β)∇L(p(t)), any η_t > 0, has at every t, with Φ = log Σ_t e^{−g_t·p},
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8,
         m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,   m(p(t))/‖p(t)‖ ≥ (−Φ(p(0)) + Σ b_s)/(‖p(0)‖ + Σ η_s) once that is positive.
 
-    Without momentum τ = 0, so γ − m/‖p‖ ≤ (γ‖p(0)‖ + Φ(p(0)) + D'²Ση²/8)/(‖p(0)‖ + Ση): O(log t/√t) for η_t =
-    η_0/√t, and O(1/Ση) for T = 2, where D' = 0. A step of constant length may leave a gap, of at most D'²η/8 in the
-    limit, and for some it does (two rows and a 2-cycle: `theorems/steepest_descent/without/steepest_one_input.py`).
+    Without momentum τ = 0, so γ − m/‖p‖ ≤ (γ‖p(0)‖ + Φ(p(0)) + D'²Ση²/8)/(‖p(0)‖ + Ση): O(log t/√t) for η_t = η_0/√t,
+    and O(1/Ση) for T = 2, where D' = 0. Steps of constant length may leave a gap, in the limit of at most D'²η/8, and
+    in some cases they do (two rows and a cycle of two points:
+    `theorems/steepest_descent/without/steepest_one_input.py`).
 
-    **Gradient.** −⟨∇L, w⟩ = |ℓ'|(γ_opt − γ_other) s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), so that −∇L is a positive
-    number, |ℓ'| gap s_opt(1 − s_opt), times a convex combination of rows with weights ω_t ∝ e^{−g_t·p}, which is −∇Φ.
-    With p_γ of ‖p_γ‖ = 1 and margin γ, ‖Σωg‖_* ≥ Σω g·p_γ ≥ γ: ‖∇L‖_* ≥ γ|ℓ'| gap s_opt(1 − s_opt) everywhere.
+    **Gradient.** −⟨∇L, w⟩ = |ℓ'|(γ_opt − γ_other) s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), so that −∇L is the
+    positive number |ℓ'| gap s_opt(1 − s_opt) times −∇Φ, the convex combination of rows with weights ω_t ∝ e^{−g_t·p}.
+    Let p_γ have ‖p_γ‖ = 1 and margin γ. Then ‖Σωg‖_* ≥ Σω g·p_γ ≥ γ: ‖∇L‖_* ≥ γ|ℓ'| gap s_opt(1 − s_opt) everywhere.
 
     **Step.** ⟨∇Φ, Δ⟩ = −‖∇Φ‖_* ≤ −γ, and Φ''[Δ, Δ] is the variance of g·Δ under ω, at most (range/2)² ≤ D'²/4 for ‖Δ‖
     ≤ 1; so Φ(p + ηΔ) ≤ Φ(p) − ηγ + D'²η²/8 for any η. And e^Φ ≥ e^{−m}; ‖p(t)‖ ≤ ‖p(0)‖ + Ση.
@@ -97,14 +98,15 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
     **Momentum.** −M_t is a positive number times Σ_s a_s Σ_t ω_t(p(s)) g_t, a_s ∝ β^{t−s}|ℓ'|s_opt(1 − s_opt) at p(s).
     With ℓ = Σ_{s≤r<t} η_r, the log-weights of two rows at p(s) and p(t) differ by at most D'ℓ, so their total variation
     is at most tanh(D'ℓ/4); log s_opt(1 − s_opt) changes by at most Dℓ, and log|ℓ'| by at most Λ = log max|ℓ'|/min|ℓ'|
-    between the two scores. So the combination is within τ_t = Σ_s β^{t−s}e^{Dℓ+Λ}tanh(D'ℓ/4)/Σ_s β^{t−s}e^{−(Dℓ+Λ)} (Λ
-    left out at s = t) of ω(p(t)), in which g·Δ ranges over D' at most; and it has ‖·‖_* ≥ γ, too: ⟨−∇Φ, Δ⟩ ≥ γ − D'τ_t.
+    between the two scores. So the weights in −M_t are within τ_t = Σ_s β^{t−s}e^{Dℓ+Λ}tanh(D'ℓ/4)/Σ_s
+    β^{t−s}e^{−(Dℓ+Λ)} (without Λ for s = t) of ω(p(t)), and the range of g·Δ is at most D'. As the combination with
+    these weights has ‖·‖_* ≥ γ, too, ⟨−∇Φ, Δ⟩ ≥ γ − D'τ_t.
 
-    **W.** Of one query z the rows are g_t zᵀ, of rank one: in ‖·‖_F, the spectral and the nuclear norm they are equally
-    long, so γ is the same, ‖z‖ times that of a prompt in ‖·‖_2. So is what a step does to p = Wz, as M = m zᵀ: it is
-    normalized descent with steps η‖z‖, and Muon on W no other rule.
+    **W.** With one query z the rows are g_t zᵀ, of rank one. In ‖·‖_F, the spectral and the nuclear norm they are
+    equally long, so γ is the same in these norms: ‖z‖ times the γ of a prompt in ‖·‖_2. A step on W also changes p = Wz
+    in the same way, as M = m zᵀ: by normalized descent with steps η‖z‖. So Muon on W is the same rule.
 
-    Computed steps are steepest for M as computed; Φ is D-Lipschitz, by which their errors enter.
+    Computed steps are steepest for the computed M. Their errors enter multiplied by D, as Φ is D-Lipschitz.
     """
     problem, rng = case.problem, case.rng()
     margins: dict[Norm, Numbers] = {}
@@ -127,8 +129,8 @@ def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Flo
     problem = geometry.problem
     at = AttentionAt(problem, points)
     gradient = at.gradient_of(under_test, LONG)
-    # For several inputs the bound is the mean over inputs; for unequal scores the gap is that of each token to the
-    # best.
+    # For several inputs the bound is the mean over inputs; for unequal scores each token has its own gap to the best
+    # token.
     others = np.asarray(np.arange(problem.T) != problem.optimal[:, None])
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes
@@ -151,7 +153,7 @@ def one_input_lag(geometry: Geometry, schedule: StepSchedule) -> Numbers:
 def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> StepSchedule:
     """Return step lengths η_0/√(t+1) or η_0, with or without momentum.
 
-    The lengths are about the largest for which the bound is informative; some are longer.
+    η_0 is of the order of the largest length for which the bound is informative, sometimes larger.
     """
     momentum = float(rng.choice(MOMENTA))
     apart, reach = float(value_of(geometry.diameter)), float(value_of(geometry.reach))
@@ -174,5 +176,5 @@ def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> 
 
 
 def affordable_steps(problem: Problem) -> int:
-    """Return the number of steps, at most :data:`STEPS`, such that evaluations stay within :data:`EVALUATIONS`."""
+    """Return the number of steps, from 10 to :data:`STEPS`, for which evaluations stay within :data:`EVALUATIONS`."""
     return max(10, min(STEPS, EVALUATIONS // problem.keys.size))

@@ -1,4 +1,4 @@
-"""Run of normalized steepest descent in a norm, with momentum, and the rounding errors of its steps."""
+"""A run of normalized steepest descent in a norm, with momentum, and the rounding errors of its steps."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from theorems.steepest_descent.geometry import Geometry, RowGeometry
 
 STEEPEST_ROUNDING = tolerance(
     "steepest-rounding",
-    "the error bounds of both sides;"
-    " of a step η (2‖δM‖_*/‖M‖_* + 8 d eps) + eps ‖|p(t+1)|‖, and D times as much of Φ, summed",
-    "Δ is steepest for M as computed, which differs from M by the error δM of the gradients (AttentionAt.gradient_of)"
-    " and of t sums and exponentials; η Δ is added to p and rounded once; Φ changes by at most D times a step's length",
+    "the error bounds of both sides, where the error of a step is η (2‖δM‖_*/‖M‖_* + 8 d eps) + eps ‖|p(t+1)|‖, and"
+    " that of Φ is D times the sum of these",
+    "Δ is steepest for the computed M, whose error δM is that of the gradients (AttentionAt.gradient_of) and of t sums"
+    " and exponentials; η Δ is added to p and rounded once; Φ changes by at most D times a step's length",
 )
 RUN_IS_ASKED_FOR = premise("steepest-run-is-the-one-asked-for")
 IS_STEEPEST = premise("iterate-is-a-steepest-step")
@@ -55,7 +55,7 @@ class StepSchedule:
 
     @cached_property
     def log_memory(self) -> Numbers:
-        """The logarithms of the weights β^{t−s} of gradient s at step t, −∞ for s > t, (t, t)."""
+        """The logarithms of the weights β^{t−s} of gradient s at step t, (t, t); −∞ for s > t."""
         steps = np.arange(len(self.lengths))
         ago = steps[:, None] - steps[None]
         if not self.momentum:
@@ -91,10 +91,10 @@ def follow(
     Use it as ``run = yield from follow(…)``.
 
     With M_t = β M_{t−1} + (1 − β)∇L(p(t)) the claims are ⟨−M_t, p(t+1) − p(t)⟩ ≥ η_t‖M_t‖_* and ‖p(t+1) − p(t)‖ ≤ η_t.
-    They define a steepest step in every norm, also where the steepest direction is not unique.
+    These claims define a steepest step in every norm, even if the steepest direction is not unique.
 
     Raises:
-        Ended: the start or the number of points is not the requested one, or a step is not steepest.
+        Ended: the start or the number of points is not as requested, or a step is not steepest.
         NotANumber: an iterate is not finite.
     """
     problem = geometry.problem
@@ -119,7 +119,7 @@ def claim_start(
     """Claim that the run begins at the requested start and has the requested number of points.
 
     Raises:
-        Ended: the start or the number of points is not the requested one.
+        Ended: the start or the number of points is not as requested.
         NotANumber: an iterate is not finite.
     """
     claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(schedule.lengths))
@@ -137,7 +137,7 @@ def claim_steps(
     log_scale: Float64[np.ndarray, "t b"],
     schedule: StepSchedule,
 ) -> Generator[Claim, None, SteepestRun]:
-    """Claim that step t is steepest for the gradients up to step t and no longer than η_t; return the run.
+    """Yield the claims that each step is steepest for the gradients so far and at most η_t long; return the run.
 
     Args:
         geometry: the rows in the norm of the run.
@@ -168,7 +168,7 @@ def claim_steps(
 def remember(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], schedule: StepSchedule
 ) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
-    """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t the largest exponent, and the error of a recursive sum.
+    """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent, and the error of a recursive sum.
 
     The sum is computed directly, not by the recursion of the run under test; the factor 1 − β is left out.
     """
@@ -178,7 +178,7 @@ def remember(
     top = np.max(value_of(logs), axis=1)
     weights: Any = np.exp(logs - top[:, None])
     average: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
-    # The recursion multiplies a gradient at every later step by the exponential of a logarithm of this size.
+    # The recursion multiplies a gradient at every later step by an exponential; exponents are at most of this size.
     sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(schedule.momentum)) + gradient.shape[-1]
     steps = np.arange(len(log_scale))
     since = np.maximum(steps[:, None] - steps[None], 0) + 1.0
@@ -192,22 +192,22 @@ def momentum_lag(
 ) -> Numbers:
     """Return τ_t, (t,): a bound of the total variation between the weights of the rows in M_t and in ∇Φ.
 
-    It is Σ_{s≤t} β^{t−s} e^{Dℓ + r} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + r)}, r the range of slopes,
-    and at most 1; for s = t, r is replaced by ``last``. Two distributions whose log-ratio has a range of x have a total
-    variation of at most tanh(x/4).
+    τ_t = Σ_{s≤t} β^{t−s} e^{Dℓ + r} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + r)}, or 1 if that is larger,
+    where r = ``range_of_slopes`` for s < t and ``last`` for s = t. If the log-ratio of two distributions has a range of
+    x, their total variation is at most tanh(x/4).
 
     Args:
         schedule: the step lengths, which give ℓ, and the momentum β.
         moves: D, the most by which the logarithm of a gradient's size changes per unit of length.
         turns: D', the most by which the difference of two rows' log-weights changes per unit of length.
-        apart: a bound of the change of that difference that does not come from moving.
+        apart: a bound of the change of this difference that does not come from moving.
         range_of_slopes: a bound of the change of the logarithm of a gradient's size that does not come from moving.
         last: the value of ``range_of_slopes`` for s = t.
     """
     now = np.eye(len(schedule.lengths), dtype=bool)
     change: Any = moves * schedule.since + np.where(now, last, range_of_slopes)
     turned = np.tanh((turns * schedule.since + apart) / 4)
-    # A term beyond e^300 makes the quotient exceed 1, and the result is at most 1.
+    # Terms may be cut to e^300, because already such a term makes the quotient exceed 1.
     above = np.exp(np.minimum(schedule.log_memory + change, 300.0)) * turned
     below = np.exp(schedule.log_memory - np.minimum(change, 1e4))
     return np.minimum(np.sum(above, axis=1) / np.sum(below, axis=1), 1.0)

@@ -1,1 +1,1 @@
-"""Statements on steepest and mirror descent without one of their assumptions."""
+"""Statements on steepest and mirror descent, each without one of its assumptions."""

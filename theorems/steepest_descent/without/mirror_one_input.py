@@ -1,4 +1,4 @@
-"""Mirror descent on one input with a squared loss, which is no decreasing function of the output.
+"""Mirror descent on one input with a squared loss, which is not a decreasing function of the output.
 
 References: derived here; :mod:`theorems.steepest_descent.mirror_one_input`.
 """
@@ -31,11 +31,11 @@ LENGTH = 0.5
 @weaken(
     "mirror-one-input",
     without="well-behaved-loss",
-    refutes="at every t, ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γS, of steps normalized to η with S ≥ tη/max‖g‖_*",
+    refutes="at every t, ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γS, where S ≥ tη/max‖g‖_* for steps normalized to the length η",
     cases=too_good_scores,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
+    """Let the loss not be monotone, like (1 − u)²/2, which is smallest at an output between the scores.
 
     Mirror descent reaches a point with this output, and then oscillates about it.
     """

@@ -28,7 +28,7 @@ LOSS = "loss-vanishes"
 
 @st.composite
 def seen_twice(draw: DrawFn) -> LabelledFeatures:
-    """Draw labelled features, one of which occurs with two classes."""
+    """Draw labelled features, one of which occurs in two classes."""
     case = draw(label_cases())
     i, other = draw(st.integers(0, len(case.labels) - 1)), draw(st.integers(1, case.classes - 1))
     label = (case.labels[i] + other) % case.classes
@@ -56,11 +56,11 @@ def _vanishes(momentum: float, case: LabelledFeatures, under_test: Implementatio
     yield Claim(LOSS, Form.LIMIT, least - loss, 1e-6 * least, EXACT, detail)
 
 
-REFUTED = "L(W(t)) → 0 for steps of lengths like 1/√t, and is below π_min log 2 once Σb exceeds Y(W(0))"
+REFUTED = "L(W(t)) → 0 for step lengths like 1/√t, and L(W(t)) ≤ π_min log 2 once Σb exceeds Y(W(0))"
 
 inseparable_labels = Weakening("steepest-multiclass", partial(_vanishes, 0.0), REFUTED).without(
     SEPARABLE_LABELS.id,
-    "Let one feature have two classes: one of them has probability ½ at most, so L ≥ π_min log 2 whatever W. This holds"
+    "Let one feature have two classes: one of them has a probability of at most ½, so L ≥ π_min log 2 for every W and"
     " in any norm. There is no positive margin, and the gradient vanishes at the minimiser, so that no bound ‖∇L‖_* ≥"
     " γG with γ > 0 holds.",
     cases=seen_twice,

@@ -1,4 +1,4 @@
-"""Steepest descent with constant step length, with which sign descent can cycle for ever, or with a squared loss.
+"""Steepest descent with a constant step length, for which sign descent can cycle for ever, or with a squared loss.
 
 References: derived here; :mod:`theorems.steepest_descent.steepest_one_input`.
 """
@@ -43,7 +43,7 @@ CYCLE = "largest-margin-in-the-limit"
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case where η is a power of two: from small starts all iterates are floats, without rounding."""
+    """Draw a case with a power of two as η, so that iterates from small starts are floats without rounding errors."""
     strategy = cases(assumptions=ASSUMPTIONS, tokens=3, d=3, losses=("correlation",), start="anywhere", plain=True)
     case, length = draw(strategy), draw(st.sampled_from((0.25, 0.5, 1.0)))
     return case.replace(arrays=MappingProxyType({LENGTH: np.array(length)}))
@@ -76,8 +76,9 @@ def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Take steps of constant length: they overshoot, and p follows a direction whose margin is not the largest.
 
     Each step changes the weights of two rows, and the next step undoes the change: the signs of the gradient alternate
-    between two patterns, and p follows their mean. This is decided without rounding: after two steps all differences of
-    logits are the same. The gap is at most D'²η/8, which tends to 0 with η; steps of η_0/√t leave no gap.
+    between two patterns, and p follows their mean. The claim is decided without rounding: after two steps all
+    differences of logits are the same. The gap is at most D'²η/8, which tends to 0 with η; steps of η_0/√t leave no
+    gap.
     """
     problem, step = case.problem, rational(float(case.arrays[LENGTH]))
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)
@@ -107,7 +108,7 @@ def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
         solution.exact_duals, fmpq(0)
     )
     detail = (
-        f"from p({STEPS}) on sign −∇L alternates between {first} and {second}: m/‖p‖_∞ → {reached}, γ_∞ = {largest}"
+        f"from p({STEPS}) on, sign(−∇L) alternates between {first} and {second}: m/‖p‖_∞ → {reached}, γ_∞ = {largest}"
     )
     yield Claim(CYCLE, Form.EXACT, to_float(reached - min(largest, bound)), 0.0, EXACT, detail)
 
@@ -123,7 +124,7 @@ LENGTHS = np.full(STEPS, 0.5)
     cases=too_good_scores,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
+    """Let the loss not be monotone, like (1 − u)²/2, which is smallest at an output between the scores.
 
     Sign descent reaches a point with this output, and then oscillates about it; the margin does not grow.
     """
