@@ -96,7 +96,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends only on P_F θ, except for a common term
     a_jz·θ_⊥.
     **4.** θ_⋆ exists and is unique: let L_fin recede in a direction U ∈ F, and let U_0 ∈ C separate all alternatives
-    off Ŝ. Then U + RU_0 ∈ C for large R, so it ties Ŝ; hence U ⊥ F, and U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
+    off Ŝ. Then U + R·U_0 ∈ C for large R, so it ties Ŝ; hence U ⊥ F, and U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
     **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_j w_jv/(1 + x_j) and h =
     g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise the mean of h plus the relative entropy
     to C (Gibbs). So it is at most h_jv + log(ΣC/C_jv) for every pair; m + K is the least of these bounds.
