@@ -229,7 +229,7 @@ def test_two_faults_of_one_name_in_a_paper_are_refused(site: Path, known: Callab
     twice = f"{FAULT.format('same')}\nG = Fault('same', FaultKind.RISK, '', 'few-tokens', lambda size: REFERENCE)"
     install(site, "a_paper", paper="'a_paper.rooms', faults='a_paper.faults'", modules={"faults.py": twice, **stated()})
     known()
-    assert "two are called 'same', one in a_paper.faults" in refusal(faults._all_faults.__wrapped__)
+    assert "two faults are named 'same', one of them in a_paper.faults" in refusal(faults._all_faults.__wrapped__)
 
 
 def test_a_fault_and_data_of_ours_are_taken(
