@@ -62,7 +62,7 @@ def next_moments(
 
 
 def in_one_unit(moments: Moments, log_scale: Float64[np.ndarray, "b"]) -> tuple[Any, Any, Any]:
-    """Return the logarithm of a common unit, and the units of moments and gradient as multiples of it."""
+    """Return the logarithm of a common unit, and the units of moments and gradient as multiples of this unit."""
     top = np.maximum(moments.log_scale, log_scale)
     top = np.where(np.isfinite(top), top, 0.0)
     return top, np.exp(moments.log_scale - top)[:, None], np.exp(log_scale - top)[:, None]

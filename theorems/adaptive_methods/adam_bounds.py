@@ -148,8 +148,8 @@ class AdamRun:
     Attributes:
         points: W(0) … W(t), (t + 1, b, d).
         gradient: ∇L at W(0) … W(t−1) in units of its largest term, (t, b, d).
-        log_scale: the logarithm of that unit, (t, b).
-        along: ⟨−∇L, W(t+1) − W(t)⟩ in that unit, (t, b).
+        log_scale: the logarithm of the gradient's unit, (t, b).
+        along: ⟨−∇L, W(t+1) − W(t)⟩ in the gradient's unit, (t, b).
         lost: bounds of the difference between ``along`` and its value for an exact step, (t, b).
         entries: bounds of the error of each entry of a step, (t, b, d).
         bounds: the bounds for these steps, rounding included.

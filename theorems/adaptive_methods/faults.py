@@ -241,7 +241,9 @@ def _squared_sums(right: Any, samples: ScaledGradient, counts: Array, batch: int
     return np.asarray(right(grown, np.ones_like(counts), min(batch, len(counts))))
 
 
-@RUN.plant("proxy-without-root", "g divided by the mean of squares, without the root", PROXY, proxy_direction)
+@RUN.plant(
+    "proxy-without-root", "the gradient divided by the mean of squares, without the root", PROXY, proxy_direction
+)
 def _proxy_without_root(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
     step = right(samples, counts, batch)
     return np.asarray(step * np.abs(step))

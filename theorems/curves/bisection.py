@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def smallest(holds: Callable[[float], bool], start: float, upper: float = math.inf) -> float:
-    """Return a ρ at most 1% above the smallest ρ ≥ ``start`` from which on a condition holds.
+    """Return the smallest ρ ≥ ``start`` from which on a condition holds, or up to 1% more.
 
     Args:
         holds: the condition; if it holds at some ρ, it must hold for all larger ρ.
@@ -15,7 +15,7 @@ def smallest(holds: Callable[[float], bool], start: float, upper: float = math.i
         upper: a ρ at which the condition is known to hold.
 
     Returns:
-        That ρ, or ∞ if the condition does not hold for any ρ up to 1e250.
+        The number ρ, or ∞ if the condition does not hold for any ρ up to 1e250.
     """
     if not start < math.inf or holds(start):
         return start

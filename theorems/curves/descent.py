@@ -172,7 +172,7 @@ class Descent:
     def p(self) -> Bounded:
         """The checked iterates, (r, b, d), with their distance from iterates of exact steps as their error.
 
-        It is the distance between p(t) and p(0) − Σ η∇L, with the exact gradients at the computed iterates.
+        This distance is the one between p(t) and p(0) − Σ η∇L, with exact gradients at the computed iterates.
         """
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
         return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])

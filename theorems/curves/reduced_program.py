@@ -5,9 +5,9 @@ far below rounding, log n(L(p) − L_opt) + ρ is
 
     F_ρ(y) = log Σ_j c_j exp(−ĝ_j·y − (m_j − 1) ρ + m_j (ρ − √(ρ² − |y|²))),
 
-which is strictly convex where the margins are positive. As all constraints enter, nobody needs to decide whether a
-margin of 1 + 3e-9 counts as an SVM-neighbour, which it resembles until ρ ≫ 1/(m − 1). As ρ → ∞ only the neighbours (m_j
-= 1) remain:
+which is strictly convex where the margins are positive. All constraints enter, so there is no need to decide whether a
+margin m of 1 + 3e-9 is that of an SVM-neighbour, as which it acts until ρ ≫ 1/(m − 1). As ρ → ∞ only the neighbours
+(m_j = 1) remain:
 
     F_∞(y) = log Σ_{j ∈ neighbours} c_j e^{−ĝ_j·y},
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 SEARCH_ONLY = "the gradient only steers the search for a better point; the claim is about the risk at the point found"
 POINTS_ONLY = "the wrong object only places the points at which the claim is checked"
 ROOM = "the claim is an inequality with more room than the fault uses"
-NO_SQUARE = "W is not square, if there is a W"
+NO_SQUARE = "these cases have no W, or a W that is not square"
 RATE = "the claim is a rate of decay up to a factor; on these cases the fault moves the limit by too little to show"
 NO_NEIGHBOUR = "if the lost neighbour was the only one, the sharp form cannot be evaluated"
 CLAIMS_LOST = (

@@ -59,9 +59,9 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     - a stored log Σ e^l: its rounding, at most u |log Σ e^l|, and at most log Σ e^l − max l, because max l is itself a
       number of the format.
 
-    Whatever the logits are, weights lie between 0 and 1 and add up to 1; those of a kernel do so up to the sum of these
-    roundings. So the error of a weight is at most the sum of the other errors, which keeps it small where the softmax
-    saturates.
+    Whatever the logits are, weights lie between 0 and 1 and add up to 1; a kernel's weights do so up to the sum of
+    these roundings. So the error of a weight is at most the sum of the other errors, which keeps it small where the
+    softmax saturates.
 
     Args:
         logits: the logits l, (…, T).
