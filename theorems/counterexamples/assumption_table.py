@@ -1,6 +1,7 @@
-"""Table statement × assumption of what fails without the assumption, from the recorded counterexamples.
+"""The table of counterexamples: a row for each pair of a statement and an assumption that is left out.
 
-Every file is replayed from its data before it is listed; a pair without a file is listed as not hunted.
+Every recorded counterexample is replayed from its data before it is listed; a pair without a file is listed as not
+hunted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from theorems.run.registry.suite import folder_of, statements
 
 
 class Status(StrEnum):
-    """The state of knowledge about a statement without an assumption."""
+    """The state of knowledge about a statement when one of its assumptions is left out."""
 
     REFUTED = "refuted"
     NONE_FOUND = "none found"
@@ -30,10 +31,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """The row of a statement without one of its assumptions.
+    """A row of the table: a statement with one of its assumptions left out.
 
     Attributes:
-        statement, without: their ids.
+        statement: the id of the statement.
+        without: the id of the assumption left out.
         status: refuted or not, see :class:`Status`.
         explanation: the violated claim with its numbers, the effort of the hunt, or the reason for the status.
         why: the mechanism by which the statement fails.
@@ -51,18 +53,18 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The name of the pair."""
+        """The name of the pair of statement and assumption."""
         return f"{self.statement} without {self.without}"
 
     @property
     def summary(self) -> str:
-        """A few words for a line of progress."""
+        """The status as the text for a line of progress."""
         return str(self.status)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A statement without one of its assumptions, as a unit of work that replays its recorded counterexample."""
+    """A unit of work that replays the recorded counterexample to a statement without one of its assumptions."""
 
     directory: Path
     statement: str
@@ -70,12 +72,12 @@ class Pair:
 
     @property
     def id(self) -> str:
-        """The name of the pair."""
+        """The name of the pair of statement and assumption."""
         return f"{self.statement} without {self.without}"
 
     @property
     def total(self) -> int | None:
-        """The number of steps: a replay is a single one."""
+        """The number of steps, 1: a replay is a single step."""
         return 1
 
     def run(self, progress: Callable[[int], None]) -> Row:
@@ -92,12 +94,12 @@ class Pair:
 
 
 def pairs() -> list[tuple[Statement, str]]:
-    """Return every statement with every assumption that can be left out."""
+    """Return every pair of a statement and an assumption that can be left out of it."""
     return [(s, without) for s in statements().values() for without in droppable(s)]
 
 
 def pairs_in() -> list[Pair]:
-    """Return every pair as a unit of work, in the order of the statements, with the folder of its paper's records.
+    """Return a unit of work for every pair, in the order of the statements; each has the folder of its record.
 
     Raises:
         InvalidInput: a recorded file cannot be read.
@@ -124,7 +126,7 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
     values = read(path)
     if "none_found" in values:
         effort = values["none_found"]
-        met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""
+        met = f", on {effort['met']} of which the assumption fails and the others hold" if "met" in effort else ""
         effort_in_words = f"{effort['cases']} cases{met}, seed {values['seed']}"
         entry = entries().get((statement.id, without))
         why = entry.why if entry else str(values.get("why", ""))
@@ -149,10 +151,9 @@ def markdown(rows: list[Row]) -> str:
     lines = [
         "# Counterexamples to statements without an assumption",
         "",
-        "Each statement without one of its assumptions: a certified counterexample (the other assumptions hold exactly,"
-        " the",
-        "violation is at least a hundred times its tolerance, limits are followed until the norm is 10⁶), or what was"
-        " tried.",
+        "Each row leaves one assumption out of a statement. It shows a certified counterexample (the other assumptions",
+        "hold exactly, the violation is at least a hundred times its tolerance, limits are followed until the norm is",
+        "10⁶), or how many cases were tried without a counterexample.",
         "`theorems list counterexamples --markdown` prints this table, after replaying every file of the folder"
         " counterexamples.",
         "Each file names the mechanism of the failure in a few sentences; `theorems replay FILE` prints it.",

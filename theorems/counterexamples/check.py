@@ -23,9 +23,10 @@ class CaseCheck:
     """The outcome of the check on one case.
 
     Attributes:
-        claims: the claims of the conclusion; empty if the case was ruled out before by an assumption.
-        violated: the falsified claim that is furthest beyond its tolerance, if it exceeds it :data:`FAR` times.
-        kept: id and finding of every assumption that must hold and was checked.
+        claims: the claims of the conclusion; empty if an assumption ruled the case out before the conclusion was run.
+        violated: the falsified claim that is furthest beyond its tolerance, if its violation exceeds :data:`FAR`
+            tolerances.
+        kept: id and finding (does it hold, and why) of every assumption that must hold and was checked.
         dropped: the finding on the assumption left out.
         refusal: why the case is not a counterexample; empty if it is one.
         undecided: whether the only reason for ``refusal`` is that something could not be decided.
@@ -44,7 +45,7 @@ class CaseCheck:
 
     @property
     def is_counterexample(self) -> bool:
-        """Whether the assumptions hold, the one left out fails, and a claim is violated."""
+        """True if the kept assumptions hold, the assumption left out fails, and a claim is violated."""
         return not self.refusal
 
 
@@ -54,11 +55,11 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
     Args:
         weakened: the statement to be refuted.
         case: the case, with keys of any scale.
-        guided: whether to stop early if the cheap measure of violation is not positive.
+        guided: whether to skip the conclusion if the statement's cheap measure of violation is not positive.
         claim: the name of the only claim whose violation counts; any if empty.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a NaN in a claim is not a violation
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of NaNs; claims treat them as undecided
         try:
             return _examine(weakened, case.normalise(), guided, claim)
         except InvalidInput as error:
@@ -68,9 +69,9 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
 
 
 def in_own_units(weakened: Weakened, case: Subject, examined: CaseCheck) -> CaseCheck:
-    """Examine a counterexample again without normalising its keys, so that its numbers are those of its data.
+    """Examine a counterexample again without normalising its keys, so that claims report numbers in the data's units.
 
-    If rounding in these units hides the violation, the earlier outcome is returned.
+    If rounding in the units of the data hides the violation, the earlier outcome is returned.
     """
     if examined.violated is None or case.normalise() is case:
         return examined
@@ -84,7 +85,7 @@ def in_own_units(weakened: Weakened, case: Subject, examined: CaseCheck) -> Case
 
 
 def _breakdown(weakened: Weakened, error: BaseException, place: str = "the conclusion") -> str:
-    """Describe an exception; for a statement in a user's file, with the line."""
+    """Describe an exception in a sentence; for a statement in a user's file, name the file and the line."""
     file = weakened.statement.file
     line = line_in(file, error)
     where = f" in {file}, line {line}" if line else ""
@@ -127,7 +128,7 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Cas
 
 
 def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tuple[str, bool]:
-    """Return why none of the claims that count is violated, and whether something is undecided."""
+    """Return the reason why no claim that counts is violated, and whether this leaves the case undecided."""
     if not claims:
         return "the conclusion made no claim", True
     if not counting:
@@ -150,7 +151,7 @@ def _most_violated(claims: list[Claim]) -> Claim | None:
 
 
 def _beyond(claim: Claim) -> float:
-    """Return how far the claim is violated beyond its tolerance, negative if it holds."""
+    """Return the amount by which the claim's violation exceeds its tolerance; it is negative if the claim holds."""
     return -math.inf if claim.undecided else _number(-claim.slack - claim.tolerance)
 
 

@@ -1,4 +1,4 @@
-"""The output of a hunt: its progress, and its counterexample or how much was tried."""
+"""The output of a hunt: its progress, then its counterexample or, if it found none, the number of cases tried."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 10.0
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """Build the table statement × assumption."""
+    """Build the table with a row for each pair of a statement and an assumption left out."""
     cells = [
         (
             row.statement,
@@ -44,7 +44,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
 
 
 def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
-    """Print that no counterexample was found, and how much was tried."""
+    """Print that no counterexample was found, and how many cases were tried."""
     effort, name = hunt.effort, hunt.weakened.title
     duration = "interrupted" if interrupted else f"{hunt.seconds:g} s"
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
@@ -52,7 +52,7 @@ def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {duration}; {best}", soft_wrap=True)
     without = hunt.weakened.without
     if without and hunt.weakened.violation is None:
-        out.print(f"  on {effort.met} of the cases {without} fails and the other assumptions hold", soft_wrap=True)
+        out.print(f"  on {effort.met} of the cases, {without} fails and the other assumptions hold", soft_wrap=True)
     if effort.undecided:
         out.print(
             Text(f"  {effort.undecided} of the cases are undecided, the first because: {effort.why_undecided}"),
@@ -75,7 +75,7 @@ def print_counterexample(out: Console, hunt: Hunt, examined: CaseCheck, path: Pa
 
 
 def print_examined(out: Console, weakened: Weakened, examined: CaseCheck) -> None:
-    """Print the sentence to refute, the violated claims, and every assumption with its evidence."""
+    """Print the sentence that the hunt tries to refute, the violated claims, and every assumption with its evidence."""
     word = "refuted" if examined.is_counterexample else "not refuted"
     out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
@@ -90,7 +90,7 @@ def print_examined(out: Console, weakened: Weakened, examined: CaseCheck) -> Non
 
 @contextmanager
 def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
-    """Show cases per second and the largest violation so far: a bar on a terminal, else a line every few seconds."""
+    """Show cases per second and the largest violation so far: on a terminal in a bar, otherwise in separate lines."""
     began = time.monotonic()
 
     def status_line(effort: Effort) -> str:

@@ -1,4 +1,4 @@
-"""The journal of a hunt: an observation of each case, from which an interrupted hunt continues."""
+"""The journal of a hunt: it stores an observation of each case, so that an interrupted hunt can continue."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class HuntJournal:
     """
 
     def __init__(self, journal: Journal | None) -> None:
-        """Read the observations of an earlier process.
+        """Read the observations that an earlier process wrote to the journal.
 
         Raises:
-            InvalidInput: the journal has lines of another form.
+            InvalidInput: a line of the journal does not hold observations.
         """
         self._journal = journal
         self._waiting: list[list[Any]] = []
@@ -40,7 +40,7 @@ class HuntJournal:
             raise InvalidInput(f"--resume: {path} is damaged; give another file.") from None
 
     def note(self, observation: Observation) -> None:
-        """Take an observation; the observations of about a second are written together, as one line."""
+        """Record an observation; the observations of about a second are written together, as one line."""
         if self._journal is None:
             return
         with signals.shield_from_signals():

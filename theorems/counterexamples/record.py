@@ -1,6 +1,7 @@
-"""Counterexamples as JSON files, from whose data alone they can be checked again.
+"""Counterexamples as JSON files: the data in a file suffice to check its counterexample again.
 
-References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`generators.user_data`.
+References: the JSON dialect is that of :mod:`reference_attention.files`; the case is written as in
+:mod:`generators.user_data`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Record:
     """A recorded counterexample.
 
     Attributes:
-        weakened: the statement without an assumption that it refutes.
+        weakened: the refuted statement, with an assumption left out.
         claim: the name of the violated claim.
         case: the data.
     """
@@ -42,7 +43,7 @@ class Record:
 
 
 def as_record(weakened: Weakened, case: Subject, examined: CaseCheck, seed: int) -> str:
-    """Return the text of the file: what is refuted and how, every assumption with its evidence, and the data."""
+    """Return the text of a counterexample's file: violated claim, assumptions with their evidence, and data."""
     assert examined.violated is not None
     findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]
     record: dict[str, Any] = {
@@ -60,10 +61,10 @@ def as_record(weakened: Weakened, case: Subject, examined: CaseCheck, seed: int)
 
 
 def as_effort(weakened: Weakened, effort: Effort, seed: int) -> str:
-    """Return the text of the file about a hunt that found nothing: how much was tried.
+    """Return the text of the file about a hunt without a counterexample: how many cases were tried and decided.
 
-    ``met`` counts the cases on which the omitted assumption fails and the others hold. It is left out if the statement
-    has a measure of violation, which rules cases out before assumptions are checked.
+    ``met`` counts the cases on which the omitted assumption fails and the others hold. The file has no ``met`` if the
+    statement has a measure of violation, which rules cases out before assumptions are checked.
     """
     counts: dict[str, Any] = {"cases": effort.tried, "rounds": effort.rounds}
     if weakened.violation is None:

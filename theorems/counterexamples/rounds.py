@@ -1,4 +1,4 @@
-"""Rounds of a hunt as units of work: each has a seed of its own, so that it can run in any process."""
+"""Rounds of a hunt as units of work: each round has its own seed, so that it can run in any process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress
 
 MANY = 10_000
-"""The number of rounds of a hunt without a limit of cases, which its time limit ends before."""
+"""The number of rounds of a hunt without a limit of cases: so many that its time limit ends it first."""
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,23 @@ class RoundsResult:
 
     @property
     def has_counterexample(self) -> bool:
-        """Whether the last round has a counterexample."""
+        """True if the last round has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
-        """Return the complete rounds, and the observations of the unfinished round after them.
+        """Return the rounds to count as complete, and the observations of the round to run again after them.
 
         Args:
             cases: the limit of cases of the hunt; None without one.
         """
-        # A round with a counterexample is repeated to draw it again; a shortened round is continued.
+        # The round with the counterexample runs again to draw it again; a round cut short by the limit is continued.
         if self.has_counterexample or (self.rounds and cases is not None and cases < ROUND):
             return self.rounds[:-1], self.rounds[-1]
         return self.rounds, ()
 
     @property
     def summary(self) -> str:
-        """A few words for a line of progress."""
+        """The outcome in a few words, for a line of progress."""
         cases = sum(map(len, self.rounds))
         outcome = "a counterexample" if self.has_counterexample else "none"
         return f"{outcome} in {cases} cases, {len(self.rounds)} rounds"
@@ -57,7 +57,7 @@ class RoundsResult:
 
 @dataclass(frozen=True)
 class Rounds(Divisible[RoundsResult]):
-    """Rounds of a hunt as a unit; if there are several, each is a part.
+    """Rounds of a hunt as a unit of work, which can be divided into single rounds.
 
     Attributes:
         statement: the id of the statement.
@@ -65,7 +65,7 @@ class Rounds(Divisible[RoundsResult]):
         seed: the seed of the hunt.
         count: the number of rounds.
         cases: the largest number of cases of a round.
-        part: the number of earlier rounds.
+        part: the number of rounds of the hunt before these rounds.
     """
 
     statement: str
@@ -82,7 +82,7 @@ class Rounds(Divisible[RoundsResult]):
 
     @property
     def foreign(self) -> bool:
-        """Whether the statement is in a user's file."""
+        """True if the statement is in a user's file."""
         return is_in_a_file(self.statement)
 
     @property
@@ -91,11 +91,11 @@ class Rounds(Divisible[RoundsResult]):
         return None
 
     def where(self, done: int | None) -> str:
-        """Return in words what a round does after ``done`` cases; None: before it began."""
+        """Describe where a round is after ``done`` cases; ``done`` is None before the round began."""
         return "while it was loaded" if done is None else f"in round {self.part + 1}, case {done + 1}"
 
     def parts(self) -> Sequence[Rounds]:
-        """Return the single rounds."""
+        """Divide the unit into units of a single round."""
         return [self] if self.count == 1 else [replace(self, count=1, part=k) for k in range(self.count)]
 
     def run(self, progress: Progress) -> RoundsResult:
@@ -112,7 +112,7 @@ class Rounds(Divisible[RoundsResult]):
         return RoundsResult(self.id, (tuple(observations),))
 
     def unfinished_result(self, why: str) -> RoundsResult:
-        """Return the result of a round without cases."""
+        """Return a round without cases, for a round that failed for the reason ``why``."""
         return RoundsResult(self.id, ((),), why or "interrupted")
 
     def join(self, first: RoundsResult, then: RoundsResult) -> RoundsResult:
@@ -120,16 +120,16 @@ class Rounds(Divisible[RoundsResult]):
         return RoundsResult(self.id, first.rounds + then.rounds, first.failed or then.failed)
 
     def last(self, result: RoundsResult) -> bool:
-        """Return whether later rounds are not needed, since this result has a counterexample."""
+        """Return True if the result has a counterexample, so that later rounds are not needed."""
         return result.has_counterexample
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Restore the fields, and import the statements before the time limit of the unit begins."""
+        """Restore the fields, and import the statements now, before the time limit of the unit begins."""
         self.__dict__.update(state)
         statements()
 
 
 def rounds_of(statement: str, without: str, seed: int, cases: int | None) -> Rounds:
-    """Return the rounds of a hunt; without a limit of ``cases``, more than there is time for."""
+    """Return the rounds of a hunt of ``cases`` cases; if ``cases`` is None, :data:`MANY` rounds."""
     count = MANY if cases is None else -(-cases // ROUND)
     return Rounds(statement, without, seed, count, ROUND if cases is None else min(cases, ROUND))

@@ -1,10 +1,10 @@
 """Search for a counterexample: draw cases, climb towards violation, simplify the first counterexample.
 
 Hypothesis draws cases from the entry's strategy in rounds, each with a seed of its own, and maximises the measure of
-violation (``target``). :mod:`theorems.counterexamples.simplification` then makes the first counterexample small. It
-changes the data, tokens and numbers, because shrinking the draws instead takes longer and leaves numbers that the
-strategy computed from them. The counterexample depends only on the seed; a time limit only ends a search that has not
-found a counterexample.
+violation (``target``). :mod:`theorems.counterexamples.simplification` then makes the first counterexample small by
+changing the data themselves: their tokens and numbers. Shrinking the strategy's draws instead would take longer and
+leave numbers that the strategy computed from the draws. The counterexample depends only on the seed; the time limit
+only ends a search that has not found one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUND = 400
 
 
 class _SearchOver(BaseException):
-    """End of a search; this is not an Exception, so that Hypothesis does not catch it."""
+    """A signal that the search is over; it is no subclass of Exception, so that Hypothesis does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,10 @@ class Observation:
 
     Attributes:
         score: the measure of violation that the search maximises.
-        met, decided: as :class:`Effort` counts them.
-        undecided: whether something could not be decided.
-        why: what could not be decided, and why.
+        met: whether the case counts in :attr:`Effort.met`.
+        decided: whether the case counts in :attr:`Effort.decided`.
+        undecided: whether an assumption or claim could not be decided.
+        why: the assumption or claim that could not be decided, and the reason.
         counterexample: whether the case is a counterexample.
         seconds: seconds since the hunt began, including earlier processes.
     """
@@ -58,12 +59,12 @@ class Effort:
     """The effort of a hunt so far.
 
     Attributes:
-        tried: the number of cases examined, without shrinking.
+        tried: the number of cases examined, not counting the cases examined to shrink the counterexample.
         best: the largest measure of violation.
         rounds: the number of rounds begun.
         met: the number of cases on which the conclusion was run: the other assumptions hold, the one left out fails.
         decided: the number of cases decided by running the conclusion or by the measure of violation.
-        undecided: the number of cases on which something could not be decided.
+        undecided: the number of cases on which an assumption or claim could not be decided.
         why_undecided: the first reason why a case is undecided.
         phase: the name of the current phase, for a progress bar.
         shrinking: the number of cases examined to shrink the counterexample.
@@ -81,13 +82,13 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """Whether cases were examined but none was decided."""
+        """True if cases were examined but none was decided."""
         return self.tried > 0 and self.decided == 0
 
 
 @dataclass
 class Hunt:
-    """A hunt with its state, which remains usable after an interruption.
+    """A hunt and its state, from which results can still be read after an interruption.
 
     Attributes:
         weakened: the statement to be refuted.
@@ -99,10 +100,10 @@ class Hunt:
         effort: how much was tried.
         finished: whether shrinking has ended.
         cases: the largest number of cases; None for as many as the time allows.
-        known: the observations of the first cases, by an earlier process that was interrupted.
-        note: called with the observation of each later case.
-        rounds: observations of complete rounds without a counterexample, by other processes; those in ``known`` come
-            after them.
+        known: the observations of the first cases, made by an earlier process that was interrupted.
+        note: called with the observation of each case that is not in ``known``.
+        rounds: observations of complete rounds without a counterexample, made by other processes; the cases in
+            ``known`` come after these rounds.
         spent: the seconds that ``rounds`` took.
     """
 
@@ -124,7 +125,7 @@ class Hunt:
     _claim: str = ""
 
     def run(self) -> None:
-        """Search until a counterexample is found and shrunk, the time is over, or ``cases`` cases were examined."""
+        """Search until a counterexample is found and shrunk, the time is over, or ``cases`` cases are examined."""
         self._began = time.monotonic() - self.spent - (self.known[-1].seconds if self.known else 0.0)
         with suppress(_SearchOver):
             while self.found is None:
@@ -194,7 +195,7 @@ class Hunt:
         self.watch(self.effort)
 
     def _still(self, case: Subject) -> bool:
-        """Return whether a case is a counterexample to the same claim, and keep it if so."""
+        """Return whether a case is a counterexample to the same claim; if it is, store it as the smallest so far."""
         self.effort.shrinking += 1
         self.watch(self.effort)
         observation, examined = self._observe(case)
@@ -203,7 +204,7 @@ class Hunt:
         return observation.counterexample
 
     def _observe(self, case: Subject) -> tuple[Observation, CaseCheck | None]:
-        """Return the observation of a case, from ``known`` or by examining it, and the outcome of the check."""
+        """Return the observation of a case, and the outcome of its check; None if the observation is from ``known``."""
         if self._passed < len(self.known):
             self._passed += 1
             return self.known[self._passed - 1], None
@@ -215,13 +216,13 @@ class Hunt:
         observation = Observation(
             examined.score, examined.met, decided, examined.undecided, why, examined.is_counterexample, seconds
         )
-        # Set before the observation is noted: a signal that arrives in between must not lose the counterexample.
+        # Store the counterexample before its observation is noted: a signal that arrives in between must not lose it.
         if observation.counterexample:
             self.found, self.examined = case, examined
         self.note(observation)
         return observation, examined
 
     def settle(self) -> None:
-        """Examine the counterexample again, if only an earlier process has examined it."""
+        """Examine the counterexample in this process, if only an earlier process has examined it."""
         if self.found is not None and self.examined is None:
             self.examined = examine(self.weakened, self.found, claim=self._claim)

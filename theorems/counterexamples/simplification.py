@@ -1,7 +1,7 @@
-"""Steps that simplify a counterexample: fewer inputs, tokens, dimensions; zeros, ones, integers, halves.
+"""Steps that simplify a counterexample: to fewer inputs, tokens and dimensions, and to zeros, integers and halves.
 
-Hypothesis shrinks the draws of a strategy; these steps shrink the data built from the draws, which users see. A step is
-kept only if its result is still a counterexample.
+Hypothesis shrinks the draws of a strategy; the steps here shrink the data built from the draws, which users see. A step
+is kept only if its result is still a counterexample.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 
 STEPS = 600
-"""The largest number of cases checked; a time limit would not be reproducible."""
+"""The largest number of simpler cases checked; a limit in seconds would not be reproducible."""
 MOST_DROPS = 64
-"""The largest number of ways to leave out one token of each input that are checked."""
+"""The largest number of checked ways to leave out one token of each input."""
 SIMPLEST_LOSS = "correlation"
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A case as named arrays, which steps change one by one.
+    """A case as named arrays, which the steps change one by one.
 
-    ``arrays`` has keys and scores, or X, Y, v and W or queries; and further arrays of the case.
+    ``arrays`` has either keys and scores, or X, Y and v with W or queries if the case has them; besides, the start and
+    all further arrays of the case.
     """
 
     case: Case
@@ -41,7 +42,7 @@ class Parts:
 
     @classmethod
     def of(cls, case: Case) -> Parts:
-        """Return the arrays of a case; if the case has a dataset, the arrays of the dataset."""
+        """Split a case into its arrays: those of its dataset if it has one, otherwise keys and scores."""
         data, problem = case.dataset, case.problem
         arrays: dict[str, Any] = {}
         if case.queried is not None:
@@ -78,7 +79,7 @@ class Parts:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key, equal for equal cases."""
+        """The case as a hashable key; equal cases have equal keys."""
         alpha = None if self.case.alpha is None else self.case.alpha.tobytes()
         contents = tuple((k, np.shape(v), np.asarray(v).tobytes()) for k, v in self.arrays.items())
         return contents, alpha, self.case.problem.loss.name, self.case.seed
@@ -86,16 +87,16 @@ class Parts:
     def replace(self, alpha: Any = None, **arrays: Any) -> Parts:
         """Return a copy with some arrays (and α) replaced."""
         case = self.case if alpha is None else self.case.replace(alpha=alpha)
-        # + 0.0 turns −0.0 into 0.0.
+        # Adding 0.0 turns −0.0 into 0.0.
         return Parts(case, {**self.arrays, **{name: value + 0.0 for name, value in arrays.items()}})
 
 
 def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
-    """Return the simplest counterexample that single steps reach from a counterexample.
+    """Simplify a counterexample step by step until no step leads to a counterexample, and return the last one.
 
     Args:
         case: a counterexample.
-        still: returns whether a case is a counterexample to the same claim.
+        still: a function that returns whether a case is a counterexample to the same claim.
     """
     if not isinstance(case, Case):
         return _follow_own_steps(case, still)
@@ -108,7 +109,7 @@ def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
 
 
 def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subject:
-    """Simplify a case of a kind that defines its own steps."""
+    """Simplify a case whose class defines its own steps in ``simpler``."""
     for _ in range(STEPS):
         step = next((step for step in islice(case.simpler(), STEPS) if still(step)), None)
         if step is None:
@@ -118,7 +119,7 @@ def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subjec
 
 
 class _Greedy:
-    """Greedy search, which takes every step whose result is a counterexample; no case is checked twice."""
+    """A greedy search that takes every step whose result is a counterexample; no case is checked twice."""
 
     def __init__(self, parts: Parts, still: Callable[[Case], bool]) -> None:
         self.parts = parts
@@ -127,7 +128,7 @@ class _Greedy:
         self._tried: set[tuple[Any, ...]] = set()
 
     def pass_over(self) -> bool:
-        """Take every kind of step as often as possible, in turn; return whether anything changed."""
+        """Take each kind of step in turn as often as possible; return whether another pass may change the case."""
         changed = False
         for kind in (_fewer, _plainer, _rounded_arrays, _simpler_values, _simpler_entries):
             while self._one_of(kind(self.parts)):
@@ -150,7 +151,7 @@ class _Greedy:
 
 
 def _fewer(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with one input, one token or one dimension fewer."""
+    """Yield cases that have one input, one token per input or one dimension fewer."""
     case, arrays = parts.case, parts.arrays
     problem, tokens = case.problem, "X" if "X" in arrays else "keys"
     for i in reversed(range(problem.n if problem.n > 1 else 0)):
@@ -170,7 +171,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
         yield from _narrower(parts)
         return
     for j in reversed(range(problem.d if problem.d > 1 else 0)):
-        # Drop a coordinate of the keys, and of all vectors in their space.
+        # Drop a coordinate of the keys and the same coordinate of every vector with d entries.
         vectors = {k: np.delete(v, j, axis=-1) for k, v in arrays.items() if _among_keys(k, v, problem.d)}
         if "W" in arrays:
             yield parts.replace(W=np.delete(arrays["W"], j, axis=0), **vectors)
@@ -183,7 +184,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
 
 
 def _narrower(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with one dimension fewer of tokens or queries, and the row or column of W(0) dropped with it."""
+    """Yield cases whose tokens or queries have one dimension fewer; W(0) loses the row or column of that dimension."""
     arrays = parts.arrays
     d, e = arrays["X"].shape[2], arrays["queries"].shape[1]
     W0 = arrays["start"].reshape(d, e) if "start" in arrays else np.zeros((d, e))
@@ -198,7 +199,7 @@ def _narrower(parts: Parts) -> Iterator[Parts]:
 
 
 def _tokens_to_drop(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
-    """Yield choices of one token of each input, none of them the chosen one."""
+    """Yield choices of one token to drop from each input, never the input's chosen token."""
     problem = case.problem
     rows = [[t for t in reversed(range(problem.T)) if t != a] for a in case.chosen_tokens]
     for dropped in islice(product(*rows), MOST_DROPS):
@@ -210,7 +211,7 @@ def _among_keys(name: str, value: Any, d: int) -> bool:
 
 
 def _plainer(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with the linear loss, seed 0, plainer scores (ranks, smaller units), or the chosen token at 0."""
+    """Yield cases with the linear loss, seed 0, plainer scores (ranks, shifted, rescaled), or a chosen key at 0."""
     case, arrays = parts.case, parts.arrays
     if case.problem.loss.name != SIMPLEST_LOSS:
         loss = loss_named(SIMPLEST_LOSS)
@@ -238,12 +239,12 @@ def _plainer(parts: Parts) -> Iterator[Parts]:
 
 
 def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with a whole array rounded, in its own units or in smaller ones."""
+    """Yield cases with a whole array rounded, as it is or after multiplication by a factor."""
     for name, array in parts.arrays.items():
         if name == "Y" or not np.size(array):
             continue
         candidates = [np.zeros_like(array), np.rint(array), np.rint(2 * array) / 2, np.rint(10 * array) / 10]
-        # If only ratios matter, the array in smaller units may be rounder.
+        # If only ratios matter, a multiple of the array may have rounder numbers.
         candidates += [np.rint(array * factor) for factor in (2, 4, 5, 8, 10, 20, 100)]
         for rounded in candidates:
             if sum(map(_complexity, rounded.flat)) < sum(map(_complexity, np.asarray(array).flat)):
@@ -276,7 +277,7 @@ def _simpler_entries(parts: Parts) -> Iterator[Parts]:
 def _simpler(x: float) -> list[float]:
     """Return simpler numbers near x, the simplest first."""
     sign = float(np.sign(x))
-    near = [0.0, sign, 2 * sign, x - sign, float(np.rint(x / 2))]  # the last two let integers walk towards zero
+    near = [0.0, sign, 2 * sign, x - sign, float(np.rint(x / 2))]  # the last two move integers towards zero
     near += [float(cut(unit * x)) / unit for unit in (1, 2, 4, 10) for cut in (np.floor, np.ceil)]
     near += [float(np.rint(x / factor)) for factor in (10, 1000, 100000)]
     near += [float(np.rint(x)) + step for step in (-1.0, -0.5, 0.5, 1.0)]
@@ -285,10 +286,10 @@ def _simpler(x: float) -> list[float]:
 
 
 def _complexity(x: float) -> float:
-    """Return the complexity of a number, by which simpler ones are chosen.
+    """Return the complexity of a number; simplification prefers numbers of lower complexity.
 
-    In increasing order: zero, small integers, halves, larger integers with few digits, decimals; the sign costs a
-    little.
+    Complexity grows from zero over small integers, halves and larger integers with few digits to decimals; a minus sign
+    adds a little.
     """
     size, sign = abs(x), 0.25 * (x < 0)
     if size == np.rint(size):
@@ -296,7 +297,7 @@ def _complexity(x: float) -> float:
         return float(sign + (size if size <= 10 else 10 + 3 * np.log10(size / 10) + digits))
     for unit, base in ((2, 4.0), (4, 15.0), (8, 25.0)):
         if unit * size == np.rint(unit * size):
-            # A half-integer is more complex than the integer before it.
+            # A half-integer is more complex than the integer below it.
             long = 10 + 3 * np.log10(size / 10) + len(f"{size:g}") if size > 10 else size
             return float(sign + base + long)
     return float(100 + sign + len(repr(float(x))))

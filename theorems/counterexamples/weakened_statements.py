@@ -1,7 +1,7 @@
-"""Every statement without one of its assumptions: from hand-made entries, or from the statement itself.
+"""Statements with one assumption left out: from hand-written entries, or derived from the statement itself.
 
-The entries are in packages of the papers, those of the first paper in :mod:`theorems.without`. A pair of a statement
-and an assumption without an entry is hunted with the statement's own claims, on cases that the generators build for its
+Each paper's package has its entries; those of the first paper are in :mod:`theorems.without`. If a pair of a statement
+and an assumption has no entry, the hunt uses the statement's own claims, on cases that the generators build for its
 other assumptions.
 """
 
@@ -28,7 +28,7 @@ LOSS = "well-behaved-loss"
 
 @cache
 def entries() -> dict[tuple[str, str], Weakened]:
-    """Return every hand-made entry by (statement, assumption left out).
+    """Return every hand-written entry by (statement id, id of the assumption left out).
 
     Raises:
         ValueError: two entries have the same pair.
@@ -50,13 +50,13 @@ def _add(by_pair: dict[tuple[str, str], Weakened], entry: Weakened, paper: Paper
 
 
 def droppable(statement: Statement) -> tuple[str, ...]:
-    """Return the assumptions without which the statement can be hunted."""
+    """Return the assumptions that a hunt can leave out of the statement."""
     own_ids = [without for id, without in entries() if id == statement.id]
     return tuple(dict.fromkeys([*statement.assumptions, *own_ids]))
 
 
 def weakened_named(id: str, without: str) -> Weakened:
-    """Return the statement without that assumption; the statement as it stands if ``without`` is empty.
+    """Return the statement without the assumption ``without``; if ``without`` is empty, with all its assumptions.
 
     Raises:
         InvalidInput: the statement or the assumption is unknown, or the statement does not assume it.
@@ -96,7 +96,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
         if "queries-given" in keeps:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         if statement.about is not Case:
-            return statement.cases()  # the strategies for hunts build cases of keys and scores only
+            return statement.cases()  # the strategies for hunts build only cases of keys and scores
         library = tuple(id for id in keeps if id not in statement.own_assumptions)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 

@@ -158,7 +158,7 @@ def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.Captu
     Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
     assert main(["hunt", "mine.py:mine", "--without", "separable", "--cases", "40"]) == 0
     output = capsys.readouterr().out
-    met = int(output.partition("  on ")[2].partition(" of the cases separable fails")[0])
+    met = int(output.partition("  on ")[2].partition(" of the cases, separable fails")[0])
     assert 0 < met < 40
 
 
