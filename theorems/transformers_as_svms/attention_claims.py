@@ -1,7 +1,7 @@
 """Claims that attention weights s⋆ are optimal: their KKT conditions, and the excess loss of any other weights.
 
-They are decided over the rationals from tokens and head, by the gradient of the head at Xᵀs. The formula of the
-projection, by which s⋆ is computed, is not used.
+The claims are decided over the rationals from the tokens X and the gradient of the head h at the features Xᵀs. They do
+not use the formula of the projection, by which s⋆ is computed.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -22,13 +22,14 @@ from theorems.core.tolerances import EXACT
 RISK_IS_QUADRATIC = sharper("risk-is-quadratic")
 
 TRIES = 6
-"""The number of weights per input at which the identity is decided."""
+"""The number of weight vectors s per input at which :func:`quadratic_risk_claim` decides its identity."""
 
 
 def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: OptimalAttention) -> Claim:
-    """Claim that s⋆ is on the simplex and optimal, by its KKT conditions.
+    """Claim that s⋆ is on the simplex and satisfies the KKT conditions, so that it is optimal.
 
-    They are −∇_t h(Xᵀs⋆) + μ = ν_t ≥ 0, zero where s⋆_t > 0; as h is concave, they prove that s⋆ is optimal.
+    The conditions are ν_t = μ − ∂h(Xᵀs)/∂s_t ≥ 0 at s = s⋆ for every token t, and ν_t = 0 where s⋆_t > 0. As h is
+    concave, they prove that s⋆ is optimal.
     """
     wrong = ""
     for i, tokens in enumerate(data.X):
@@ -39,12 +40,15 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
             wrong = wrong or f"input {i}: weights are negative or do not sum to 1"
         for t, row in enumerate(rows):
             if nu[t] < 0 or nu[t] * s[t] != 0 or nu[t] != attention.levels[i] - dot(row, away):
-                wrong = wrong or f"input {i}: ν of token {t} is {nu[t]}, its weight {s[t]}"
+                wrong = wrong or f"input {i}: token {t} with ν = {nu[t]} and weight {s[t]} violates the KKT conditions"
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttention, rng: np.random.Generator) -> Claim:
-    """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖², φ(s) = −h(Xᵀs), at s of sum 1 inside and outside the simplex."""
+    """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² for the loss φ(s) = −h(Xᵀs).
+
+    The identity is decided at weights s of sum 1, inside and outside the simplex; ν are the multipliers of s⋆.
+    """
     wrong = ""
     for i, tokens in enumerate(data.X):
         rows, best, nu = [exact_vector(x) for x in tokens], attention.weights[i], attention.multipliers[i]
@@ -55,11 +59,11 @@ def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttent
             right = sum((a * b for a, b in zip(nu, s, strict=True)), fmpq(0))
             right += lam * sum(((a - b) ** 2 for a, b in zip(s, best, strict=True)), fmpq(0))
             if left != right:
-                wrong = wrong or f"input {i}: {left} is lost at {s}, not {right}"
+                wrong = wrong or f"input {i}: φ(s) − φ(s⋆) is {left} at s = {s}, not {right}"
     return Claim(RISK_IS_QUADRATIC, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def _loss(rows: list[Vector], data: QueryDataset, lam: fmpq, s: Vector) -> fmpq:
-    """Return φ(s) = −vᵀa + λ‖a‖², where a = Xᵀs."""
+    """Return the loss φ(s) = −vᵀa + λ‖a‖², where a = Xᵀs."""
     attended = combination(rows, s, len(rows[0]))
     return lam * dot(attended, attended) - dot(exact_vector(data.v), attended)

@@ -1,4 +1,4 @@
-"""Claims of inequalities between balls, which enclose real numbers to hundreds of bits.
+"""Claims of inequalities between real numbers that are enclosed in balls (a midpoint and a radius) of hundreds of bits.
 
 References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
 """
@@ -28,8 +28,8 @@ def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, p
     Args:
         name: the name of the claim.
         form: the form of the claim.
-        sides: left and right; logarithms where the numbers may be below the range of float64.
-        points: what an entry is called in the detail line.
+        sides: left and right of each entry; logarithms where the numbers may be below the range of float64.
+        points: the noun for an entry in the detail line, in the singular.
     """
     if not sides:
         return Claim(name, form, 0.0, 0.0, BALLS, undecided=f"there is no {points} at which to check it")
@@ -41,6 +41,6 @@ def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, p
     worst = min(failed or range(len(gaps)), key=lambda k: float(gaps[k].mid()))
     left, right = sides[worst]
     detail = f"{float(left.mid()):.17g} ≥ {float(right.mid()):.17g} at {points} {worst} of {len(sides)}"
-    # A gap too small for float64 is reported with its sign.
+    # Report a violation that is too small for float64 as the least negative number, not as 0.
     slack = float(gaps[worst].mid()) or -5e-324 * (gaps[worst] < 0)
     return Claim(name, form, slack, 0.0 if failed else float(gaps[worst].rad()), BALLS, detail)

@@ -41,27 +41,29 @@ from theorems.token_selection.local_paths.local_constants import local_constants
 
 INDEPENDENT_ROWS = tolerance(
     "independent-rows-flow",
-    "‖W‖·‖W/‖W‖ − W^mm_α/‖W^mm_α‖‖ at the end is at most twice that at a quarter of the norm, or than one logit",
-    "argued rate of a conjecture: an O(1/‖W‖) deviation keeps ‖W‖·deviation bounded, or growing like log‖W‖ beside a"
-    " token that is tight without a dual; a limit elsewhere makes it grow fourfold",
+    "‖W‖·‖W/‖W‖ − W^mm_α/‖W^mm_α‖‖ at the end is at most twice its value at a quarter of the norm, or twice one logit",
+    "argued rate of a conjecture: if the deviation is O(1/‖W‖), ‖W‖·deviation stays bounded, or grows like log‖W‖"
+    " beside a token whose constraint is tight with dual 0; with another limit, ‖W‖·deviation grows fourfold",
 )
 
 ARE_LOCALLY_OPTIMAL = sharper("selected-tokens-are-locally-optimal")
 DIRECTION_RATE = sharper("direction-rate")
 
 NORMS = (1e3, 1e5)
-"""The norms to which the flow is followed, in units of 1/max|key|, or of 1/100 of the start's norm if that is larger.
+"""The norms ‖W‖ to which the flow is followed, in units of 1/max|key| or of 1/100 of ‖W(0)‖, whichever is larger.
 
-The second norm is used if at the first norm the selected tokens are not locally optimal or the flow still turns."""
+The second norm is used if at the first norm the selected tokens are not locally optimal or the flow is still
+turning."""
 LAST = 30.0
-"""The norm to which the flow is followed if no token is selected by then, in units of ‖W^mm_α‖, by which margins grow
-by one."""
+"""The norm ‖W‖ to which the flow is followed if no token is selected at the earlier norms, in units of ‖W^mm_α‖.
+
+Growth by one unit along W^mm_α increases every margin by at least 1."""
 SELECTED = 1e-2
-"""The bound of 1 − s_iα_i below which α is selected."""
+"""The bound on 1 − s_iα_i: below it at every input i, the tokens α count as selected."""
 ATTRACTING = 1 / 16
-"""The share of the largest term of an input's gradient above which a token's term affects the flow."""
+"""The least share of the largest term of an input's gradient that a token's term has if the token attracts the flow."""
 GROWTH = 2.0
-"""See :data:`INDEPENDENT_ROWS`."""
+"""The factor by which ‖W‖·deviation may grow over the last three quarters, see :data:`INDEPENDENT_ROWS`."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -77,8 +79,8 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "well-behaved-loss", "distinct-scores", "independent-rows"),
     cases=_cases,
     kernel=FAR,
-    varies={"inputs-twice": "its assumption is that rows are independent"},
-    search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
+    varies={"inputs-twice": "repeated inputs violate its assumption of independent rows"},
+    search="in other coordinates the solver takes other steps, and may leave the case undecided",
 )
 def conjecture_independent_rows(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the rows (x_iα − x_it) z_iᵀ be linearly independent, and no two scores of an input equal.
@@ -86,19 +88,19 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     *A conjecture: neither paper states it.* From almost every W(0) the gradient flow selects one token α_i of each
     input, α is locally optimal, and W/‖W‖_F → W^mm_α/‖W^mm_α‖_F.
 
-    From every start it is proven that there is no stationary point, ‖W‖_F → ∞, and single tokens are selected
-    (:mod:`.no_stationary_point`). The limit is proven once the flow is in the cone of Theorem 5 around W^mm_α, α
-    locally optimal. Whether the flow reaches such a cone is open. The conjecture excepts starts of measure zero: where
-    a token that scores higher is an SVM-neighbour, directions Σ λ_j G_j with λ < 0 at that token keep its margin tight
-    and repel along it, and a flow may end there.
+    From every start it is proven that the flow has no stationary point, that ‖W‖_F → ∞, and that single tokens are
+    selected (:mod:`.no_stationary_point`). The limit is proven once the flow is in the cone of Theorem 5 around W^mm_α
+    of a locally optimal α. Whether the flow reaches such a cone is open. The conjecture excepts a set of starts of
+    measure zero: if a token that scores higher than α is an SVM-neighbour, a direction Σ λ_j G_j with λ < 0 at that
+    token keeps the token's margin tight and repels flows beside it, but some flows may end there.
 
-    The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from where it
-    has to turn away. Selected tokens are read off at ‖W‖ = 1e3 or, if they are not locally optimal by then or the flow
-    is turning still, 1e5 (keys of order one), or 30 ‖W^mm_α‖ where none are selected by then; that α is locally optimal
-    is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α does not double
-    from a quarter of the norm to the end. The claim's detail reports whether the flow has reached the cone in which
-    Theorem 5 proves the limit. The claims are undecided unless all margins at the end exceed the margins at the start
-    in size.
+    The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from which it
+    has to turn away. Selected tokens are read off at ‖W‖ = 1e3 (for keys of order one). If they are not locally optimal
+    or the flow is still turning, they are read off at 1e5; if none are selected then, at 30 ‖W^mm_α‖. Whether α is
+    locally optimal is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α
+    does not double from a quarter of the norm to the end. The claim's detail reports whether the flow has reached the
+    cone in which Theorem 5 proves the limit. The claims are undecided unless every margin at the end exceeds the size
+    of every margin at the start.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
@@ -121,33 +123,33 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
         return
     reached = f"at ‖W‖ = {flow.norms[-1]:.3g}"
     if flow.stop is not Stop.NORM:
-        why = flow.reason or "its gradient is rounding noise"
+        why = flow.reason or "the gradient is rounding noise"
         stalled = f"the flow stalls {reached}, {flow.stop.value}: {why}"
-        # If the solver gives up, the conjecture is not tested; a stationary point would refute it.
+        # A solver that gives up leaves the conjecture untested; a stationary point would refute the conjecture.
         gave_up = flow.stop is Stop.FAILED
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, stalled, Form.LIMIT, not_found=gave_up)
         return
     if not _selects(problem, flow, alpha):
-        raise Undecided(ARE_LOCALLY_OPTIMAL, f"{reached} no token is selected in some input", Form.LIMIT)
+        raise Undecided(ARE_LOCALLY_OPTIMAL, f"{reached} some input has no selected token", Form.LIMIT)
     svm = yield from certify(problem, alpha, under_test)
     chosen = "the optimal tokens" if np.array_equal(alpha, problem.optimal) else "other tokens"
     wrong = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours) if not _below(problem, alpha, int(i), int(t))]
     if wrong and not _outgrown(problem, start, flow, alpha):
-        why = f"{reached} the logits of the start are larger than the margins of {chosen}: the flow is turning still"
+        why = f"{reached} the logits of the start exceed the margins of {chosen}: the flow is still turning"
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT, not_found=True)
         return
     if wrong and not _attracts(problem, flow, alpha, wrong):
-        why = f"{reached} tokens of higher score weigh too little to attract the flow: it is turning still"
+        why = f"{reached} tokens of higher score have too little weight to attract the flow, which is still turning"
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT, not_found=True)
         return
     detail = f"{reached} {chosen} are selected"
-    detail += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
+    detail += f"; their SVM-neighbour, token {wrong[0][1]} of input {wrong[0][0]}, scores no less" if wrong else ""
     yield Claim(
         ARE_LOCALLY_OPTIMAL, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, detail, branch=f"{chosen} are selected"
     )
     allowed, deviation = _deviations(problem, _limit_of_flow(problem, svm), flow)
     if deviation > allowed and not _outgrown(problem, start, flow, alpha):
-        why = f"{reached} the logits of the start are larger than the margins: the flow is turning still"
+        why = f"{reached} the logits of the start exceed the margins: the flow is still turning"
         yield undecided_claim(DIRECTION_RATE, why, Form.LIMIT, not_found=True)
         return
     rate = at_least(DIRECTION_RATE, Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
@@ -163,7 +165,7 @@ def _follow_flow(
 
 
 def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
-    """Return the solution W^mm_α."""
+    """Return the max-margin solution W^mm_α of the tokens α, which exists as the rows are independent."""
     svm = max_margin(problem.exact_keys, alpha)
     assert isinstance(svm, MaxMargin), "rows are independent"
     return svm
@@ -172,8 +174,8 @@ def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
 def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
     """Return the conjectured limit of the flow: W^mm_α of the keys that the flow uses, usually rounded products.
 
-    For nearly equal tokens the solutions for the factors and for rounded keys differ by more than a flow does from its
-    limit. Where no W separates the rounded keys, the solution for the factors is returned.
+    For nearly equal tokens, the solution for exact keys x zᵀ and the solution for rounded keys differ by more than the
+    flow deviates from its limit. If no W separates the rounded keys, ``svm``, which is for exact keys, is returned.
     """
     if problem.factors is None:
         return svm
@@ -184,7 +186,7 @@ def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
 def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
     """Return whether every margin at the end is larger than the size of any margin at the start.
 
-    Until then the logits of the start matter: a token with a very small logit at the start has no visible weight.
+    Before that, the logits of the start still matter: a token with a very small logit there has no visible weight.
     """
     others = np.arange(problem.T) != alpha[:, None]
     rows = value_of(key_rows(problem, alpha))[others]
@@ -192,11 +194,11 @@ def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alp
 
 
 def _attracts(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"], tokens: Sequence[tuple[int, int]]) -> bool:
-    """Return whether one of these tokens contributes at least :data:`ATTRACTING` of its input's gradient at the end.
+    """Return whether one of ``tokens`` has at least :data:`ATTRACTING` times the largest term of its input's gradient.
 
-    The gradient at input i is a sum of (γ_iα − γ_it) s_it (k_iα − k_it), up to a term that vanishes with 1 − s_iα. A
-    token with nearly the score of α, or with a small weight, contributes little to it until the margins of the other
-    tokens exceed its margin by the logarithm of the ratio of contributions, however long this takes.
+    The gradient at input i is a sum of terms (γ_iα − γ_it) s_it (k_iα − k_it), up to a remainder that vanishes with
+    1 − s_iα. A token whose score nearly equals that of α, or whose weight is small, has a small term until the margins
+    of the other tokens exceed its margin by the logarithm of the ratio of terms, which may take very long.
     """
     logits = problem.keys @ flow.final
     gaps = np.abs(problem.scores - problem.scores[np.arange(problem.n), alpha][:, None])
@@ -206,9 +208,10 @@ def _attracts(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"], token
 
 
 def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, float]:
-    """Return a bound of ‖W‖ times the deviation from W^mm_α at the end, and its value.
+    """Return the bound on ‖W‖·deviation at the end of the flow, and the value of ‖W‖·deviation there.
 
-    The bound is :data:`GROWTH` times the product at a quarter of the norm, or times one logit if that is more.
+    The deviation is ‖W/‖W‖ − W^mm_α/‖W^mm_α‖‖. The bound is :data:`GROWTH` times the larger of ‖W‖·deviation at a
+    quarter of the norm and the ‖W‖ that changes a logit by 1.
     """
     early = int(np.searchsorted(flow.norms, flow.norms[-1] / 4 * (1 + 1e-9)) - 1)
     points, lengths = flow.points[[early, -1]], flow.norms[[early, -1]]
@@ -218,7 +221,7 @@ def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, fl
 
 
 def _start(case: Case, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
-    """Return W(0): the start of the case, or a point near 0, far from 0, or near W^mm of tokens not locally optimal."""
+    """Return W(0): the start of the case, or a point near 0, far from 0, or near W^mm_α of not locally optimal α."""
     problem = case.problem
     near = rng.normal(size=problem.d) / problem.key_scale
     kind = int(rng.integers(3))
@@ -248,7 +251,7 @@ def _below(problem: Problem, alpha: Int64[np.ndarray, "n"], i: int, t: int) -> b
 
 
 def _proof_branch(problem: Problem, svm: MaxMargin, flow: Flow) -> str:
-    """Return a sentence on whether the end of the flow is in the cone in which Theorem 5 proves the limit."""
+    """Return words that say whether the end of the flow is in the cone in which Theorem 5 proves the limit."""
     constants = local_constants(problem, svm)
     inside = constants is not None and any(
         cone_for_flow(constants, p, float(flow.norms[-1])) is not None for p in flow.points[-2:-10:-2]

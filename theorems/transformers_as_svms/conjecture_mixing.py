@@ -1,4 +1,4 @@
-"""A conjecture, not a theorem: with a ReLU head, descent on W grows along the Gen-SVM solution of tokens with weight.
+"""A conjecture, not a theorem: with a ReLU head, W grows along the Gen-SVM solution of the tokens that keep weight.
 
 References: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input (empirical there).
 """
@@ -35,21 +35,21 @@ from theorems.transformers_as_svms.mixing_premises import general_svm_claim
 
 MIXING_DRIFT = tolerance(
     "mixing-drift",
-    "a tenth of the growth along W^mm, and two steps; the growth itself at least ½ log 4 ‖W^mm‖",
-    "argued rate of a conjecture: what stays finite moves by O(1/‖W‖) while W grows; steps across a kink go back and"
-    " forth by one; of them a share of c e^{−r} leads along W^mm, so that r = log(e^{r_0} + ck) grows by log 4 while k"
-    " does by 4, once ck is large, and faster where nothing goes back and forth",
+    "a tenth of the growth along W^mm, plus two steps; the growth must be at least ½ log 4 ‖W^mm‖",
+    "argued rate of a conjecture: the bounded part of W moves by O(1/‖W‖) while W grows; steps across a kink oscillate"
+    " by one step; their component along W^mm is c e^{−r} of a step, so that r = log(e^{r_0} + ck) grows by log 4 while"
+    " k grows fourfold, once ck is large, and faster where no step oscillates",
 )
 
 KEYS = premise("keys-are-outer-products")
 SCORES = premise("scores-are-products")
 STEPS_CLAIM = premise("steps-are-of-the-head")
-SETTLED = "weights have settled: the same tokens have more than 1e-3 at a quarter of the run, and much more at its end"
+SETTLED = "weights have settled: the same tokens have weights above 1e-3 at a quarter and at the end of the run"
 SVM = premise("general-svm-is-optimal", when=SETTLED)
 GROWS = sharper("grows-along-general-svm")
 
 MUCH = 0.02
-"""The weight at the end above which a token of O_i does not count as still decreasing to 0."""
+"""The least weight at the end for every token of O_i; with a smaller weight, a token may still be decreasing to 0."""
 LEAST_GROWTH = float(np.log(2.0))
 """The least growth along W^mm for which the claim is judged, ½ log 4, in units of ‖W^mm‖."""
 TRIED = 5
@@ -69,25 +69,25 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=FAR,
     needs={"relu-head": "the conjecture is about ReLU heads"},
-    varies={"keys-shifted": "features are affine functions of tokens"},
-    search="steps go back and forth across the kinks of the head, so that the last digits decide where a run ends",
+    varies={"keys-shifted": "features must be affine functions of tokens, the same for all inputs"},
+    search="steps oscillate across the kinks of the head, so that the last digits decide where a run ends",
 )
 def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let h be a head of ReLU units, and train W by normalized gradient descent.
 
     *A conjecture: no proof is known.* Let O_i be the tokens whose weights stay away from 0 along the run, and W^mm the
-    solution of Gen-SVM for them. If the other tokens score less there, then W(k) = r_k W^mm + O(1) with r_k → ∞.
+    solution of Gen-SVM for these sets. If other tokens score less, then W(k) = r_k W^mm + O(1) with r_k → ∞.
 
-    O_i are the tokens with weights above 1e-3 at the end of the run, as in the authors' code. The evidence: from a
-    quarter of the run to its end W grows along W^mm, and moves orthogonally to it by at most a tenth of that and two
-    steps. Steps oscillate about the kinks of h that fix the ratios inside O_i, so means over a hundred iterates are
-    compared. A run is undecided while a weight is still decreasing to 0, and also if early steps went so far that
-    growth like log k is not visible yet: less than half of log 4 ‖W^mm‖ from a quarter of the run on, and less than
-    half of log 2 ‖W^mm‖ from an eighth to a quarter. Growth like log(e^{r_0} + ck) never falls behind.
+    O_i are the tokens with weights above 1e-3 at the end of the run, as in the authors' code. Evidence: from a quarter
+    of the run to its end W grows along W^mm, and moves orthogonally to W^mm by at most a tenth of this growth plus two
+    steps. Steps oscillate about the kinks of h that fix the ratios of the weights in O_i; therefore means over a
+    hundred iterates are compared. A run is undecided while a weight is still decreasing to 0. It is also undecided if
+    early steps went so far that growth like log k is not visible yet: W grows by less than half of log 4 ‖W^mm‖ from a
+    quarter of the run on, and by less than half of log 2 ‖W^mm‖ from an eighth to a quarter. If r_k = log(e^{r_0} + ck)
+    passes the second threshold, it passes the first.
 
-    A masked token has to increase the loss at first order where the run ends, for the ReLU units that are active there.
-    A token that does not increase the loss, such as a token that ties or any token of an input whose units are all
-    inactive, is no constraint.
+    By masked-tokens-cost, weight on a masked token increases the loss at first order at the end of the run. A token
+    that does not increase it, such as one that ties or one of an input without active ReLU units, is no constraint.
     """
     yield from query_claims(case, under_test)
     run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test[scaled_gradient])
@@ -96,7 +96,7 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
 
 
 def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim on growth along W^mm of the tokens with weight at the end, over the last 3/4 of the run."""
+    """Yield the claim that over the last 3/4 of the run W grows along W^mm of the tokens with weight at the end."""
     early, late = run.weights(STEPS // 4), run.weights(STEPS)
     sets = late > SELECTED
     if sets.all() or not np.array_equal(sets, early > SELECTED) or late[sets].min() < MUCH:
@@ -117,7 +117,7 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
     moved = run.mean(STEPS, WIDTH) - run.mean(STEPS // 4, WIDTH)
     along, least = float(moved @ unit), LEAST_GROWTH * float(np.linalg.norm(W))
     if along < least and not _grew_before(run, sets, unit, least):
-        why = f"W moves by {along:.3g} along W^mm, too far out for growth like log k to show in {STEPS} steps"
+        why = f"W moves by only {along:.3g} along W^mm, too little to show growth like log k in {STEPS} steps"
         yield undecided_claim(GROWS, why, Form.LIMIT, not_found=True)
         return
     across = float(np.linalg.norm(moved - along * unit))
@@ -128,19 +128,19 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
 
 
 def _grew_before(run: ReluRun, sets: Bool[np.ndarray, "n T"], unit: Float64[np.ndarray, "d"], least: float) -> bool:
-    """Return whether W grew by half of ``least`` from an eighth to a quarter of the run, with the same selection."""
+    """Return whether W grew by half of ``least`` from an eighth to a quarter of the run, with the same tokens O_i."""
     before = run.mean(STEPS // 4, WIDTH) - run.mean(STEPS // 8, WIDTH)
     return bool(np.array_equal(run.weights(STEPS // 8) > SELECTED, sets) and before @ unit >= least / 2)
 
 
 def _uniform(sets: np.ndarray) -> OptimalAttention:
-    """Return uniform attention on these supports; the claim about Gen-SVM uses only the supports."""
+    """Return uniform attention on the tokens in ``sets``; the claim about Gen-SVM uses only its support."""
     weights = tuple(tuple(fmpq(int(inside), int(row.sum())) for inside in row) for row in sets)
     return OptimalAttention(weights, weights, tuple(fmpq(0) for _ in weights))
 
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
-    """Claim that the first and some other steps follow the gradient; h is linear near these points."""
+    """Claim that the first step and some later steps follow the gradient; h is linear near the points compared."""
     claims = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])

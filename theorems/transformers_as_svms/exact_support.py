@@ -53,7 +53,7 @@ def _cases() -> SearchStrategy[Case]:
     kernel=NO_ATTENTION,
     needs={
         "queries-given": "tokens are read from data with queries",
-        "quadratic-head": "the condition is one on its λ",
+        "quadratic-head": "the lemma's condition bounds λ, which only a quadratic head has",
     },
     varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
@@ -66,26 +66,27 @@ def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim
 
     the weights s⋆ that minimise the risk over the simplex have exactly τ nonzeros.
 
-    **Exact.** h(Xᵀs) = γᵀs − λ‖s‖², so s⋆ is the projection of γ/(2λ) on the simplex. With its multipliers, ν_t ≥ 0,
-    ν_t s⋆_t = 0 and μ, every s of sum 1 has
+    **Exact.** h(Xᵀs) = γᵀs − λ‖s‖², so s⋆ is the projection of γ/(2λ) on the simplex. Let μ and ν_t ≥ 0 be its
+    multipliers, with ν_t s⋆_t = 0. For every s of sum 1
 
         φ(s) − φ(s⋆) = Σ_t ν_t s_t + λ‖s − s⋆‖²,    φ(s) = −h(Xᵀs),
 
-    which proves s⋆ the only minimiser. *Derivation.* ∂φ/∂s_t = −γ_t + 2λs⋆_t = ν_t − μ at s⋆; φ is quadratic with the
-    Hessian 2λI, and Σ(s − s⋆) = 0.
+    which proves that s⋆ is the only minimiser. *Derivation.* ∂φ/∂s_t = −γ_t + 2λs⋆_t = ν_t − μ at s⋆; φ is quadratic
+    with the Hessian 2λI, and Σ(s − s⋆) = 0.
 
     **Sharper.** s⋆ has exactly τ nonzeros *if and only if*
 
         Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t,
 
-    the right side being ∞ for τ = T. *Derivation.* Σ_{t<τ} t γ^gap_t = Σ_{t<τ} (γ_t − γ_τ). With μ from the τ largest
-    scores, τμ = Σ_{t≤τ} γ_t − 2λ, s⋆_t = (γ_t − μ)/(2λ): it is positive at τ iff γ_τ > μ, the left inequality, and no
-    further token has any iff γ_{τ+1} ≤ μ, the right one. Exactly one τ satisfies both, as the sums do not fall. The
-    paper's condition requires the last term of the sum to exceed 2λ, where the whole sum suffices: it is sufficient,
-    not necessary, and needs τ < T.
+    where the right side is ∞ for τ = T. *Derivation.* Σ_{t<τ} t γ^gap_t = Σ_{t<τ} (γ_t − γ_τ). If the τ largest scores
+    have weight, τμ = Σ_{t≤τ} γ_t − 2λ and s⋆_t = (γ_t − μ)/(2λ). Token τ has positive weight iff γ_τ > μ, which is the
+    left inequality; token τ + 1 has none iff γ_{τ+1} ≤ μ, which is the right inequality. Exactly one τ satisfies both,
+    as the sums do not decrease with τ. The paper's condition requires the last term τ γ^gap_τ of the right sum to
+    exceed 2λ, although it suffices that the whole sum does: the condition is sufficient, not necessary, and needs τ <
+    T.
 
     All claims are decided over the rationals for the tokens as given: the KKT conditions with the gradient of h at
-    Xᵀs⋆, the identity at weights of sum 1 with entries of either sign.
+    Xᵀs⋆, and the identity at weights of sum 1 with entries of either sign.
     """
     data, lam = case.queried, penalty_of(case)
     assert data is not None, "the statement assumes queries-given"
@@ -103,7 +104,7 @@ def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def _sums(scores: Vector) -> Vector:
-    """Return Σ_{t≤τ} t γ^gap_t for τ = 1, …, T − 1, from the gaps as in the lemma."""
+    """Return the sums Σ_{t≤τ} t γ^gap_t for τ = 1, …, T − 1."""
     gaps, total = _gaps(scores), fmpq(0)
     sums = []
     for t, gap in enumerate(gaps, start=1):
@@ -119,7 +120,7 @@ def _gaps(scores: Vector) -> Vector:
 
 
 def sizes_by_condition(case: Case) -> list[int | None]:
-    """Return for each input the τ for which the paper's condition holds, None if it holds for none."""
+    """Return for each input the τ for which the paper's condition holds, or None if it holds for no τ."""
     assert case.queried is not None
     twice, sizes = 2 * penalty_of(case), []
     for scores in exact_scores(case.queried):
@@ -130,7 +131,7 @@ def sizes_by_condition(case: Case) -> list[int | None]:
 
 
 def _only_size(scores: Vector, lam: fmpq) -> int | None:
-    """Return the τ with Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t; None unless there is exactly one."""
+    """Return the τ with Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t, or None if not exactly one τ satisfies this."""
     sums = _sums(scores)
     low, high = [fmpq(0), *sums], [*sums, None]
     fit = [
@@ -142,5 +143,5 @@ def _only_size(scores: Vector, lam: fmpq) -> int | None:
 
 
 def _claim(name: str, wrong: list[int], sizes: list[int], expected: list[int | None]) -> Claim:
-    detail = "" if not wrong else f"input {wrong[0]}: {sizes[wrong[0]]} nonzeros, {expected[wrong[0]]} are due"
+    detail = "" if not wrong else f"input {wrong[0]}: {sizes[wrong[0]]} nonzero weights instead of {expected[wrong[0]]}"
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)

@@ -1,4 +1,4 @@
-"""Gradient descent on the factors (K, Q) of W: its safe step, the change of KᵀK − QᵀQ, points that are not stationary.
+"""Gradient descent on the factors (K, Q) of W: the safe step, the change of KᵀK − QᵀQ, and gradients that are not zero.
 
 References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM) and the constants L_K, L_Q beside it.
 """
@@ -52,13 +52,13 @@ from theorems.transformers_as_svms.factored_flow import SEPARATING
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
 SAFE = premise("step-is-as-long-as-is-safe")
 CHANGE, DRIFT = sharper("imbalance-changes-by"), sharper("imbalance-drifts-at-most")
-KEPT = sharper("margin-is-kept", when="where steps are rounded by less than they move the risk")
+KEPT = sharper("margin-is-kept", when="where rounding errors of steps change the excess risk by less than a third")
 CERTIFICATE = sharper("certificate", when="where optimal tokens lead and all others score below the output")
 HEAD_IN_RANGE = sharper("head-in-key-range")
 QUERY_IN_RANGE = sharper("separating-query-in-range", when=SEPARATING)
 
 POINTS = 24
-"""The number of pairs of points at which smoothness is tried, and of points that are not stationary."""
+"""The number of pairs of points at which smoothness is checked, and of points at which ∇L(K, Q) ≠ 0 is checked."""
 APART = (1e-6, 10.0)
 """The range of the distance between the points of a pair, in units of the norm of the first point."""
 STEPS = (0.02, 0.1, 0.5)
@@ -86,43 +86,45 @@ def _cases() -> SearchStrategy[Case]:
 def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Train W = K Qᵀ by K⁺ = K − η∇L(W) Q, Q⁺ = Q − η∇L(W)ᵀ K, with factors of any width m.
 
-    Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; D_i = diam(x_i) ‖z_i‖, R_i the range of the scores
-    of input i.
+    Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible. Let D_i = diam(x_i) ‖z_i‖, and R_i the range of the
+    scores of input i.
 
-    **Exact.** The terms of first order cancel, and Δ = KᵀK − QᵀQ changes by
+    **Exact.** The terms of first order in η cancel, so that in every step, for every η, Δ = KᵀK − QᵀQ changes by
 
-        Δ⁺ − Δ = η² (Qᵀ∇Lᵀ∇L Q − Kᵀ∇L∇LᵀK) = η² (∇_Kᵀ∇_K − ∇_Qᵀ∇_Q)
+        Δ⁺ − Δ = η² (Qᵀ∇Lᵀ∇L Q − Kᵀ∇L∇LᵀK) = η² (∇_Kᵀ∇_K − ∇_Qᵀ∇_Q).
 
-    in every step, whatever η; so ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s η_s²‖∇L(K, Q)‖², the squared lengths of the steps. If both
-    gradients are divided by their joint norm, Δ grows at most like t and ‖(K, Q)‖² like t²: in the limit ½‖(K, Q)‖²
-    still is the nuclear norm of W. If each gradient is divided by its own norm, the terms of first order do not cancel.
+    Hence ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s η_s²‖∇L(K, Q)‖², the sum of the squared lengths of steps. If both gradients are divided
+    by their joint norm, Δ grows at most like t and ‖(K, Q)‖² like t²: in the limit ½‖(K, Q)‖² is still the nuclear norm
+    of W. If each gradient is divided by its own norm, the terms of first order do not cancel.
 
-    **Effective, smoothness.** With M the larger of ‖K‖_op and ‖Q‖_op, along a segment of length h from (K, Q) ∇L(K, Q)
-    is Lipschitz with the constant
+    **Effective, smoothness.** Let M be the larger of ‖K‖_op and ‖Q‖_op. Along a segment of length h from (K, Q) the
+    gradient ∇L(K, Q) is Lipschitz with the constant
 
         2 L̂ (M + h)² + c,    L̂ = (1/n) Σ (M0 R_i² D_i² + 2 M1 R_i D_i²)/16,    c = (1/n) Σ M1 R_i D_i/4.
 
     *Derivation.* The second derivative along (U, V) is ∇²L[dW, dW] + 2⟨∇L, U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ, ‖dW‖² ≤
-    2M²(‖U‖² + ‖V‖²), and 2⟨∇L, UVᵀ⟩ ≤ ‖∇L‖(‖U‖² + ‖V‖²). The slope of f_i is the covariance of γ and a = xᵀdW z, up to
-    R_i D_i/4; its curvature cov(γ, (a − E a)²) ≤ (R_i/2) E|y − E y| with y = (a − E a)². For D_i = 1, y ≤ b =
-    max(E a, 1 − E a)², so E|y − E y| ≤ 2 E y (1 − E y/b), and E y ≤ E a (1 − E a) makes that at most ¼: |∇²f_i| ≤
-    R_i D_i²/8. The constants L_K = ‖Q‖ L_W and L_Q = ‖K‖ L_W, which the paper has as far as we remember, are false: the
-    curvature in K is that of W times ‖Q‖², not ‖Q‖.
+    2M²(‖U‖² + ‖V‖²), and 2⟨∇L, UVᵀ⟩ ≤ ‖∇L‖(‖U‖² + ‖V‖²). The slope of the output f_i is the covariance of γ and
+    a = xᵀdW z, at most R_i D_i/4. The curvature of f_i is cov(γ, y) ≤ (R_i/2) E|y − E y| with y = (a − E a)². For
+    D_i = 1, y ≤ b = max(E a, 1 − E a)², so E|y − E y| ≤ 2 E y (1 − E y/b), which is at most ¼ as E y ≤ E a (1 − E a).
+    So |∇²f_i| ≤ R_i D_i²/8. The paper has, as far as we remember, the constants L_K = ‖Q‖ L_W and L_Q = ‖K‖ L_W. They
+    are false: the curvature in K is the curvature in W times ‖Q‖², not ‖Q‖.
 
     **Effective, descent.** With r = ‖∇L(K, Q)‖/(2 L̂ M² + c) ≥ η‖∇L(K, Q)‖, the step η = 1/(2 L̂ (M + r)² + c) is safe:
 
         L(K⁺, Q⁺) ≤ L(K, Q) − (η/2) ‖∇L(K, Q)‖².
 
-    A run has to take this step: a shorter one would satisfy the inequality, but a run that stands still tests nothing.
-    From m(W(0)) ≥ κ + max(1, log(2(T − 1))) every m(W(t)) is hence at least m(W(0)) − κ, as for the flow.
+    A run has to take a step at least as long: a shorter step would satisfy the inequality, but a run that stands still
+    tests nothing. So from m(W(0)) ≥ κ + max(1, log(2(T − 1))) every m(W(t)) is at least m(W(0)) − κ, as for the flow.
 
-    **No stationary point.** If v = K u then ∇_Q u = ∇Lᵀv, and if q = Q u separates the labels, c_q = min Y_i qᵀz_i > 0,
+    **No stationary point.** If the head is v = K u, then ∇_Q u = ∇Lᵀv and the first bound holds. If q = Q u separates
+    the labels, c_q = min Y_i qᵀz_i > 0, the second bound holds:
 
         ‖∇_Q‖_F ‖u‖ ≥ ‖(1/n) Σ|ℓ'_i| Var_i Y_i z_i‖,    ‖∇_K‖_F ‖u‖ ≥ (c_q/(n‖v‖)) Σ|ℓ'_i| Var_i > 0.
 
     The first bound is positive, too, where queries separate the labels, or are independent.
 
-    **A certificate.** 1 ≤ ‖W‖_⋆‖M̂‖_op/m(W) at every iterate, of normalized descent, too (:mod:`.factored_flow`).
+    **A certificate.** 1 ≤ ‖W‖_⋆‖M̂‖_op/m(W) at every iterate, also of normalized descent (M̂ as in
+    :mod:`.factored_flow`).
     """
     yield from query_claims(case, under_test)
     data, problem, rng = case.queried, case.problem, case.rng()
@@ -152,7 +154,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
 
 def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim the bound of difference quotients of ∇L(K, Q), at pairs of points near and far apart."""
+    """Claim that the Lipschitz constant bounds difference quotients of ∇L(K, Q), for near and distant points."""
     pairs = []
     for K, Q in any_factors(data, rng, POINTS):
         U, V = rng.normal(size=K.shape), rng.normal(size=Q.shape)
@@ -168,7 +170,7 @@ def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.G
 
 
 def _is_long(run: FactoredRun) -> Claim:
-    """Claim η (2 L̂ (M + r)² + c) ≥ 1, r = ‖∇L(K, Q)‖/(2 L̂ M² + c), at every iterate."""
+    """Claim that steps are at least as long as the safe step: η (2 L̂ (M + r)² + c) ≥ 1 at every iterate."""
     points, problem = run.before, run.data.problem
     M = np.maximum(singular_values(points.K)[:, 0], singular_values(points.Q)[:, 0])
     at_point = lipschitz(problem, M)
@@ -191,7 +193,7 @@ def lipschitz(problem: Problem, size: Numbers) -> Numbers:
     apart = exact(problem.keys)[:, :, None] - problem.keys[:, None]
     diameters: Any = np.max(norm(apart, axis=-1), axis=(1, 2))
     ends = list(zip(scores.min(axis=1).tolist(), scores.max(axis=1).tolist(), strict=True))
-    # The error of a few roundings of a logarithm.
+    # The factor 1 + 1e-12 covers a few roundings of a logarithm.
     slopes, curves = (
         np.exp(exact(np.array([bound(*end) for end in ends]))) * (1 + 1e-12)
         for bound in (loss.log_bound, loss.log_lipschitz)
@@ -202,7 +204,7 @@ def lipschitz(problem: Problem, size: Numbers) -> Numbers:
 
 
 def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Claim the lower bounds of ‖∇_Q‖ where v ∈ range K, and of ‖∇_K‖ where a separating query is in range Q."""
+    """Claim the lower bounds of ‖∇_Q‖ if v ∈ range K, and of ‖∇_K‖ if the range of Q has a separating query."""
     problem, sizes = data.problem, log_uniform(rng, 1e-2, 1e2, 2 * POINTS)
     signed = data.Y[:, None] * data.queries
     separator = label_svm(signed)
@@ -215,8 +217,8 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
         joint = points.joint(gradient)[0]
         variances: Any = signed_variances(points.at)[0]
         lengths = norm(joint[K.size :]), norm(joint[: K.size])
-        # v = K u, where u is the first axis divided by the scale of the first column of K; q = Q u with the scale of
-        # the first column of Q.
+        # v = K u if u is the first axis divided by the scale of the first column of K; likewise q = Q u if u is the
+        # first axis divided by the scale of the first column of Q.
         scale = _scale(K[:, 0], data.v), _scale(Q[:, 0], q)
         heads.append((lengths[0] / scale[0], norm(np.einsum("n,ne->e", variances, exact(signed))) / problem.n))
         if isinstance(separator, LabelSvm):
@@ -230,7 +232,7 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
 
 
 def _scale(column: Float64[np.ndarray, "d"], multiple: Float64[np.ndarray, "d"]) -> Numbers:
-    """Return the ratio of a column to ``multiple``, of which it is a multiple up to one rounding of each entry."""
+    """Return the ratio of ``column`` to ``multiple``, which is the same in all entries up to one rounding of each."""
     at = int(np.argmax(np.abs(multiple)))
     ratio: Any = exact(column[at]) / multiple[at]
     return ratio.widen(4 * np.finfo(float).eps * abs(float(value_of(ratio))))
@@ -240,7 +242,7 @@ def _drift(run: FactoredRun) -> Claim:
     """Claim ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s ‖step_s‖²."""
     apart: Any = run.after.imbalance - run.before.imbalance[:1]
     lengths: Any = np.cumsum(run.lengths * run.lengths)
-    # Computed steps have rounding errors, and so have the iterates.
+    # Both steps and iterates have rounding errors.
     drift = np.sqrt(run.before.layout.m) * np.cumsum(2 * run.rounding * run.norms)
     return at_least(
         DRIFT, Form.EFFECTIVE, lengths.widen(drift), nuclear_norm(apart), why=FACTORED_STEPS, points="iterate"
@@ -248,7 +250,7 @@ def _drift(run: FactoredRun) -> Claim:
 
 
 def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim m(W(t)) ≥ m(W(0)) − κ, while the rounding errors of steps raise the excess risk by less than a third."""
+    """Claim m(W(t)) ≥ m(W(0)) − κ as long as rounding errors of steps raise the excess risk by less than a third."""
     before, after = run.before.margins(constants.rows), run.after.margins(constants.rows)
     slopes = value_of(constants.log_slopes)
     rate = 4 * float(value_of(constants.reach)) * float(np.exp(min(slopes[0] - slopes[1], 700.0)))
@@ -258,7 +260,7 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim the certificate at the iterates at which opt is selected."""
+    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W) at the iterates at which opt is selected."""
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():

@@ -50,23 +50,23 @@ from theorems.transformers_as_svms.curves.factored_starts import factors_with_ma
 
 FACTORED_FLOW = tolerance(
     "factored-flow",
-    "E = evaluations · √k (1e-12 ‖(K, Q)‖ + atol), k entries: 2‖(K, Q)‖E of Δ, √m times that of ‖Δ‖_⋆, and max‖G‖‖(K,"
-    " Q)‖E of a margin",
-    "the exact flow conserves Δ and lowers L from wherever it begins; so the solver's local errors, at most rtol‖·‖ +"
-    " atol per entry and gradient, add and do not grow; one of size e moves Δ by 2‖(K, Q)‖e and W by ‖(K, Q)‖e",
+    "with E = evaluations · √k (1e-12 ‖(K, Q)‖ + atol) for k entries: 2‖(K, Q)‖E for Δ, √m times as much for ‖Δ‖_⋆, and"
+    " max‖G‖‖(K, Q)‖E for a margin",
+    "the exact flow conserves Δ and lowers L from any start; so the solver's local errors, at most rtol‖·‖ + atol per"
+    " entry and evaluation, add up and do not grow; a local error e moves Δ by 2‖(K, Q)‖e and W by ‖(K, Q)‖e",
 )
 QUADRATURE = tolerance(
     "factored-quadrature",
-    "|T_h − T_2h|, the trapezoidal sums over all recorded points and over every other",
-    "the trapezoidal rule is off by about a third of that: its error falls like h²",
+    "|T_h − T_2h|, where T_h is the trapezoidal sum over all recorded points and T_2h over every second point",
+    "the error of T_h is about a third of |T_h − T_2h|, as it falls like h²",
 )
 
 LAW = tolerance(
     "factored-law",
-    "(r + 1)E + (1 + 1/r)(rE/(c_r − 2rE) − log c_r), or (r + 1)E/(c_{r+1} − 2(r + 1)E) − log c_{r+1} + (r + 1)E; and"
-    " what the trapezoidal rule may miss of τ",
-    "an effective bound: how far the certificate is from its limit, and the singular vectors where it begins from those"
-    " of the limit (derived in factored_law.py)",
+    "(r + 1)E + (1 + 1/r)(rE/(c_r − 2rE) − log c_r), or (r + 1)E/(c_{r+1} − 2(r + 1)E) − log c_{r+1} + (r + 1)E; plus"
+    " the error of the trapezoidal rule for τ",
+    "an effective bound, from the distance E of the certificate to its limit and the cosines c between the singular"
+    " vectors at the first point and those of the limit (derived in factored_law.py)",
 )
 
 SEPARATING = Condition(
@@ -74,19 +74,19 @@ SEPARATING = Condition(
 )
 RESOLVED = "where float64 resolves the flow"
 FEWEST = 3
-"""The least number of recorded points for which the error of the trapezoidal rule is estimated."""
+"""The least number of recorded points from which the error of the trapezoidal rule can be estimated."""
 LOGITS = 1e7
-"""The ‖(K(0), Q(0))‖² max‖G‖ above which float64 does not resolve logits once the norm has grown tenfold."""
+"""The largest ‖(K(0), Q(0))‖² max‖G‖ for which float64 still resolves logits once the norm has grown tenfold."""
 CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
 LONG, NOT_STATIONARY = sharper("query-gradient-is-long", when=RESOLVED), sharper("not-stationary", when=SEPARATING)
 LEADS = "where optimal tokens lead and all others score below the output"
 CERTIFICATE, DUALITY = sharper("certificate", when=LEADS), sharper("value-is-enclosed", when=LEADS)
-GROWTH = sharper("singular-values-grow", when="the same, at every recorded point")
+GROWTH = sharper("singular-values-grow", when=f"{LEADS}, at every recorded point")
 NUCLEAR_SVM = premise("nuclear-svm-is-optimal")
 LAG = sharper(
-    "spurious-value-lags", when="ATT-SVM⋆ is decided, of less than full rank, and gτ is twice what is allowed"
+    "spurious-value-lags", when="ATT-SVM⋆ is decided and not of full rank, and gτ is at least twice the tolerance"
 )
 
 
@@ -108,63 +108,63 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=SATURATED,
     needs=NO_WEIGHTS | dict(descent_from_a_margin.needs),
-    varies={"unit-of-keys": "KᵀK − QᵀQ, which it is about, has no unit unless those of tokens and queries agree"},
-    search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
+    varies={"unit-of-keys": "KᵀK − QᵀQ is defined only if tokens and queries have the same unit"},
+    search="in other coordinates the solver takes other steps, and may leave the case undecided",
 )
 def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Train W = K Qᵀ by dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
 
-    Let Assumption A hold, opt be unique, ATT-SVM(opt) feasible and m(W) = min (x_i,opt − x_it)ᵀ W z_i; any n, any
-    scores. From any factors of a W(0) with
+    Let Assumption A hold, opt be unique, ATT-SVM(opt) feasible and m(W) = min (x_i,opt − x_it)ᵀ W z_i, for any n and
+    any scores. From any factors of a W(0) with
 
-        m(W(0)) ≥ κ + max(1, log(2(T − 1))),
+        m(W(0)) ≥ κ + max(1, log(2(T − 1))),    with the κ of Theorem 1,
 
-    κ that of Theorem 1, L(K(t) Q(t)ᵀ) falls to its infimum L_⋆ and ‖W(t)‖ → ∞.
+    L(K(t) Q(t)ᵀ) falls to its infimum L_⋆ and ‖W(t)‖ → ∞.
 
     **Exact.** Δ = KᵀK − QᵀQ is conserved: d/dt KᵀK = −Qᵀ∇LᵀK − Kᵀ∇L Q is also d/dt QᵀQ. Hence, along the flow,
 
-        0 ≤ ½(‖K‖_F² + ‖Q‖_F²) − ‖W‖_⋆ ≤ ½‖Δ‖_⋆:
+        0 ≤ ½(‖K‖_F² + ‖Q‖_F²) − ‖W‖_⋆ ≤ ½‖Δ‖_⋆.
 
-    with A = (KᵀK)^½ and B = (QᵀQ)^½, ‖KQᵀ‖_⋆ = ‖AB‖_⋆, so the middle is ½‖A − B‖_F² + tr AB − ‖AB‖_⋆. It is ≥ 0 as
-    2‖AB‖_⋆ ≤ ‖A‖_F² + ‖B‖_F², and as tr AB ≤ ‖AB‖_⋆ it is ≤ ½‖A − B‖_F² ≤ ½‖A² − B²‖_⋆ (Powers–Størmer). So ½‖(K, Q)‖²
-    is the nuclear norm of W up to a constant that the start fixes.
+    *Derivation.* With A = (KᵀK)^½ and B = (QᵀQ)^½, ‖KQᵀ‖_⋆ = ‖AB‖_⋆, so the middle is ½‖A − B‖_F² + tr AB − ‖AB‖_⋆. It
+    is ≥ 0 as 2‖AB‖_⋆ ≤ ‖A‖_F² + ‖B‖_F². As tr AB ≤ ‖AB‖_⋆, it is ≤ ½‖A − B‖_F² ≤ ½‖A² − B²‖_⋆ (Powers–Størmer). So
+    ½‖(K, Q)‖² is the nuclear norm of W up to a constant that the start fixes.
 
-    **Effective.** With Ω = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it), h_it = (x_i,opt − x_it)ᵀ W z_i, wherever m(W) ≥ 1
+    **Effective.** Let Ω = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it) and h_it = (x_i,opt − x_it)ᵀ W z_i. If m(W) ≥ 1,
 
-        −⟨∇L(W), W⟩ ≥ m (1 − (T − 1)e^{−m}) Ω :
+        −⟨∇L(W), W⟩ ≥ m (1 − (T − 1)e^{−m}) Ω.
 
-    −⟨∇L, W⟩ = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it)(h_it − Σ_u s_iu h_iu), h_it ≥ m, and s h ≤ h e^{−h} ≤ m e^{−m},
-    since h e^{−h} falls from 1 on. As L falls, m(W(t)) ≥ m(W(0)) − κ (the argument of ``descent-from-a-margin``), so
-    −⟨∇L, W⟩ ≥ ½Ω for ever. Now d(‖K‖² + ‖Q‖²)/dt = −4⟨∇L, W⟩ and dL/dt ≤ −(2⟨∇L, W⟩)²/(‖K‖² + ‖Q‖²). Were L − L_⋆ ≥ ε
-    for ever, so were Ω ≥ ε c_min/c_max, and m, hence −⟨∇L, W⟩ ≤ (m + κ)Ω, bounded: ‖K‖² + ‖Q‖² would grow at most
-    linearly, and L fall without end, as ∫ dt/t.
+    *Derivation.* −⟨∇L, W⟩ = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it)(h_it − Σ_u s_iu h_iu), h_it ≥ m, and s h ≤ h e^{−h}
+    ≤ m e^{−m}, since h e^{−h} decreases for h ≥ 1. As L falls, m(W(t)) ≥ m(W(0)) − κ (the argument of
+    ``descent-from-a-margin``), so −⟨∇L, W⟩ ≥ ½Ω at all times. Now d(‖K‖² + ‖Q‖²)/dt = −4⟨∇L, W⟩ and dL/dt ≤
+    −(2⟨∇L, W⟩)²/(‖K‖² + ‖Q‖²). Suppose that L − L_⋆ ≥ ε at all times. Then Ω ≥ ε c_min/c_max, m is bounded, and so is
+    −⟨∇L, W⟩ ≤ (m + κ)Ω: ‖K‖² + ‖Q‖² grows at most linearly and L falls without bound like −∫ dt/t, a contradiction.
 
-    **No stationary point.** Let m = d and Δ ≻ 0. K is invertible for ever, as KᵀK = Δ + QᵀQ ⪰ Δ, and
+    **No stationary point.** Let m = d and Δ ≻ 0. K stays invertible, as KᵀK = Δ + QᵀQ ⪰ Δ, and
 
         ‖∇_Q L‖_F = ‖∇Lᵀ K‖_F ≥ λ_min(Δ)^½ ‖∇L‖_F.
 
-    If the queries separate the labels, c = min Y_i qᵀz_i > 0, this is ≥ λ_min(Δ)^½ (c/(n‖v‖‖q‖)) Σ|ℓ'_i| Var_i > 0 from
-    every start, whatever T and the scores: −vᵀ∇L q = (1/n) Σ|ℓ'_i| Var_i Y_i qᵀz_i. In general (K, Q) is not stationary
-    wherever q ∈ range Q, or v ∈ range K, for then ∇L Q, or ∇Lᵀ K, does not vanish along it.
+    If a query q separates the labels, c = min Y_i qᵀz_i > 0, the right side is ≥ λ_min(Δ)^½ (c/(n‖v‖‖q‖)) Σ|ℓ'_i| Var_i
+    > 0 from every start, for every T and all scores, as −vᵀ∇L q = (1/n) Σ|ℓ'_i| Var_i Y_i qᵀz_i. Even if Δ ≻ 0 fails,
+    (K, Q) is not stationary if q ∈ range Q, or v ∈ range K, since then ∇L Q, or ∇Lᵀ K, is not zero.
 
-    **A certificate, at every point.** Once opt is selected, −∇L = Σ ω_j G_j with ω ≥ 0; let M̂ = −∇L/Σω. From m(W) ≤
-    ⟨M̂, W⟩ ≤ ‖M̂‖_op ‖W‖_⋆ and weak duality,
+    **A certificate, at every point.** Once opt is selected, −∇L = Σ ω_j G_j with ω ≥ 0; let M̂ = −∇L/Σω. As m(W) ≤
+    ⟨M̂, W⟩ ≤ ‖M̂‖_op ‖W‖_⋆, and by weak duality,
 
         1 ≤ ‖W‖_⋆ ‖M̂‖_op/m(W)    and    1/‖M̂‖_op ≤ C_⋆ ≤ ‖W‖_⋆/m(W),
 
-    so that at every point the ratio bounds how far W/m(W) is from the nuclear-norm SVM. A direction to which the flow
-    converges is expected, but not proven, to be a KKT point of min ½(‖K‖² + ‖Q‖²) with margins ≥ 1, and a global
-    minimiser iff the ratio tends to 1.
+    so that at every point the ratio ‖W‖_⋆ ‖M̂‖_op/m(W) bounds how far W/m(W) is from the nuclear-norm SVM. If the flow
+    converges in direction, the limit is expected, but not proven, to be a KKT point of min ½(‖K‖² + ‖Q‖²) subject to
+    margins ≥ 1, and a global minimiser iff the ratio tends to 1.
 
     **The law of the other singular values.** With Θ = (K; Q) the flow is dΘ/dτ = S Θ, S = (0, M̂; M̂ᵀ, 0), dτ = Σω dt;
-    4⟨M̂, W⟩ dτ = d‖Θ‖². The volume σ_1(Θ) ⋯ σ_k(Θ) grows by at most the k largest eigenvalues of S, which M̂ has as
-    singular values:
+    4⟨M̂, W⟩ dτ = d‖Θ‖². The logarithm of the volume σ_1(Θ) ⋯ σ_k(Θ) grows at most at the rate of the sum of the k
+    largest eigenvalues of S, which are the singular values of M̂:
 
         d log(σ_1 ⋯ σ_k)(Θ) ≤ (σ_1 + … + σ_k)(M̂) dτ,    for every k.
 
-    Once M̂ is near λ's M, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this is σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g}
-    (:mod:`.curves.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a
-    factor of 0.76 over six decades.
+    Once M̂ is near the limit M = Σ λ_j G_j, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this becomes
+    σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g} (:mod:`.curves.factored_law` has bounds on both sides). So a limit may be invisible:
+    for g = 0.02 the ratio falls only by a factor of 0.76 over six decades of ‖W‖.
     """
     yield from query_claims(case, under_test)
     data, problem, rng = case.queried, case.problem, case.rng()
@@ -186,7 +186,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def _outward(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim the lower bound of −⟨∇L, W⟩ at points of margin 1 and more."""
+    """Claim the lower bound of −⟨∇L, W⟩ at points W with margins of at least 1."""
     points = points_with_margin(constants, rng)
     m = constants.margins(exact(points))
     points = points[np.asarray(m >= 1.0)]
@@ -211,10 +211,10 @@ def _conservation(followed: FactoredFlowRun) -> Iterator[Claim]:
 
 
 def _selects(constants: MarginConstants, followed: FactoredFlowRun) -> Iterator[Claim]:
-    """Claim m(W(t)) ≥ m(W(0)) − κ."""
+    """Claim that the least margin decreases by at most κ, m(W(t)) ≥ m(W(0)) − κ."""
     margins = followed.points.margins(constants.rows)
     lost = float(value_of(constants.reach)) * followed.flow.norms * followed.solver
-    # At large norms the solver's tolerance exceeds the margins of rows a million times longer than the shortest.
+    # At large norms the solver's error may exceed the margins, if some rows are a million times longer than others.
     resolved = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
     if not resolved.any():
         return
@@ -226,7 +226,7 @@ def _selects(constants: MarginConstants, followed: FactoredFlowRun) -> Iterator[
 def _not_stationary(case: Case, followed: FactoredFlowRun) -> Iterator[Claim]:
     """Claim ‖∇_Q L‖_F ≥ λ_min(Δ(0))^½ ‖∇L‖_F along the flow."""
     points, data = followed.points, followed.data
-    # Δ(0) less the bound of its drift along the computed flow.
+    # Bound λ_min(Δ) from below by λ_min(Δ(0)) minus the drift of Δ along the computed flow.
     drift = 2 * followed.flow.norms * followed.solver
     least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widen(drift)
     positive = np.asarray(least > 0)
@@ -246,7 +246,7 @@ def _not_stationary(case: Case, followed: FactoredFlowRun) -> Iterator[Claim]:
 
 
 def _nuclear(constants: MarginConstants, followed: FactoredFlowRun, under_test: Implementation) -> Iterator[Claim]:
-    """Claim the certificate at every point, the growth of σ_1 ⋯ σ_k, and the lag of the (r + 1)-th singular value."""
+    """Claim the certificate at every point, the growth of σ_1 ⋯ σ_k, and how σ_{r+1} lags behind σ_1, …, σ_r."""
     points, problem = followed.points, constants.problem
     svm = under_test[nuclear_max_margin](followed.data.keys, problem.optimal)
     if isinstance(svm, Infeasible):

@@ -50,9 +50,9 @@ MORE = 2
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case in which one or several of the hypotheses hold.
+    """Draw a case in which one or several of the theorem's hypotheses hold.
 
-    Half of the cases are separable by construction and satisfy several; in the others a single hypothesis holds.
+    Half of the cases are separable by construction and satisfy several hypotheses; the others satisfy only one.
     """
     kind = draw(st.sampled_from(("any", "crowded", "any", "many inputs")))
     if kind == "many inputs":
@@ -64,7 +64,7 @@ def _cases(draw: DrawFn) -> Case:
 def _crowd(case: Case) -> Case:
     """Return the case with additional tokens whose rows are twice the rows of existing tokens.
 
-    Rows are then dependent; only the hypothesis that queries separate the labels can still hold.
+    The rows are then dependent, so that only the hypothesis that queries separate the labels can still hold.
     """
     data, problem = case.queried, case.problem
     assert data is not None
@@ -90,7 +90,7 @@ def _many_inputs(draw: DrawFn) -> Case:
         queries = X[:, 0].copy() if self_attention else rng.integers(-6, 7, size=(n, d)) / 2
         data = QueryDataset(X, queries, rng.choice([-1.0, 1.0], size=n), np.eye(d)[0], loss)
         alpha = rng.integers(T, size=n)
-        # Rows of random data are almost always independent; if not, they are drawn again.
+        # Rows of random data are almost always independent; dependent rows are drawn again.
         if independent(data.keys, alpha):
             return Case(data.problem, queried=data, alpha=alpha, seed=seed)
 
@@ -122,36 +122,36 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If d ≥ max(T − 1, n), almost all data make ATT-SVM(α) feasible for every choice α of tokens.
 
     This holds for cross- and for self-attention. Each hypothesis is decided on the data of the case, and the margins of
-    each W below over the rationals.
+    each W below are decided over the rationals.
 
-    **Independent tokens and queries.** Let D_i, the rows x_iα − x_it, have rank T − 1, and Z, the columns z_i, rank n
-    (which needs d ≥ max(T − 1, n), and almost all data have it). With w_i = D_i⁺1, W = [w_1 … w_n] Z⁺ has W z_i = w_i,
-    so that all margins are exactly 1, and
+    **Independent tokens and queries.** Let D_i with the rows x_iα − x_it have rank T − 1, and Z with the columns z_i
+    rank n; this needs d ≥ max(T − 1, n), and then holds for almost all data. With w_i = D_i⁺1, W = [w_1 … w_n] Z⁺ has
+    W z_i = w_i, so that all margins are exactly 1, and
 
-        ‖W^mm‖_F² ≤ ‖W‖_F² ≤ Σ‖w_i‖²/σ_min(Z)² ≤ n(T−1)/(min_i σ_min(D_i)² σ_min(Z)²),
+        ‖W^mm‖_F² ≤ ‖W‖_F² ≤ Σ‖w_i‖²/σ_min(Z)² ≤ n(T−1)/(min_i σ_min(D_i)² σ_min(Z)²).
 
-    claimed of W^mm with rational lower bounds of σ_min², for which D Dᵀ − s I ⪰ 0 is proven. As rank W ≤ n, the least
-    nuclear norm is at most √n as much; no claim is made of it.
+    The claims bound ‖W^mm‖_F² with rational lower bounds s of σ_min², for which D Dᵀ − s I ⪰ 0 is proven. As rank W ≤
+    n, the least nuclear norm is at most √n times the bound of ‖W‖_F; no claim checks this.
 
-    **Sharper: independent rows** (x_iα − x_it) z_iᵀ, for one α and so for every. W = G⁺1 has all margins 1. Independent
-    tokens and queries imply independent rows (Σ c_it (x_iα − x_it) z_iᵀ = 0 applied to the dual basis of the z_i gives
-    D_iᵀc_i = 0). Then ‖G⁺1‖ ≤ ‖[w_1 … w_n] Z⁺‖, as G⁺1 is the shortest W with all margins 1. **Sharp**: W^mm = G⁺1 if
-    and only if its multipliers (GGᵀ)⁻¹1 are ≥ 0, the KKT conditions.
+    **Sharper: independent rows** (x_iα − x_it) z_iᵀ, for one α and therefore for every α. W = G⁺1 has all margins 1.
+    Independent tokens and queries imply independent rows (Σ c_it (x_iα − x_it) z_iᵀ = 0 applied to the dual basis of
+    the z_i gives D_iᵀc_i = 0). Then ‖G⁺1‖ ≤ ‖[w_1 … w_n] Z⁺‖, as G⁺1 is the shortest W with all margins 1. **Sharp**:
+    W^mm = G⁺1 if and only if its multipliers (GGᵀ)⁻¹1 are ≥ 0, the KKT conditions.
 
-    T − 1 ≤ d and n(T − 1) ≤ d e suffice for almost all data (e the dimension of queries; d e = d² of self-attention).
+    T − 1 ≤ d and n(T − 1) ≤ d e suffice for almost all data (queries have e entries; for self-attention d e = d²).
     Proof: dependence is a polynomial condition, so one independent point is enough. With k = T − 1 let U_i be k of the
     d coordinate vectors, taken cyclically, so that each e_j is in at most ⌈nk/d⌉ ≤ e of the U_i, and let any e of the
-    z_i be independent. Rows e_j z_iᵀ of different j are orthogonal, those of one j independent. Self-attention reaches
-    any such point: z_i = x_i1, x_it = x_i1 − u_t; independence is that of α = 1. Tests try small (d, e, T, n).
+    z_i be independent. Rows e_j z_iᵀ of different j are orthogonal, and rows of the same j are independent. With
+    self-attention such a point is reached by z_i = x_i1 and x_it = x_i1 − u_t for α = 1. Tests try small (d, e, T, n).
 
-    **For any number of tokens**, if queries separate the labels, Y_i q·z_i ≥ 1, and one token of each input is best:
+    **For any number of tokens**, let queries separate the labels, Y_i q·z_i ≥ 1, and one token of each input be best.
     W = v qᵀ/min gap has the margins (γ_i,opt − γ_it) Y_i q·z_i/min gap ≥ 1 for opt, and ‖W^mm‖_F ≤ ‖v‖‖q‖/min gap. As W
     has rank one, ‖v‖‖q‖/min gap bounds the least nuclear norm as well. Independent queries separate any labels, so n
     independent queries make opt feasible.
 
-    **Claims on the solver**, for the case's α, the optimal tokens and some random choices: it finds a solution, whose
-    margins are at least 1, and which is the projection of the origin, ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for each W of margins
-    ≥ m; this implies ‖W^mm‖_F ≤ ‖W‖_F/m.
+    **Claims on the solver**, for the case's α, the optimal tokens and some random choices: the solver finds a solution
+    W^mm with margins of at least 1. W^mm is the projection of the origin on the feasible W: ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for
+    each W above with margins ≥ m, which implies ‖W^mm‖_F ≤ ‖W‖_F/m.
     """
     yield from premises(query_claims(case, under_test))
     data = case.queried

@@ -1,4 +1,4 @@
-"""Comparison, over the rationals, of the solution of ATT-SVM(α) under test with weights W that are feasible.
+"""Exact comparison of the solution of ATT-SVM(α) under test with feasible weights W in closed form.
 
 References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
 """
@@ -32,7 +32,7 @@ BOTH = Condition(
 )
 ROWS = "where the rows (x_iα − x_it) z_iᵀ are independent"
 LABELS = "where queries separate the labels and one token of each input is best"
-ANY = "where one of these holds"
+ANY = "where tokens and queries, or rows, are independent, or queries separate the labels"
 EXISTS = premise("solution-exists", when=ANY)
 IS_FEASIBLE = premise("solution-is-feasible", when=ANY)
 IS_THE_PROJECTION = premise("solution-is-the-projection", when=ANY)
@@ -51,18 +51,18 @@ class ClaimChecks:
     """Results of exact checks, by claim; each claim is checked for several choices of tokens.
 
     Attributes:
-        wrong: claim name → the detail of its first failed check; empty if all its checks hold.
+        wrong: the detail of the first failed check of each claim, by the name of the claim; empty if all checks hold.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
 
     def check(self, name: str, holds: bool, detail: str) -> None:
-        """Record one check of the claim ``name``, with the detail to report if it does not hold."""
+        """Record one check of the claim ``name``; ``detail`` is reported if the check fails."""
         if not self.wrong.get(name):
             self.wrong[name] = "" if holds else detail
 
     def claims(self) -> Iterator[Claim]:
-        """Yield one claim for each name."""
+        """Yield one claim for each name that was checked."""
         for name, wrong in self.wrong.items():
             yield Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
@@ -98,7 +98,7 @@ class SolutionChecks:
         checked.check(IS_FEASIBLE, least >= 1, f"{self.named}: a margin is {float(least):.17g}")
 
     def by_pseudoinverses(self) -> None:
-        """Check the margins of W = [w_1 … w_n] Z⁺, and that W^mm is no longer than its bounds."""
+        """Check the margins of W = [w_1 … w_n] Z⁺, and that ‖W^mm‖ is at most its bounds from queries and tokens."""
         W, sizes = closed.by_pseudoinverses(self.data, self.alpha)
         self._all_ones(PSEUDOINVERSES, W)
         queries = closed.eigenvalue_bound(rational_matrix(self.data.queries))
@@ -108,10 +108,10 @@ class SolutionChecks:
         self._no_longer(BY_QUERIES, sum(sizes, fmpq(0)) / queries)
         self._no_longer(BY_SINGULAR_VALUES, fmpq(self.G.nrows()) / (queries * tokens))
         shortest = squared_norm(closed.all_ones(self.G)) if self.G.rank() == self.G.nrows() else squared_norm(W)
-        self.checked.check(NO_LONGER, shortest <= squared_norm(W), f"{self.named}: {float(shortest):.17g} is larger")
+        self.checked.check(NO_LONGER, shortest <= squared_norm(W), f"{self.named}: ‖G⁺1‖² > ‖W‖²")
 
     def by_rows(self) -> None:
-        """Check the margins of W = G⁺1, and that W^mm = G⁺1 exactly if its multipliers are ≥ 0."""
+        """Check the margins of W = G⁺1, and that W^mm = G⁺1 if and only if the multipliers (GGᵀ)⁻¹1 are ≥ 0."""
         W = closed.all_ones(self.G)
         self._all_ones(ROWS_GIVE_ONE, W)
         ones = fmpq_mat(self.G.nrows(), 1, [1] * self.G.nrows())
@@ -122,7 +122,7 @@ class SolutionChecks:
         self.checked.check(IS_THAT_OF_ROWS, same == allowed, detail)
 
     def by_labels(self) -> None:
-        """Check the margins and norm of W = v qᵀ/min gap, q the shortest query that separates the labels."""
+        """Check the margins and norm of W = v qᵀ/min gap, where q is the shortest vector that separates the labels."""
         signed = self.data.Y[:, None] * self.data.queries
         keys = np.stack([signed, np.zeros_like(signed)], axis=1)
         solution = self.under_test[max_margin](keys, np.zeros(len(keys), dtype=np.int64))
@@ -147,7 +147,7 @@ class SolutionChecks:
         self._projection(W, fmpq(1))
 
     def _projection(self, W: fmpq_mat, margin: fmpq) -> None:
-        """Check ⟨W^mm, W⟩ ≥ m ‖W^mm‖² for W of margins ≥ m = ``margin``."""
+        """Check ⟨W^mm, W⟩ ≥ m ‖W^mm‖² for a W with all margins ≥ m = ``margin``."""
         along = sum((a * b for a, b in zip(self.p.entries(), W.entries(), strict=True)), fmpq(0))
         short = f"{self.named}: ⟨W^mm, W⟩/‖W^mm‖² = {float(along / self.size):.17g} < {float(margin):.6g}"
         self.checked.check(IS_THE_PROJECTION, along >= margin * self.size, short)

@@ -15,24 +15,24 @@ from reference_attention.exact import rational, rational_matrix
 from reference_attention.query_dataset import QueryDataset
 
 FIRST = 1 - 2.0**-20
-"""The share of the float value of the least eigenvalue that is tried first as a lower bound."""
+"""The share of the least eigenvalue, as computed in floats, that is tried first as a lower bound."""
 
 
 def token_rows(data: QueryDataset, alpha: Int64[np.ndarray, "n"], i: int) -> fmpq_mat:
-    """Return D_i, the rows x_iα − x_it, t ≠ α_i; shape (T − 1, d)."""
+    """Return the matrix D_i with the rows x_iα − x_it, t ≠ α_i; shape (T − 1, d)."""
     tokens = rational_matrix(data.X[i]).tolist()
     chosen = tokens.pop(int(alpha[i]))
     return fmpq_mat([[a - b for a, b in zip(chosen, other, strict=True)] for other in tokens])
 
 
 def all_ones(rows: fmpq_mat) -> fmpq_mat:
-    """Return the shortest column x with rows·x = 1 in every entry, for independent rows."""
+    """Return the shortest vector x, as a column, with rows·x = 1 in every entry; the rows must be independent."""
     ones = fmpq_mat(rows.nrows(), 1, [1] * rows.nrows())
     return rows.transpose() * (rows * rows.transpose()).solve(ones)
 
 
 def by_pseudoinverses(data: QueryDataset, alpha: Int64[np.ndarray, "n"]) -> tuple[fmpq_mat, list[fmpq]]:
-    """Return [w_1 … w_n] Z⁺ with w_i = D_i⁺1 and columns z_i of Z, shape (d, e); and ‖w_i‖²."""
+    """Return W = [w_1 … w_n] Z⁺, shape (d, e), and the ‖w_i‖², where w_i = D_i⁺1 and Z has the columns z_i."""
     w = [all_ones(token_rows(data, alpha, i)) for i in range(len(data.Y))]
     Z = rational_matrix(data.queries)
     columns = fmpq_mat([column.entries() for column in w]).transpose()
@@ -40,12 +40,12 @@ def by_pseudoinverses(data: QueryDataset, alpha: Int64[np.ndarray, "n"]) -> tupl
 
 
 def by_labels(data: QueryDataset, q: list[fmpq], gap: fmpq) -> fmpq_mat:
-    """Return v qᵀ/gap, shape (d, e)."""
+    """Return W = v qᵀ/gap, shape (d, e)."""
     return rational_matrix(data.v[:, None]) * fmpq_mat([q]) * (1 / gap)
 
 
 def smallest_gap(data: QueryDataset) -> fmpq:
-    """Return the exact least gap over inputs between the best and the second best score; 0 if two tokens are best."""
+    """Return the exact least gap between the best and the second best score of an input; 0 if two tokens are best."""
     scores = (rational_matrix(data.X.reshape(-1, data.X.shape[2])) * rational_matrix(data.v[:, None])).entries()
     T, labels = data.X.shape[1], data.Y.tolist()
     signed = [[rational(y) * x for x in scores[i * T : (i + 1) * T]] for i, y in enumerate(labels)]
@@ -58,9 +58,9 @@ def squared_norm(matrix: fmpq_mat) -> fmpq:
 
 
 def eigenvalue_bound(rows: fmpq_mat) -> fmpq:
-    """Return a rational s > 0 near σ_min² of independent rows with s ≤ σ_min²; rows·rowsᵀ − s I ⪰ 0 is proven.
+    """Return a rational lower bound s > 0 of σ_min² of independent rows, near σ_min².
 
-    A value proposed by floats, or half of it, is accepted if all leading minors of the difference are positive
+    A value computed in floats, or half of it, is accepted if all leading minors of rows·rowsᵀ − s I are positive
     (Sylvester); otherwise the bound is 1/tr((rows·rowsᵀ)⁻¹), which always holds.
     """
     gram = rows * rows.transpose()

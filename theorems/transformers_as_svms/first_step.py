@@ -44,10 +44,11 @@ SEPARATES = premise("first-step-separates")
 FIRST_STEP_CLAIMS = (IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES)
 
 STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
-"""The claims of descent-from-a-margin that Theorem 3 states."""
+"""The claims of ``descent-from-a-margin`` that Theorem 3 states."""
 LONGER = 1 + 1e-6
-"""The factor by which R exceeds the explicit radius, so that W(1) has its margin despite rounding errors. Any larger R
-suffices."""
+"""The factor by which R exceeds the explicit radius, so that W(1) has the required margin despite rounding errors.
+
+Any larger R suffices as well."""
 
 
 def _is_separated(case: Case) -> bool:
@@ -57,7 +58,7 @@ def _is_separated(case: Case) -> bool:
 def _cases() -> SearchStrategy[Case]:
     """Return a strategy for cases in which −∇L(0) separates the optimal tokens.
 
-    In half of them this holds by construction, with orthogonal tokens and queries; in the others it holds by chance.
+    In half of the cases −∇L(0) separates by construction, with orthogonal tokens and queries; in the others by chance.
     """
     others = query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT)).filter(_is_separated)
     return st.one_of(query_cases(families=(Family.ORTHOGONAL,)), others)
@@ -90,17 +91,17 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
         (2) from W(1) = −R∇L(0)/‖∇L(0)‖_F with R large, gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ and
             W(k)/‖W(k)‖_F → W^mm/‖W^mm‖_F, provided that all iterates stay in C_{μ,R}.
 
-    **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) all follows from ``descent-from-a-margin``, whose claims are
-    made. (1) R = log((T−1)A)/μ suffices: the union of C_{μ,R} over μ is where m(W) ≥ log((T−1)A), and from there on
-    −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0, and > 0 at the edge as well: 1 − s_opt = s_opt Σ e^{−h} is below q =
-    (T−1)e^{−m(W)}, and the bound uses only q. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
+    **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) both follow from ``descent-from-a-margin``, whose claims are
+    checked here. (1) R = log((T−1)A)/μ suffices. With this R, the union of C_{μ,R} over μ is {m(W) ≥ log((T−1)A)},
+    where −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0. It is > 0 even where m(W) = log((T−1)A), as the bound replaces
+    1 − s_opt = s_opt Σ e^{−h} by the larger (T−1)e^{−m(W)}. (2) As m(W(1)) = Rι/‖∇L(0)‖_F, with
 
         R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
 
-    puts W(1) where gradient descent keeps its margin up to κ for ever. So the condition that all iterates stay in
-    C_{μ,R} is not needed, and ι only determines R: any start of that margin suffices.
+    the margin of W(1) is so large that it decreases by at most κ during gradient descent. So the condition that all
+    iterates stay in C_{μ,R} is not needed, and ι only determines R: any start of this margin suffices.
 
-    **Exact.** W(1) is one step of normalized gradient descent of length R from W = 0, to rounding; its margin is at
+    **Exact.** Up to rounding, W(1) is one step of normalized gradient descent of length R from W = 0; its margin is at
     least κ + log(2(T−1)A). With orthogonal tokens of one length in each input and orthogonal queries the margin of
     −∇L(0) is |ℓ'|‖z_i‖²‖x_i‖²(γ_i,opt − γ_it)/(nT), so that ι > 0 by construction.
     """

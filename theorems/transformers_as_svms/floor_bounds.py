@@ -1,4 +1,4 @@
-"""Bounds of log n (L(W) − L_⋆) from softmax weights, slopes of the loss and margins, derived in :mod:`.risk_floor`.
+"""Bounds of log n(L(W) − L_⋆) from softmax weights, slopes of the loss and margins; derived in :mod:`.risk_floor`.
 
 References: *Transformers as Support Vector Machines*, Lemma 1.
 """
@@ -31,7 +31,7 @@ MOST_BY_MARGINS = sharper("excess-at-most-by-margins", when=IN_LOGARITHMS)
 
 @dataclass(frozen=True, eq=False)
 class FloorBounds:
-    """Lower and upper bounds of n (L − L_⋆) at b points; one token of each input is strictly best.
+    """Lower and upper bounds of n(L − L_⋆) at b points, for problems where one token of each input is strictly best.
 
     Attributes:
         at: softmax attention at b points.
@@ -56,7 +56,10 @@ class FloorBounds:
 
     @cached_property
     def log_costs(self) -> Numbers:
-        """The logarithms of C_i (γ_i,opt − γ_it), −∞ at opt; (n, T)."""
+        """The logarithms of C_i (γ_i,opt − γ_it), −∞ at opt; (n, T).
+
+        C_i is the largest |ℓ'| between the scores of input i.
+        """
         bounds = of_each(self.at.problem, "log_bound")
         return np.where(self._others, bounds[:, None] + self._log_gaps, -np.inf)
 
@@ -68,7 +71,7 @@ class FloorBounds:
 
     @cached_property
     def lower(self) -> dict[str, Numbers]:
-        """Claim name → logarithms of its lower bounds, (b, 1), or (b, n) for one bound by input."""
+        """Logarithms of lower bounds by the name of the claim, (b, 1), or (b, n) for a claim with a bound per input."""
         problem, losses = self.at.problem, self.log_losses
         bent = losses - np.exp(losses) * of_each(problem, "steepening") / 2
         least: Any = np.min(np.where(self._others, self.margins, np.inf), axis=-1)
@@ -80,7 +83,7 @@ class FloorBounds:
 
     @cached_property
     def upper(self) -> dict[str, Numbers]:
-        """Claim name → logarithms of its upper bounds, (b, 1)."""
+        """Logarithms of upper bounds by the name of the claim, (b, 1)."""
         problem, losses = self.at.problem, self.log_losses
         curved = of_each(problem, "log_lipschitz") - np.log(exact(2.0)) + 2 * losses
         by_token = np.where(self._others, self.log_costs - self.margins, -np.inf)
@@ -97,7 +100,7 @@ class FloorBounds:
 
 
 def total(log_terms: Any) -> Numbers:
-    """Return the logarithm of the sum over the last axis of numbers given by their logarithms, (b, 1)."""
+    """Return log Σ e^x over the last axis of the logarithms x = ``log_terms``, (b, 1)."""
     return np.logaddexp.reduce(log_terms, axis=-1, keepdims=True)
 
 
@@ -108,13 +111,13 @@ def log_gaps(problem: Problem) -> Numbers:
 
 
 def smallest_gaps(problem: Problem) -> Numbers:
-    """Return log(c_i Γ_i), (n,), c_i the least |ℓ'| and Γ_i the least score gap of input i."""
+    """Return log(c_i Γ_i), (n,), where c_i is the least |ℓ'| and Γ_i the least score gap of input i."""
     others = np.arange(problem.T) != problem.optimal[:, None]
     return of_each(problem, "log_floor") + np.min(np.where(others, log_gaps(problem), np.inf), axis=-1)
 
 
 def of_each(problem: Problem, method: str) -> Numbers:
-    """Return a bound that a method of the loss computes for the score range of each input, (n,), with its rounding."""
+    """Return the bound by ``method`` of the loss for the score range of each input, (n,), with rounding errors."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     bound = getattr(problem.loss, method)
     values: Float64[np.ndarray, "n"] = np.array(

@@ -1,4 +1,4 @@
-"""Regularization path of W: it turns to W^mm, the W of least norm that separates the optimal tokens.
+"""Regularization path of W: its direction converges to W^mm, the W of least norm that separates the optimal tokens.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (W); Theorem 1 of *Max-Margin Token Selection*.
 """
@@ -26,17 +26,18 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     assumptions=("queries-given", *theorem_1.assumptions),
     cases=query_cases,
     kernel=BELOW_ROUNDING,
-    search="Newton's method takes other steps in other coordinates, and ends without a minimum on some of them",
+    search="in other coordinates Newton's method takes other steps, and may end without a minimum",
 )
 def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and one token of each input be strictly best.
 
-    Let (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible and W^mm its solution of least ‖W‖_F. The path
+    Let the constraints (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible and W^mm their solution of least ‖W‖_F. The path
     W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
 
     **Exact.** With p = vec(W) and keys k_it = vec(x_it z_iᵀ), x_itᵀ W z_i = k_it·p and ‖W‖_F = ‖p‖. So L, the ball and
-    ATT-SVM are those of Theorem 1 of the first paper, and all its claims are made: the effective form over a sublevel
-    set with ρ = R/‖W^mm‖_F and κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)), the limit, and the offset from the ray.
+    ATT-SVM are the ones of Theorem 1 of the first paper, and all its claims are checked: the effective form over a
+    sublevel set with ρ = R/‖W^mm‖_F and κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)), the limit, and the offset from
+    the ray.
     """
     yield from premises(query_claims(case, under_test))
     yield from theorem_1.conclusion(case, under_test)

@@ -48,9 +48,9 @@ def tsvm_local_descent(case: Case, under_test: Implementation) -> Iterator[Claim
     For some μ and R the cone {W : ⟨W, W^mm_α⟩ ≥ (1 − μ)‖W‖_F‖W^mm_α‖_F, ‖W‖_F ≥ R} contains no stationary point of L,
     and gradient descent from inside it with η ≤ 1/L_W has ‖W(k)‖_F → ∞ and W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F.
 
-    **Exact.** With p = vec(W) and keys vec(x_it z_iᵀ) this is Theorem 3 of the first paper, whose claims are made:
-    about the cone and its constants, about every iterate of gradient descent in the cone, and about the flow to ‖W‖_F =
-    1e6 with 1 − cos ≤ 1e-9.
+    **Exact.** With p = vec(W) and keys vec(x_it z_iᵀ) this is Theorem 3 of the first paper, whose claims are checked:
+    on the cone and its constants, on every iterate of gradient descent in the cone, and on the flow, which is followed
+    to ‖W‖_F = 1e6 and to the norm at which its bound gives 1 − cos ≤ 1e-9.
     """
     yield from premises(query_claims(case, under_test))
     yield from theorem_3.conclusion(case, under_test)

@@ -1,4 +1,4 @@
-"""Local regularization path of W: in a cone around W^mm_α, α locally optimal, it turns to W^mm_α.
+"""Local regularization path of W in a cone around W^mm_α: its direction converges to W^mm_α if α is locally optimal.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -36,11 +36,11 @@ from theorems.transformers_as_svms.nuclear_local_path import NUCLEAR_LOCAL_CLAIM
 
 LOCAL_PATH_VALUE = tolerance(
     "local-path-value",
-    "the error bounds of both log-excesses, and 64 eps (1 + |log excess| + κR)",
-    "the optimiser prefers the first of several points whose risks differ by no more than the rounding of a logit",
+    "the error bounds of both log-excesses, plus 64 eps (1 + |log excess| + κR)",
+    "of points whose risks differ by no more than the rounding of a logit, the optimiser returns the first",
 )
 
-RESOLVED = "float64 resolves a radius of the path"
+RESOLVED = "float64 resolves the path at one of the radii"
 MARGIN = sharper("sublevel-margin")
 CORRELATION = sharper("sublevel-correlation")
 IN_THE_CONE = premise("path-is-in-the-cone", when=RESOLVED)
@@ -53,7 +53,7 @@ SUBLEVEL = (1.05, 2.0, 30.0, 1e3)
 POINTS = 60
 """The number of points of the cone that are checked per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
-"""The radii ρ of the path; those below κ_α or R0, or not resolved by float64, are left out."""
+"""The radii ρ of the path; radii below κ_α or R0, or beyond the resolution of float64, are left out."""
 
 
 def _is_resolved(case: Case) -> bool:
@@ -87,52 +87,53 @@ def _cases() -> SearchStrategy[Case]:
     kernel=FAR,
     needs={
         "separable": "the cone is around W^mm_α, which exists only if ATT-SVM(α) is feasible",
-        "locally-optimal": "κ_α and R0 are made of the gaps to SVM-neighbours, which must be positive",
-        "well-behaved-loss": "κ_α and R0 are made of bounds of |ℓ'| > 0",
+        "locally-optimal": "κ_α and R0 are computed from the score gaps to SVM-neighbours, which must be positive",
+        "well-behaved-loss": "κ_α and R0 are computed from bounds of |ℓ'| > 0",
     },
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal, and let P = ‖W^mm_α‖_F.
 
-    There are μ and R0 such that W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P. With the
-    nuclear norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
+    There are μ and R0 such that W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P. For the
+    nuclear norm, let W_⋆ be the only solution of ATT-SVM⋆(α) and α locally optimal for W_⋆. Then W_R = argmin of L over
     cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
-    **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the first paper, for the keys
-    vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
-    and R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤ c_min Γ⁻/(2T). Every W of the cone
-    with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
+    **Effective.** The cone, good and harmful tokens, m_it, w_it and D_it are as in Lemma 7 of the first paper, for the
+    keys vec(x zᵀ). N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap; κ_α =
+    log(2TN c_max Γ⁺/(c_min Γ⁻)). R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤
+    c_min Γ⁻/(2T). Every W of the cone with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
 
         m(W) = min_{i, t≠α_i} (x_iα − x_it)ᵀ W z_i ≥ ρ − κ_α    and    cos(W, W^mm_α) ≥ 1 − κ_α/ρ.
 
-    *Derivation.* Let r = ‖W‖/P, a = m(W). A support token has margin at most r, harmful ones more (Lemma 7), so a
-    good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D −
-    c_max Σ_harmful s|D|; as s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, ½c_min Γ⁻ e^{−a}/T is left beyond R0. At ρ W^mm_α it
-    is at most c_max N Γ⁺ e^{−ρ}, as all margins are ρ and more. So a ≥ ρ − κ_α. W/a is feasible, W^mm_α the projection
-    of 0 on what is feasible: ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by a factor e^o belongs to the sublevel set
-    of ρ − o, so all points of the cone are tried. For ρ > max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone,
-    beyond R0.
+    *Derivation.* Let r = ‖W‖/P and a = m(W). A support token has margin at most r, and harmful tokens have more
+    (Lemma 7), so a good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D
+    − c_max Σ_harmful s|D|. As s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, this is at least ½c_min Γ⁻ e^{−a}/T beyond R0. At
+    ρ W^mm_α the excess n(L − L_α) is at most c_max N Γ⁺ e^{−ρ}, as all margins are at least ρ. So a ≥ ρ − κ_α. As W/a
+    is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by
+    a factor e^o belongs to the sublevel set of ρ − o, so the claims use all points of the cone. For ρ > max(κ_α/μ,
+    κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
 
-    **Limit.** The path under test lies in the cone, between the two radii, no higher than ρ W^mm_α and no higher than
-    the point W_o of norm ρP with the offset o of the sharp form from the ray, at which the search starts. Nothing here
-    needs, and no claim says, that the path is the minimum. So the path has the bounds (path-margin), and with w = λ/Σλ,
-    c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, and b of
-    :func:`theorems.rounding.approximations.bend`,
+    **Limit.** The path under test lies in the cone and between the two radii. Its risk is at most the risk at ρ W^mm_α
+    and at the point W_o, which has the norm ρP and the offset o of the sharp form from the ray; the search starts from
+    both. No claim needs or says that the path is the minimum. So the path has the bounds above (path-margin). With
+    w = λ/Σλ, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, and the b of
+    :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
 
-        1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r
+        1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r.
 
-    (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
+    The right side is |o|²/(2ρ²)(1 + o(1)) if all neighbours have duals; the path is followed to ρ = 1e6.
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in Theorem 1 of the first paper,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
 
-    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`.curves.nuclear_local_bounds`,
-    ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so
-    the bounds of ``tsvm-nuclear-path`` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ,
-    and they imply W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
-    *Derivation.* Let a be the least margin of good tokens. Tight constraints are of such tokens: a ≤ r(1 + w), w the
-    least w_j of tight constraints, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before,
-    n(L(W) − L_α) is at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left
-    beyond R0, since e^{−a} ≥ e^{−r(1+w)}; and at ρW_⋆, whose margins are at least ρ, at most c_max N Γ⁺ e^{−ρ}.
+    **The nuclear norm.** The cone, good and harmful tokens and R0 are as in :mod:`.curves.nuclear_local_bounds`;
+    ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α with the same κ_α.
+    So the bounds of ``tsvm-nuclear-path`` on the distances of W from the face of α's dual and from ρW_⋆ hold with κ_α
+    in place of κ, and they imply W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
+    *Derivation.* Let a be the least margin of good tokens, and w the least w_j of tight constraints. Tight constraints
+    belong to good tokens, so a ≤ r(1 + w); harmful tokens have margins r(m_j − w_j) ≥ r(1 + w); hence a = m(W). As
+    before, n(L(W) − L_α) is at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}. Beyond R0 this is at least
+    half of the first term, since e^{−a} ≥ e^{−r(1+w)}. At ρW_⋆, whose margins are at least ρ, n(L − L_α) is at most
+    c_max N Γ⁺ e^{−ρ}.
     """
     yield from premises(query_claims(case, under_test))
     yield from nuclear_local_claims(case, under_test)
@@ -145,7 +146,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     bounds = LocalPathBounds(constants, under_test)
     begin = max(float(value_of(bounds.kappa)), bounds.first)
     if not 2 * begin < bounds.last:
-        why = f"max(κ, R0/P) = {begin:.3g}: float64 resolves the logits of the cone to ρ = {bounds.last:.3g} only"
+        why = f"max(κ, R0/P) = {begin:.3g}, but float64 resolves the logits of the cone only to ρ = {bounds.last:.3g}"
         raise Undecided(MARGIN, why, Form.EFFECTIVE)
     rng = case.rng()
     yield from _sublevel(bounds, begin, rng)
@@ -155,7 +156,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims at points of the cone, compared with the ray at the largest and at each point's radius."""
+    """Yield the claims on margin and correlation of points W of the cone, from their risk and that of ρ W^mm_α."""
     constants = bounds.constants
     rhos = np.array([begin * factor for factor in SUBLEVEL if begin * factor < bounds.last])
     share = rng.random((len(rhos), POINTS)) ** 8
@@ -170,11 +171,11 @@ def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -
 
 
 def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -> Iterator[Claim]:
-    """Yield the claims of the path under test at these ρ."""
+    """Yield the claims on the path under test at the given ρ."""
     constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
-    # The point with the offset is compared with the path where it lies in the cone.
+    # The point with the offset from the ray is replaced by the ray at radii where it lies outside the cone.
     sizes, _, nu = bounds.sizes(rays[:, 1])
     inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
     rays[~inside, 1] = rays[~inside, 0]
@@ -184,7 +185,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
         raise NotANumber(IN_THE_CONE, "the path has no finite point at each radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)
-    # Rounding in the optimiser may put a point of the boundary slightly outside.
+    # Rounding in the optimiser may put a point of the cone's boundary slightly outside the cone.
     room = 64 * constants.problem.d * EPS
     slacks = np.stack(
         [constants.mu * (1 + 1e-6) + room - nu, radii * (1 + room) - rho, rho - bounds.first * (1 - room)]
@@ -216,7 +217,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
 def follow_local_path(
     bounds: LocalPathBounds, norms: Float64[np.ndarray, "r"], starts: Float64[np.ndarray, "s d"], seed: int
 ) -> LocalPath:
-    """Return the local path under test, for which ``starts`` are the optimiser's initial points."""
+    """Return the local path under test; its optimiser starts from the points ``starts``."""
     problem, solution, under_test = bounds.constants.problem, bounds.constants.solution, bounds.under_test
 
     def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:

@@ -1,7 +1,7 @@
-"""Constants of Theorem 6, and the points that it covers: a cone around W^mm_α outside a radius R0.
+"""Constants of Theorem 6 for W in a cone around W^mm_α and outside a radius R0.
 
-Notation and cone are those of :mod:`theorems.token_selection.local_paths.local_constants`; the bounds are derived in
-:mod:`.local_path`.
+The notation and the cone are as in :mod:`theorems.token_selection.local_paths.local_constants`; the bounds are derived
+in :mod:`.local_path`.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -33,7 +33,7 @@ Points = Float64[np.ndarray, "m d"]
 
 @dataclass(frozen=True, eq=False)
 class LocalPathBounds:
-    """κ_α, R0 and the other quantities that the claims use, with lengths in units of P = ‖W^mm_α‖.
+    """The constants κ_α and R0 and the other quantities of the claims, with lengths in units of P = ‖W^mm_α‖.
 
     Attributes:
         constants: the constants of Lemma 7, on the keys vec(x zᵀ).
@@ -54,7 +54,7 @@ class LocalPathBounds:
     def kappa(self) -> Numbers:
         """The constant κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)).
 
-        N, Γ⁺ and Γ⁻ are the number, largest and least gap of the good tokens.
+        N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap.
         """
         constants = self.constants.carrying
         log_gaps: Any = np.log(constants.gaps[constants.good])
@@ -62,9 +62,9 @@ class LocalPathBounds:
         return count + self._log_slopes[0] - self._log_slopes[1] + np.max(log_gaps) - np.min(log_gaps)
 
     def log_harm(self, rho: Numbers) -> Numbers:
-        """Return log Σ_harmful |D_it| e^{−ρ(m_it − w_it)}, −∞ if no token is harmful.
+        """Return log H for H = Σ_harmful |D_it| e^{−ρ(m_it − w_it)}, −∞ if no token is harmful.
 
-        The sum bounds the amount by which harmful tokens lower the excess risk.
+        c_max H bounds the amount by which harmful tokens lower the excess risk.
         """
         constants = self.constants.carrying
         if not constants.harmful.any():
@@ -75,7 +75,7 @@ class LocalPathBounds:
 
     @cached_property
     def first(self) -> float:
-        """The radius R0/P beyond which harmful tokens lower the excess by at most half of the good tokens' bound."""
+        """The radius R0/P, beyond which harmful tokens lower the excess risk by at most half the good tokens' bound."""
         constants = self.constants
         if not constants.harmful.any():
             return 1e-3
@@ -94,7 +94,7 @@ class LocalPathBounds:
         return resolvable_rho(self.constants)
 
     def log_excess(self, points: Numbers, claim: str) -> Numbers:
-        """Return log n(L(W) − L_α) under test, (b,) for points (b, d) of the cone beyond R0.
+        """Return log n(L(W) − L_α) of the implementation under test, (b,), for points (b, d) of the cone beyond R0.
 
         Raises:
             NotANumber: the difference is negative by more than its rounding error.
@@ -120,7 +120,7 @@ class LocalPathBounds:
         return with_rounding(self.constants.solution.p)
 
     def sizes(self, points: Points) -> tuple[Numbers, Numbers, Numbers]:
-        """Return ‖W‖/P, ⟨W, W^mm⟩/P², and 1 − cos without cancellation; (b,) each."""
+        """Return ‖W‖/P, ⟨W, W^mm_α⟩/P², and 1 − cos(W, W^mm_α) without cancellation; (b,) each."""
         P = norm(self.p_mm)
         size = norm(exact(points), axis=1)
         apart = points / size[:, None] - self.p_mm / P
@@ -142,9 +142,9 @@ class LocalPathBounds:
         return duals / np.sum(duals)
 
     def least_excess(self, margin: Numbers) -> Numbers:
-        """Return D − log1p(x) − b min(x, 1), with x at margins of at least ``margin``.
+        """Return the lower bound D − log1p(x) − b min(x, 1) of log(n(L − L_α) + c_max H) + ⟨W, W^mm_α⟩/P².
 
-        It bounds log(n(L − L_α) + c_max H) + ⟨W, W^mm⟩/P² from below where m(W) ≥ ``margin``.
+        The bound holds where m(W) ≥ ``margin``; D, x and b are as in :mod:`.local_path`, with x = (T−1)e^{−margin}.
         """
         constants, problem = self.constants, self.constants.problem
         dual = np.sum(self.weights * (self.log_costs - np.log(self.weights)))
@@ -154,14 +154,14 @@ class LocalPathBounds:
         return dual - np.log1p(x) - bend(problem.loss, top, length) * np.minimum(x, 1.0)
 
     def with_harm(self, log_excess: Numbers, rho: Numbers) -> Numbers:
-        """Return log(n(L − L_α) + c_max H) at ‖W‖ = ρP."""
+        """Return log(n(L − L_α) + c_max H) at ‖W‖ = ρP, given log n(L − L_α)."""
         return np.logaddexp(log_excess, self._log_slopes[0] + self.log_harm(rho))
 
     @cached_property
     def offset(self) -> Float64[np.ndarray, "d"]:
-        """The offset o of the path from the ray: g_j·o = log(c_j/w_j) − D on the support, o ⊥ W^mm.
+        """The offset o of the path from the ray, with g_j·o = log(c_j/w_j) − D on the support and o ⊥ W^mm_α.
 
-        It only serves as a point of comparison: the claims hold for any offset.
+        The offset only defines a point to compare with: the claims hold for any offset.
         """
         rows = self.constants.rows[self.constants.support]
         levels = value_of(self.log_costs - np.log(self.weights))
@@ -171,7 +171,7 @@ class LocalPathBounds:
         return np.asarray(o - (o @ axis) * axis)
 
     def beside(self, rho: float) -> Float64[np.ndarray, "2 d"]:
-        """Return ρ W^mm_α, and the point of the same norm with the offset o from the ray."""
+        """Return the point ρ W^mm_α and the point W_o of the same norm with the offset o from the ray."""
         solution = self.constants.solution
         length = rho * solution.norm
         squared = float(self.offset @ self.offset)

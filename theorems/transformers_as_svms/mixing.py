@@ -1,4 +1,4 @@
-"""Attention that mixes tokens: W grows along the Gen-SVM direction, and W_fin gives the ratios inside the sets O_i.
+"""Attention that mixes tokens: W grows along the Gen-SVM direction, and W_fin gives the ratios of weights inside O_i.
 
 References: *Transformers as Support Vector Machines*, Section 6: W_fin, (Gen-SVM), W(k) ≈ W_fin + ‖W(k)‖ W̄^mm.
 """
@@ -54,17 +54,17 @@ PATH = stated_claim("path-correlation", when=FOLLOWED)
 OFFSET = sharper("offset-limit", when=FOLLOWED, refines=PATH)
 
 DEPTHS = (0.0, 1.0, 5.0, 50.0)
-"""The values of r along the ray, added to the least r at which a bound holds."""
+"""The values of r at which the excess risk on the ray W_fin + r W^mm is checked."""
 OFFSET_RATE = tolerance(
     "mixing-offset-rate",
-    "2 max(ρ₁²e₁, 1/max|G|)/ρ₂² for e₁ at ρ₁ = ρ₂/4",
-    "argued rate: the next term is O(1/ρ²), so that ρ²e stays bounded; a wrong limit makes it grow sixteenfold",
+    "2 max(ρ₁²e₁, 1/max|G|)/ρ₂², where e₁ is the error at ρ₁ = ρ₂/4",
+    "argued rate: the next term is O(1/ρ²), so that ρ²·error stays bounded; with a wrong limit it grows sixteenfold",
 )
 NEAR = 2.0**-20
-"""The largest allowed distance between W̄_R and the point under test, in units of ‖W^mm‖, R the norm of the point.
+"""The largest allowed distance between a point of the path under test and W̄_R, in units of ‖W^mm‖.
 
-A usual distance is e^{−ρ/4}. The number also bounds the allowed error of R and the relative error of a multiplier.
-Newton's method is far more accurate, and the claims allow larger errors."""
+The same number bounds the error of the point's norm R, and the relative error of a multiplier. Newton's method is far
+more accurate: a usual distance is e^{−ρ/4}. The claims allow larger errors than this number."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -105,32 +105,34 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=calls("its weights along W_fin + r W^mm", turn=9, differentiates=False),
     needs={
-        "quadratic-head": "s⋆ depends on its λ",
+        "quadratic-head": "s⋆ depends on the λ of a quadratic head",
         "attainable-attention": "W_fin and W^mm exist only if Gen-SVM is feasible",
     },
     varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
 def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let s⋆_i be the best attention and O_i its support.
+    """Let s⋆_i be the optimal attention weights of input i and O_i their support.
 
-    Let W_fin be the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) on O_i × O_i, and W^mm the solution of
+    Let W_fin be the W of least norm with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) on O_i × O_i, and W^mm the solution of
 
         (Gen-SVM)   min ‖W‖_F  s.t.  (x_it − x_iτ)ᵀ W z_i = 0 on O_i × O_i,  ≥ 1 for t ∈ O_i, τ ∉ O_i.
 
-    The paper observes W(k) ≈ W_fin + ‖W(k)‖ W̄^mm along training. Here it is a theorem on the regularization path
-    W̄_R = argmin_{‖W‖_F ≤ R} L(W) of a family whose s⋆ is known: orthonormal tokens, h(x) = vᵀx − λ‖x‖², ℓ(u) = −u,
-    Y = 1, with ν_iτ > 0 for τ ∉ O_i. α_i ∈ O_i is any token; h_iτ(W) = (x_iα − x_iτ)ᵀ W z_i, s⋆_min the least positive
-    weight, c_iτ = ν_iτ s⋆_iα, b the log-ratios log(s⋆_iα/s⋆_it), E and G the rows of O_i and of the masked tokens.
+    The paper observes W(k) ≈ W_fin + ‖W(k)‖ W̄^mm during training. Here this is a theorem on the regularization path
+    W̄_R = argmin_{‖W‖_F ≤ R} L(W) for data whose s⋆ is known: orthonormal tokens, h(x) = vᵀx − λ‖x‖², ℓ(u) = −u, Y = 1.
+    Let ν be the multipliers of s⋆, with ν_iτ > 0 for τ ∉ O_i (the masked tokens). Let α_i ∈ O_i be any token,
+    h_iτ(W) = (x_iα − x_iτ)ᵀ W z_i, s⋆_min the least positive weight, c_iτ = ν_iτ s⋆_iα, and b the log-ratios
+    log(s⋆_iα/s⋆_it). E and G are the rows (x_iα − x_it) z_iᵀ of the tokens in O_i and of the masked tokens.
 
-    **Exact, on the ray.** At W_fin + r W^mm, r ≥ 0, attention restricted to O_i is s⋆_i, and the masked tokens have at
-    most Σ_τ s⋆_iα e^{−h_iτ(W_fin) − r}. *Derivation.* E W^mm = 0; s_iτ/s_iα = e^{−h_iτ}, h_iτ(W^mm) ≥ 1, s_iα ≤ s⋆_iα.
+    **Exact, on the ray.** At W_fin + r W^mm, r ≥ 0, attention restricted to O_i is s⋆_i, and the masked tokens have the
+    mass Σ_τ s⋆_iα e^{−h_iτ(W_fin) − r} or less. *Derivation.* E W^mm = 0; s_iτ/s_iα = e^{−h_iτ}, h_iτ(W^mm) ≥ 1,
+    s_iα ≤ s⋆_iα.
 
     **Effective.** n(L(W) − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²], which on the ray is at most B e^{−r},
-    B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}. *Derivation.* With m the masked mass, s − s⋆ is −m s⋆ inside O_i, so
+    B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}. *Derivation.* If m is the masked mass, s − s⋆ is −m s⋆ inside O_i, so
     that ‖s − s⋆‖² ≤ 2m² ≤ 2m. At *every* W with n(L(W) − L_⋆) ≤ D and ε = (D/λ)^½ ≤ s⋆_min/2:
 
-    - logit differences inside O_i are within δ = 2√2 ε/s⋆_min of b: |log(1 + x)| ≤ 2|x| for |x| ≤ ½, and two entries of
-      s − s⋆ have |a| + |b| ≤ √2 ε;
+    - logit differences inside O_i are within δ = 2√2 ε/s⋆_min of b, as |log(1 + x)| ≤ 2|x| for |x| ≤ ½, and any two
+      entries of s − s⋆ have |a| + |b| ≤ √2 ε;
     - h_iτ(W) ≥ log(ν_iτ(s⋆_iα − ε)/D), as ν_iτ s_iτ ≤ D: on {L ≤ L(W_fin + r W^mm)} at least r − log(2B/c_iτ);
     - with the duals W^mm = Σ λ_j G_j + Eᵀμ and w_j = λ_j/Σλ, Σλ = ‖W^mm‖²:
 
@@ -141,19 +143,20 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     So with R = ‖W_fin + r W^mm‖ every W with ‖W‖ ≤ R and L(W) ≤ L(W_fin + r W^mm) has cos(W, W^mm) ≥ (r − κ)‖W^mm‖/R,
     κ = log B − Σ_j w_j log(ν_j(s⋆_α − ε)/w_j) − (μᵀb − ‖μ‖₁δ)/‖W^mm‖²: W̄_R/R → W^mm/‖W^mm‖.
 
-    **The path, enclosed.** The same with any shares w and P in place of W^mm, Σ w_j G_j = θP + Eᵀm + rest, bounds
-    log n(L − L_⋆) from below on the whole ball; with w_j ∝ ν_j s_j(P) the bound meets P up to O(e^{−ρ/2}). And ⟨P, W⟩ ≤
-    R² − ‖W − P‖²/2: every minimiser lies within (2 gap/θ)^½ of P. No convexity of L is used. The path is computed at R
-    = ρ‖W^mm‖ for several ρ. The claims include that its points have these radii, and that its multipliers η satisfy ∇
-    nL(W) + ηW = 0.
+    **The path, enclosed.** Let P be a point of the computed path, of norm R. The same derivation, with any shares w, P
+    in place of W^mm, and Σ w_j G_j = θP + Eᵀm + remainder, bounds log n(L − L_⋆) from below on the whole ball. With
+    w_j ∝ ν_j s_j(P) the bound at P is exact up to gap = O(e^{−ρ/2}). As ⟨P, W⟩ ≤ R² − ‖W − P‖²/2 in the ball, every
+    minimiser lies within (2 gap/θ)^½ of P. This does not use convexity of L. The path is computed at R = ρ‖W^mm‖ for
+    several ρ; claims check that its points have these radii and that its multipliers η satisfy ∇ nL(W) + ηW = 0.
 
-    **Sharp.** Let the tokens S of margin 1 have unique duals λ_j > 0. W̄_R less its component along W^mm tends to
+    **Sharp.** Let the tokens S of margin 1 have unique duals λ_j > 0. W̄_R without its component along W^mm tends to
 
-        o = [E; G_S]⁺ [b; log(c_j/λ_j)]  less its component along W^mm,
+        o = [E; G_S]⁺ [b; log(c_j/λ_j)]  without its component along W^mm.
 
-    and the next term is o₂/ρ, ρ = R/‖W^mm‖ to first order: o = Σ o_j G_j + Eᵀ…, E o₂ = 0, ⟨G_j, o₂⟩ = −o_j/λ_j + t.
-    *Derivation.* Stationarity is Σ c_j e^{−h_j} G_j + Eᵀ… = ηW, E W = b, up to factors 1 + O(e^{−ρ}); with W = ρ W^mm
-    + o its coefficients are c_j e^{−h_j} = η(ρλ_j + o_j), and h_j = ρ + ⟨G_j, o⟩. So the paper's formula has the right
+    With ρ = R/‖W^mm‖ to first order, the next term is o₂/ρ, where E o₂ = 0, ⟨G_j, o₂⟩ = −o_j/λ_j + t, and the o_j are
+    the coefficients in o = Σ o_j G_j + Eᵀ….
+    *Derivation.* Stationarity is Σ c_j e^{−h_j} G_j + Eᵀ… = ηW, E W = b, up to factors 1 + O(e^{−ρ}). For W = ρ W^mm +
+    o its coefficients are c_j e^{−h_j} = η(ρλ_j + o_j), and h_j = ρ + ⟨G_j, o⟩. So the paper's formula has the right
     direction and ratios, but W_fin is not the whole finite part: o = W_fin iff log(c_j/λ_j) − h_j(W_fin) is the same
     for all j ∈ S.
     """
@@ -189,7 +192,7 @@ def _sublevel_claims(case: Case, mixing: Mixing) -> Iterator[Claim]:
 
 
 def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
-    """Yield the claims that hold at every W of small excess risk, at points on the ray and near it."""
+    """Yield the claims that hold at every W of small excess risk, checked at points on the ray and near it."""
     svm, square = mixing.svm, arb(mixing.norm_squared)
     on_ray = [(arb(r), mixing.excess(mixing.on_the_ray(arb(r))).log()) for r in DEPTHS]
     yield balls_at_least(RAY_EXCESS, Form.EFFECTIVE, [(mixing.log_ceiling - r, log_D) for r, log_D in on_ray])

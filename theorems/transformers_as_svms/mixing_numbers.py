@@ -1,6 +1,6 @@
-"""Rows, constants, risk and its lower bound by duality for the statement on attention that mixes tokens.
+"""Rows, constants, risk and a lower bound of the risk by duality, for the statement on attention that mixes tokens.
 
-Rows are computed from tokens and queries; only the results of the solvers are used.
+The module computes all of these itself from tokens and queries; from the solvers it takes only their results.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -26,7 +26,7 @@ def inner(a: Balls, b: Balls) -> arb:
 
 
 def balls(exact: Vector) -> Balls:
-    """Return rationals as balls with the current precision."""
+    """Convert rationals to balls with the current precision."""
     return [arb(x) for x in exact]
 
 
@@ -45,7 +45,7 @@ class Mixing:
     Attributes:
         data: tokens and queries.
         lam: the penalty λ.
-        attention: s⋆ and ν.
+        attention: the optimal attention s⋆ and its multipliers ν.
         svm: the solution W^mm of Gen-SVM.
         finite: vec(W_fin).
     """
@@ -58,7 +58,7 @@ class Mixing:
 
     @cached_property
     def rows(self) -> dict[Pair, Vector]:
-        """The rows (x_iα − x_it) z_iᵀ of all t ≠ α_i, by the pair (i, t)."""
+        """The rows vec((x_iα − x_it) z_iᵀ) of all t ≠ α_i, by the pair (i, t)."""
         rows = {}
         for i, tokens in enumerate(self.data.X):
             query, chosen = exact_vector(self.data.queries[i]), exact_vector(tokens[self.svm.alpha[i]])
@@ -89,19 +89,19 @@ class Mixing:
         return min(w for row in self.attention.weights for w in row if w > 0)
 
     def best(self, pair: Pair) -> fmpq:
-        """Return s⋆_iα for the input i of the pair (i, t)."""
+        """Return the weight s⋆_iα for the input i of the pair (i, t)."""
         return self.attention.weights[pair[0]][int(self.svm.alpha[pair[0]])]
 
     def cost(self, pair: Pair) -> fmpq:
-        """Return ν_iτ of the pair (i, τ)."""
+        """Return the multiplier ν_iτ of the pair (i, τ)."""
         return self.attention.multipliers[pair[0]][pair[1]]
 
     def log_ratio(self, pair: Pair) -> arb:
-        """Return log(s⋆_iα/s⋆_it) for t ∈ O_i."""
+        """Return the log-ratio log(s⋆_iα/s⋆_it) of the pair (i, t), t ∈ O_i."""
         return arb(self.best(pair) / self.attention.weights[pair[0]][pair[1]]).log()
 
     def on_the_ray(self, r: arb) -> Balls:
-        """Return W_fin + r W^mm."""
+        """Return the point W_fin + r W^mm."""
         return [a + r * arb(b) for a, b in zip(self.finite, self.svm.point, strict=True)]
 
     def margins(self, W: Balls) -> dict[Pair, arb]:
@@ -109,7 +109,7 @@ class Mixing:
         return {pair: inner(balls(row), W) for pair, row in self.rows.items()}
 
     def weights(self, W: Balls) -> list[dict[int, arb]]:
-        """Return the attention of each input at W, by token."""
+        """Return the attention weights of each input at W, by token."""
         margins = self.margins(W)
         shares = []
         for i, a in enumerate(self.svm.alpha.tolist()):
@@ -119,7 +119,7 @@ class Mixing:
         return shares
 
     def excess(self, W: Balls) -> arb:
-        """Return n(L(W) − L_⋆) = Σ_i [Σ_t ν_it s_it + λ‖s_i − s⋆_i‖²]."""
+        """Return the excess risk n(L(W) − L_⋆) = Σ_i [Σ_t ν_it s_it + λ‖s_i − s⋆_i‖²]."""
         total = arb(0)
         for i, shares in enumerate(self.weights(W)):
             for t, s in shares.items():
@@ -136,27 +136,24 @@ class Mixing:
 
     @property
     def least_depth(self) -> arb:
-        """The depth r at which ε = s⋆_min/2, log(4B/(λ s⋆_min²))."""
+        """The depth r = log(4B/(λ s⋆_min²)) on the ray W_fin + r W^mm at which ε = s⋆_min/2; bounds hold beyond it."""
         return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
 
     def spread(self, excess: arb) -> arb:
-        """Return ε = (D/λ)^½, which bounds the distance of attention from s⋆ where n(L − L_⋆) ≤ D = ``excess``."""
+        """Return the bound ε = (D/λ)^½ on the distance of attention from s⋆ where n(L − L_⋆) ≤ D = ``excess``."""
         return (excess / arb(self.lam)).sqrt()
 
     def deviation(self, epsilon: arb) -> arb:
-        """Return δ = 2√2 ε/s⋆_min, for ε ≤ s⋆_min/2.
-
-        It bounds the distance of any logit difference inside a set from its log-ratio.
-        """
+        """Return δ = 2√2 ε/s⋆_min, which bounds |logit difference − log-ratio| inside O_i if ε ≤ s⋆_min/2."""
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """Return ‖m‖₁δ, a bound of mᵀEW − mᵀb."""
+        """Return the bound ‖m‖₁δ of mᵀEW − mᵀb, where b are the log-ratios."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property
     def independent(self) -> list[Pair]:
-        """The pairs of a maximal independent set of the rows E."""
+        """The pairs (i, t) of a maximal linearly independent set of the rows E."""
         pairs: list[Pair] = []
         for pair in self.level_rows:
             if fmpq_mat([self.level_rows[other] for other in [*pairs, pair]]).rank() > len(pairs):
@@ -165,12 +162,12 @@ class Mixing:
 
     @cached_property
     def _solver(self) -> fmpq_mat:
-        """The matrix (EEᵀ)⁻¹E of independent rows."""
+        """The matrix (EEᵀ)⁻¹E, where E has only the independent rows."""
         matrix = fmpq_mat([self.level_rows[pair] for pair in self.independent])
         return (matrix * matrix.transpose()).inv() * matrix
 
     def across(self, vector: Balls) -> tuple[Balls, Balls]:
-        """Return (m, remainder) with vector = Eᵀm + remainder, the remainder orthogonal to the rows of E."""
+        """Split a vector into Eᵀm + remainder, the remainder orthogonal to the rows of E; return (m, remainder)."""
         if not self.independent:
             return [], vector
         m = list((arb_mat(self._solver) * arb_mat(len(vector), 1, vector)).entries())
@@ -180,7 +177,7 @@ class Mixing:
         return m, remainder
 
     def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> ExcessBound:
-        """Return the lower bound of log n(L − L_⋆) for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R that shares w prove.
+        """Return the lower bound of log n(L − L_⋆) that the shares w prove for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R.
 
         With M = Σ w_j G_j = θ·target + Eᵀm + remainder,
 
@@ -188,9 +185,9 @@ class Mixing:
 
         Args:
             target: W^mm, or a point of the path.
-            shares: w_j > 0 of sum 1, one for each masked token.
-            excess: D.
-            radius: R.
+            shares: the shares w_j > 0 of masked tokens j, of sum 1.
+            excess: the bound D of n(L − L_⋆).
+            radius: the bound R of ‖W‖.
         """
         epsilon = self.spread(excess)
         k = len(target)

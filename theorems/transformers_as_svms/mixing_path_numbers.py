@@ -1,4 +1,4 @@
-"""Path points where attention mixes tokens: their distance from the minimiser, and their offset from the ray.
+"""Points of the path where attention mixes tokens: their distance from the minimiser and their offset from the ray.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -14,21 +14,21 @@ from reference_attention.svm.finite_part import Balls, offset_correction
 from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
 
 LEAST = 128.0
-"""The least ρ of the first point."""
+"""The least ρ of the first point of the path."""
 MOST = 400.0
-"""The largest ρ of the first point; if a larger one is needed, the path is not computed."""
+"""The largest ρ of the first point of the path; if a larger ρ is needed, the path is not computed."""
 DEEP = 40.0
-"""The least ρ·slack of a token of margin 1 + slack, at which its weight has the factor e^{−40}."""
+"""The least ρ·slack, where 1 + slack is the margin of a token that is not tight: its weight has the factor e^{−40}."""
 SETTLED = 16.0
-"""The least ρ/max|⟨G_j, o₂⟩|; above it the terms after o₂/ρ are small."""
+"""The least ρ/max|⟨G_j, o₂⟩|; with a larger ratio the terms after o₂/ρ are small."""
 STEP = 4.0
-"""The ratio of the second point's ρ to the first one's."""
+"""The ratio of the ρ of the second point to the ρ of the first point."""
 
 
 def has_closed_form(mixing: Mixing) -> bool:
     """Return whether the offset has a closed form, decided exactly.
 
-    It has one if all tokens of margin 1 have positive duals and the rows are independent.
+    The offset has a closed form if all masked tokens of margin 1 have positive duals and the rows are independent.
     """
     tight = {pair for pair, margin in mixing.svm.margins.items() if margin == 1}
     duals = {pair for pair, dual in mixing.svm.duals.items() if dual > 0}
@@ -37,7 +37,7 @@ def has_closed_form(mixing: Mixing) -> bool:
 
 
 def path_radii(mixing: Mixing) -> list[float]:
-    """Return the ρ of two path points whose offset is near its limit; empty if this needs a ρ above :data:`MOST`."""
+    """Return the ρ of two points whose offset is near its limit; an empty list if it needs a ρ above :data:`MOST`."""
     if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
@@ -46,14 +46,14 @@ def path_radii(mixing: Mixing) -> list[float]:
         depth = mixing.least_depth
         shift = max(abs(inner(balls(row), correction)) for row in mixing.masked_rows.values())
     settled, deep = SETTLED * float(shift.abs_upper()), DEEP / min(slacks, default=1.0)
-    # Twice the depth at which ε = s⋆_min/2, from where the bounds hold.
+    # The bounds hold from mixing.least_depth on; take at least twice this depth.
     first = max(LEAST, deep, settled, 2 * float(depth.mid()))
     return [first, STEP * first] if first <= MOST else []
 
 
 @dataclass(frozen=True, eq=False)
 class PathPoint:
-    """A point W of the path under test, which should minimise the risk over ‖W‖ ≤ R, R its norm.
+    """A point W of the path under test, which should minimise the risk over the ball of radius R = ‖W‖.
 
     Attributes:
         mixing: the data.
@@ -65,9 +65,9 @@ class PathPoint:
 
     @cached_property
     def multiplier(self) -> arb:
-        """The multiplier η = −⟨∇ nL(W), W⟩/‖W‖² of ∇ nL(W) + ηW = 0.
+        """The multiplier η = −⟨∇ nL(W), W⟩/‖W‖² in ∇ nL(W) + ηW = 0.
 
-        It is the covariance of ν + 2λ(s − s⋆) with the margins, summed over inputs and divided by ‖W‖².
+        It is computed as the covariance of ν + 2λ(s − s⋆) with the margins, summed over inputs and divided by ‖W‖².
         """
         mixing, slope = self.mixing, arb(0)
         margins = mixing.margins(self.point)
@@ -80,17 +80,17 @@ class PathPoint:
 
     @cached_property
     def excess(self) -> arb:
-        """The excess n(L − L_⋆)."""
+        """The excess risk n(L(W) − L_⋆)."""
         return self.mixing.excess(self.point)
 
     @cached_property
     def radius(self) -> arb:
-        """The radius R."""
+        """The radius R = ‖W‖."""
         return inner(self.point, self.point).sqrt()
 
     @cached_property
     def distance(self) -> arb:
-        """The largest distance of a minimiser over ‖W‖ ≤ R from the point: (2 gap/θ)^½."""
+        """The bound (2 gap/θ)^½ on the distance from the point to any minimiser over the ball of radius R."""
         weights = self.mixing.weights(self.point)
         lost = {j: arb(self.mixing.cost(j)) * weights[j[0]][j[1]] for j in self.mixing.masked_rows}
         total = sum(lost.values(), arb(0))
@@ -115,7 +115,7 @@ class PathPoint:
         return self.along * square.sqrt() / self.radius, (r - kappa) * square.sqrt() / self.radius
 
     def offset_error(self, offset: Balls) -> arb:
-        """Return ‖W_⊥ − o − o₂/ρ‖, W_⊥ = W less its component along W^mm, plus the bound :attr:`distance`."""
+        """Return ‖W_⊥ − o − o₂/ρ‖ + :attr:`distance`; o is ``offset`` and W_⊥ the part of W orthogonal to W^mm."""
         correction = offset_correction(self.mixing.svm, self.mixing.attention)
         point = balls(self.mixing.svm.point)
         difference = [

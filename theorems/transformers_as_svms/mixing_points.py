@@ -1,4 +1,4 @@
-"""Points at which the statement on attention that mixes tokens is checked: W of small excess risk on and near the ray.
+"""Points W of small excess risk, on and near the ray, at which the statement on attention that mixes is checked.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -16,17 +16,17 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
 from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 BEYOND = (0.125, 3.0, 40.0)
-"""The values of r, added to the least r at which the bounds hold."""
+"""The values that are added to the least r at which the bounds hold."""
 KICKS = (0.0, 0.01, 0.3)
-"""The displacements along the rows of E, in logits, in which the excess risk is quadratic.
+"""The displacements along the rows of E, in logits; the excess risk is quadratic in them.
 
-A further displacement is e^{−r/2}, which costs as much as the masked tokens."""
+One more displacement is e^{−r/2}, whose excess risk is comparable to that of the masked tokens."""
 WANDER = (0.0, 0.3, 2.0)
 """The displacements in directions orthogonal to E, in units of ‖W^mm‖."""
 
 
 def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
-    """Yield random W with ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2."""
+    """Yield random W of small excess risk, ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()

@@ -26,7 +26,10 @@ BALLS_OF_LOGARITHMS = tolerance(
 
 
 def general_svm_claim(name: str, data: QueryDataset, attention: OptimalAttention, svm: GeneralSvm) -> Claim:
-    """Claim E W = 0, G W ≥ 1 and W = Σ λG + Eᵀμ, λ ≥ 0, zero where the margin is more than 1; over the rationals."""
+    """Claim the KKT conditions of Gen-SVM for W^mm, over the rationals.
+
+    They are E W = 0, G W ≥ 1 and W = Gᵀλ + Eᵀμ with λ ≥ 0, and λ_j = 0 where the margin exceeds 1.
+    """
     wrong = _wrong_svm(Mixing(data, attention.levels[0], attention, svm, []))
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
@@ -38,25 +41,25 @@ def _wrong_svm(mixing: Mixing) -> str:
     if not np.array_equal(svm.sets, mixing.attention.sets):
         return "O_i are not the tokens with weight in s⋆_i"
     if len(svm.point) != mixing.data.problem.d:
-        return "W^mm has another shape"
+        return f"W^mm has {len(svm.point)} entries instead of {mixing.data.problem.d}"
     for pair, row in mixing.level_rows.items():
         if dot(row, svm.point) != 0:
-            return f"token {pair[1]} of input {pair[0]} of O_i has not the logit of α_i"
+            return f"the logit of token {pair[1]} of input {pair[0]}, which is in O_i, differs from that of α_i"
     margins = {pair: dot(row, svm.point) for pair, row in mixing.masked_rows.items()}
     if (least := min(margins.values())) < 1:
         return f"a masked token has the margin {float(least.p) / float(least.q):.6g} < 1"
     if not set(svm.duals) <= set(mixing.masked_rows) or not set(svm.multipliers) <= set(mixing.level_rows):
-        return "a multiplier has no constraint"
+        return "a multiplier belongs to no constraint"
     if any(dual < 0 or dual * (margins[pair] - 1) != 0 for pair, dual in svm.duals.items()):
-        return "a dual is negative, or positive where the margin is more than 1"
+        return "a dual is negative, or is not zero although the margin exceeds 1"
     rows = [mixing.masked_rows[pair] for pair in svm.duals] + [mixing.level_rows[pair] for pair in svm.multipliers]
     if combination(rows, [*svm.duals.values(), *svm.multipliers.values()], len(svm.point)) != svm.point:
-        return "W^mm is not the combination of the rows with the multipliers"
+        return "W^mm is not the sum of the rows weighted by the multipliers"
     return ""
 
 
 def finite_part_claim(name: str, mixing: Mixing) -> Claim:
-    """Claim that E W_fin = b and W_fin ⊥ ker E, so that it is the W of least norm with these log-ratios."""
+    """Claim that E W_fin = b and W_fin ⊥ ker E, so that W_fin is the W of least norm with the log-ratios b."""
     with ctx.workprec(512):
         level, finite = mixing.level_rows, mixing.finite
         errors = [abs(inner(balls(row), finite) - mixing.log_ratio(pair)) for pair, row in level.items()]
@@ -66,7 +69,7 @@ def finite_part_claim(name: str, mixing: Mixing) -> Claim:
 
 
 def kernel(rows: list[Vector], d: int) -> list[Vector]:
-    """Return a basis of {p : row·p = 0 for each row}, exactly."""
+    """Return an exact basis of {p : row·p = 0 for each row}, in d dimensions."""
     if not rows:
         return [[fmpq(int(a == b)) for a in range(d)] for b in range(d)]
     reduced, rank = fmpq_mat(rows).rref()

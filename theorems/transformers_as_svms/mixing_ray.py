@@ -1,4 +1,4 @@
-"""The softmax under test on the ray W_fin + r W^mm: ratios inside the sets, and the mass of the masked tokens.
+"""Claims on the softmax under test on the ray W_fin + r W^mm: ratios inside O_i, and the mass of masked tokens.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -24,11 +24,11 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
 
 RAY = (0.0, 1.0, 8.0)
-"""The values of r, up to where the masked mass is a thousandth."""
+"""The values of r; at the largest one masked tokens have about a thousandth of the mass."""
 
 
 class RayPoints:
-    """Points W_fin + r W^mm in floats, and the effect of their rounding on margins.
+    """Points W_fin + r W^mm rounded to floats, and the effect of this rounding on margins.
 
     Args:
         mixing: the data.
@@ -46,7 +46,7 @@ class RayPoints:
 
     @cached_property
     def shift(self) -> Float64[np.ndarray, "b"]:
-        """Bounds of the change of each margin caused by rounding the point."""
+        """Bounds on the changes of margins that rounding each point causes, (b,)."""
         with ctx.workprec(256):
             shifts = []
             for r, p in zip(RAY, self.points.tolist(), strict=True):
@@ -61,7 +61,7 @@ def _weights(name: str, problem: Problem, ray: RayPoints, under_test: Implementa
 
 
 def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
-    """Claim log s_α − log s_t = log s⋆_α − log s⋆_t inside the sets, at every r."""
+    """Claim log s_α − log s_t = log s⋆_α − log s⋆_t for all tokens t of the sets O_i, at every r."""
     ray = RayPoints(mixing)
     logs = np.log(_weights(name, problem, ray, under_test))
     pairs = list(mixing.level_rows)
@@ -73,7 +73,7 @@ def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implem
 
 
 def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
-    """Claim Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has any."""
+    """Claim Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has masked tokens."""
     ray = RayPoints(mixing)
     weights = _weights(name, problem, ray, under_test)
     masked = ~mixing.attention.sets
@@ -84,6 +84,6 @@ def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implemen
         at_finite = inner(balls(row), mixing.finite)
         for k, r in enumerate(RAY):
             most[k, i] += float((arb(mixing.best((i, t))) * (-at_finite - r).exp()).mid())
-    # Rounding the point changes margins and the weight of α.
+    # Rounding the point changes the margins and the weight of α.
     right = approximate(most, most * ((len(RAY) + 4) * EPS + np.expm1(2 * ray.shift))[:, None])[:, inputs]
     return at_least(name, Form.EFFECTIVE, right, mass)

@@ -50,18 +50,18 @@ from theorems.transformers_as_svms.row_independence import GRADIENT_NORM, Indepe
 
 SUMMED_ROUNDING = tolerance(
     "summed-rounding",
-    "the error bounds of both sides, and Σ_k (2η‖∇L(W(k+1))‖ + ‖e_k‖)‖e_k‖, e_k = eps (|W(k+1)| + (4 + |log η∇L|)|ηL'|)"
-    " + η|δ∇L(W(k))| by coordinate",
-    "an iterate that lies e beside W − η∇L has a risk higher by at most ‖∇L‖‖e‖ + L̂‖e‖²/2, and η ≤ 1/L̂",
+    "the error bounds of both sides, plus Σ_k (2η‖∇L(W(k+1))‖ + ‖e_k‖)‖e_k‖, where each coordinate has the error e_k ="
+    " eps (|W(k+1)| + (4 + |log η∇L|)|ηL'|) + η|δ∇L(W(k))|",
+    "an error e of the iterate W − η∇L raises its risk by at most ‖∇L‖‖e‖ + L̂‖e‖²/2, and η ≤ 1/L̂",
 )
 
 POINTS = 150
 SUMMED = 8 / 7
-"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆, which holds because η ≤ 1/L_W ≤ 1/(4L̂)."""
+"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆; it holds because η ≤ 1/L_W ≤ 1/(4L̂)."""
 STEPS = 200
 """The number of iterations of gradient descent."""
 FEASIBLE = 5
-"""The number of feasible W' besides W^mm."""
+"""The number of feasible W', besides W^mm, for which the inequality of Lemma 4 is checked."""
 SEPARATING = Condition(
     "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
 )
@@ -71,7 +71,7 @@ EQUAL = Condition(
 SUMMABLE = sharper("gradients-are-summable")
 HEAD_DIRECTION = sharper("head-direction")
 QUERY_DESCENDS = stated_claim("separating-query-descends", when=SEPARATING)
-SATURATION = sharper("saturation", when="the same, and a point at which ∇L is short enough, in an input without ties")
+SATURATION = sharper("saturation", when="rows are independent, an input has no ties, and ∇L is short enough at a point")
 FEASIBLE_DESCENT = sharper("feasible-descent", when=EQUAL)
 NORM_DIVERGES = stated_claim("norm-diverges")
 
@@ -79,7 +79,7 @@ Points = Float64[np.ndarray, "m d"]
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases in which one or several of the three hypotheses hold."""
+    """Return a strategy for cases in which at least one of the theorem's three hypotheses holds."""
     independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
     return st.one_of(
         query_cases(families=independent, equal=True, start=True),
@@ -120,54 +120,54 @@ def _crowd(case: Case) -> Case:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
-    search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
+    search="in other coordinates the solver takes other steps, and may leave the case undecided",
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(opt) be feasible, and one token of each input strictly best.
 
-    L has no stationary point, and gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start, if one of these
-    holds: all non-optimal scores of an input are equal; the rows (x_iα − x_it) z_iᵀ are independent (almost all data
-    with T − 1 ≤ d, n(T − 1) ≤ d²); or the queries separate the labels, Y_i qᵀz_i > 0 for some q (almost all data with
-    d ≥ n, any T). Which of them the paper assumes is not known.
+    L has no stationary point, and gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start, if at least one
+    of three hypotheses holds: all non-optimal scores of an input are equal; the rows (x_iα − x_it) z_iᵀ are independent
+    (almost all data with T − 1 ≤ d, n(T − 1) ≤ d²); or the queries separate the labels, Y_i qᵀz_i > 0 for some q
+    (almost all data with d ≥ n, any T). We do not know which hypothesis the paper has.
 
     **Exact, head-direction.** At every W, for data of any kind,
 
         vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_iᵀ,    Var_i = Σ_t s_it (γ_it − f_i)²,    f_i = Σ_t s_it γ_it.
 
-    *Derivation.* ∇L = (1/n) Σ_i ℓ'_i Σ_t s_it (γ_it − f_i) x_it z_iᵀ and vᵀx_it = Y_i γ_it: the scores are a function
-    of the tokens. Hence −⟨∇L, v qᵀ⟩ ≥ (min_i Y_i qᵀz_i/n) Σ_i |ℓ'_i| Var_i (separating-query-descends): positive at
-    every W if q separates the labels, and along gradient descent all Var_i tend to zero.
+    *Derivation.* ∇L = (1/n) Σ_i ℓ'_i Σ_t s_it (γ_it − f_i) x_it z_iᵀ and vᵀx_it = Y_i γ_it, as scores are a function
+    of the tokens. Hence −⟨∇L, v qᵀ⟩ ≥ (min_i Y_i qᵀz_i/n) Σ_i |ℓ'_i| Var_i (separating-query-descends). If q separates
+    the labels, this is positive at every W, and all Var_i tend to zero along gradient descent.
 
-    **Effective, gradient-norm**, independent rows. With c_it = ℓ'_i s_it (γ_it − f_i),
+    **Effective, gradient-norm.** Let rows be independent. With c_it = ℓ'_i s_it (γ_it − f_i),
 
-        ‖∇L(W)‖_F ≥ (σ/n) (Σ_i Σ_t c_it²)^½    and    ‖∇L(W)‖_F ≥ (σ_min/n) (Σ_i Σ_{t≠opt_i} c_it²)^½,
+        ‖∇L(W)‖_F ≥ (σ/n) (Σ_i Σ_t c_it²)^½    and    ‖∇L(W)‖_F ≥ (σ_min/n) (Σ_i Σ_{t≠opt_i} c_it²)^½.
 
-    σ_min the least singular value of the rows x_i,opt z_iᵀ − x_it z_iᵀ, σ that of c ↦ Σ c_it x_it z_iᵀ on Σ_t c_it = 0.
-    *Derivation.* ∇L = (1/n) Σ_it c_it x_it z_iᵀ with Σ_t c_it = 0; so it is also −(1/n) Σ_{t≠opt} c_it G_it. Both σ
-    are positive as the rows are independent: their squares are eigenvalues of G Gᵀ, in the metric of Σ_t c_it² the
-    first, bounded from below over the rationals (:mod:`.row_independence`). c vanishes only if all scores of every
-    input are equal, as s > 0.
+    σ_min is the least singular value of the rows G_it = x_i,opt z_iᵀ − x_it z_iᵀ, and σ the least singular value of
+    c ↦ Σ c_it x_it z_iᵀ on Σ_t c_it = 0. *Derivation.* ∇L = (1/n) Σ_it c_it x_it z_iᵀ with Σ_t c_it = 0, which equals
+    −(1/n) Σ_{t≠opt} c_it G_it. As the rows are independent, σ and σ_min are positive: their squares are eigenvalues of
+    G Gᵀ, for σ in the metric Σ_t c_it², bounded from below over the rationals (:mod:`.row_independence`). c vanishes
+    only if all scores of every input are equal, as s > 0.
 
     **Effective, saturation.** Let Δ_i be the least distance of two scores of input i, ε_i = n‖∇L‖_F/(σ|ℓ'_i|), and r a
-    token. Where ε_i < Δ_i s_ir,
+    token. If ε_i < Δ_i s_ir,
 
-        1 − s_ir ≤ √(T − 1) ε_i / (Δ_i − ε_i/s_ir);
+        1 − s_ir ≤ √(T − 1) ε_i / (Δ_i − ε_i/s_ir).
 
-    s_ir ≥ 1/T for the largest weight. *Derivation.* Σ_t s_it² (γ_it − f_i)² ≤ ε_i² by the above; so |γ_ir − f_i| ≤
+    The largest weight is s_ir ≥ 1/T. *Derivation.* Σ_t s_it² (γ_it − f_i)² ≤ ε_i² by gradient-norm; so |γ_ir − f_i| ≤
     ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and Σ_{t≠r} s_it |γ_it − f_i| ≤ √(T − 1) ε_i.
 
     **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) =
-    inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent
-    lemma, L(W − η∇L) ≤ L(W) − η(1 − ηL̂/2)‖∇L‖², and η ≤ 1/L_W ≤ 1/(4L̂), L̂ that of Lemma 6. With distinct scores the
-    gradients tend to zero, hence all s_it to 0 or 1 by saturation, in the end to the same ones as steps tend to zero,
-    and so ‖W(k)‖_F → ∞. That W/‖W‖ then converges to the direction of W^mm is only conjectured
+    inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* By the
+    descent lemma L(W − η∇L) ≤ L(W) − η(1 − ηL̂/2)‖∇L‖², and η ≤ 1/L_W ≤ 1/(4L̂) with the L̂ of Lemma 6. With distinct
+    scores the gradients tend to zero, so that by saturation all s_it tend to 0 or 1; the tokens with weight 1 settle,
+    as steps tend to zero; and so ‖W(k)‖_F → ∞. That W/‖W‖ then converges to the direction of W^mm is only conjectured
     (:mod:`.conjecture_independent_rows`).
 
     **Limit, norm-diverges.** The norm of the gradient flow diverges as well: ∫‖∇L‖² dt is at most L(W(0)) − L_⋆, so a
-    bounded flow would have a stationary limit point. The flow is followed from one of the starts to norms of 1e6 (1e5
-    or 1e4 where float64 resolves no more) in units of 1/max|key|, and claimed to be the flow of the gradient under
+    bounded flow would have a stationary limit point. The flow from one of the starts is followed to norms of 1e6 (1e5
+    or 1e4 if float64 resolves no more) in units of 1/max|key|; claims check that it is the flow of the gradient under
     test. The starts are the origin, a point near the origin, a point far from the origin, and the case's start; step
-    sizes range from 1/L_W to a hundredth of it.
+    sizes range from 1/L_W down to 0.01/L_W.
 
     **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0,
     −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the first paper, whose derivation uses
@@ -209,7 +209,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
 def _where_scores_are_equal(
     case: Case, under_test: Implementation, at: AttentionAt, gradient: Numbers, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of Lemma 4 of the first paper, and its inequality for other feasible W'."""
+    """Yield the claims of Lemma 4 of the first paper, and the claim of its inequality for other feasible W'."""
     problem = case.problem
     yield from lemma_4.conclusion(case, under_test)
     svm = solve_att_svm(problem, problem.optimal, under_test, FEASIBLE_DESCENT, Form.EFFECTIVE)
@@ -226,7 +226,7 @@ def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) 
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
-    """Return the starts (0, a point near 0, a point far from 0, and the case's start) and log(ηL_W) for each."""
+    """Return the starts (0, a point near 0, a point far from 0, and the case's start), and log(ηL_W) of each start."""
     unit = rng.normal(size=(2, case.problem.d)) / case.problem.key_scale
     starts = [np.zeros(case.problem.d), unit[0], 10 * unit[1]]
     if case.start is not None:
@@ -252,7 +252,7 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -> Iterator[Claim]:
-    """Yield the claim of the saturation bound, in logarithms, for the inputs and points where it is not vacuous."""
+    """Yield the claim of the saturation bound, in logarithms, for the inputs and points at which ε_i < Δ_i s_ir."""
     problem, b = at.problem, len(at.token)
     ordered = np.sort(problem.scores, axis=1)
     least: Any = np.min(exact(ordered[:, 1:]) - ordered[:, :-1], axis=1)
@@ -271,15 +271,15 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def root_of_others(problem: Problem) -> float:
-    """Return √(T − 1), a bound of Σ|c_t|/‖c‖ over all tokens except one."""
+    """Return √(T − 1), which bounds Σ|c_t|/‖c‖ over all tokens except one."""
     return float(np.sqrt(problem.T - 1))
 
 
 def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
-    """Claim vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i, (b, e), and descent along v qᵀ where q separates the labels."""
+    """Claim vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i, (b, e), and descent along v qᵀ if a q separates the labels."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     chosen_scores = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
-    # A score may be a rounded product Y vᵀx, with an error; its difference from itself is exactly 0.
+    # A score may be a rounded product Y vᵀx with an error bound; its difference from itself is exactly 0.
     apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(chosen_scores))
     variances: Any = np.vecdot(at.coefficients, apart)
     signed = data.Y[:, None] * data.queries
@@ -295,7 +295,7 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
 def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) -> Points:
     """Return W^mm and other W whose margins are at least 1, up to rounding.
 
-    As rows are independent, the other W can have arbitrary margins ≥ 1; a component in ker G is added.
+    As rows are independent, there are W with arbitrary margins ≥ 1; each gets a random component in the kernel of G.
     """
     others = np.arange(problem.T) != problem.optimal[:, None]
     G = value_of(key_rows(problem, problem.optimal))[others]
@@ -306,7 +306,7 @@ def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) 
 
 
 def feasible_sides(at: AttentionAt, gradient: Numbers, feasible: Points) -> tuple[Numbers, Numbers]:
-    """Return −⟨∇L, W'⟩ and m(W') (1/n) Σ_i |ℓ'_i| gap_i s_i (1 − s_i), in units of e^{log_scale}; (b, feasible)."""
+    """Return −⟨∇L, W'⟩ and its bound m(W') (1/n) Σ_i |ℓ'_i| gap_i s_i (1 − s_i), both times e^{−log_scale}; (b, m)."""
     problem = at.problem
     others = np.arange(problem.T) != problem.optimal[:, None]
     rows = key_rows(problem, problem.optimal)[others]
@@ -318,7 +318,7 @@ def feasible_sides(at: AttentionAt, gradient: Numbers, feasible: Points) -> tupl
 def descent_run(
     problem: Problem, under_test: Implementation, starts: Points, fractions: Float64[np.ndarray, "m"]
 ) -> Iterator[Claim | Points]:
-    """Yield the claims on gradient descent with η ≤ 1/L_W, given log(ηL_W), and return some of its iterates."""
+    """Yield the claims on gradient descent with log(ηL_W) = ``fractions``, and last an array of some iterates."""
     log_step = fractions - under_test[log_smoothness](problem)
     run = under_test[gradient_descent](
         problem, starts, steps=STEPS, log_step=log_step, gradient=under_test[scaled_gradient]

@@ -1,4 +1,4 @@
-"""Theorem 6 for the nuclear norm: the claims of :mod:`.local_path` where W_⋆ of α is proven to be the unique solution.
+"""Theorem 6 for the nuclear norm: claims for choices α for which W_⋆ is proven to be the only solution of ATT-SVM⋆.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -34,11 +34,11 @@ NUCLEAR_LOCAL_VALUE = tolerance(
     "nuclear-local-path-value",
     "the error bounds of both log-excesses,"
     " 64 eps (1 + |log excess| + κR), and 2T e^{−(ρ − κ_α)} + Σ_harmful e^{−ρ(m − 1)/2}",
-    "the path minimises Σ c_j e^{−h_j} over tokens that score less, from which the risk differs by a factor of 1 plus"
-    " softmax weights that are not selected and what harmful tokens take",
+    "the path minimises Σ c_j e^{−h_j} over tokens that score less than α; the risk differs from it by relative terms:"
+    " the softmax weights of tokens that are not selected, and the contribution of harmful tokens",
 )
 
-LOCAL = "W_⋆ of α is proven the only solution, its tight constraints are of lower tokens, and float64 resolves"
+LOCAL = "W_⋆ is proven the only solution, its tight constraints belong to tokens that score less, and float64 resolves"
 ON_PATH = f"{LOCAL} a radius at which the path lies in the cone"
 
 SVM_IS_OPTIMAL = premise("nuclear-svm-is-optimal")
@@ -51,7 +51,7 @@ PATH_MARGIN = sharper("nuclear-path-margin", when=ON_PATH)
 TURNS = stated_claim("nuclear-path-turns", when=ON_PATH)
 
 NUCLEAR_LOCAL_CLAIMS = (SVM_IS_OPTIMAL, MARGIN, FACE, SOLUTION, IN_CONE, NO_HIGHER, PATH_MARGIN, TURNS)
-"""The claims of :func:`nuclear_local_claims`."""
+"""The names of the claims that :func:`nuclear_local_claims` yields."""
 
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3, 1e6)
 """The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
@@ -63,7 +63,7 @@ PATH_RADII = (1e2, 1e4, 1e6)
 
 @section
 def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims of Theorem 6 with ‖·‖_⋆, which :func:`.local_path.tsvm_local_path` derives."""
+    """Yield the claims of Theorem 6 for the nuclear norm; :func:`.local_path.tsvm_local_path` derives them."""
     data, problem, alpha = case.queried, case.problem, case.chosen_tokens
     assert data is not None
     solution = under_test[nuclear_max_margin](data.keys, alpha)
@@ -83,7 +83,7 @@ def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Cla
 
 
 def _sublevel(local: NuclearLocalBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the effective claims at points of the cone."""
+    """Yield the claims on margins and distances at points of the cone."""
     rho = np.repeat([begin * factor for factor in SUBLEVEL if begin * factor < local.last], POINTS)
     W = local.points(rng, rho, begin)
     least = least_margin(local, W, rho, MARGIN)
@@ -99,7 +99,7 @@ def _distances(
     names: tuple[str, str, str],
     form: Form,
 ) -> Iterator[Claim]:
-    """Claim that margins are at least ρ − κ_α − o, and the resulting bounds of the distances from face and ρW_⋆."""
+    """Claim that the margins of W are at least ``least``, and the resulting bounds on its distances from F and ρW_⋆."""
     bounds, options = local.bounds, {"points": "point of the cone"}
     R, low = rho * bounds.most, least.value - least.error
     e = R - bounds.least * low
@@ -111,7 +111,7 @@ def _distances(
 
 
 def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
-    """Yield the claims on the path under test, at radii at which ρW_⋆ plus the predicted offset is in the cone."""
+    """Yield the claims on the path under test, at the radii where ρW_⋆ plus the predicted offset is in the cone."""
     bounds, problem = local.bounds, local.problem
     svm, P = bounds.svm, float(np.linalg.norm(bounds.svm.W))
     log_costs = log_costs_of(problem, svm)
@@ -119,7 +119,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     system = NuclearOffsets.of(svm, log_costs)
 
     def lies_within(rho: float) -> bool:
-        """Return whether the limit plus the first two Newton steps from it lies well within the cone."""
+        """Return whether ρW_⋆ plus the limit offset, corrected by Newton steps, lies well within the cone."""
         first, second = corrections(system, rho)
         apart = float(np.linalg.norm(offset)) + first + 2 * second
         return bool(second <= max(first / 4, EPS * rho * P) and 2 * apart < rho * P * np.sqrt(local.mu))
@@ -148,7 +148,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     scale = np.stack([np.full(len(radii), local.mu), radii, radii])
     yield at_least(IN_CONE, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
 
-    # ρW_⋆, and ρW_⋆ + o, whose norm may slightly exceed the radius of the ball.
+    # Compare with ρW_⋆ and ρW_⋆ + o; the latter is shrunk if its norm exceeds the radius of the ball.
     ray = radii[:, None, None] * svm.W
     beside = ray + offset
     beside *= np.minimum(1.0, radii * bounds.most / np.linalg.svd(beside, compute_uv=False).sum(axis=1))[:, None, None]
@@ -177,9 +177,9 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
 def least_margin(
     local: NuclearLocalBounds, W: Float64[np.ndarray, "m d e"], rho: Float64[np.ndarray, "m"], claim: str
 ) -> Numbers:
-    """Return ρ' − κ_α − o, a lower bound of the margins of W.
+    """Return the lower bound ρ' − κ_α − o of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and o the log-excess of W less that of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and o ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * local.bounds.svm.W

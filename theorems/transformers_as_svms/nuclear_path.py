@@ -1,6 +1,6 @@
-"""Regularization path of (K, Q): it turns to W_⋆, a W of least nuclear norm that separates the optimal tokens.
+"""Regularization path of (K, Q): KQᵀ/R converges to W_⋆/C_⋆, W_⋆ of least nuclear norm for the optimal tokens.
 
-Main results: explicit bounds on margins, on the distance from a face of matrices and from W_⋆ over a whole sublevel
+Main results: explicit bounds on margins and on the distances from a face of matrices and from W_⋆ over a whole sublevel
 set; the path itself at radii up to 1e6, each point with a certificate that it is a minimiser; its offset from the ray.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
@@ -44,20 +44,20 @@ from theorems.transformers_as_svms.curves.nuclear_points import half_squares, nu
 NUCLEAR_PATH_GAP = tolerance(
     "nuclear-path-gap",
     "64 (N + d + e) eps (1 + ρ Σ_j ω_j‖G_j‖C_⋆ + max|log c|) + 32 (d + e) eps ρC_⋆ Σ_j ω_j‖G_j‖²‖o‖",
-    "R‖M‖_op − ⟨M, W⟩ is a difference of two numbers of size ρ, each summed in floats from N rows of d·e entries; the"
-    " offset o is rounded, which moves h_j by ‖G_j‖ times that, weights by such a share, and R‖M‖_op by R times Σ"
-    " ω_j‖G_j‖ of it; the logarithms of the risk have rounding errors, too",
+    "R‖M‖_op − ⟨M, W⟩ is a difference of two numbers of size ρ, each summed in floats from N rows of d·e entries; a"
+    " rounding error r of the offset o changes h_j by ‖G_j‖r, weights by the same relative amount, and R‖M‖_op by"
+    " R Σ ω_j‖G_j‖² r; the logarithms of the risk have rounding errors, too",
 )
 NUCLEAR_OFFSET = tolerance(
     "nuclear-offset",
     "|o¹ − o| + 2|o² − o¹| + 16 (d + e) eps ρ C_⋆ + 8 k eps cond |x|",
-    "o¹ and o² are one and two Newton steps from the limit at radius ρ, of which the second is at most a quarter of the"
-    " first, so that all further ones sum to less than it; W̄(R) − ρW_⋆ cancels what is of size ρC_⋆, and the limit is"
-    " the solution x of a linear system in k unknowns",
+    "o¹ and o² are one and two Newton steps from the limit o at radius ρ; the second step is at most a quarter of the"
+    " first, so that all further steps sum to less than the second; W̄(R) − ρW_⋆ is a difference of matrices of size"
+    " ρC_⋆; and o is the solution x of a linear system in k unknowns",
 )
 
 UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
-FOLLOWED = f"{UNIQUE}, and the path begins to turn within float64"
+FOLLOWED = f"{UNIQUE}, and float64 resolves radii at which the path turns"
 LIMIT_NEAR = f"{FOLLOWED}, at a radius where ρ·slack and ρ·g are large"
 
 SVM_IS_OPTIMAL = premise("nuclear-svm-is-optimal")
@@ -73,15 +73,15 @@ TURNS = stated_claim("path-turns", when=FOLLOWED)
 OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR, refines=TURNS)
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The RΘ_⋆/κ of the sublevel sets."""
+"""The radii ρ = RΘ_⋆ of the sublevel sets, in units of κ."""
 POINTS = 60
-"""The number of points per radius."""
+"""The number of points checked per sublevel set."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""The RΘ_⋆ of the path."""
+"""The radii ρ = RΘ_⋆ of the path."""
 RESOLVED = 40.0
-"""The least ρ·slack − log ρ, and the least ρ·g, at radii that are compared with the limit: e^−40 is below rounding."""
+"""The least ρ·slack − log ρ and ρ·g at which the offset is compared with its limit: e^−40 is below rounding."""
 NEAR = 0.1
-"""The largest first Newton step at such radii, as a share of the offset, or of C_⋆ if C_⋆ is larger."""
+"""The largest first Newton step at these radii, in units of the offset's norm or C_⋆, whichever is larger."""
 
 
 @statement(
@@ -109,53 +109,54 @@ NEAR = 0.1
 def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and one token of each input be strictly best.
 
-    Let h_it(W) = (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible; C_⋆ = min ‖W‖_⋆ over such W, Θ_⋆ = 1/C_⋆, 𝒲_⋆ the set of
-    solutions. The path (K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖_F² + ‖Q‖_F²) ≤ R has dist(K̄Q̄ᵀ/R, 𝒲_⋆Θ_⋆) → 0.
+    Let h_it(W) = (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible, C_⋆ = min ‖W‖_⋆ over such W, Θ_⋆ = 1/C_⋆, and 𝒲_⋆ the set of
+    minimisers. The path (K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖_F² + ‖Q‖_F²) ≤ R has dist(K̄Q̄ᵀ/R, 𝒲_⋆Θ_⋆) → 0.
 
-    As min{½(‖K‖² + ‖Q‖²) : KQᵀ = W} = ‖W‖_⋆ it is the path of W over ‖W‖_⋆ ≤ R (K and Q have min(d, e) columns).
+    As min{½(‖K‖² + ‖Q‖²) : KQᵀ = W} = ‖W‖_⋆, this is the path of W over ‖W‖_⋆ ≤ R (K and Q have min(d, e) columns).
 
     **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the first paper, and W_⋆
     ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation of
     Theorem 1 uses only margins.
 
-    *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆, ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. U1, V1 are its r
-    singular vectors of singular value 1, g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in F = {U1 P V1ᵀ : P ⪰ 0}. For those W
+    *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆ and ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. Let U1 and V1
+    be the r pairs of singular vectors of M of singular value 1, and g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in the face
+    F = {U1 P V1ᵀ : P ⪰ 0}. Every W of the sublevel set has
 
         e = R − C_⋆ m(W) ≤ C_⋆κ,   ‖W‖_⋆ − ⟨M, W⟩ ≤ e,   dist_⋆(W, F) ≤ 2√(Re/g).
 
     *Derivation.* ⟨M, W⟩ = Σ λh ≥ C_⋆ m(W). Let W = Σ σ_k u_k v_kᵀ, u_k = U1a + U2b, v_k = V1c + V2d. Then 1 − u_kᵀM v_k
     ≥ 1 − a·c − (1−g)|b||d| ≥ ½|a − c|² + (g/2)(|b|² + |d|²) =: e_k, so that Σ σ_k e_k ≤ e. With μ_k = ½(a + c) and
     u_k = U1μ_k + p, v_k = V1μ_k + q: ‖u_k v_kᵀ − U1 μ_kμ_kᵀ V1ᵀ‖_⋆ ≤ |p| + |q| ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤
-    2√(e_k/g), and Cauchy's inequality gives Σ σ_k 2√(e_k/g) ≤ 2√(Re/g). It is Σ σ_k μ_kμ_kᵀ for P that is claimed.
+    2√(e_k/g), and Cauchy's inequality gives Σ σ_k 2√(e_k/g) ≤ 2√(Re/g). The claim uses the point P = Σ σ_k μ_kμ_kᵀ.
 
-    *The solution.* Let S = {λ > 0}, τ > 0 the least singular value of P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S on symmetric matrices;
-    then W_⋆ is the only solution, and with B = 2√(Re/g), b = ρ − min h ≤ κ,
+    *The solution.* Let S = {λ > 0} and τ > 0 be the least singular value of P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S on symmetric
+    matrices. Then W_⋆ is the only solution, and with B = 2√(Re/g) and b = ρ − min h ≤ κ
 
         ‖W − ρW_⋆‖_F ≤ B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √|S| b]/τ.
 
-    *Derivation.* Let V = U1 P V1ᵀ be that point of F. ⟨G_j, V − ρW_⋆⟩ differs from h_j(W) − ρ by at most ‖G_j‖B. All
-    h_j ≥ ρ − b, and Σ_S λ_j(h_j − (ρ − b)) ≤ R − C_⋆(ρ − b) = e, so that their sum is at most e/min λ.
+    *Derivation.* Let V = U1 P V1ᵀ be the point of F above. ⟨G_j, V − ρW_⋆⟩ differs from h_j(W) − ρ by at most ‖G_j‖B.
+    All h_j ≥ ρ − b, and Σ_S λ_j(h_j − (ρ − b)) ≤ R − C_⋆(ρ − b) = e, so that Σ_S (h_j − (ρ − b)) is at most e/min λ.
 
-    *The factors.* Σ_i (σ_i(K) − σ_i(Q))² ≤ 2e where ½(‖K‖² + ‖Q‖²) ≤ R, since ‖KQᵀ‖_⋆ ≤ Σ σ_i(K) σ_i(Q) (von Neumann)
-    and ‖KQᵀ‖_⋆ ≥ R − e.
+    *The factors.* If ½(‖K‖² + ‖Q‖²) ≤ R, then Σ_i (σ_i(K) − σ_i(Q))² ≤ 2e, since ‖KQᵀ‖_⋆ ≤ Σ σ_i(K) σ_i(Q) (von
+    Neumann) and ‖KQᵀ‖_⋆ ≥ R − e.
 
     *From the duals.* With w = λ/Σλ, c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ)}
     and b of :func:`theorems.rounding.approximations.bend`: ⟨M, W⟩Θ_⋆ ≥ D − log1p(x) − b min(x, 1) − log n(L(W) −
     L_opt), by Jensen's inequality as in Theorem 1.
 
-    A W whose excess risk is larger than at ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o in place of ρ; so
-    the bounds, with κ + o for κ, are for all points of the ball with o < ρ − κ. Where the solution is not proven to be
-    the only one, all this holds with some W that separates in place of W_⋆, and with λ whose dual value is nearly C_⋆:
-    the claims are about F, and do not require its r singular values to be 1 (:mod:`.curves.nuclear_bounds`).
+    A W whose excess risk exceeds that of ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o. So the bounds, with
+    κ + o in place of κ, hold at all points of the ball with o < ρ − κ. If the solution is not proven to be the only
+    one, the bounds hold with some feasible W in place of W_⋆, and with a λ whose dual value is nearly C_⋆: the claims
+    are about F, and do not require its r singular values to be 1 (:mod:`.curves.nuclear_bounds`).
 
-    **Limit.** The path under test lies in the ball, and its risk is the least there: f(W) = log Σ c_j e^{−h_j} is
-    convex with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and
-    log n(L − L_opt) is at least f − log1p(x) − b min(x, 1). So the path has these bounds; with e = R − C_⋆(D − …) from
-    the duals, which stays bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
+    **Limit.** The path under test lies in the ball and has the least risk there: f(W) = log Σ c_j e^{−h_j} is convex
+    with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and log n(L − L_opt) is
+    at least f − log1p(x) − b min(x, 1). So the path has the bounds above. With the bounded e = R − C_⋆(D − …) from the
+    duals, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); the path is followed to ρ = 1e6.
 
     **Sharp.** If W_⋆ = U1 P V1ᵀ is the only solution, P ≻ 0, and λ positive on all tight constraints, then
-    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.curves.nuclear_limit`). The claim is made at radii at which
-    ρ·g, and ρ·(h − 1) for constraints that are not tight, are large; the data decide which radii these are.
+    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.curves.nuclear_limit`). The claim is checked at the radii at
+    which ρ·g, and ρ·(h − 1) for constraints that are not tight, are large.
     """
     yield from premises(query_claims(case, under_test))
     data, problem = case.queried, case.problem
@@ -170,12 +171,12 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
         raise Ended(optimal.name)
     bounds, kappa = NuclearBounds(problem, certificate), log_kappa(problem)
     if not kappa.value < 1 / EPS:
-        raise Undecided(MARGIN, f"κ = {kappa.value:.3g}: at ρ = κ the rounding of a logit is larger than a logit")
+        raise Undecided(MARGIN, f"κ = {kappa.value:.3g}: at ρ = κ the rounding error of a logit exceeds 1")
     yield from _sublevel(bounds, kappa, under_test, case.rng())
     if solution.exact is not None:
         radii = np.array([rho for rho in PATH_RADII if exact_to_rounding(problem, float(kappa.value), rho)])
         if radii.size == 0:
-            yield undecided_claim(TURNS, f"κ = {kappa.value:.3g}: the path begins to turn beyond 1e6", Form.LIMIT)
+            yield undecided_claim(TURNS, f"κ = {kappa.value:.3g}: the path turns only beyond ρ = 1e6", Form.LIMIT)
             return
         yield from _on_the_path(bounds, kappa, under_test, radii)
 
@@ -183,11 +184,11 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 def _sublevel(
     bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the effective claims at factors near those of ρW_⋆."""
+    """Yield the effective claims at factors (K, Q) near the factors of ρW_⋆."""
     rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
     K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
     least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)
-    # Points with o ≥ ρ − κ are left out: their sublevel set has no bound.
+    # Leave out points with o ≥ ρ − κ: the bounds do not hold for their sublevel sets.
     inside = least.value - least.error > 0
     K, Q, rho, least = K[inside], Q[inside], rho[inside], least[inside]
     W, R, options = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
@@ -213,7 +214,7 @@ def _sublevel(
 def _on_the_path(
     bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, radii: Float64[np.ndarray, "r"]
 ) -> Iterator[Claim]:
-    """Yield the claims of the path under test at these ρ."""
+    """Yield the claims on the path under test at the radii ρ = ``radii``."""
     problem, svm = bounds.problem, bounds.svm
     path = under_test[nuclear_path](problem, svm, radii)
     (d, e), r = svm.W.shape, len(radii)
@@ -240,7 +241,7 @@ def _on_the_path(
     yield _minimal(bounds, path.offsets[reached], log_excess, least, rho)
     yield at_least(PATH_MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, scale=rho, **options)
 
-    # The smaller of the two bounds e, from the margins and from the duals.
+    # Take the smaller of the two bounds e: from the margins or from the duals.
     low = least.value - least.error
     dual = _dual_bound(bounds, least, log_excess)
     e_path = R - bounds.least * np.maximum(low, dual.value - dual.error)
@@ -268,9 +269,9 @@ def _minimal(
 ) -> Claim:
     """Claim that log n(L(W) − L_opt) is at most its infimum over the ball.
 
-    In the ball it is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where W' = ρW_⋆ + o and o
-    is the offset that the path reports. The margins h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩ of W', m_j those of W_⋆, are
-    computed without the cancellation that the floats of W would cause.
+    The infimum is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where W' = ρW_⋆ + o with the
+    offset o that the path reports. The margins of W' are h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩, where m_j are the margins of
+    W_⋆. They are computed without the cancellation that the floats of W would cause.
     """
     problem, svm, (a, z, _) = bounds.problem, bounds.svm, bounds.certificate.floats
     assert svm.exact is not None
@@ -293,7 +294,7 @@ def _minimal(
 def _in_the_limit(
     bounds: NuclearBounds, rho: Float64[np.ndarray, "r"], W: Float64[np.ndarray, "r d e"]
 ) -> Iterator[Claim]:
-    """Claim that W̄(R) − ρW_⋆ is near o at the radii that are close enough to the limit."""
+    """Claim that W̄(R) − ρW_⋆ is near the offset o at radii ρ that are large enough."""
     problem, svm = bounds.problem, bounds.svm
     assert svm.gap is not None
     offsets = NuclearOffsets.of(svm, log_costs_of(problem, svm))
@@ -322,9 +323,9 @@ def _least_margin(
     under_test: Implementation,
     claim: str,
 ) -> Numbers:
-    """Return ρ' − κ − o, a lower bound of the margins of W.
+    """Return the lower bound ρ' − κ − o of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and o the log-excess of W less that of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and o ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * bounds.svm.W
@@ -334,14 +335,14 @@ def _least_margin(
 
 
 def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
-    """Return log1p(x) + b min(x, 1) where all margins are at least ``least``."""
+    """Return log1p(x) + b min(x, 1) with x = (T−1)e^{−least}, where all margins are at least ``least``."""
     problem = bounds.problem
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
     return np.log1p(x) + bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1)) * np.minimum(x, 1.0)
 
 
 def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> Numbers:
-    """Return D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt), a lower bound of ⟨M, W⟩Θ_⋆."""
+    """Return the lower bound D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt) of ⟨M, W⟩Θ_⋆."""
     support = bounds.duals > 0
     w = exact(bounds.duals[support])
     w = w / np.sum(w)
@@ -359,11 +360,11 @@ def _from_duals(bounds: NuclearBounds, margins: Numbers, least: Numbers, log_exc
 
 
 def _singular_values(x: Float64[np.ndarray, "m d k"]) -> Float64[np.ndarray, "m k"]:
-    """Return the singular values in descending order, zeros included."""
+    """Return the k singular values of each matrix in descending order, including zeros."""
     singular = np.linalg.svd(x, compute_uv=False)
     return np.pad(singular, ((0, 0), (0, x.shape[2] - singular.shape[1])))
 
 
 def _flat(W: Float64[np.ndarray, "m d e"]) -> Numbers:
-    """Return vec W as points of the problem."""
+    """Return the vectors vec W as points of the problem, without rounding errors."""
     return exact(W.reshape(len(W), W.shape[1] * W.shape[2]))

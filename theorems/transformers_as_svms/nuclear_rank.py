@@ -1,4 +1,4 @@
-"""Lemma 2 for the nuclear norm: the claims of :mod:`.rank` where W_⋆ of α is proven to be the unique solution.
+"""Lemma 2 for the nuclear norm: claims for choices α for which W_⋆ is proven to be the only solution of ATT-SVM⋆.
 
 References: *Transformers as Support Vector Machines*, Lemma 2.
 """
@@ -26,12 +26,12 @@ from theorems.core.tolerances import EXACT, tolerance
 FACTOR_ROUNDING = tolerance(
     "nuclear-factor-rounding",
     "(e + 4) eps Σ_b |Q_bk||N_b| + 2^−120 max|Q| Σ_b |N_b|",
-    "each entry of a factor and of a vector N that is orthogonal to the span is rounded once, and so is their product"
-    " with every sum; entries are enclosed to 2^−120 of the largest at least",
+    "each entry of a factor Q and of a vector N orthogonal to the span is rounded once, and each product and sum in QᵀN"
+    " is rounded; entries of Q are enclosed to within 2^−120 of the largest entry",
 )
 
 ENCLOSED = 2.0**-120
-"""The largest radius of an entry, in units of the largest entry; Newton's method loses a few of the 160 bits."""
+"""The largest radius of an entry's enclosure, in units of the largest entry; Newton's method loses some of 160 bits."""
 
 UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
 
@@ -42,12 +42,12 @@ RANK = sharper("nuclear-rank-at-most-supporting-inputs", when=UNIQUE)
 TIGHT = sharper("nuclear-rank-by-tight-constraints", when=UNIQUE)
 
 NUCLEAR_RANK_CLAIMS = (SVM_IS_OPTIMAL, IN_SPAN_OF_QUERIES, IN_SPAN_OF_DIFFERENCES, RANK, TIGHT)
-"""The claims of :func:`nuclear_rank_claims`."""
+"""The names of the claims that :func:`nuclear_rank_claims` yields."""
 
 
 @section
 def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims of Lemma 2 with ‖·‖_⋆, which :func:`.rank.tsvm_rank` derives."""
+    """Yield the claims of Lemma 2 for the nuclear norm; :func:`.rank.tsvm_rank` derives them."""
     data, alpha = case.queried, case.chosen_tokens
     assert data is not None
     svm = under_test[nuclear_max_margin](data.keys, alpha)
@@ -63,7 +63,7 @@ def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Clai
     differences = [
         [x - y for x, y in zip(tokens[i * T + int(alpha[i])], tokens[i * T + t], strict=True)] for i, t in pairs
     ]
-    # W = KQᵀ with Q = MᵀK and K = MQ: the columns of a factor span the rows, or the columns, of W.
+    # W = KQᵀ with Q = MᵀK and K = MQ: the columns of Q span the rows of W, and the columns of K its columns.
     yield _in_span(IN_SPAN_OF_QUERIES, svm.Q, rational_matrix(data.queries[inputs]))
     yield _in_span(IN_SPAN_OF_DIFFERENCES, svm.K, fmpq_mat(differences))
     r = svm.K.shape[1]
@@ -74,7 +74,7 @@ def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Clai
 def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> Claim:
     """Claim that the columns of the factor are linear combinations of the rows of ``span``.
 
-    The claim is that they are orthogonal to all vectors that are orthogonal to these rows.
+    The columns must be orthogonal to all vectors that are orthogonal to the rows of ``span``.
     """
     beside = _orthogonal_to(span)
     products = np.abs(factor.T @ beside)
@@ -89,7 +89,7 @@ def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> C
 
 
 def _orthogonal_to(span: fmpq_mat) -> Float64[np.ndarray, "e k"]:
-    """Return a basis of the orthogonal complement of the rows, computed exactly, each entry then rounded once."""
+    """Return a basis of the orthogonal complement of the rows of ``span``, computed exactly and then rounded once."""
     reduced, rank = span.rref()
     e = span.ncols()
     pivots = [next(j for j in range(e) if reduced[i, j] != 0) for i in range(rank)]

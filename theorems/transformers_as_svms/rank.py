@@ -1,4 +1,4 @@
-"""Solutions have low rank: rows of W^mm are in the span of the queries, columns in the span of token differences.
+"""Solutions have low rank: the rows of W^mm are in the span of queries, its columns in the span of token differences.
 
 References: *Transformers as Support Vector Machines*, Lemma 2.
 """
@@ -42,8 +42,8 @@ TOKEN_SVM_IS_OPTIMAL = premise("token-svm-is-optimal", when="where n = 1 or quer
 def _cases(draw: DrawFn) -> Case:
     """Draw a case in which tokens and queries usually do not span their spaces.
 
-    Their vectors get one more coordinate, a linear combination of the others; it is 0 for orthogonal queries, which
-    remain orthogonal.
+    Tokens and queries get one more coordinate, a linear combination of the others. For orthogonal queries the new
+    coordinate is 0, so that they remain orthogonal.
     """
     case = draw(query_cases(alpha="any"))
     data = case.queried
@@ -83,25 +83,26 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(α) be feasible. Its solution W^mm has rows in span{z_i}, so rank W^mm ≤ n.
 
     **Sharper, exact.** W^mm = Σ_it λ_it (x_iα − x_it) z_iᵀ = Σ_i u_i z_iᵀ with u_i = Σ_t λ_it (x_iα − x_it), for every
-    dual solution λ ≥ 0. With S the inputs that have a positive dual in λ, rows of W^mm are in span{z_i : i ∈ S},
-    columns in span{x_iα − x_it : λ_it > 0}, and rank W^mm ≤ #S ≤ n. Duals need not be unique: the bound holds for the
-    dual solution with the fewest inputs. It is claimed for the dual solution that is returned, whose rows are linearly
-    independent.
+    dual solution λ ≥ 0. Let S be the inputs that have a positive dual in λ. The rows of W^mm are in span{z_i : i ∈ S},
+    its columns in span{x_iα − x_it : λ_it > 0}, and rank W^mm ≤ #S ≤ n. Duals need not be unique, so the bound holds
+    even for the dual solution with the fewest inputs. The claim uses the dual solution that the solver returns, in
+    which the rows with positive duals are linearly independent.
 
-    **n = 1.** W^mm = p_mm zᵀ/‖z‖², p_mm the solution of ATT-SVM(α) on the tokens.
+    **n = 1.** W^mm = p_mm zᵀ/‖z‖², where p_mm is the solution of ATT-SVM(α) on the tokens.
 
-    **Orthogonal queries decouple.** If z_i·z_j = 0 for i ≠ j, then W^mm = Σ_i p_i z_iᵀ/‖z_i‖², p_i the solution of
-    ATT-SVM(α_i) on only the tokens of input i. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
-    ‖p_i‖; Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at that sum, which is feasible; and the solution is unique.
+    **Orthogonal queries decouple.** If z_i·z_j = 0 for i ≠ j, then W^mm = Σ_i p_i z_iᵀ/‖z_i‖², where p_i is the
+    solution of ATT-SVM(α_i) on only the tokens of input i. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm
+    z_i‖ ≥ ‖p_i‖. Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at W = Σ_i p_i z_iᵀ/‖z_i‖², which is feasible; and the
+    solution is unique.
 
     **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆ P_Z has the same margins, and
     ‖W P_Z‖_⋆ ≤ ‖W‖_⋆ with equality only if W(I − P_Z) = 0, as WWᵀ = W P_Z Wᵀ + W(I − P_Z)Wᵀ and √ is operator monotone.
-    Sharper: W_⋆ = KQᵀ with K = MQ, Q = MᵀK, M = Σ λ_it (x_iα − x_it) z_iᵀ for its dual λ, so the spans are those of
-    inputs and constraints with positive duals. If it is the only solution, P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S is injective on
-    symmetric r × r matrices, which takes r(r+1)/2 ≤ #S tight constraints (Barvinok, Pataki).
+    Sharper: W_⋆ = KQᵀ with K = MQ, Q = MᵀK and M = Σ λ_it (x_iα − x_it) z_iᵀ for its dual λ, so only inputs and
+    constraints with positive duals enter the spans. If W_⋆ is the only solution, P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S is injective
+    on symmetric r × r matrices, so that there are #S ≥ r(r+1)/2 tight constraints (Barvinok, Pataki).
 
-    The solver's certificate is claimed first; the other claims are made about the returned solution even if the
-    certificate is wrong. All claims except those of the nuclear norm are decided over the rationals.
+    The solver's certificate is checked first; the other claims are checked for the returned solution even if the
+    certificate is wrong. All claims except those on the nuclear norm are decided over the rationals.
     """
     yield from premises(query_claims(case, under_test))
     data, alpha, problem = case.queried, case.chosen_tokens, case.problem
@@ -123,20 +124,20 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
-    """Return x_iα − x_it."""
+    """Return the token difference x_iα − x_it, exactly."""
     chosen, other = rational_matrix(data.X[i][[int(case.chosen_tokens[i]), t]]).tolist()
     return [a - b for a, b in zip(chosen, other, strict=True)]
 
 
 def _in_span(name: str, rows: fmpq_mat, span: list[list[fmpq]]) -> Claim:
-    """Claim that each row is a linear combination of the rows of ``span``."""
+    """Claim that each row of ``rows`` is a linear combination of the rows of ``span``."""
     alone = int(fmpq_mat(span).rank()) if span else 0
     together = int(fmpq_mat([*span, *rows.tolist()]).rank())
-    return _claim(name, alone == together, f"rank {alone}, with the rows of the solution {together}")
+    return _claim(name, alone == together, f"rank {alone}; with the solution's rows {together}")
 
 
 def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
-    """Claim W^mm = Σ_i p_i z_iᵀ/‖z_i‖², p_i the solution for the tokens of input i."""
+    """Claim W^mm = Σ_i p_i z_iᵀ/‖z_i‖², where p_i is the solution for the tokens of input i."""
     total = fmpq_mat(*data.shape)
     for i, query in enumerate(rational_matrix(data.queries).tolist()):
         single, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]

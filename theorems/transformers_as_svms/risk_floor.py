@@ -1,4 +1,4 @@
-"""Optimal tokens minimise the risk: lower and upper bounds of L(W) − L_⋆ for every W, L_⋆ the infimum.
+"""Optimal tokens minimise the risk: lower and upper bounds of L(W) − L_⋆ for every W, where L_⋆ is the infimum of L.
 
 References: *Transformers as Support Vector Machines*, Lemma 1.
 """
@@ -66,9 +66,9 @@ STAYS_AWAY = sharper("excess-stays-away", when=INFEASIBLE)
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw a case that is separable by construction, or, in a third of the draws, an inseparable one.
+    """Draw a case that is separable by construction or, in a third of the draws, an inseparable case.
 
-    An inseparable case has an input twice, once with the sign of the query reversed.
+    An inseparable case has one input twice, the second time with its query's sign reversed.
     """
     case = draw(query_cases())
     if not draw(one_in(3)):
@@ -109,34 +109,34 @@ def _cases(draw: DrawFn) -> Case:
 def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and one token of each input be strictly best; L_⋆ = (1/n) Σ_i ℓ(γ_i,opt).
 
-    Then L(W) > L_⋆ for every W, and L(RW) → L_⋆ as R → ∞ for every W with (x_i,opt − x_it)ᵀ W z_i ≥ 1 throughout.
+    Then L(W) > L_⋆ for every W. For every W with all (x_i,opt − x_it)ᵀ W z_i ≥ 1, L(RW) → L_⋆ as R → ∞.
 
-    **Effective**, at every W, with δ_i = Σ_t s_it (γ_i,opt − γ_it) > 0 and c_i, C_i the least and the largest |ℓ'|
-    between the scores of input i (the mean value theorem on [γ_i,opt − δ_i, γ_i,opt]):
+    **Effective.** Let δ_i = Σ_t s_it (γ_i,opt − γ_it) > 0, and let c_i be the least and C_i the largest |ℓ'| between
+    the scores of input i. At every W, by the mean value theorem on [γ_i,opt − δ_i, γ_i,opt],
 
         Σ c_i δ_i ≤ n (L(W) − L_⋆) ≤ Σ C_i δ_i.
 
-    **Sharp** as δ → 0: with κ_i the steepening of ℓ on that interval and M0_i the Lipschitz constant of ℓ' (see
-    :meth:`reference_attention.loss.Loss.steepening`; ℓ'(u − x) is within M0 x of ℓ'(u)),
+    **Sharp** as δ → 0. Let κ_i be the steepening of ℓ between the scores of input i
+    (:meth:`reference_attention.loss.Loss.steepening`), and M0_i the Lipschitz constant of ℓ' there. At every W
 
         Σ |ℓ'(γ_i,opt)| δ_i e^{−κ_i δ_i/2} ≤ n (L(W) − L_⋆) ≤ Σ (|ℓ'(γ_i,opt)| δ_i + M0_i δ_i²/2).
 
-    **By margins** h_it = (x_i,opt − x_it)ᵀ W z_i, m_i = min_t h_it, and with Γ_i the least gap γ_i,opt − γ_it: s_it is
-    at most e^{−h_it}, and 1 − s_i,opt = o/(1 + o) with o = Σ_{t≠opt} e^{−h_it} ≥ e^{−m_i}, so
+    **By margins.** Let h_it = (x_i,opt − x_it)ᵀ W z_i, m_i = min_t h_it, and Γ_i the least gap γ_i,opt − γ_it. As s_it
+    ≤ e^{−h_it}, and 1 − s_i,opt = o/(1 + o) with o = Σ_{t≠opt} e^{−h_it} ≥ e^{−m_i}, for each i
 
-        c_i Γ_i / (1 + e^{m_i}) ≤ n (L(W) − L_⋆) ≤ Σ_i C_i Σ_{t≠opt} (γ_i,opt − γ_it) e^{−h_it},  for each i.
+        c_i Γ_i / (1 + e^{m_i}) ≤ n (L(W) − L_⋆) ≤ Σ_j C_j Σ_{t≠opt} (γ_j,opt − γ_jt) e^{−h_jt}.
 
-    The lower bound is at least c_min Γ_min e^{−max(m,0)}/2 for the input of the least margin m, the upper bound at most
-    N c_max Γ_max e^{−m}, N = n(T−1).
+    For the input of the least margin m, the lower bound is at least c_min Γ_min e^{−max(m,0)}/2. The upper bound is at
+    most N c_max Γ_max e^{−m}, N = n(T−1).
 
     **Limit.** m(R W^mm) = R, so n (L(R W^mm) − L_⋆) is within [c_min Γ_min / (1 + e^R), N c_max Γ_max e^{−R}]: its
-    logarithm is −R to a constant, at radii up to 10⁶.
+    logarithm is −R up to a constant, at radii up to 10⁶.
 
-    **And only then.** If ATT-SVM(opt) is infeasible, Σ λ_it (x_i,opt − x_it) z_iᵀ = 0 for some λ ≥ 0 that is not zero.
-    So every W has an h_it ≤ 0, and n (L(W) − L_⋆) ≥ min_i c_i Γ_i/2: inf L = L_⋆ if and only if opt is separable.
+    **Only if separable.** If ATT-SVM(opt) is infeasible, Σ λ_it (x_i,opt − x_it) z_iᵀ = 0 for some nonzero λ ≥ 0. So
+    every W has an h_it ≤ 0, and n (L(W) − L_⋆) ≥ min_i c_i Γ_i/2. Hence inf L = L_⋆ if and only if opt is separable.
 
-    Risks are compared as numbers, as kernels compute them, and in logarithms, which keep the relative accuracy of n (L
-    − L_⋆) even where L − L_⋆ is tiny.
+    Risks are compared both as numbers, as kernels compute them, and as logarithms, which keep the relative accuracy of
+    n (L − L_⋆) even if L − L_⋆ is tiny.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
@@ -163,7 +163,7 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _infeasibility_claim(case: Case, infeasible: Infeasible) -> Claim:
-    """Claim, over the rationals, that the multipliers prove that no W separates opt."""
+    """Claim, over the rationals, that the multipliers returned with ``infeasible`` prove that no W separates opt."""
     rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
     right = is_farkas_proof(rows, infeasible.exact)
     detail = f"{len(infeasible.exact)} multipliers" if right else "the multipliers do not add up to zero"
@@ -173,7 +173,7 @@ def _infeasibility_claim(case: Case, infeasible: Infeasible) -> Claim:
 def _violation(
     problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]
 ) -> Float64[np.ndarray, "k"]:
-    """Return the distance by which log(L − L_⋆) under test is outside its bounds, in floats."""
+    """Return the distance by which log n(L − L_⋆) under test is outside its bounds, in floats; negative if inside."""
     with in_floats():
         bounds = FloorBounds(AttentionAt(problem, points))
         theirs = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, points, problem.optimal)

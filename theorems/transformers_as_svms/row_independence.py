@@ -1,7 +1,7 @@
 """Certified lower bounds of the singular values of the rows (x_iα − x_it) z_iᵀ.
 
-λ bounds an eigenvalue from below if all pivots of the LDLᵀ factors of M − λB are positive, which is decided over the
-rationals. A float eigenvalue is the first guess of λ.
+All eigenvalues of a matrix M in a metric B exceed λ if all pivots of the LDLᵀ factorisation of M − λB are positive,
+which is decided over the rationals. The first guess of λ is the least eigenvalue computed in floats.
 
 References: *Transformers as Support Vector Machines*, Theorem 4 (made sharper here).
 """
@@ -24,10 +24,10 @@ from theorems.core.parts import Condition
 
 INDEPENDENT = Condition("the rows are independent", lambda case: independent_rows(case).holds is not False)
 GRADIENT_NORM = stated_claim("gradient-norm", when=INDEPENDENT)
-"""The claim that is undecided where the rows are nearly dependent."""
+"""The claim on the norm of the gradient; it is undecided if the rows are nearly dependent."""
 
 BELOW = 2.0**-20
-"""The relative amount by which the guess is lowered first; it is multiplied by four at each further attempt."""
+"""The relative amount by which the guess is lowered at first; each further attempt lowers it by four times as much."""
 HALVINGS = 40
 """The number of times that λ is lowered before the search is given up."""
 
@@ -37,8 +37,8 @@ class Independence:
     """Certified lower bounds of singular values, with floats taken as exact.
 
     Attributes:
-        rows_squared: the bound of the square for the rows G_it, t ≠ opt_i.
-        zero_sum_squared: the bound of the square for c ↦ Σ_it c_it k_it where Σ_t c_it = 0 for each i.
+        rows_squared: the lower bound of σ_min² of the rows G_it, t ≠ opt_i.
+        zero_sum_squared: the lower bound of σ_min² of c ↦ Σ_it c_it k_it on {c : Σ_t c_it = 0 for each i}.
     """
 
     rows_squared: float
@@ -61,7 +61,7 @@ class Independence:
 
 
 def difference_gram(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> fmpq_mat:
-    """Return G Gᵀ for the rows G_it = k_iα_i − k_it, t ≠ α_i, in the order of (i, t), exactly; (n(T−1), n(T−1))."""
+    """Return the exact G Gᵀ, (n(T−1), n(T−1)), of the rows G_it = k_iα_i − k_it, t ≠ α_i, in the order of (i, t)."""
     keys, T = rational_keys(problem.exact_keys).tolist(), problem.T
     rows = [
         [a - b for a, b in zip(keys[i * T + int(chosen)], keys[i * T + t], strict=True)]
@@ -74,22 +74,25 @@ def difference_gram(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> fmpq_mat
 
 
 def zero_sum_metric(n: int, T: int) -> fmpq_mat:
-    """Return B with cᵀBc = Σ_it c_it² for coefficients c_it, t ≠ α_i, and c_iα_i = −Σ c_it: I + 11ᵀ per input."""
+    """Return the metric B with cᵀBc = Σ_it c_it² over all t, for c_it given at t ≠ α_i and c_iα_i = −Σ_{t≠α_i} c_it.
+
+    B has the block I + 11ᵀ for each input.
+    """
     m = n * (T - 1)
     return fmpq_mat(m, m, [int(j // (T - 1) == k // (T - 1)) + int(j == k) for j in range(m) for k in range(m)])
 
 
 def identity(m: int) -> fmpq_mat:
-    """Return the identity matrix, the metric of the rows themselves."""
+    """Return the m × m identity matrix, the metric for singular values of the rows G."""
     return fmpq_mat(m, m, [int(j == k) for j in range(m) for k in range(m)])
 
 
 def certified_eigenvalue(matrix: fmpq_mat, metric: fmpq_mat) -> float:
-    """Return a float λ > 0, proven to satisfy cᵀMc ≥ λ cᵀBc for all c and usually near the largest; 0 on failure.
+    """Return a float λ > 0 that is proven to satisfy cᵀMc ≥ λ cᵀBc for all c; 0 if no λ could be proven.
 
     Args:
-        matrix: M, symmetric.
-        metric: B, symmetric and positive definite.
+        matrix: the symmetric matrix M.
+        metric: the symmetric positive definite matrix B.
     """
     guess = _guess(matrix, metric)
     below = BELOW
@@ -102,7 +105,7 @@ def certified_eigenvalue(matrix: fmpq_mat, metric: fmpq_mat) -> float:
 
 
 def positive_definite(matrix: fmpq_mat) -> bool:
-    """Return whether all pivots of the factorisation LDLᵀ are positive, exactly."""
+    """Return whether a symmetric matrix is positive definite, from the exact pivots of its LDLᵀ factorisation."""
     rows = [list(row) for row in matrix.tolist()]
     for k, row in enumerate(rows):
         if not row[k] > 0:
@@ -121,5 +124,5 @@ def _guess(matrix: fmpq_mat, metric: fmpq_mat) -> float:
     M: Float64[np.ndarray, "m m"] = to_floats([x / scale for x in matrix.entries()]).reshape(m, m)
     root = np.linalg.inv(np.linalg.cholesky(to_floats(metric.entries()).reshape(m, m)))
     least = float(np.linalg.eigvalsh(root @ M @ root.T)[0])
-    # Smaller eigenvalues are below the rounding error.
+    # Eigenvalues below 2⁻⁵² are smaller than the rounding error.
     return float(to_floats([scale])[0]) * max(least, 2.0**-52)

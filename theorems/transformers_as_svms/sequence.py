@@ -1,4 +1,4 @@
-"""Several queries per input, causal or not: the regularization path turns to W^mm for the constraints of all queries.
+"""Several queries per input, causal or not: the regularization path converges in direction to one W^mm for all queries.
 
 References: *Transformers as Support Vector Machines*, sequence outputs and causal attention (appendix); Theorem 1 of
 *Max-Margin Token Selection*, with inputs of different lengths.
@@ -57,11 +57,11 @@ FROM_DUALS = sharper("sublevel-correlation-from-duals")
 UNSEEN_POINTS = 12
 POINTS = 60
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The RΘ/κ of the sublevel sets."""
+"""The radii ρ = R/‖W^mm‖ of the sublevel sets, in units of κ."""
 RAY = (1.0, 4.0, 20.0, 100.0, 1e3, 1e5)
-"""The values of RΘ at which the leading term of the risk along W^mm is claimed."""
+"""The values of ρ at which the leading term of the risk at ρ W^mm is checked."""
 HUNT_BUDGET = 60_000
-"""About the largest number of floats of one batch of points in the search."""
+"""The approximate largest number of floats in one batch of points of the search."""
 
 
 @statement(
@@ -95,39 +95,38 @@ HUNT_BUDGET = 60_000
 def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), with L queries per input.
 
-    The softmax is over the tokens that query k of input i sees (causal: t ≤ k). Let Assumption A hold, one of these
-    tokens be strictly best for every (i, k), and (x_iα_ik − x_it)ᵀ W z_ik ≥ 1, for all i, k and t ≠ α_ik = opt that it
-    sees, be feasible; W^mm is its solution of least ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has
-    W̄(R)/R → W^mm/‖W^mm‖_F.
+    The softmax is over the tokens that query k of input i sees (causal: t ≤ k). Let Assumption A hold, and for every
+    (i, k) let one token α_ik that the query sees be strictly best. Let (x_iα_ik − x_it)ᵀ W z_ik ≥ 1, for all i, k and
+    all t ≠ α_ik that query k sees, be feasible, and W^mm its solution of least ‖W‖_F. The path
+    W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
 
-    **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
-    token has a constant risk and no constraint. Queries that see different numbers of tokens are in different parts, in
-    any order, and L is the mean over all (i, k); no token is copied to make the numbers equal, because a copy would
-    take weight. Tokens that a query does not see do not change its risk. W^mm is certified over ℚ on the rows of all
-    parts together. So is feasibility for other tokens: every choice is separable where the rows (x_iα − x_it) z_ikᵀ are
-    linearly independent, which nT(T−1) ≤ d² does not imply.
+    **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that the query sees. A query that
+    sees one token has a constant risk and no constraint. Queries that see different numbers of tokens are in different
+    parts, in any order, and L is the mean over all (i, k). No token is copied to make the numbers equal, because a copy
+    would take weight. Tokens that a query does not see do not change its risk. W^mm is certified over ℚ on the rows of
+    all parts together. So is feasibility for other choices of tokens: every choice is separable if the rows
+    (x_iα − x_it) z_ikᵀ are linearly independent, which nT(T−1) ≤ d² does not imply.
 
-    **Effective.** M = nL queries, N constraints, h their margins, m = min h, Γ the gaps γ_α − γ_t, c_max and c_min
-    bounds of |ℓ'| on the range of scores. At every W
+    **Effective.** Let there be M = nL queries and N constraints with margins h, m = min h. Let Γ be the gaps γ_α − γ_t,
+    and let c_max and c_min bound |ℓ'| on the range of scores. At every W
 
         c_min Γ_min e^{−max(m, 0)}/2 ≤ M(L(W) − L_⋆) ≤ c_max Σ Γ_t e^{−h_t}.
 
-    *Derivation.* A query loses between c_min δ and c_max δ, δ = Σ s_t Γ_t, by the mean value theorem. s_t ≤ e^{−h_t};
-    and where h = m, 1 − s_α ≥ e^{−m}/(1 + e^{−m}) ≥ e^{−max(m, 0)}/2, δ ≥ Γ_min (1 − s_α).
-    With κ = log(2N c_max Γ_max / (c_min Γ_min)) and ρ = R/‖W^mm‖_F > κ, every W with ‖W‖_F ≤ R and L(W) ≤ L(R W̄^mm)
-    has m(W) ≥ ρ − κ and cos(W, W^mm) ≥ 1 − κ/ρ: the two bounds at R W̄^mm, where h ≥ ρ, and at W; then W/m is feasible
-    and W^mm the projection of 0. This is Theorem 1 of the first paper, which does not use that all inputs have the same
-    number of tokens. Nor does its bound from the duals use it, with x = (T−1)e^{−(ρ−κ)} of the longest input: ⟨W,
-    W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
+    *Derivation.* By the mean value theorem the excess loss of a query is between c_min δ and c_max δ, δ = Σ s_t Γ_t.
+    All s_t ≤ e^{−h_t}. For a query with h = m, δ ≥ Γ_min (1 − s_α) and 1 − s_α ≥ e^{−m}/(1 + e^{−m}) ≥ e^{−max(m,
+    0)}/2. With κ = log(2N c_max Γ_max / (c_min Γ_min)) and ρ = R/‖W^mm‖_F > κ, every W with ‖W‖_F ≤ R and L(W) ≤ L(R
+    W̄^mm) has m(W) ≥ ρ − κ and cos(W, W^mm) ≥ 1 − κ/ρ. This follows from the upper bound at R W̄^mm, where h ≥ ρ, and
+    the lower bound at W; then W/m is feasible and W^mm the projection of 0. This is Theorem 1 of the first paper, which
+    does not use that all inputs have the same number of tokens. Its bound from the duals does not use this either, with
+    x = (T−1)e^{−(ρ−κ)} of the longest input: ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
 
-    **Sharp.** The upper bound requires a loss with |ℓ''| ≤ |ℓ'|, which Assumption A does not imply (ℓ(u) = e^{−3u}).
-    Along the ray, with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
+    **Sharp.** Along the ray, with c_t = |ℓ'(γ_α)| Γ_t, and with x = Σ_t e^{−h_t} and the widest gap Γ of each query,
 
         Σ c_t e^{−h_t − b min(x, 1)}/(1 + x) ≤ M(L − L_⋆) ≤ Σ c_t e^{−h_t + Γ min(x, 1)},
 
-    so that log M(L(R W̄^mm) − L_⋆) + ρ → log Σ c_t over the neighbours of all queries. *Derivation.* s_t =
-    e^{−h_t}/(1 + x);
-    δ ≤ Γ min(x, 1); the left bound is that of Theorem 1, and |ℓ''| ≤ |ℓ'| gives ℓ(γ − δ) − ℓ(γ) ≤ |ℓ'(γ)| δ e^δ.
+    so that log M(L(R W̄^mm) − L_⋆) + ρ → log Σ c_t over the neighbours of all queries. The upper bound requires a loss
+    with |ℓ''| ≤ |ℓ'|, which Assumption A does not imply (ℓ(u) = e^{−3u}). *Derivation.* s_t = e^{−h_t}/(1 + x) and
+    δ ≤ Γ min(x, 1). The lower bound is that of Theorem 1, and |ℓ''| ≤ |ℓ'| gives ℓ(γ − δ) − ℓ(γ) ≤ |ℓ'(γ)| δ e^δ.
     """
     data = case.sequence
     assert data is not None, "the statement assumes sequence-given"
@@ -140,7 +139,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield unseen
     if parts.verdict is Verdict.FALSIFIED:
         raise Ended(parts.name)
-    # The indices in the data of the queries, in the order of the parts.
+    # Build the parts from the data, with the queries in the order of the reported parts.
     ours = tuple(data.part(part.pairs) for part in reported)
     alpha = optimal_tokens_of(ours)
     svm = under_test[sequence_max_margin]([part.problem.exact_keys for part in reported], alpha)
@@ -158,7 +157,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from at_points(rows, svm, case.problem, rng)
     kappa = float(value_of(rows.log_kappa))
     if not kappa < 1 / EPS:
-        why = f"κ = {kappa:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
+        why = f"κ = {kappa:.3g}: at RΘ = κ the rounding error of a logit exceeds 1"
         raise Undecided(MARGIN, why, Form.EFFECTIVE)
     rhos = kappa * np.array(SUBLEVEL_RADII)
     points, of_radius = sublevel_points(rows, svm, rhos, rng)
@@ -168,10 +167,10 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def at_points(
     rows: SequenceRows, svm: SequenceMaxMargin, largest: Problem, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Claim that the excess under test is the mean over all queries and lies between its bounds, at any W."""
+    """Claim that the excess risk under test is the mean over all queries and lies between its bounds, at any W."""
 
     def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
-        # Only the search uses this.
+        # These floats only guide the search; no claim uses them.
         plain = rows.plain_log_excess(points) + np.log(rows.total)
         least = np.min(points @ value_of(rows.stacked_rows).T, axis=1)
         low = float(value_of(rows.log_slope_bounds)[1]) + float(value_of(rows.log_least_gap))
@@ -195,7 +194,7 @@ def at_points(
 
 
 def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
-    """Claim the lower and the upper bound of the risk along W^mm by its leading term."""
+    """Claim the lower and the upper bound of the excess risk along W^mm, which have the same leading term."""
     log_excess = rows.log_excess_under_test(ray, FROM_BELOW)
     margins = rows.margins(ray)
     count = len(RAY)
@@ -212,7 +211,7 @@ def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
     yield at_least(FROM_BELOW, Form.SHARP, log_excess, low, **options)
     loss = rows.problems[0].loss
     if type(loss) is type(LOSSES.get(loss.name)):
-        # |ℓ''| ≤ |ℓ'|, which Assumption A does not give.
+        # The losses of this package have |ℓ''| ≤ |ℓ'|, which Assumption A does not imply.
         yield at_least(FROM_ABOVE, Form.SHARP, high, log_excess, **options)
 
 
@@ -223,7 +222,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     of_radius: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Claim the bounds of margin and correlation at points of sublevel sets, given the index of each point's radius.
+    """Claim the bounds of margin and correlation at points of sublevel sets; ``of_radius`` indexes each point's radius.
 
     A point of the ball whose risk is larger than at R W̄^mm by a factor e^o belongs to the sublevel set of ρ − o.
     """
@@ -245,7 +244,7 @@ def in_sublevel_sets(
 def sublevel_points(
     rows: SequenceRows, svm: SequenceMaxMargin, rhos: Float64[np.ndarray, "r"], rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Search sublevel sets for points of small margin or correlation; return them and the indices of their radii."""
+    """Search sublevel sets for points of small margin or correlation; return the points and indices of their radii."""
     ray = rhos[:, None] * svm.direction
     edge = rows.plain_log_excess(svm.norm * ray)
 

@@ -32,7 +32,7 @@ from theorems.rounding.sized_numbers import Sized
 
 @dataclass(frozen=True, eq=False)
 class SequenceRows:
-    """The constraints of ATT-SVM for the optimal tokens over all queries, and the constants of the bounds.
+    """The constraints of ATT-SVM for the optimal tokens of all queries, and the constants of the bounds.
 
     Shapes: points (b, d); each part has m queries that see T' tokens.
 
@@ -117,22 +117,22 @@ class SequenceRows:
         return bend(loss, tops, lengths)
 
     def margins(self, points: Numbers) -> list[Numbers]:
-        """Return (x_iα − x_it)ᵀ W z_ik at vec(W), (b, m, T' − 1) per part for points (b, d)."""
+        """Return the margins (x_iα − x_it)ᵀ W z_ik of each part, (b, m, T' − 1), at the points vec(W), (b, d)."""
         flat = zip(self.rows, self.problems, strict=True)
         return [(points @ rows.T).reshape(len(points), problem.n, problem.T - 1) for rows, problem in flat]
 
     def excess(self, points: Numbers) -> Sized:
-        """Return M(L(W) − L_⋆), (b,), M the number of queries; only ℓ is shared with the implementation under test."""
+        """Return the excess M(L(W) − L_⋆), (b,), for M queries; only ℓ is shared with the implementation under test."""
         parts = [excess(problem, points, problem.optimal) * exact(problem.n) for problem in self.problems]
         return reduce(add, parts)
 
     def plain_log_excess(self, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """Return log(L(W) − L_⋆) under test, NaN where the difference under test is negative."""
+        """Return log(L(W) − L_⋆) of the implementation under test, NaN where its L(W) − L_⋆ is negative."""
         sign, size = self.under_test[sequence_excess](self.reported, points, self.under_test[log_excess_risk])
         return np.where(sign > 0, size, np.where(sign == 0, -np.inf, np.nan))
 
     def excess_under_test(self, points: Numbers, claim: str) -> Sized:
-        """Return M(L(W) − L_⋆) under test, with the error bound of a correct value: twice that of :meth:`excess`."""
+        """Return M(L(W) − L_⋆) under test, with a correct value's error bound: twice that of :meth:`excess`."""
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points)
         log_size: Any = exact(size) + np.log(exact(self.total))
@@ -143,7 +143,7 @@ class SequenceRows:
         return Sized.of(x.widen(allowed.value + allowed.error), unit)
 
     def log_excess_under_test(self, points: Numbers, claim: str) -> Numbers:
-        """Return log(M(L(W) − L_⋆)) under test.
+        """Return log(M(L(W) − L_⋆)) of the implementation under test.
 
         Raises:
             NotANumber: the difference is negative by more than its rounding error.
@@ -167,7 +167,7 @@ class SequenceRows:
 
 
 def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
-    """Return D(w) = Σ w_j log(c_j / w_j), w = λ/Σλ: at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
+    """Return D = Σ w_j log(c_j/w_j), w = λ/Σλ, which is at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
     all_duals = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
     costs: Any = np.concatenate([cost.ravel() for cost in rows.log_costs])
     duals: Any = with_rounding(all_duals[all_duals > 0])

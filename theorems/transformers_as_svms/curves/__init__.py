@@ -1,1 +1,1 @@
-"""Descents and flows on (K, Q) and nuclear-norm paths, with the claims that they are what they should be."""
+"""Runs of descents and flows on (K, Q), nuclear-norm paths, and the claims that each is the curve it should be."""

@@ -1,4 +1,4 @@
-"""The coefficients of −∇L in the rows of ATT-SVM, and the growth of the singular values of (K; Q) along it.
+"""The coefficients of −∇L as a sum of the rows G of ATT-SVM, and the growth of the singular values of (K; Q).
 
 Derivations: :mod:`theorems.transformers_as_svms.factored_flow`.
 """
@@ -16,9 +16,9 @@ from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 
 def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
-    """Compute Σω e^{−log_scale}, (b,), where −∇L = Σ ω_it G_it, and whether all ω are certainly ≥ 0, (b,).
+    """Compute Σω e^{−log_scale}, (b,), for −∇L = Σ ω_it G_it, and whether all ω are certainly ≥ 0, (b,).
 
-    ω_it = (1/n)|ℓ'_i| s_it (f_i − γ_it), t ≠ opt_i: −1/n times the coefficients of differences relative to opt.
+    The coefficients are ω_it = (1/n)|ℓ'_i| s_it (f_i − γ_it) for t ≠ opt_i, with f_i the output of input i.
     """
     problem = at.problem
     omega: Any = -at.coefficients / problem.n
@@ -28,10 +28,10 @@ def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
 
 
 def signed_variances(at: AttentionAt) -> Numbers:
-    """Compute |ℓ'_i| Var_i e^{−log_scale}, (b, n), Var_i = Σ_t s_it (γ_it − f_i)²."""
+    """Compute |ℓ'_i| Var_i e^{−log_scale}, (b, n), for the variances Var_i = Σ_t s_it (γ_it − f_i)² of scores."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     chosen_scores = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
-    # A score may be a rounded product Y vᵀx, with an error; its difference from itself is exactly 0.
+    # A score may be a rounded product Y vᵀx with an error bound; its difference from itself is exactly 0.
     apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(chosen_scores))
     return np.vecdot(at.coefficients, apart)
 
@@ -41,13 +41,13 @@ def singular_value_growth(
 ) -> tuple[Float64[np.ndarray, "r k"], Float64[np.ndarray, "r k"], Float64[np.ndarray, "r k"]]:
     """Compute the growth of log(σ_1 ⋯ σ_k)(K; Q), the integral ∫ (σ_1 + … + σ_k)(M̂) dτ, and its quadrature error.
 
-    As 4⟨M̂, W⟩ dτ = d‖(K; Q)‖², the integral equals ∫ (σ_1 + … + σ_k)(M̂) ‖(K; Q)‖²/(2⟨M̂, W⟩) d log‖(K; Q)‖, in
-    which the unit of M̂ cancels.
+    M̂ is −∇L in any unit, and dτ is defined by 4⟨M̂, W⟩ dτ = d‖(K; Q)‖². So the integral equals
+    ∫ (σ_1 + … + σ_k)(M̂) ‖(K; Q)‖²/(2⟨M̂, W⟩) d log‖(K; Q)‖, in which the unit of M̂ cancels.
 
     Args:
         points: (K, Q) along the flow, r of them.
         descent: −∇L in any unit, (r, d, e).
-        spectrum: its singular values, (r, min(d, e)).
+        spectrum: the singular values of ``descent``, (r, min(d, e)).
     """
     K, Q, W = (value_of(x) for x in (points.K, points.Q, points.W))
     stacked = np.concatenate([K, Q], axis=1)
@@ -66,6 +66,6 @@ def singular_value_growth(
 
 
 def trapezoids(x: Float64[np.ndarray, "r"], y: Float64[np.ndarray, "r k"]) -> Float64[np.ndarray, "r k"]:
-    """Compute ∫ y dx up to each point by the trapezoidal rule, 0 at the first."""
+    """Compute ∫ y dx from the first point to each point by the trapezoidal rule."""
     pieces = np.diff(x)[:, None] * (y[1:] + y[:-1]) / 2
     return np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(pieces, axis=0)])

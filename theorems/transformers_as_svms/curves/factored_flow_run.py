@@ -1,7 +1,7 @@
 """Gradient flow on (K, Q) to norms at which a limit is visible, with the claims that it is a gradient flow.
 
-For the check, some pieces between recorded points are integrated again by another method and with other derivatives,
-those of :class:`.attention_at.AttentionAt`, which do not assume that logits are linear.
+To check the flow, some pieces between recorded points are integrated again, by another method and with the derivatives
+of :class:`.attention_at.AttentionAt`, which do not assume that logits are linear.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ PER_DECADE = 20
 
 
 class FactoredArcFlow(ArcFlow):
-    """The flow on (K, Q) in u = log(1 + κ s), s the arc length, κ² the size of the keys.
+    """The flow on (K, Q) as a function of u = log(1 + κ s), where s is the arc length and κ² the size of the keys.
 
-    There are many coordinates, so fewer pieces are integrated again, and less exactly.
+    As (K, Q) has many coordinates, fewer pieces are integrated again than for other flows, and with a larger tolerance.
     """
 
     relative, pieces = 1e-7, 1
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
-        """Set κ to the square root of the size of the keys; ``layout`` maps (K, Q) to a vector."""
+        """Set κ to the square root of the size of the keys; ``layout`` maps (K, Q) to a vector and back."""
         super().__init__(problem)
         self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
 
     def _gradient(self, p: Point, by_weights: Float64[np.ndarray, "w"]) -> Point:
-        """Return (∇L Q, ∇Lᵀ K) from ∇L in any unit."""
+        """Return the gradient (∇L Q, ∇Lᵀ K) by (K, Q) = p, given the gradient ∇L by W in any unit."""
         G, (K, Q) = by_weights.reshape(self._layout.d, self._layout.e), self._layout.split(p)
         return self._layout.join(G @ Q, G.T @ K)
 
@@ -61,10 +61,13 @@ class FactoredArcFlow(ArcFlow):
         return gradient / length if length > 0 else gradient
 
     def _span_at(self, p: Point) -> None:
-        """Return None: the flow on (K, Q) stays in no span of rows."""
+        """Return None: the flow on (K, Q) does not stay in a span of rows."""
 
     def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "k k"]]:
-        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
+        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, where ∇ is by (K, Q).
+
+        Along (U, V), the second derivative is ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ.
+        """
         unit, by_weights = self._of_weights._curvature(self._layout.weights(p))
         gradient, derivative = self._gradient(p, unit), self._layout.derivative(p)
         hessian, at = derivative.T @ by_weights @ derivative, self._layout.d * self._layout.m
@@ -80,12 +83,13 @@ class FactoredFlowRun:
     """The gradient flow on (K, Q) from a start, to the largest norm that float64 resolves.
 
     Attributes:
-        data, under_test: the data, and the implementation under test, which computed the flow.
-        start: (K, Q)(0).
+        data: the data.
+        under_test: the implementation under test, which computed the flow.
+        start: the factors (K, Q) at the start of the flow.
         end: the norm that the flow had to reach.
         flow: the flow that the implementation returned.
-        rng: chooses the pieces that are integrated again.
-        claim: the name of the claim that is undecided where the flow ends too early.
+        rng: the generator that chooses the pieces that are integrated again.
+        claim: the name of the claim that is undecided if the flow ends too early.
     """
 
     data: QueryDataset
@@ -108,7 +112,7 @@ class FactoredFlowRun:
     ) -> FactoredFlowRun:
         """Compute the flow up to ½(‖K‖² + ‖Q‖²) = 1e6 ``unit``; if that fails, up to smaller norms.
 
-        The smallest norm that is tried is ten times that of the start.
+        The smallest norm that is tried is ten times the norm of the start.
 
         Raises:
             Undecided: the flow reached none of these norms.
@@ -123,7 +127,7 @@ class FactoredFlowRun:
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the run begins at its start, follows the gradient under test, and is a flow in between.
+        """Yield the claims that the flow begins at its start, has the gradient as tangent, and is a flow in between.
 
         Raises:
             Ended: the start or the recorded norms are not the requested ones, or the tangent of the flow cannot be
@@ -164,21 +168,21 @@ class FactoredFlowRun:
 
     @cached_property
     def gradient(self) -> Any:
-        """The gradient ∇L(W) e^{−log_scale} under test, (r, d·e), at the floats next to K Qᵀ."""
+        """The gradient ∇L(W) e^{−log_scale} under test, (r, d·e), at W = K Qᵀ rounded to floats."""
         return self.points.at_floats.gradient_of(self.under_test, IS_OF_THIS_GRADIENT)
 
     @cached_property
     def solver(self) -> Float64[np.ndarray, "r"]:
         """Bounds of the solver's summed local errors up to each recorded point, in the norm of (K, Q), (r,).
 
-        They are (number of evaluations) · √k (rtol ‖(K, Q)‖ + atol), for k entries.
+        Each bound is (number of evaluations) · √k (rtol ‖(K, Q)‖ + atol) plus rounding, where (K, Q) has k entries.
         """
         flow, entries = self.flow, self.points.layout.join(*self.start).size
         errors = flow.evaluations * math.sqrt(entries) * (flow.relative * flow.norms + flow.absolute)
         return np.asarray(errors + 8 * entries * EPS * flow.norms)
 
     def _is_tangent(self) -> Claim:
-        """Return the claim that the gradient under test is tangent to the curve at every recorded point."""
+        """Return the claim that the gradient under test has the direction of the flow at every recorded point."""
         mine = self.points.joint(self.points.at_floats.gradient)
         if not np.isfinite(mine).all():
             why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"

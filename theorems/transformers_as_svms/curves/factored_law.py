@@ -1,17 +1,19 @@
 """Law of the singular values of (K; Q): those beyond the rank of the nuclear-norm SVM fall behind like ‖W‖^{−g/2}.
 
-Let Θ = (K; Q), M = Σ λ_j G_j of ATT-SVM⋆ with ‖M‖_op = 1, r singular values 1 and the gap g, N = C_⋆M̂ the certificate
-in the same unit, S = (0, M; Mᵀ, 0), 4⟨N, W⟩ dτ = d‖Θ‖² and E = ∫‖N − M‖_op dτ from a point on. There let c_k be the
-cosine between the k leading left singular vectors of Θ and k orthonormal eigenvectors of S with its k largest
-eigenvalues, μ_k their sum. With p_k = σ_1(Θ) ⋯ σ_k(Θ), from then on
+Notation: Θ = (K; Q). M = Σ λ_j G_j is the dual matrix of ATT-SVM⋆ with ‖M‖_op = 1; r of its singular values are 1 and
+the next is 1 − g. N = C_⋆M̂ is the certificate −∇L in the unit of M. S = (0, M; Mᵀ, 0). The time τ is defined by
+4⟨N, W⟩ dτ = d‖Θ‖² and is 0 at a chosen point of the flow; E = ∫‖N − M‖_op dτ from this point on. μ_k is the sum of the
+k largest eigenvalues of S, and c_k the cosine at this point between the k leading left singular vectors of Θ and k
+orthonormal eigenvectors of S for these eigenvalues. With p_k = σ_1(Θ) ⋯ σ_k(Θ), for all τ ≥ 0
 
     μ_k τ − kE/(c_k − 2kE) + log c_k ≤ log p_k − log p_k(0) ≤ μ_k τ + kE.
 
-*Derivation.* p_k is the norm of the compound ∧ᵏΘ, which moves by the additive compound of S: its largest eigenvalue is
-μ_k, and an error of S is one of it, k times as large. With w the eigenvector, y = ∧ᵏΘ/|∧ᵏΘ| beginning at ⟨w, y⟩ ≥ c_k:
-d log⟨w, ∧ᵏΘ⟩ ≥ (μ_k − k‖N − M‖/⟨w, y⟩) dτ, hence ⟨w, y⟩ loses at most 2kE.
+*Derivation.* p_k is the norm of the compound ∧ᵏΘ, whose derivative is the additive compound of S times ∧ᵏΘ. The largest
+eigenvalue of this additive compound is μ_k; an error of S changes the compound by at most k times as much. Let w be its
+eigenvector for μ_k and y = ∧ᵏΘ/|∧ᵏΘ|, so that ⟨w, y⟩ ≥ c_k at τ = 0. Then d log⟨w, ∧ᵏΘ⟩ ≥ (μ_k − k‖N − M‖/⟨w, y⟩) dτ,
+hence ⟨w, y⟩ decreases by at most 2kE.
 
-With μ_r = r and μ_{r+1} = r + 1 − g the law is that log p_{r+1} − (1 + 1/r) log p_r falls by gτ, up to these errors.
+As μ_r = r and μ_{r+1} = r + 1 − g, the law says that log p_{r+1} − (1 + 1/r) log p_r falls by gτ, up to these errors.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Lag:
     Attributes:
         fallen: the observed fall.
         expected: the fall gτ that the law predicts.
-        above, below: by how much the fall may be smaller and larger than gτ.
+        above: an upper bound on ``expected − fallen``.
+        below: an upper bound on ``fallen − expected``.
     """
 
     fallen: float
@@ -48,16 +51,16 @@ class Lag:
 def sharpest_lag(
     points: FactoredPoints, svm: NuclearMaxMargin, certificates: Float64[np.ndarray, "r d e"]
 ) -> Lag | None:
-    """Return the lag between the last point and the earlier point for which its errors are smallest relative to gτ.
+    """Return the lag between an earlier point and the last point, for the earlier point with the sharpest error bounds.
 
     Args:
         points: (K, Q) along the flow.
         svm: the solution of ATT-SVM⋆.
-        certificates: M̂ at the points.
+        certificates: M̂ = −∇L/Σω at the points.
 
     Returns:
-        The lag; None if its errors always exceed half of gτ, or if the solution has full rank, or no proven rank, gap
-        or face.
+        The lag with the smallest error bounds relative to gτ; None if the bounds always exceed half of gτ, or if the
+        solution has full rank, or no proven rank, gap or face.
     """
     r, gap = svm.rank, svm.gap
     least = min(certificates.shape[1:])
@@ -98,14 +101,17 @@ class Eigenvectors:
 
     Attributes:
         first: (U1; V1)/√2, (d + e, r).
-        following: the eigenvectors for the eigenvalue 1 − g, (d + e, s).
+        following: the eigenvectors for the next eigenvalue 1 − g, (d + e, s).
     """
 
     first: Float64[np.ndarray, "k r"]
     following: Float64[np.ndarray, "k s"]
 
     def cosine(self, vectors: Float64[np.ndarray, "k m"], count: int) -> float:
-        """Compute c_k for k = ``count``, r or r + 1; for r + 1, use the nearest of the following eigenvectors."""
+        """Compute the cosine c_k for k = ``count``, which is r or r + 1.
+
+        For r + 1, the last eigenvector is the one for 1 − g that is nearest to column r of ``vectors``.
+        """
         r = self.first.shape[1]
         basis = self.first
         if count > r:
@@ -116,7 +122,7 @@ class Eigenvectors:
 
 
 def eigenvectors_of(svm: NuclearMaxMargin) -> tuple[Float64[np.ndarray, "d e"], Eigenvectors]:
-    """Return M, (d, e), and the eigenvectors of S."""
+    """Return the dual matrix M, (d, e), and the eigenvectors of S = (0, M; Mᵀ, 0)."""
     keys, r = svm.rows.keys, svm.rank
     assert svm.face is not None
     assert r is not None

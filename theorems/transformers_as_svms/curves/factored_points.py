@@ -1,4 +1,4 @@
-"""Factors (K, Q) at points of a run, and gradient, imbalance and margins there, with error bounds."""
+"""Factors (K, Q) at points of a run, with the gradient, imbalance and margins at each point and their error bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FactoredPoints:
 
     @classmethod
     def of(cls, problem: Problem, K: Float64[np.ndarray, "b d m"], Q: Float64[np.ndarray, "b e m"]) -> FactoredPoints:
-        """Return points with the given floats as exact values."""
+        """Return points whose factors are exactly the given floats."""
         return cls(problem, exact(K), exact(Q))
 
     @property
@@ -65,21 +65,21 @@ class FactoredPoints:
         return AttentionAt(self.problem, value_of(self.W).reshape(len(self.W), -1))
 
     def gradient_of(self, under_test: Implementation, claim: str) -> Numbers:
-        """Return ∇L(K Qᵀ) e^{−log_scale} under test, (b, d·e).
+        """Return the gradient ∇L(K Qᵀ) e^{−log_scale} of the implementation under test, (b, d·e).
 
-        It is evaluated at K Qᵀ rounded to floats; the effect of this rounding is added to the error bounds.
+        The gradient is evaluated at K Qᵀ rounded to floats; the effect of this rounding is added to its error bounds.
         """
         theirs: Any = self.at_floats.gradient_of(under_test, claim)
         enclosed = self.at.gradient
         return theirs.widen(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
 
     def joint(self, gradient: Numbers) -> Numbers:
-        """Return (∇L Q, ∇Lᵀ K) as vectors, (b, (d + e) m), from ∇L, (b, d·e), in the same unit."""
+        """Return the gradients (∇L Q, ∇Lᵀ K) by (K, Q) as vectors, (b, (d + e) m), from ∇L by W, (b, d·e)."""
         G: Any = gradient.reshape(self.W.shape)
         by_k, by_q = np.einsum("bij,bjk->bik", G, self.Q), np.einsum("bij,bik->bjk", G, self.K)
         flat = (len(self.W), -1)
         return np.concatenate([by_k.reshape(flat), by_q.reshape(flat)], axis=1)
 
     def margins(self, rows: Any) -> Numbers:
-        """Compute the margins m(W) = min_j ⟨G_j, W⟩, (b,), from rows (N, d·e)."""
+        """Compute the margins m(W) = min_j ⟨G_j, W⟩, (b,), from the rows G_j, (N, d·e)."""
         return np.min(self.W.reshape(len(self.W), -1) @ rows.T, axis=-1)

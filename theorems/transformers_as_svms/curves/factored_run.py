@@ -1,4 +1,4 @@
-"""Gradient descent on (K, Q) by the implementation under test, with the claims that it is gradient descent."""
+"""Runs of gradient descent on (K, Q) by the implementation under test, with claims that check every step."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 FACTORED_STEPS = tolerance(
     "factored-steps",
-    "the error bounds of both sides,"
-    " and √m Σ_s 2‖e_s‖‖(K, Q)‖, e_s = eps (|(K, Q)⁺| + (8 + 2|log η∇L|)|step|) + η|δ∇L| by"
-    " coordinate",
-    "a computed iterate lies e beside an exact step, and moves KᵀK − QᵀQ by at most 2‖(K, Q)‖‖e‖",
+    "the error bounds of both sides, plus √m Σ_s 2‖e_s‖‖(K, Q)‖, where step s has in each coordinate the error e_s ="
+    " eps (|(K, Q)⁺| + (8 + 2|log η∇L|)|step|) + η|δ∇L|",
+    "a computed iterate is off from the exact step by e, which changes KᵀK − QᵀQ by at most 2‖(K, Q)‖‖e‖",
 )
 
 STEPS = 100
-"""The number of iterations; the claims are made at all of them."""
+"""The number of iterations; the claims are checked at every iteration."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +42,10 @@ class FactoredRun:
     """A run of (K, Q)(t + 1) = (K, Q)(t) − η_t ∇L(K, Q) from one start, checked at every iterate.
 
     Attributes:
-        data, under_test, start: the data, the implementation under test, and (K, Q)(0).
-        length: the length of normalized steps; 0 if the run takes safe steps, which it computes itself.
+        data: the data.
+        under_test: the implementation under test.
+        start: the factors (K, Q) at t = 0.
+        length: the length of normalized steps; 0 if the implementation under test computes safe steps.
         run: the trajectory that the implementation returned.
         claim: the name of the claim that fails, or is undecided, if an iterate or its gradient is not a number.
     """
@@ -66,13 +67,13 @@ class FactoredRun:
         *,
         length: float = 0.0,
     ) -> FactoredRun:
-        """Run the descent under test with safe steps, or with normalized ones of the given length."""
+        """Run the descent under test with safe steps, or with normalized steps if their ``length`` is given."""
         gradient = under_test[scaled_gradient]
         run = under_test[factored_gradient_descent](data, *start, steps=STEPS, length=length or None, gradient=gradient)
         return cls(data, under_test, start, length, run, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that it has the requested start and steps, each a step of gradient descent on (K, Q).
+        """Yield the claims that the run begins at its start and that each step is one of gradient descent on (K, Q).
 
         Raises:
             Ended: the start or the number of steps is not the requested one.
@@ -107,9 +108,9 @@ class FactoredRun:
 
     @cached_property
     def gradient(self) -> Numbers:
-        """The gradient ∇L(W) e^{−log_scale}, (t, d·e), with the error bounds of a correct run.
+        """The gradient ∇L(W) e^{−log_scale}, (t, d·e); a correct run stays within its error bounds.
 
-        A run rounds W = K Qᵀ to floats, and may use another formula for the gradient.
+        The bounds allow for rounding W = K Qᵀ to floats and for another formula for the gradient.
         """
         enclosed: Any = self.before.at.gradient
         return enclosed.widen(3 * enclosed.error)
@@ -121,7 +122,7 @@ class FactoredRun:
 
     @cached_property
     def log_factor(self) -> Numbers:
-        """The logarithm log η e^{log_scale}, (t,)."""
+        """The logarithm of the step size times the gradient's scale, log(η e^{log_scale}), (t,)."""
         if not self.length:
             return exact(self.run.log_steps[:-1]) + self.before.at.log_scale
         size: Any = norm(self.joint, axis=-1)
@@ -130,7 +131,7 @@ class FactoredRun:
 
     @cached_property
     def steps(self) -> Numbers:
-        """The steps η∇L(K, Q), (t, k); a normalized step whose direction is not resolved may be any of that length."""
+        """The steps η∇L(K, Q), (t, k); the error bounds allow any direction where floats do not resolve it."""
         steps: Any = np.exp(np.minimum(self.log_factor, 700.0))[:, None] * self.joint
         if not self.length:
             return steps
@@ -144,18 +145,18 @@ class FactoredRun:
 
     @property
     def steps_squared(self) -> Numbers:
-        """The numbers η‖∇L(K, Q)‖² e^{−log_scale}, (t,)."""
+        """The products η‖∇L(K, Q)‖² e^{−log_scale}, (t,)."""
         return np.exp(np.minimum(self.log_factor, 700.0)) * np.sum(self.joint * self.joint, axis=-1)
 
     @property
     def norms(self) -> Float64[np.ndarray, "t"]:
-        """The larger of ‖(K, Q)‖ before and after each step, (t,)."""
+        """The norms ‖(K, Q)‖ before or after each step, whichever is larger, (t,)."""
         squares = np.sum(self.run.K**2, axis=(1, 2)) + np.sum(self.run.Q**2, axis=(1, 2))
         return np.sqrt(np.maximum(squares[1:], squares[:-1]))
 
     @cached_property
     def _beside(self) -> Float64[np.ndarray, "t k"]:
-        """Bounds of the distance between each computed step and −η∇L, by coordinate, (t, k)."""
+        """Bounds of the distance between each computed step and −η∇L, for each coordinate, (t, k)."""
         layout = self.before.layout
         after, steps = layout.join(self.run.K[1:], self.run.Q[1:]), self.steps
         logs = 8 + 2 * np.abs(value_of(self.log_factor))
@@ -164,12 +165,15 @@ class FactoredRun:
 
     @property
     def rounding(self) -> Float64[np.ndarray, "t"]:
-        """Bounds of the distance between each computed step and −η∇L, (t,)."""
+        """Bounds of the distance between each computed step and −η∇L in the Euclidean norm, (t,)."""
         return np.asarray(norm(self._beside, axis=1))
 
     @property
     def change(self) -> tuple[Numbers, Numbers]:
-        """The change Δ⁺ − Δ, with the errors of steps in its bounds, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q), each (t, m, m)."""
+        """The changes Δ⁺ − Δ of the imbalance in each step, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q), each (t, m, m).
+
+        The error bounds of Δ⁺ − Δ include the errors of the steps.
+        """
         layout = self.before.layout
         by_k, by_q = layout.split(self._beside)
         after = FactoredPoints(self.data.problem, self.after.K.widen(by_k), self.after.Q.widen(by_q))
@@ -180,7 +184,7 @@ class FactoredRun:
 
     @property
     def weights_moved(self) -> Numbers:
-        """The change W⁺ − W, (t, d, e), without cancellation."""
+        """The changes W⁺ − W in each step, (t, d, e), computed without cancellation."""
         dK, dQ = self.after.K - self.before.K, self.after.Q - self.before.Q
         product = "tik,tjk->tij"
         return np.einsum(product, dK, self.after.Q) + np.einsum(product, self.before.K, dQ)

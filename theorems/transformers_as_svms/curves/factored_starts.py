@@ -1,4 +1,4 @@
-"""Starts for training (K, Q): factors of a W whose margins suffice for the statements, and arbitrary factors."""
+"""Starts for training (K, Q): factors of a W with the margin that the statements require, and arbitrary factors."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import singular_values
 
 LARGEST = 1e4
-"""The largest required margin of a start: with a larger one floats do not resolve both the weights and the steps."""
+"""The largest required margin of a start: beyond this margin floats do not resolve both the weights and the steps."""
 ASKEW = (0.1, 10.0)
 """The range of the distance of W(0) from the ray of W^mm, in units of ‖W^mm‖."""
 SPREAD = (0.5, 2.0)
 """The range of the singular values of K(0), before it is scaled."""
 UNEVEN = (10.0, 1000.0)
-"""The range of the number by which one of two uneven factors is multiplied and the other divided."""
+"""The range of the number by which one factor is multiplied and the other divided in :func:`uneven_factors`."""
 ABOVE = 2.0
-"""The ratio of ‖K(0)⁻¹‖⁻² to ‖Q(0)‖²."""
+"""The ratio of ‖K(0)⁻¹‖⁻² to ‖Q(0)‖²; above 1, KᵀK ≻ QᵀQ."""
 
 
 @runtime_checkable
 class MarginsWithKappa(Margins, Protocol):
-    """Margins, and a bound κ of their decrease while the risk does not increase."""
+    """Margins, and a bound κ on the decrease of the least margin while the risk does not increase."""
 
     @property
     def kappa(self) -> Numbers:
@@ -39,7 +39,7 @@ class MarginsWithKappa(Margins, Protocol):
 
 
 def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
-    """Compute κ + max(1, log(2(T − 1))): a run that begins with this margin keeps margins m ≥ 1 and (T − 1)e^{−m} ≤ ½.
+    """Compute the margin κ + max(1, log(2(T − 1))): a run from it keeps margins m ≥ 1 and (T − 1)e^{−m} ≤ ½.
 
     Raises:
         Undecided: floats do not resolve steps at this margin; ``claim`` is the name of the undecided claim.
@@ -55,10 +55,10 @@ def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
 def factors_with_margin(
     case: Case, constants: Margins, required: Numbers, rng: np.random.Generator
 ) -> tuple[Keys, Queries]:
-    """Return a square K, and Q, with KᵀK ≻ QᵀQ and m(K Qᵀ) ≥ ``required``.
+    """Return a square K and a Q with KᵀK ≻ QᵀQ and least margin m(K Qᵀ) ≥ ``required``.
 
-    They are K0 and Q0 of the case if these have that margin. Otherwise W(0) is near the ray of W^mm, and K is a random
-    matrix, scaled so that KᵀK ≻ QᵀQ for Q = W(0)ᵀ K^{−T}.
+    K0 and Q0 of the case are returned if they have the required margin. Otherwise W(0) is drawn near the ray of W^mm,
+    and K is a random matrix, scaled so that KᵀK ≻ QᵀQ for Q = W(0)ᵀ K^{−T}.
     """
     assert case.queried is not None
     d, e = case.queried.shape
@@ -76,7 +76,7 @@ def factors_with_margin(
 
 
 def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tuple[Keys, Queries]]:
-    """Draw m pairs of factors of any width and size; in some a factor is much larger, of rank one, or zero."""
+    """Draw m pairs of factors of any width and size; in some pairs one factor is much larger, of rank one, or zero."""
     (d, e), unit = data.shape, data.problem.key_scale**-0.5
     factors = []
     for k in range(m):
@@ -92,7 +92,7 @@ def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tu
 
 
 def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, Queries]:
-    """Draw one factor large and the other small, with moderate logits: there too long steps raise the risk visibly."""
+    """Draw a large factor and a small one with moderate logits, where too long steps visibly raise the risk."""
     (d, e), unit = data.shape, data.problem.key_scale**-0.5
     width, size = int(rng.integers(1, max(d, e) + 2)), float(log_uniform(rng, *UNEVEN, 1)[0])
     K, Q = unit * size * rng.normal(size=(d, width)), unit / size * rng.normal(size=(e, width))
@@ -100,7 +100,7 @@ def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, 
 
 
 def least_eigenvalue(imbalance: Numbers, claim: str) -> Numbers:
-    """Compute λ_min(Δ), (*b,), for Δ ≻ 0, whose singular values are its eigenvalues.
+    """Compute λ_min(Δ), (*b,), of the imbalance Δ ≻ 0 as its least singular value.
 
     Raises:
         Undecided: the error bound exceeds λ_min; ``claim`` is the name of the undecided claim.

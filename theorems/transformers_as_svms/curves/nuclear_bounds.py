@@ -1,17 +1,18 @@
-"""Bounds of the distance between a matrix W of large margins and the face of a dual of ATT-SVM⋆, or the solution.
+"""Bounds of the distance from a matrix W of large margins to the face of a dual of ATT-SVM⋆, or to the solution.
 
-Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for its
-r largest singular values, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. For W with ‖W‖_⋆ ≤ R and all margins at least
-a > 0 let e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives this where the r singular values are 1.
+Notation: the duals λ ≥ 0 are scaled so that M = Σ λ_j G_j has ‖M‖_op = 1, and C = Σ λ_j ≤ C_⋆. U1 and V1 are the r
+leading left and right singular vectors of M, the gap is g = 1 − σ_{r+1}(M), and the face is F = {U1 P V1ᵀ : P ⪰ 0}. If
+‖W‖_⋆ ≤ R and all margins of W are at least a > 0, then R − ⟨M, W⟩ ≤ e for e = R − Ca. From this, ``tsvm-nuclear-path``
+derives dist_⋆(W, F) ≤ 2√(Re/g) if the r leading singular values are 1.
 
-The r singular values need not be 1: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r singular
-values be Σ1 = I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a −
-c)ᵀΣ1(a − c) + ½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c); and ½(|b|² +
-|d|²) − bᵀMd is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²), and as g ≤ 1 still
+They need not be 1: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r leading singular values be
+Σ1 = I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a − c)ᵀΣ1(a − c)
++ ½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c). And ½(|b|² + |d|²) − bᵀMd
+is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²). As g ≤ 1, with μ = ½(a + c)
 
     ‖uvᵀ − U1 μμᵀ V1ᵀ‖_⋆ ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤ 2√(e_k/g).
 
-So one may choose which singular values count as 1: the claim holds for every choice, which affects only its strength.
+So the bound holds for every choice of the singular values that count as 1; the choice affects only how sharp it is.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -38,13 +39,14 @@ from theorems.rounding.attention_at import Numbers
 NUCLEAR_ROUNDING = tolerance(
     "nuclear-rounding",
     "32 (d + e)² eps R",
-    "singular values and vectors of a d × e matrix in floats are those of one that differs by a small multiple of"
-    " eps ‖W‖ (d + e), and the nuclear norm sums min(d, e) of them; the same of Gram matrices of factors",
+    "singular values and vectors computed in floats are exact for a d × e matrix that differs from W by a small"
+    " multiple of eps ‖W‖ (d + e), and the nuclear norm sums min(d, e) of them; likewise for Gram matrices of factors",
 )
 VISIBLE = 1e-6
-"""The distance from 1 within which singular values of M count as 1, where the solution is not decided: weak duality
-leaves an error of about 1e-8. The bounds hold whichever singular values count as 1; with a smaller gap they would be
-vacuous.
+"""The distance from 1 within which singular values of M count as 1 if the solution has no proven face.
+
+Weak duality leaves an error of about 1e-8 in them. The bounds hold whichever singular values count as 1; a gap smaller
+than this distance would make them vacuous.
 """
 
 Matrices = Float64[np.ndarray, "m d e"]
@@ -52,11 +54,11 @@ Matrices = Float64[np.ndarray, "m d e"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearBounds:
-    """Face, gap and bounds of one solution.
+    """The face and gap of one solution, and the distance bounds that follow from them.
 
     Attributes:
         problem: keys vec(x zᵀ), scores, loss.
-        certificate: the certificate of a solution of ATT-SVM⋆(α), which has already been claimed.
+        certificate: the certificate of a solution of ATT-SVM⋆(α); a claim has already checked it.
     """
 
     problem: Problem
@@ -106,15 +108,18 @@ class NuclearBounds:
         return u[:, :r], vt[:r].T, 1 - following - 4 * sum(self.M.shape) * EPS
 
     def margins(self, W: Matrices) -> Numbers:
-        """Compute the margins h_j(W) = ⟨G_j, W⟩, (m, N), of m matrices."""
+        """Compute the margins h_j(W) = ⟨G_j, W⟩, (m, N), of m matrices W."""
         return exact(W.reshape(len(W), W.shape[1] * W.shape[2])) @ self.rows.T
 
     def rounding(self, R: Any) -> Any:
-        """Bound the rounding error of singular values of matrices of norm R."""
+        """Bound the rounding error of the singular values of matrices W with ‖W‖_⋆ ≤ R."""
         return 32 * sum(self.svm.W.shape) ** 2 * EPS * np.asarray(R)
 
     def face_distance(self, W: Matrices) -> Float64[np.ndarray, "m"]:
-        """Compute ‖W − U1 (Σ_k σ_k μ_k μ_kᵀ) V1ᵀ‖_⋆, W = Σ_k σ_k u_k v_kᵀ, μ_k = ½(U1ᵀu_k + V1ᵀv_k); (m,)."""
+        """Compute the nuclear norms of W − U1 (Σ_k σ_k μ_k μ_kᵀ) V1ᵀ, (m,), which bound the distance of W from F.
+
+        Here W = Σ_k σ_k u_k v_kᵀ is the singular value decomposition and μ_k = ½(U1ᵀu_k + V1ᵀv_k).
+        """
         U1, V1, _ = self.face
         u, s, vt = np.linalg.svd(W, full_matrices=False)
         mu = (U1.T @ u + V1.T @ vt.mT) / 2
@@ -122,16 +127,17 @@ class NuclearBounds:
         return np.asarray(np.linalg.svd(W - near, compute_uv=False).sum(axis=-1))
 
     def from_face(self, R: Any, e: Any) -> Any:
-        """Bound the distance from the face by 2√(R e/g), for an M within 8 (d + e) eps of the computed one.
+        """Return the bound 2√(R e/g) on the distance from the face F, with e increased for the rounding of U1 and V1.
 
-        The computed U1 and V1 are exact singular vectors of such an M.
+        The computed U1 and V1 are exact singular vectors of a matrix within 8 (d + e) eps of M.
         """
         return 2 * np.sqrt(R * (np.maximum(e, 0.0) + 8 * sum(self.M.shape) * EPS * R) / self.face[2])
 
     def from_solution(self, R: Any, e: Any, beyond: Any) -> Any:
-        """Bound ‖W − ρW_⋆‖_F if the solution is unique and margins are at least ρ − b, b = ``beyond``.
+        """Bound ‖W − ρW_⋆‖_F if the solution is unique and all margins of W are at least ρ − b, where b = ``beyond``.
 
-        The bound is B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g).
+        The bound is B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g), S the s rows with λ_j > 0, and τ the
+        injectivity of the solution.
         """
         tau, B = self.svm.injectivity, self.from_face(R, e)
         a, z, _ = self.certificate.floats

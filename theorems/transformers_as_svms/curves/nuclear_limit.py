@@ -1,14 +1,15 @@
 """Closed form of the limit offset o of the nuclear-norm path from the ray of W_⋆: W̄(R) = ρW_⋆ + o + O(1/ρ).
 
-In bases [U1 U2], [V1 V2] of the singular vectors of M: W_⋆ = U1 P V1ᵀ, M = diag(I, Σ), and o has blocks o11 … o22. The
-path has M(R) = M + Δ/ρ + … ∈ ∂‖W̄(R)‖_⋆ with Δ = Σ_S δ_j G_j. To first order in 1/ρ: M(R) maps the right singular
-vectors of W̄(R), V1 + V2 Y/ρ, to its left ones, U1 + U2 X/ρ, both up to one rotation, so that
+In the bases [U1 U2] and [V1 V2] of the singular vectors of M, W_⋆ = U1 P V1ᵀ, M = diag(I, Σ), and o has the blocks
+o11 … o22. On the path, a matrix M(R) = M + Δ/ρ + … with Δ = Σ_S δ_j G_j is a subgradient of the nuclear norm at W̄(R).
+To first order in 1/ρ, M(R) maps the right singular vectors of W̄(R), V1 + V2 Y/ρ, to its left singular vectors,
+U1 + U2 X/ρ, both up to one rotation, so that
 
-    sym Δ11 = 0,   Δ21 = X − ΣY,   Δ12ᵀ = Y − ΣᵀX   with   X = o21 P⁻¹,   Y = o12ᵀ P⁻¹;
+    sym Δ11 = 0,   Δ21 = X − ΣY,   Δ12ᵀ = Y − ΣᵀX   with   X = o21 P⁻¹,   Y = o12ᵀ P⁻¹.
 
-the rotation I + Δ11/ρ leaves the rest of W̄(R) symmetric: o11 − o11ᵀ = Δ11 P + P Δ11; its rank stays: o22 = 0; its
-norm is ρC: tr o11 = 0; and ω_j ∝ λ_j + δ_j/ρ are the weights c_j e^{−h_j}: ⟨G_j, o⟩ = log(c_j/λ_j) + t on S. That is a
-square linear system in o, δ and t.
+The rotation I + Δ11/ρ leaves the rest of W̄(R) symmetric: o11 − o11ᵀ = Δ11 P + P Δ11. The rank of W̄(R) stays the same:
+o22 = 0. Its norm is ρC: tr o11 = 0. And ω_j ∝ λ_j + δ_j/ρ are the weights c_j e^{−h_j}: ⟨G_j, o⟩ = log(c_j/λ_j) + t on
+S. These equations are a square linear system in o, δ and t.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -32,8 +33,8 @@ class Offset:
     """The offset o, with its rounding error.
 
     Attributes:
-        value: o, shape (d, e).
-        rounding: its error, in the Frobenius norm; ∞ where floats do not solve the system, and o is NaN.
+        value: the offset o, shape (d, e); NaN if the linear system could not be solved in floats.
+        rounding: a bound of the error of ``value`` in the Frobenius norm; ∞ if the system could not be solved.
     """
 
     value: Float64[np.ndarray, "d e"]
@@ -41,7 +42,10 @@ class Offset:
 
 
 def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, "N"]) -> Offset:
-    """Solve the linear system for the offset; the solution of ATT-SVM⋆ has to be proven unique."""
+    """Solve the linear system for the offset o; the solution of ATT-SVM⋆ must be proven unique.
+
+    ``log_costs`` are the logarithms of the c_j in the weights c_j e^{−h_j}.
+    """
     svm, (a, z, _) = bounds.svm, bounds.certificate.floats
     assert svm.face is not None
     support = np.flatnonzero(bounds.duals > 0)
@@ -53,7 +57,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
         P, inverse = (P + P.T) / 2, np.linalg.inv((P + P.T) / 2)
     except np.linalg.LinAlgError:
         return unsolved
-    # In units in which o, δ and t have similar sizes.
+    # Choose the unit of δ so that o, δ and t have similar sizes.
     unit = bounds.duals[support].sum()
     G = np.einsum("ja,jb->jab", a[support] @ U, z[support] @ V)
     above, lower = np.triu_indices(r), np.triu_indices(r, 1)
@@ -87,7 +91,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
 
 
 def corrections(offsets: NuclearOffsets, rho: float) -> tuple[float, float]:
-    """Return the lengths of the first two Newton steps from the limit at radius ρ; ∞ for a step that fails."""
+    """Return the lengths of the first two Newton steps from the limit offset at radius ρ; ∞ if a step fails."""
     x = newton(offsets, offsets.start, 0.0)
     if x is None:
         return np.inf, np.inf

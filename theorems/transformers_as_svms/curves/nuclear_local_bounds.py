@@ -1,11 +1,11 @@
 """Constants of Theorem 6 for the nuclear norm: the cone around W_⋆ of chosen tokens α, and its inner radius R0.
 
-Notation as in Lemma 7 of the first paper with W_⋆ in the place of p_mm: rows G_j, margins m_j = ⟨G_j, W_⋆⟩, deficits
-D_j = γ_iα − γ_it, P = ‖W_⋆‖_F, r = ‖W‖_F/P. Good tokens have D_j > 0, harmful ones not, and α is locally optimal: all
-tight constraints are of good tokens, so that harmful ones have m_j > 1. In cone_μ = {cos(W, W_⋆) ≥ 1 − μ} a margin is
-r times at most w_j = P‖G_j‖√(2μ) away from m_j. The width is μ = ½ min_j (ε_j/(P‖G_j‖))², ε_j = min(½, (m_j − 1)/2)/2
-of harmful and min(¼, min_harmful (m − 1)/4) of good tokens, so that good margins are at least ¾r, and harmful ones
-larger than those of tight constraints: m_j − w_j > 1 + w_k.
+Notation as in Lemma 7 of the first paper, with W_⋆ in the place of p_mm: rows G_j, margins m_j = ⟨G_j, W_⋆⟩, score gaps
+D_j = γ_iα − γ_it, P = ‖W_⋆‖_F, r = ‖W‖_F/P. A token is good if D_j > 0 and harmful otherwise. As α is locally optimal,
+all tight constraints belong to good tokens, so that harmful tokens have m_j > 1. In cone_μ = {cos(W, W_⋆) ≥ 1 − μ} the
+margin of W is r times a number within w_j = P‖G_j‖√(2μ) of m_j. The width is μ = ½ min_j (ε_j/(P‖G_j‖))² with
+ε_j = min(½, (m_j − 1)/2)/2 for harmful tokens and ε_j = min(¼, min_harmful (m − 1)/4) for good tokens. So good tokens
+have margins of at least ¾r, and harmful tokens j have larger margins than tight constraints k: m_j − w_j > 1 + w_k.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -35,10 +35,10 @@ from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 @dataclass(frozen=True, eq=False)
 class NuclearLocalBounds:
-    """Cone, κ_α and R0 of one solution that is proven to be unique.
+    """The cone, the constant κ_α and the radius R0 of one solution that is proven to be unique.
 
     Attributes:
-        bounds: face, gap and rows.
+        bounds: the solution with its face, gap and rows.
         under_test: the implementation whose excess risk is compared.
     """
 
@@ -52,7 +52,7 @@ class NuclearLocalBounds:
 
     @cached_property
     def gaps(self) -> Numbers:
-        """The gaps D_j, (N,)."""
+        """The score gaps D_j = γ_iα − γ_it, (N,)."""
         rows = self.bounds.svm.rows
         chosen_scores = self.problem.scores[rows.inputs, self.bounds.svm.alpha[rows.inputs]]
         return exact(chosen_scores) - self.problem.scores[rows.inputs, rows.tokens]
@@ -75,7 +75,7 @@ class NuclearLocalBounds:
 
     @property
     def is_locally_optimal(self) -> bool:
-        """Return whether all tight constraints are of tokens that score less."""
+        """True if all tight constraints belong to tokens that score less than α."""
         return bool(self.good[self.tight].all())
 
     @cached_property
@@ -85,7 +85,7 @@ class NuclearLocalBounds:
 
     @cached_property
     def reach(self) -> Numbers:
-        """The numbers P‖G_j‖, (N,)."""
+        """The products P‖G_j‖, (N,), with P = ‖W_⋆‖_F."""
         return norm(with_rounding(self.bounds.svm.W.ravel())) * norm(self.bounds.rows, axis=1)
 
     @cached_property
@@ -111,7 +111,7 @@ class NuclearLocalBounds:
     def kappa(self) -> Numbers:
         """The constant κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)).
 
-        N, Γ⁺ and Γ⁻ are the number, largest and least gap of the good tokens.
+        N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap D_j.
         """
         log_gaps: Any = np.log(self.gaps[self.good])
         count = np.log(exact(2 * self.problem.T * int(self.good.sum())))
@@ -140,12 +140,12 @@ class NuclearLocalBounds:
 
     @property
     def is_resolvable(self) -> bool:
-        """Return whether rounding W changes 1 − cos by a small share of μ, and R0/P is below :attr:`last`."""
+        """True if rounding W changes 1 − cos(W, W_⋆) by a small share of μ, and R0/P and κ_α are below ``last``/2."""
         steady = self.problem.d == 1 or 8 * EPS * self.problem.d <= INSIDE * np.sqrt(2 * self.mu)
         return bool(steady) and 2 * max(float(value_of(self.kappa)), self.first) < self.last
 
     def log_excess(self, W: Float64[np.ndarray, "m d e"], claim: str) -> Numbers:
-        """Return log n(L(W) − L_α) under test, (m,), in the cone beyond R0.
+        """Return log n(L(W) − L_α), (m,), of the implementation under test, for W in the cone with ‖W‖_F ≥ R0.
 
         Raises:
             NotANumber: the difference is not positive by more than its rounding error.
@@ -157,7 +157,7 @@ class NuclearLocalBounds:
         return excess.log + np.log(exact(self.problem.n))
 
     def sizes(self, W: Float64[np.ndarray, "m d e"]) -> tuple[Numbers, Numbers]:
-        """Compute r = ‖W‖_F/P, and 1 − cos(W, W_⋆) without cancellation; (m,) each."""
+        """Compute r = ‖W‖_F/P, (m,), and 1 − cos(W, W_⋆), (m,), without cancellation."""
         points, axis = exact(W.reshape(len(W), W.shape[1] * W.shape[2])), with_rounding(self.bounds.svm.W.ravel())
         size, P = norm(points, axis=1), norm(axis)
         apart = points / size[:, None] - axis / P
@@ -166,7 +166,10 @@ class NuclearLocalBounds:
     def points(
         self, rng: np.random.Generator, rhos: Float64[np.ndarray, "m"], begin: float
     ) -> Float64[np.ndarray, "m d e"]:
-        """Draw one W of the cone for each ρ, with R0 ≤ ‖W‖_F and ‖W‖_⋆ ≤ ρC_⋆, displaced along ±G_j or at random."""
+        """Draw one W of the cone for each ρ, with R0 ≤ ‖W‖_F and ‖W‖_⋆ ≤ ρC_⋆.
+
+        The ray of W is tilted from W_⋆ along a row ±G_j or in a random direction; ``begin``/ρ sets the usual tilt.
+        """
         W, rows, m = self.bounds.svm.W, value_of(self.bounds.rows), len(rhos)
         axis = W.ravel() / np.linalg.norm(W)
         raw = rng.standard_normal((m, axis.size))
@@ -175,7 +178,7 @@ class NuclearLocalBounds:
         raw -= (raw @ axis)[:, None] * axis
         size = np.linalg.norm(raw, axis=1, keepdims=True)
         side = raw / np.where(size > 0, size, 1.0)
-        # Displacements of a few κ over the size of a row, or any length up to the boundary.
+        # Most tilts are of the order of begin/ρ; the others reach up to the boundary of the cone.
         near = (begin / rhos) ** 2 / (2 * self.mu)
         share = np.minimum(1.0, 10 ** rng.uniform(-4, 1, m) * np.where(rng.random(m) < 0.7, near, 1.0))
         nu = (1 - INSIDE) * self.mu * share

@@ -1,7 +1,7 @@
-"""Factors K, Q near those of ρW_⋆ with ½(‖K‖² + ‖Q‖²) ≤ R, chosen to test the bounds of the path of (K, Q).
+"""Factors K, Q near the factors of ρW_⋆ with ½(‖K‖² + ‖Q‖²) ≤ R, chosen to test the bounds of the path of (K, Q).
 
-Noise is added to all factors, to some so much that the risk is higher. Some factors are unbalanced, some have columns
-that W_⋆ does not need, and some are moved by a step that lowers the risk. All are scaled back into the ball.
+Noise is added to most factors, to some of them so much that the risk is higher. Some factors are unbalanced, some have
+columns that W_⋆ does not need, and some are moved by a step that lowers the risk. All are scaled back into the ball.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from theorems.bounded import value_of
 from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 INSIDE = 1e-12
-"""The share of R by which points stay inside the ball, larger than the rounding error of W = KQᵀ."""
+"""The share of R by which points stay inside the ball; it exceeds the rounding error of W = KQᵀ."""
 
 Factors = tuple[Float64[np.ndarray, "m d k"], Float64[np.ndarray, "m e k"]]
 
@@ -30,9 +30,9 @@ def nuclear_points(
     def some(share: float) -> Float64[np.ndarray, "m 1 1"]:
         return (10 ** rng.uniform(-3, 0.5, m) * (rng.random(m) < share))[:, None, None]
 
-    # Both moves change W by about κ, since factors are of size √ρ.
+    # Both kinds of noise, in used and in unused columns, change W by about κ, since factors are of size √ρ.
     noise = np.where(nonzero, some(0.7) * kappa / np.sqrt(rhos * C)[:, None, None], some(0.5) * np.sqrt(kappa))
-    # Some points lie anywhere in the ball.
+    # Move some points to anywhere in the ball.
     noise = noise + some(0.15) * np.sqrt(rhos * C / k)[:, None, None]
     K, Q = (
         np.sqrt(rhos)[:, None, None] * np.pad(x, ((0, 0), (0, k - r))) + noise * rng.standard_normal((m, len(x), k))

@@ -23,7 +23,7 @@ BOTH = (factored_flow, factored_gradient_descent)
 Run = FactoredFlow | FactoredTrajectory
 Factors = tuple[Array, Array]
 Rule = Callable[..., Factors]
-"""(size of the fault if it has one, ∇L(W), K, Q) → the faulty gradients in K and in Q."""
+"""A faulty rule that maps ∇L(W), K and Q, after the size of the fault if it has one, to gradients in K and in Q."""
 
 
 def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
@@ -32,7 +32,7 @@ def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: A
 
 
 def _rule(name: str, says: str, **further: Any) -> Callable[[Rule], Rule]:
-    """Return a decorator that plants a fault: flow and descent along the gradients that the rule returns."""
+    """Return a decorator that plants a fault: flow and descent follow the gradients that the decorated rule returns."""
     return RUN.plant(name, says, DESCENT, *BOTH, through=_follow, **further)
 
 
@@ -42,7 +42,7 @@ def _frozen(gradient: Array, K: Array, Q: Array) -> Factors:
     return by_k, 0.0 * by_q
 
 
-@_rule("factors-normalised-apart", "the gradients in K and in Q are normalised each by itself")
+@_rule("factors-normalised-apart", "the gradients in K and in Q are normalised separately")
 def _apart(gradient: Array, K: Array, Q: Array) -> Factors:
     """Scale the gradient of each factor to the root mean square of the two norms."""
     by_k, by_q = factor_gradients(gradient, K, Q)
@@ -55,7 +55,7 @@ def _apart(gradient: Array, K: Array, Q: Array) -> Factors:
 
 @_rule("factors-get-the-gradient-of-w", "K and Q move along ∇L(W)")
 def _of_weights(gradient: Array, K: Array, Q: Array) -> Factors:
-    """Return ∇L(W) and its transpose as the factors' gradients; the right gradients where shapes do not allow it."""
+    """Return ∇L(W) and its transpose as the gradients in K and Q; if their shapes differ, the right gradients."""
     if gradient.shape != K.shape or gradient.T.shape != Q.shape:
         return factor_gradients(gradient, K, Q)
     return gradient, gradient.T
@@ -84,7 +84,7 @@ def _rank_one(right: Callable[..., Run], data: QueryDataset, K: Array, Q: Array,
 
 
 @RUN.change(
-    "factors-rotated", "from the middle on (K, Q) is turned by ε, K Qᵀ is right", DESCENT, *BOTH, size=1e-3, unit="ε"
+    "factors-rotated", "from the middle on (K, Q) is rotated by ε; K Qᵀ is right", DESCENT, *BOTH, size=1e-3, unit="ε"
 )
 def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
     """Rotate the plane of the first two columns from the middle point on; K Qᵀ stays the same."""
@@ -96,7 +96,7 @@ def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
 
 
 @STEP.plant(
-    "factored-descent-stands-still", "η = e^{−700} in place of the safe step", DESCENT, factored_gradient_descent
+    "factored-descent-stands-still", "η = e^{−700} instead of the safe step", DESCENT, factored_gradient_descent
 )
 def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
     """Descend with η = e^{−700}, so that all iterates are the start, unless steps are normalized."""
@@ -105,7 +105,7 @@ def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
     return right(*arguments, **options)
 
 
-@STEP.plant("factored-step-without-square", "η = 1/(2 L̂ M + c) in place of M²", DESCENT, factored_gradient_descent)
+@STEP.plant("factored-step-without-square", "η = 1/(2 L̂ M + c), without squaring M", DESCENT, factored_gradient_descent)
 def _longer(right: Callable[..., Run], data: QueryDataset, K: ArrayLike, Q: ArrayLike, **options: Any) -> Run:
     """Descend with η = 1/(2 L̂ M + c), where M should be squared, unless steps are normalized."""
     if options.get("length") is None:

@@ -23,7 +23,7 @@ Path = list[MixingPoint]
 
 
 @FAULTS.plant(
-    "mixing-penalty-doubled", "λ in the place of 2λ: the projection of γ/λ on the simplex", EXACT, optimal_attention
+    "mixing-penalty-doubled", "λ in place of 2λ: the projection of γ/λ on the simplex", EXACT, optimal_attention
 )
 def _double_penalty(right: Callable[..., OptimalAttention], scores: Any, penalty: fmpq) -> OptimalAttention:
     """Return the projection of γ/λ, as if the derivative of λ‖s‖² were λs."""
@@ -32,7 +32,7 @@ def _double_penalty(right: Callable[..., OptimalAttention], scores: Any, penalty
 
 @FAULTS.change(
     "mixing-attention-clipped",
-    "negative weights of the best ones of sum 1 are cut off, the rest is normalised",
+    "the best weights of sum 1 and any sign; negative ones are set to 0 and the others normalised",
     EXACT,
     optimal_attention,
 )
@@ -47,7 +47,7 @@ def _clip(attention: OptimalAttention, scores: Any, penalty: fmpq) -> OptimalAtt
 
 @FAULTS.change(
     "mixing-set-off-by-a-token",
-    "of several selected tokens the one of least weight is left out",
+    "if several tokens are selected, the one with the least weight is left out",
     EXACT,
     optimal_attention,
 )
@@ -65,9 +65,9 @@ def _forget_least_token(attention: OptimalAttention, scores: Any, penalty: fmpq)
     return OptimalAttention(tuple(weights), tuple(multipliers), tuple(levels))
 
 
-@FAULTS.plant("gen-svm-masks-one-more", "Gen-SVM separates from a token that has weight", MIXING, general_svm)
+@FAULTS.plant("gen-svm-masks-one-more", "Gen-SVM treats a token that has weight as masked", MIXING, general_svm)
 def _mask_one_more(right: Callable[..., Any], keys: OuterKeys, sets: Any, alpha: Any) -> Any:
-    """Solve Gen-SVM as if one more token had no weight; report multipliers for the constraints of the true sets."""
+    """Solve Gen-SVM as if one more token had no weight; return multipliers for the constraints of the right sets."""
     smaller = sets.copy()
     for i, t in np.argwhere(sets).tolist():
         if t != alpha[i]:
@@ -83,7 +83,11 @@ def _mask_one_more(right: Callable[..., Any], keys: OuterKeys, sets: Any, alpha:
 
 
 @FAULTS.change(
-    "gen-svm-without-equalities", "nothing keeps the tokens of a set level", MIXING, general_svm, only=GeneralSvm
+    "gen-svm-without-equalities",
+    "Gen-SVM without the constraints that tokens of a set have equal logits",
+    MIXING,
+    general_svm,
+    only=GeneralSvm,
 )
 def _drop_equalities(svm: GeneralSvm, keys: OuterKeys, sets: Any, alpha: Any) -> GeneralSvm:
     """Solve without the equality constraints: separate α_i from the masked tokens only."""
@@ -97,35 +101,31 @@ def _drop_equalities(svm: GeneralSvm, keys: OuterKeys, sets: Any, alpha: Any) ->
     return replace(svm, point=list(loose.exact.p), duals=duals, multipliers={})
 
 
-@FAULTS.change("finite-part-reversed", "W_fin of the inverse ratios", MIXING, finite_part)
+@FAULTS.change("finite-part-reversed", "W_fin for the inverse ratios of weights", MIXING, finite_part)
 def _reverse_ratios(finite: list[arb], *arguments: Any) -> list[arb]:
     """Return W_fin for log(s⋆_it/s⋆_iα) instead of log(s⋆_iα/s⋆_it)."""
     with ctx.workprec(BITS):
         return [-x for x in finite]
 
 
-@FAULTS.plant(
-    "finite-part-without-logarithm", "W_fin of the ratios less 1, not of their logarithms", MIXING, finite_part
-)
+@FAULTS.plant("finite-part-without-logarithm", "W_fin for ratios − 1 instead of log ratios", MIXING, finite_part)
 def _drop_logarithms(right: Callable[..., Any], svm: GeneralSvm, attention: OptimalAttention) -> list[arb]:
     with ctx.workprec(BITS):
         ratios = [x.expm1() for x in log_ratios(svm.rows, attention, svm.alpha.tolist())]
         return least_norm_point(list(svm.rows.level.values()), ratios, len(svm.point))
 
 
-@FAULTS.change(
-    "finite-part-not-the-least", "W_fin with a thousandth of W^mm, which has the same ratios", MIXING, finite_part
-)
+@FAULTS.change("finite-part-not-the-least", "W_fin + W^mm/1000, which gives the same ratios", MIXING, finite_part)
 def _add_max_margin(finite: list[arb], svm: GeneralSvm, attention: OptimalAttention) -> list[arb]:
     with ctx.workprec(BITS):
         return [a + arb(w) / 1000 for a, w in zip(finite, svm.point, strict=True)]
 
 
-@FAULTS.change("mixing-path-on-the-ray", "W_fin + r W^mm in the place of the minimiser", MIXING, mixing_path)
+@FAULTS.change("mixing-path-on-the-ray", "W_fin + r W^mm instead of the minimiser", MIXING, mixing_path)
 def _stay_on_the_ray(
     path: Path, keys: Any, attention: OptimalAttention, penalty: Any, svm: GeneralSvm, *_: Any
 ) -> Path:
-    """Return W_fin + r W^mm with r such that its norm is the radius."""
+    """Return W_fin + r W^mm with the r for which its norm is the radius."""
     points = []
     for point in path:
         with ctx.workprec(point.bits):
@@ -136,7 +136,7 @@ def _stay_on_the_ray(
     return points
 
 
-@FAULTS.change("mixing-path-predicted", "ρ W^mm + o in the place of the minimiser", MIXING, mixing_path)
+@FAULTS.change("mixing-path-predicted", "ρ W^mm + o instead of the minimiser", MIXING, mixing_path)
 def _predict_path(path: Path, keys: Any, attention: OptimalAttention, penalty: Any, svm: GeneralSvm, *_: Any) -> Path:
     """Return ρ W^mm + o, o being the limit of the path's offset."""
     offset = mixing_offset(svm, attention)
@@ -146,14 +146,16 @@ def _predict_path(path: Path, keys: Any, attention: OptimalAttention, penalty: A
     ]
 
 
-@FAULTS.plant("mixing-path-at-one-radius", "the point at the first radius is returned for all", MIXING, mixing_path)
+@FAULTS.plant(
+    "mixing-path-at-one-radius", "the point at the first radius is returned for all radii", MIXING, mixing_path
+)
 def _stay_at_one_radius(right: Callable[..., Path], *arguments: Any) -> Path:
     *others, rhos = arguments
     (point,) = right(*others, rhos[:1])
     return [replace(point, rho=rho) for rho in rhos]
 
 
-@FAULTS.plant("mixing-path-at-twice-the-radius", "the path at 2R", MIXING, mixing_path)
+@FAULTS.plant("mixing-path-at-twice-the-radius", "the path at radius 2R", MIXING, mixing_path)
 def _double_radii(right: Callable[..., Path], *arguments: Any) -> Path:
     *others, rhos = arguments
     points = right(*others, [2 * rho for rho in rhos])
@@ -162,23 +164,21 @@ def _double_radii(right: Callable[..., Path], *arguments: Any) -> Path:
 
 @FAULTS.change("mixing-path-multipliers-doubled", "multipliers of the path are twice as large", MIXING, mixing_path)
 def _double_multipliers(path: Path, *arguments: Any) -> Path:
-    """Return the path with multipliers 2η for η, as for the constraint ½‖W‖² ≤ R."""
+    """Return the path with multipliers 2η instead of η, as for another scaling of the constraint."""
     return [replace(point, multiplier=2 * point.multiplier) for point in path]
 
 
-@FAULTS.change("mixing-path-leaves-radii-out", "a point at the largest radius alone", MIXING, mixing_path)
+@FAULTS.change("mixing-path-leaves-radii-out", "only the point at the largest radius", MIXING, mixing_path)
 def _leave_out_radii(path: Path, *arguments: Any) -> Path:
     """Return the path with all points except the last reported as not found."""
     return [*(replace(point, reason="it was given up") for point in path[:-1]), path[-1]]
 
 
-@FAULTS.plant("mixing-offset-is-finite-part", "W_fin is taken for all that stays finite", MIXING, mixing_offset)
+@FAULTS.plant("mixing-offset-is-finite-part", "W_fin in place of the whole offset", MIXING, mixing_offset)
 def _only_finite_part(right: Callable[..., Any], *arguments: Any) -> list[arb]:
     return finite_part(*arguments)
 
 
-@FAULTS.plant(
-    "mixing-offset-without-duals", "the offset has log c_j in the place of log(c_j/λ_j)", MIXING, mixing_offset
-)
+@FAULTS.plant("mixing-offset-without-duals", "the offset has log c_j in place of log(c_j/λ_j)", MIXING, mixing_offset)
 def _forget_duals(right: Callable[..., Any], svm: GeneralSvm, attention: OptimalAttention) -> list[arb]:
     return right(replace(svm, duals=dict.fromkeys(svm.duals, fmpq(1))), attention)

@@ -1,4 +1,4 @@
-"""Planted faults in ATT-SVM⋆ and in the regularization path of (K, Q)."""
+"""Planted faults in the solution of ATT-SVM⋆ and in the regularization path of (K, Q)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ PATH = "tsvm-nuclear-path"
 
 
 def _solution(name: str, says: str, caught_by: str = PATH, **further: Any) -> Callable[[Function], Function]:
-    """Return a decorator that plants a fault which changes solutions of ATT-SVM⋆."""
+    """Return a decorator that plants a fault: the decorated function changes solutions of ATT-SVM⋆."""
     return SVM.change(name, says, caught_by, nuclear_max_margin, only=NuclearMaxMargin, **further)
 
 
 def balance_factors(W: Array, rank: int | None = None) -> tuple[Array, Array]:
-    """Return K and Q with KQᵀ = W and KᵀK = QᵀQ, with ``rank`` columns or as many as W has rank."""
+    """Return K and Q with KQᵀ = W and KᵀK = QᵀQ; they have ``rank`` columns, or the rank of W if it is None."""
     u, s, vt = np.linalg.svd(W, full_matrices=False)
     r = int(np.sum(s > 1e-12 * s[..., 0].max())) if rank is None else rank
     roots = np.sqrt(s)[..., None, :r]
     return u[..., :r] * roots, np.swapaxes(vt, -1, -2)[..., :r] * roots
 
 
-@_solution("nuclear-is-frobenius", "W^mm of least Frobenius norm")
+@_solution("nuclear-is-frobenius", "W^mm of least Frobenius norm instead of W_⋆")
 def _frobenius(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> NuclearMaxMargin:
     """Return W^mm of least Frobenius norm with its duals; its nuclear norm is reported as the value."""
     least = max_margin(keys, right.alpha)
@@ -65,13 +65,13 @@ def _double_columns(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargi
 
 
 def _with_proof(right: NuclearMaxMargin, change: Callable[[NuclearEnclosure], NuclearEnclosure]) -> NuclearMaxMargin:
-    """Return the solution with ``change`` applied to its exact part, if it has one."""
+    """Return the solution with ``change`` applied to its exact enclosure, if it has one."""
     return right if right.exact is None else replace(right, exact=change(right.exact))
 
 
-@_solution("nuclear-another-face", "U1, V1 of another dual")
+@_solution("nuclear-another-face", "the singular vectors U1, V1 of another dual")
 def _another_face(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
-    """Replace U1 and V1 by those of the dual whose λ are all equal."""
+    """Replace U1 and V1 by the singular vectors of the dual matrix whose λ are all equal."""
     rows = right.rows
     sizes = np.ldexp(1.0, rows.p + rows.q)
     u, _, vt = np.linalg.svd((rows.a * sizes[:, None]).T @ rows.z, full_matrices=False)
@@ -97,9 +97,9 @@ def _out_of_balance(right: NuclearMaxMargin, size: float, *arguments: Any) -> Nu
     return replace(right, K=right.K * (1 + size), Q=right.Q / (1 + size))
 
 
-@_solution("nuclear-gap-of-one", "g = 1", "tsvm-rank")
+@_solution("nuclear-gap-of-one", "the gap g is reported as 1", "tsvm-rank")
 def _wider_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
-    """Report the gap as if M had no singular values below 1."""
+    """Report the gap as if all singular values of M below 1 were 0."""
     return _with_proof(right, lambda proof: replace(proof, gap=arb(1)))
 
 
@@ -108,22 +108,22 @@ def _more_injective(right: NuclearMaxMargin, size: float, *arguments: Any) -> Nu
     return _with_proof(right, lambda proof: replace(proof, injectivity=proof.injectivity * (1 + size)))
 
 
-@_solution("nuclear-gap-too-small", "g/10 for g")
+@_solution("nuclear-gap-too-small", "g/10 instead of g")
 def _tenth_of_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, gap=proof.gap / 10))
 
 
-@_solution("nuclear-tau-too-small", "τ/10 for τ")
+@_solution("nuclear-tau-too-small", "τ/10 instead of τ")
 def _tenth_of_tau(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, injectivity=proof.injectivity / 10))
 
 
-@_solution("nuclear-support-lost", "a constraint is left out of S")
+@_solution("nuclear-support-lost", "a constraint is left out of the support S")
 def _support_lost(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, support=proof.support[1:]))
 
 
-@_solution("nuclear-without-a-constraint", "that of the largest λ is lost")
+@_solution("nuclear-without-a-constraint", "the constraint of the largest λ is lost")
 def _without_a_constraint(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> NuclearMaxMargin | Infeasible:
     """Solve with the constraint of the largest dual weakened 1024-fold."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
@@ -139,7 +139,7 @@ def _infeasible(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> Infeasi
 
 
 def _with_points(path: NuclearPath, svm: NuclearMaxMargin, W: Array) -> NuclearPath:
-    """Return the path with other matrices W, and the factors and offsets that belong to them."""
+    """Return the path with its matrices replaced by ``W``, and with the factors and offsets of these matrices."""
     K, Q = balance_factors(W, path.K.shape[2])
     return replace(path, K=K, Q=Q, offsets=W - path.rho[:, None, None] * svm.W)
 
@@ -149,25 +149,25 @@ def _on_the_ray(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rhos
     return _with_points(path, svm, path.rho[:, None, None] * svm.W)
 
 
-@RUN.change("nuclear-path-at-half-the-radius", "the path at R/2", PATH, nuclear_path)
+@RUN.change("nuclear-path-at-half-the-radius", "the path at radius R/2", PATH, nuclear_path)
 def _half_the_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     other = nuclear_path(problem, svm, path.rho / 2)
     return _with_points(path, svm, other.K @ np.swapaxes(other.Q, -1, -2))
 
 
-@RUN.change("nuclear-path-at-twice-the-radius", "the path at 2R", PATH, nuclear_path)
+@RUN.change("nuclear-path-at-twice-the-radius", "the path at radius 2R", PATH, nuclear_path)
 def _twice_the_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     other = nuclear_path(problem, svm, path.rho * 2)
     return _with_points(path, svm, other.K @ np.swapaxes(other.Q, -1, -2))
 
 
-@RUN.change("nuclear-path-at-one-radius", "the point at the first radius is returned for all", PATH, nuclear_path)
+@RUN.change("nuclear-path-at-one-radius", "the point at the first radius is returned for all radii", PATH, nuclear_path)
 def _at_one_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     W = path.K[:1] @ np.swapaxes(path.Q[:1], -1, -2)
     return _with_points(path, svm, np.repeat(W, len(path.rho), axis=0))
 
 
-@RUN.change("nuclear-path-leaves-radii-out", "a point at the largest radius alone", PATH, nuclear_path)
+@RUN.change("nuclear-path-leaves-radii-out", "only the point at the largest radius", PATH, nuclear_path)
 def _leaves_radii_out(path: NuclearPath, *arguments: Any) -> NuclearPath:
     """Report all points except the last as not found."""
     return replace(path, reasons=(*("it was given up" for _ in path.reasons[1:]), path.reasons[-1]))
@@ -178,7 +178,9 @@ def _another_loss(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rh
     return nuclear_path(with_another_loss(problem), svm, path.rho)
 
 
-@RUN.change("nuclear-path-of-other-scores", "a gap is 1 + ε times as large", PATH, nuclear_path, size=1e-1, unit="ε")
+@RUN.change(
+    "nuclear-path-of-other-scores", "one score gap is multiplied by 1 + ε", PATH, nuclear_path, size=1e-1, unit="ε"
+)
 def _other_scores(path: NuclearPath, size: float, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     """Follow the path with the first non-optimal score lowered by a share of its gap."""
     scores, (i, t) = np.array(problem.scores), (int(svm.rows.inputs[0]), int(svm.rows.tokens[0]))
@@ -196,7 +198,9 @@ def _of_frobenius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rh
     return _with_points(path, svm, radius[:, None, None] * W)
 
 
-@RUN.change("nuclear-path-ends-early", "points ε R beside the minimum", PATH, nuclear_path, size=1e-3, unit="ε")
+@RUN.change(
+    "nuclear-path-ends-early", "points at the distance ε R from the minimum", PATH, nuclear_path, size=1e-3, unit="ε"
+)
 def _ends_early(path: NuclearPath, size: float, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     """Move each point away from the minimum by ``size`` times its norm, within the ball."""
     W = path.K @ np.swapaxes(path.Q, -1, -2)

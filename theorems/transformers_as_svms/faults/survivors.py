@@ -1,16 +1,16 @@
-"""Reasons why statements of the paper stay true under planted faults that they do not detect."""
+"""Reasons why statements of *Transformers as SVMs* do not detect some planted faults."""
 
 from __future__ import annotations
 
 from theorems.faults.survivors import ANY_STEP, IN_A_CONE, RATE, RIGHT_HERE, ROOM, SEARCH_ONLY, VALUES
 
-START_ONLY = "p_mm only says where a run with enough margin starts; its margin is claimed"
-SAME_END = "another curve with the same end; that it is no flow of this risk is seen by Theorem 2"
-LONGER = "it descends along any feasible W', also a longer one"
+START_ONLY = "p_mm only decides where a run starts; the claims check the margin of the start"
+SAME_END = "another curve with the same end; Theorem 2 detects that it is no flow of this risk"
+LONGER = "the claims hold along any feasible W', also a longer one"
 
 SURVIVORS: dict[str, dict[str, str]] = {
     "tsvm-risk-floor": {
-        "excess-linearised": "|ℓ'(γ_i,opt)| δ_i lies between both bounds at every δ_i; its value is claimed by Lemma 3",
+        "excess-linearised": "|ℓ'(γ_i,opt)| δ_i is within both bounds at every δ_i; Lemma 3 checks the excess itself",
     },
     "tsvm-frobenius-path": {
         "risk": VALUES,
@@ -22,13 +22,13 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "tsvm-factored-flow": {
         "nuclear-gap-of-one": ROOM,
-        "gradient-too-long": "a gradient twice as long has the same direction; its length is only bounded from below",
+        "gradient-too-long": "a gradient twice as long has the same direction; claims bound its length only from below",
     },
     "tsvm-factored-descent": {
         **dict.fromkeys(("called-complementary", "neighbours-by-tolerance", "always-independent"), START_ONLY),
         "always-complementary": START_ONLY,
         "svm-of-rounded-products": RIGHT_HERE,
-        "queries-of-the-next-input": "the fifth case is the first that tells",
+        "queries-of-the-next-input": "the fifth case is the first that detects the fault",
         "clipped-gradient": "the nineteenth case is the first whose gradients are long enough",
         "svm-of-float32-keys": RIGHT_HERE,
     },
@@ -60,9 +60,9 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "risk": VALUES,
     },
     "tsvm-mixing": {
-        "epsilon-in-denominator": "ratios of weights, in which the denominator cancels; the rest is bounded from above",
-        "no-maximum-subtracted": "its logits stay below 710",
-        "top-2": "no weight on masked tokens: the bound on it holds all the more",
+        "epsilon-in-denominator": "the denominator cancels in ratios of weights; other claims bound weights from above",
+        "no-maximum-subtracted": "the logits of this statement stay below 710",
+        "top-2": "masked tokens get no weight, so that the upper bound on their weight holds",
     },
     "conjecture-independent-rows": {
         **dict.fromkeys(("flow-jumps-sideways", "flow-on-the-ray", "flow-interpolates"), SAME_END),
@@ -72,4 +72,4 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "risk": VALUES,
     },
 }
-"""Statement id → fault id → reason."""
+"""The reasons, by statement id and then by fault id."""

@@ -1,7 +1,8 @@
 """Figure tsvm-convergence: random trials of normalized gradient descent on W, and the directions in which they end.
 
-n = 6, T = 8, step 0.1, W(0) = 0; tokens, queries and head are on the unit sphere. Unlike in the notebook, where d = 10,
-d varies. A run converges to the locally optimal tokens that it selects if 1 − cos to their W^mm is below a hundredth.
+n = 6, T = 8, step 0.1, W(0) = 0; tokens, queries and head are on the unit sphere. The notebook has d = 10, here d
+varies. A run counts as converged if the tokens α that it selects are locally optimal and 1 − cos(W, W^mm_α) is below
+a hundredth.
 
 Source: *Transformers as Support Vector Machines*, figure of local convergence, notebook local_converge.
 """
@@ -26,14 +27,14 @@ ITERATIONS, STEP = 1000, 0.1
 MOST_TRIALS = 100
 """The largest number of trials per dimension, as in the notebook."""
 NEAR = 1e-2
-"""The 1 − cos to W^mm of the selected tokens below which a run counts as converged; ‖W‖ is then about 50 ‖W^mm‖."""
+"""The bound of 1 − cos(W, W^mm) below which a run counts as converged; ‖W‖ is then about 50 ‖W^mm‖."""
 KINDS = ("elsewhere", "local", "global")
 COLORS = dict(zip(KINDS, (style.ORANGE, style.BLUE, style.GREEN), strict=True))
 SAID = {"elsewhere": "not there", "local": "LMM, not global", "global": r"global $W^{\rm mm}$"}
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, by d, the shares of the kinds of limits, and median cosines to W^mm of selected and of optimal tokens."""
+    """Return for each d the shares of kinds of limits, and median cosines to W^mm of selected and optimal tokens."""
     trials = min(settings.trials, MOST_TRIALS)
     return {
         "trials": trials,

@@ -1,11 +1,11 @@
 """Figures tsvm-directions and tsvm-factored: gradient flow on W and on (K, Q), and the two SVMs to which they converge.
 
-The first has one data set, for which W^mm (least Frobenius norm) and W_⋆ (least nuclear norm) attend along different
-directions W z_i. The second has random trials: the excess of ‖W‖_⋆ over its minimum for the same margin, as ‖W‖_⋆
-grows.
+tsvm-directions shows one data set, for which W^mm (least Frobenius norm) and W_⋆ (least nuclear norm) attend along
+different directions W z_i. tsvm-factored shows random trials: the excess of ‖W‖_⋆ over its minimum for the same margin,
+as ‖W‖_⋆ grows.
 
 Source: *Transformers as Support Vector Machines*, figures of gradient descent paths and of local convergence, notebooks
-visualization2 and local_converge; with flows in place of normalized descents, started at K = I and Q = 0.
+visualization2 and local_converge. Here flows replace the normalized descents; they start at W = 0, or K = I and Q = 0.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _flows(data: QueryDataset, settings: Settings) -> dict[str, Float64[np.ndarr
 
 
 def direction_numbers(settings: Settings) -> Numbers:
-    """Return the tokens, and the directions W z_i of both SVMs and along both flows."""
+    """Return the tokens, and the W z_i of the solutions of both SVMs and of the points of both flows."""
     data = dataset_named(DATA).queried
     assert data is not None
     svm = settings.under_test[max_margin](data.problem.exact_keys, data.problem.optimal)
@@ -58,7 +58,7 @@ def direction_numbers(settings: Settings) -> Numbers:
     def attended_ways(W: Float64[np.ndarray, "*b d e"]) -> list[Any]:
         ways = np.einsum("...de,ne->...nd", W, data.queries)
         sizes = np.linalg.norm(ways, axis=-1, keepdims=True)
-        # Lengths are drawn as log(1 + length), so that the start and norms of a million fit in one picture.
+        # Draw a length as log10(1 + length), so that the start and norms of a million fit in one picture.
         return (ways / np.where(sizes > 0, sizes, 1.0) * np.log10(1 + sizes)).tolist()
 
     flows = _flows(data, settings)
@@ -76,7 +76,7 @@ def direction_numbers(settings: Settings) -> Numbers:
 
 
 def draw_directions(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per input: W z_i along both flows, and dashed the W z_i of both SVMs."""
+    """Draw a panel per input: W z_i along both flows, and dashed the W z_i of the solutions of both SVMs."""
     panels = figure.subplots(1, len(numbers["X"]))
     reach = 1.1 * max(float(np.abs(way).max()) for way in numbers["ways"].values())
     for i, axes in enumerate(panels):
@@ -95,7 +95,7 @@ def draw_directions(figure: Any, numbers: Numbers) -> None:
 
 
 def trial_numbers(settings: Settings) -> Numbers:
-    """Return quartiles of ‖W‖_⋆/(m(W) C_⋆) − 1 by ‖W‖_⋆, over trials in which both flows select the same tokens."""
+    """Return quartiles of ‖W‖_⋆/(m(W) C_⋆) − 1 at each ‖W‖_⋆, over trials where both flows select the same tokens."""
     trials, curves = min(settings.trials, MOST_TRIALS), []
     for k in range(trials):
         data = query_trial(settings.seed, INPUTS, TOKENS, DIMENSION, k)
@@ -121,7 +121,7 @@ def trial_numbers(settings: Settings) -> Numbers:
 
 
 def _excess(data: QueryDataset, W: Float64[np.ndarray, "r d e"], alpha: Any, norm: float) -> list[float]:
-    """Return the excess at each point, capped at 1000; 1000 where a margin is not positive."""
+    """Return ‖W‖_⋆/(m(W) C_⋆) − 1 at each point, capped at 1000; 1000 if a margin is not positive."""
     problem, others = data.problem, np.arange(data.X.shape[1]) != alpha[:, None]
     rows = (np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys)[others]
     least = (W.reshape(len(W), -1) @ rows.T).min(axis=1)
@@ -143,7 +143,7 @@ def draw_trials(figure: Any, numbers: Numbers) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(1e-5, 1e1)
-    axes.set_xlabel(r"$\|W\|_\star$ (of $W$ by itself $\|W\|_F$)")
+    axes.set_xlabel(r"$\|W\|_\star$ (for the flow on $W$: $\|W\|_F$)")
     axes.set_ylabel(r"$\|W\|_\star/(m(W)\,C_\star)-1$")
 
 
@@ -157,7 +157,7 @@ FIGURES = [
     ),
     Figure(
         "tsvm-factored",
-        "random trials: how far $W$ is from the least nuclear norm, trained by itself and by its factors",
+        "random trials: how far $W$ is from the least nuclear norm, for flows on $W$ and on $(K,Q)$",
         (5.6, 3.8),
         trial_numbers,
         draw_trials,

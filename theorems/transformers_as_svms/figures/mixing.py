@@ -1,8 +1,8 @@
-"""Figure tsvm-mixing: the number of tokens that optimal attention selects, and the share of W_fin in the finite part.
+"""Figure tsvm-mixing: the number of tokens that optimal attention selects, and ‖W_fin‖ relative to the offset o.
 
-Tokens are orthonormal and in general position, the head is vᵀx − λ‖x‖², v and queries are on the unit sphere: the
-larger d is, the closer are the scores, and the more tokens are selected. Selections are decided over the rationals, and
-offsets have 70 correct digits.
+Tokens are orthonormal and in general position, the head is vᵀx − λ‖x‖², v and queries are on the unit sphere. With
+larger d the scores are closer and more tokens are selected. Selections are decided over the rationals, and offsets
+have 70 correct digits.
 
 Source: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input.
 """
@@ -33,7 +33,7 @@ COLORS = (style.BLUE, style.SKY, style.ORANGE, style.RED)
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, by d, the sizes of the sets O_i, and ‖W_fin‖/‖o‖ of trials whose offset o ≠ 0 has a closed form."""
+    """Return for each d the sizes of the sets O_i, and ‖W_fin‖/‖o‖ of trials whose offset o ≠ 0 has a closed form."""
     trials = min(settings.trials, MOST_TRIALS)
     results = [_trials(d, trials, settings) for d in DIMENSIONS]
     return {
@@ -70,7 +70,7 @@ def _trials(d: int, trials: int, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw the shares of inputs by number of selected tokens on the left, and ‖W_fin‖/‖o‖ by trial on the right."""
+    """Draw the shares of inputs by number of selected tokens on the left, ‖W_fin‖/‖o‖ of each trial on the right."""
     left, right = figure.subplots(1, 2)
     d = [dimension["d"] for dimension in numbers["dimensions"]]
     below = np.zeros(len(d))
@@ -89,12 +89,12 @@ def draw(figure: Any, numbers: Numbers) -> None:
             right.plot(dimension["d"], float(np.median(shares)), "o", color=style.BLUE, markersize=5)
     right.axhline(1, color=style.GREY, linewidth=0.8, linestyle="--")
     right.set_ylim(0, 1.08)
-    right.set_ylabel(r"$\|W_{\rm fin}\|\,/\,\|o\|$, of what stays finite")
+    right.set_ylabel(r"$\|W_{\rm fin}\|\,/\,\|o\|$, with offset $o$")
     for axes in (left, right):
         axes.set_xlabel("dimension $d$")
         axes.set_xticks(d)
     left.set_title(f"$n$ = {numbers['n']}, $T$ = {numbers['T']}, λ = {numbers['penalty']}, {numbers['trials']} trials")
-    right.set_title("blue: median; dashed: $W_{\\rm fin}$ alone would be all")
+    right.set_title("blue: median; dashed: as if $o = W_{\\rm fin}$")
 
 
 FIGURES = [Figure("tsvm-mixing", "attention that mixes, against $d$", (7.6, 3.4), numbers, draw)]

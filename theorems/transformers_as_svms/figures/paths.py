@@ -1,7 +1,7 @@
 """Figure tsvm-paths: normalized gradient descent on W, drawn as the directions W z_i along which queries attend.
 
-A query z_i selects the token of largest x_itᵀ(W z_i); W has four entries, W z_i two. The W z_i are compared with
-W^mm z_i of the locally optimal tokens that W selects.
+A query z_i selects the token with the largest x_itᵀ(W z_i); W is 2 × 2, so that W z_i lies in the plane. The paths of
+W z_i are compared with W^mm_α z_i, where α are the locally optimal tokens that W selects.
 
 Source: *Transformers as Support Vector Machines*, figure of gradient descent paths, notebook visualization1.
 """
@@ -27,7 +27,7 @@ STARTS = (
     ((0.0, 1.0), (-1.0, 0.0)),
     ((0.0, -1.0), (1.0, 0.0)),
 )
-"""The starts W(0): the notebook has one; these are zero, the identity, two quarter turns and a half turn."""
+"""The starts W(0): zero, the identity, a half turn and two quarter turns; the notebook has only one start."""
 RECORD_EVERY = 10
 """The number of iterations between drawn points."""
 REACH = 60.0
@@ -35,7 +35,7 @@ REACH = 60.0
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return tokens, queries, W^mm of every locally optimal choice, and by start the paths of W and of each W z_i."""
+    """Return tokens, queries, W^mm of every locally optimal choice, and for each start the paths of W and W z_i."""
     case = dataset_named(DATA)
     data, problem = case.queried, case.problem
     assert data is not None
@@ -72,7 +72,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per input: paths of W z_i in grey, W^mm z_i dashed, tokens in a free corner."""
+    """Draw a panel per input: paths of W z_i in grey, W^mm z_i dashed, and tokens, not to scale."""
     panels = figure.subplots(1, len(numbers["X"]))
     ended = {path["ends_at"] for path in numbers["paths"]}
     for i, axes in enumerate(panels):

@@ -1,4 +1,4 @@
-"""Figure tsvm-ranks: ranks of the solutions of ATT-SVM of least Frobenius and of least nuclear norm, at most min(n, d).
+"""Figure tsvm-ranks: ranks, at most min(n, d), of the solutions of ATT-SVM of least Frobenius and nuclear norm.
 
 Tokens and queries are on the unit sphere, and the tokens α are random. W^mm is rational, so that its rank is exact. W_⋆
 is counted only if its rank is proven in ball arithmetic; no singular value is compared with a tolerance.
@@ -20,7 +20,7 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 SIZES = (5, 10, 15)
-"""The pairs of the number of inputs n and of tokens T."""
+"""The values of n and of T; every pair (n, T) of these values is drawn."""
 DIMENSIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 20)
 MOST_TRIALS = 3
 """The largest number of trials per n, T and d."""
@@ -30,7 +30,7 @@ COLORS = dict(zip(SIZES, (style.BLUE, style.ORANGE, style.GREEN), strict=True))
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return, by n, T and d, the ranks of W^mm in the feasible trials, and of W_⋆ where its rank is proven."""
+    """Return for each n, T and d the ranks of W^mm over feasible trials, and of W_⋆ over trials that prove its rank."""
     trials = min(settings.trials, MOST_TRIALS)
     curves = []
     for n in SIZES:
@@ -58,7 +58,7 @@ def _ranks(n: int, T: int, d: int, trials: int, settings: Settings) -> tuple[lis
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per T with a color per n: mean ranks over feasible trials, and the bound min(n, d)."""
+    """Draw a panel per T with a color per n: mean ranks over trials, and the bound min(n, d)."""
     panels = figure.subplots(1, len(SIZES), sharey=True)
     d = numbers["dimensions"]
     for axes, T in zip(panels, SIZES, strict=True):

@@ -1,1 +1,1 @@
-"""Statements of the paper without one of their assumptions."""
+"""Statements of *Transformers as SVMs*, each with one of its assumptions left out."""

@@ -1,4 +1,4 @@
-"""Growth along the Gen-SVM solution with a ReLU head, for data in which masked tokens may cost nothing.
+"""Growth along the Gen-SVM solution with a ReLU head, for data whose masked tokens need not increase the loss.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -27,7 +27,7 @@ from theorems.without.weakening import weaken
 
 @st.composite
 def _sums_of_units(draw: DrawFn) -> Case:
-    """Draw two inputs of labels 1 and −1, tokens and queries of small integers, and the head h(x) = Σ_a relu(x_a)."""
+    """Draw two inputs with labels 1 and −1, small integers as tokens and queries, and the head h(x) = Σ_a relu(x_a)."""
     T, d = draw(st.integers(2, 3)), 2
     X = draw(integers((2, T, d), -2, 2, most=(2, 3, 2))).astype(float)
     queries = draw(integers((2, 2), -2, 2)).astype(float)
@@ -45,7 +45,7 @@ def _sums_of_units(draw: DrawFn) -> Case:
     cases=_sums_of_units,
 )
 def free_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token without weight not increase the loss: it is then no constraint.
+    """Let a token without weight not increase the loss: then it need not be a constraint of Gen-SVM.
 
     Such a token ties with the tokens that have weight, or belongs to an input whose ReLU units are all inactive.
     """

@@ -23,9 +23,9 @@ from theorems.without.weakening import weaken
     cases=plain_head_cases,
 )
 def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let tokens not be orthonormal: −λ‖x‖² then favours short tokens and tokens that cancel others.
+    """Let tokens not be orthonormal: −λ‖x‖² then favours short tokens and tokens that cancel other tokens.
 
-    So scores alone do not determine which tokens are mixed.
+    So the scores alone do not determine which tokens get weight.
     """
     for i, tau in enumerate(sizes_by_condition(case)):
         best = least_weights(case, i)

@@ -26,16 +26,16 @@ from theorems.without.weakening import weaken
 
 LEAST_NORM = "flow-finds-least-nuclear-norm"
 SIZE = 4.0
-"""The unit of the entries of a start, so large that the start has the required margin."""
+"""The unit of the entries of K(0) and Q(0), so large that the start has the required margin."""
 SHORT = 300.0
 """The norm of (K, Q) up to which a search computes the flow."""
 CLEAR = 0.01
-"""The least excess of the nuclear norm after a short flow for which a search reports a case."""
+"""The excess ‖W‖_⋆/(m(W) C_⋆) − 1 at the end of a short flow above which a search examines a case."""
 
 
 @st.composite
 def _rank_one(draw: DrawFn) -> Case:
-    """Draw two inputs with starts k aᵀ and q aᵀ, a = (1, 0)."""
+    """Draw two inputs, and the starts K(0) = k aᵀ and Q(0) = q aᵀ with a = (1, 0)."""
     case = draw(plain_query_cases(n=(2, 2), tokens=(2, 3), d=(2, 2), e=(2, 2)))
     zero = np.zeros(2)
     K, Q = (np.stack([SIZE * draw(integers((2,), -2, 2)), zero], axis=1) for _ in "KQ")
@@ -43,7 +43,7 @@ def _rank_one(draw: DrawFn) -> Case:
 
 
 def excesses(flow: FactoredFlow, case: Case, svm: NuclearMaxMargin) -> Float64[np.ndarray, "r"]:
-    """Return ‖W‖_⋆/(m(W) C_⋆) − 1 along the flow, ∞ where m(W) ≤ 0."""
+    """Return the excess ‖W‖_⋆/(m(W) C_⋆) − 1 at the points of the flow, ∞ where m(W) ≤ 0."""
     problem, W = case.problem, flow.W
     others = np.arange(problem.T) != problem.optimal[:, None]
     rows = (np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1) - problem.keys)[others]
@@ -53,7 +53,7 @@ def excesses(flow: FactoredFlow, case: Case, svm: NuclearMaxMargin) -> Float64[n
 
 
 def _flow(case: Case, under_test: Implementation, size: float) -> tuple[FactoredFlow, NuclearMaxMargin] | None:
-    """Return the flow from the case's start, and the solution of ATT-SVM⋆; None if one of them does not exist."""
+    """Return the flow from the case's start and the solution of ATT-SVM⋆; None if either could not be computed."""
     K, Q, data = case.arrays["K0"], case.arrays["Q0"], case.queried
     norm = max(size, float(np.hypot(np.linalg.norm(K), np.linalg.norm(Q))) * 10)
     if data is None:
@@ -64,7 +64,7 @@ def _flow(case: Case, under_test: Implementation, size: float) -> tuple[Factored
 
 
 def _excess(case: Case) -> float:
-    """Return the excess after a short flow that selects the optimal tokens, less :data:`CLEAR`."""
+    """Return the excess at the end of a short flow minus :data:`CLEAR`; −1 if it does not select the optimal tokens."""
     run = _flow(case, REFERENCE, SHORT)
     if run is None:
         return -1.0
@@ -80,10 +80,10 @@ def _excess(case: Case) -> float:
     violation=_excess,
 )
 def rank_one_trap(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the factors start at k aᵀ and q aᵀ: they stay of rank one for ever, as ∇L q aᵀ and ∇Lᵀk aᵀ do.
+    """Let the factors start at k aᵀ and q aᵀ: they keep rank one, as their gradients are ∇L q aᵀ and ∇Lᵀk aᵀ.
 
-    The flow converges to the best W of rank one. Where the solution of the nuclear-norm SVM has rank two, the norm of
-    that W at margin 1 exceeds C_⋆.
+    The flow converges to the best W of rank one. If the solution of the nuclear-norm SVM has rank two, this W has a
+    larger nuclear norm at margin 1 than C_⋆.
     """
     run = _flow(case, under_test, float(np.sqrt(2 * NORM)))
     if run is None:

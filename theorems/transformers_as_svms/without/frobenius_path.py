@@ -18,24 +18,24 @@ TSVM_FROBENIUS_PATH = Weakening(
 )
 tied_scores = TSVM_FROBENIUS_PATH.without(
     "strict-optimum",
-    "Let two tokens tie for the highest score: either will do for the risk, and W^mm may be that of the wrong one."
-    " The path goes to the one that can be selected with the larger margin over the others.",
+    "Let two tokens tie for the highest score: selecting either minimises the risk, and the path selects the one that"
+    " can have the larger margin over the other tokens. W^mm may be the solution for the other one.",
     cases=plain_query_cases(n=(1, 1), tokens=(3, 3), d=(2, 2), e=(1, 1)).filter(
         lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any())
     ),
 )
 increasing_loss = TSVM_FROBENIUS_PATH.without(
     "well-behaved-loss",
-    "Let the loss increase: the path then leaves the best token.",
+    "Let the loss increase for large scores: the path then leaves the token of highest score.",
     cases=plain_query_cases(n=(1, 1), tokens=(2, 2), d=(1, 1), e=(1, 1), losses=("squared",)),
 )
 not_separable = Weakening(
     "tsvm-frobenius-path",
     path_diverges,
-    "W̄(R)/R converges to a unit matrix, as it does to W^mm/‖W^mm‖_F where that exists",
+    "W̄(R)/R converges to a matrix of norm one, as it converges to W^mm/‖W^mm‖_F if W^mm exists",
 ).without(
     "separable",
-    "Let two inputs of the same query have opposite labels: they need opposite W. The risk has a finite minimiser,"
+    "Let two inputs with the same query have opposite labels: they need opposite W. The risk has a finite minimiser,"
     " at which the path stays, and W̄(R)/R → 0. (A single input is always separable, by W = v zᵀ.)",
     cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(1, 1), e=(1, 1)),
 )

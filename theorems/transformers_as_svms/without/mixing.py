@@ -1,4 +1,4 @@
-"""Attention that mixes tokens that are not orthonormal, or with a token that costs nothing to first order.
+"""Attention that mixes, for tokens that are not orthonormal, or with a masked token that costs nothing to first order.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -37,20 +37,20 @@ from theorems.without.weakening import weaken
     cases=plain_head_cases,
 )
 def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let tokens not be orthonormal: the head depends on ‖Xᵀs‖², not ‖s‖², and other weights have less risk than s⋆."""
+    """Let tokens not be orthonormal: the head depends on ‖Xᵀs‖², not ‖s‖², and other weights than s⋆ have less risk."""
     assert case.queried is not None
     attention = under_test[optimal_attention](exact_scores(case.queried), penalty_of(case))
     for i, weights in enumerate(attention.weights):
         best = least_weights(case, i)
         if best is not None:
             gap = loss_at(case, i, best) - loss_at(case, i, list(weights))
-            detail = f"input {i}: ({', '.join(map(str, best))}) loses less than ({', '.join(map(str, weights))})"
+            detail = f"input {i}: ({', '.join(map(str, best))}) have less loss than ({', '.join(map(str, weights))})"
             yield Claim("attention-is-optimal", Form.EXACT, min(to_float(gap), 0.0), 0.0, EXACT, detail)
 
 
 @st.composite
 def _on_a_threshold(draw: DrawFn) -> Case:
-    """Draw two inputs of two signed unit vectors in the plane, a number as query, and 2λ where input 0 would mix."""
+    """Draw two inputs of two signed unit vectors, queries ±1, and the largest λ at which input 0 selects one token."""
     axes = [np.eye(2)[:: draw(st.sampled_from((1, -1)))] for _ in range(2)]
     X = np.stack(axes) * draw(integers((2, 2, 1), 0, 1)) * -2.0 + np.stack(axes)
     v = draw(integers((2,), -4, 4)).astype(float)
@@ -80,9 +80,9 @@ def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _risk(case: Case, under_test: Implementation) -> Risk:
-    """Return n(L − L_⋆) = Σ_i (ν_i s_i + 2λs_i²) as a function of W, for single tokens and T = 2.
+    """Return the function W ↦ n(L − L_⋆) = Σ_i (ν_i s_i + 2λs_i²) for T = 2, if s⋆ selects a single token per input.
 
-    s_i is the weight of the token that is not selected.
+    s_i is the weight of the token that s⋆ does not select.
     """
     data, lam = case.queried, to_float(penalty_of(case))
     assert data is not None

@@ -1,7 +1,7 @@
 """The regularization path of (K, Q) without a strict optimum, separation, a decreasing loss, or a unique solution.
 
-If queries have one entry, W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is that of W, so that counterexamples
-for the path of W apply here.
+If queries have one entry, W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is the path of W, so that
+counterexamples for the path of W apply here.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -29,16 +29,16 @@ REFUTED = "(K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤
 
 tied_scores = frobenius.tied_scores.of(
     "tsvm-nuclear-path",
-    "Let two tokens tie for the highest score: either will do for the risk, and W_⋆ may be that of the wrong one."
-    " The path goes to the one that can be selected with the larger margin over the others.",
+    "Let two tokens tie for the highest score: selecting either minimises the risk, and the path selects the one that"
+    " can have the larger margin over the other tokens. W_⋆ may be the solution for the other one.",
     refutes=REFUTED,
 )
 increasing_loss = frobenius.increasing_loss.of("tsvm-nuclear-path", frobenius.increasing_loss.why, refutes=REFUTED)
 not_separable = frobenius.not_separable.of(
     "tsvm-nuclear-path",
-    "Let two inputs of the same query have opposite labels: they ask for opposite W. The risk has a finite minimiser,"
+    "Let two inputs with the same query have opposite labels: they need opposite W. The risk has a finite minimiser,"
     " at which the path stays, and W̄(R)/R → 0.",
-    refutes="K̄Q̄ᵀ/R converges to a matrix of norm one, as it does to W_⋆/C_⋆ where that exists",
+    refutes="K̄Q̄ᵀ/R converges to a matrix of norm one, as it converges to W_⋆/C_⋆ if W_⋆ exists",
 )
 
 
@@ -49,9 +49,9 @@ not_separable = frobenius.not_separable.of(
     cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(2, 2), e=(2, 2)),
 )
 def several_solutions(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the rows be e1e1ᵀ and e2e2ᵀ: they fix only the diagonal of W, so that W_⋆ is not unique.
+    """Let the rows be e1e1ᵀ and e2e2ᵀ: they constrain only the diagonal of W, so that W_⋆ is not unique.
 
-    Every ((1, b), (b, 1)) with |b| ≤ 1 has nuclear norm 2; ranks are 1 and 2. The statement is about the set of these.
+    Every W = ((1, b), (b, 1)) with |b| ≤ 1 has nuclear norm 2; its rank is 1 or 2. The statement is about all of them.
     """
     data = case.queried
     assert data is not None

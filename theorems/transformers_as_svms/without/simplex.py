@@ -1,6 +1,6 @@
 """Optimal attention for tokens that need not be orthonormal: the exact minimum of φ(s) = −h(Xᵀs) on the simplex.
 
-Every support is tried: for a given support the equations ∂φ/∂s_t = −μ, Σ s = 1 are linear.
+The minimum is found by solving, for every support, the linear equations ∂φ/∂s_t = −μ and Σ s = 1.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -22,7 +22,7 @@ from reference_attention.query_dataset import QueryDataset
 
 @st.composite
 def plain_head_cases(draw: DrawFn) -> Case:
-    """Draw one input with tokens and a head of small integers and a penalty; no assumption is enforced."""
+    """Draw one input whose tokens and head have small integers as entries, and a penalty; enforce no assumption."""
     T, d = draw(st.integers(2, 3)), draw(st.integers(2, 3))
     X = draw(integers((1, T, d), -2, 2, most=(1, 3, 3))).astype(float)
     v = draw(integers((d,), -3, 3, most=(3,))).astype(float)
@@ -32,7 +32,7 @@ def plain_head_cases(draw: DrawFn) -> Case:
 
 
 def loss_at(case: Case, i: int, s: Vector) -> fmpq:
-    """Return φ(s) of input i."""
+    """Return the loss φ(s) = −h(Xᵀs) of input i, exactly."""
     assert case.queried is not None
     tokens = [exact_vector(token) for token in case.queried.X[i]]
     attended = [sum((a * row[k] for a, row in zip(s, tokens, strict=True)), fmpq(0)) for k in range(len(tokens[0]))]
@@ -40,7 +40,7 @@ def loss_at(case: Case, i: int, s: Vector) -> fmpq:
 
 
 def least_weights(case: Case, i: int) -> Vector | None:
-    """Return the unique weights of input i that minimise φ; None if dependent tokens allow several minimisers."""
+    """Return the weights of input i that minimise φ; None if dependent tokens may allow several minimisers."""
     assert case.queried is not None
     tokens = [exact_vector(token) for token in case.queried.X[i]]
     head, lam, T = exact_vector(case.queried.v), penalty_of(case), len(tokens)

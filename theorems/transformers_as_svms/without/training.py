@@ -1,4 +1,4 @@
-"""Descents on W without separation, without local optimality, from starts outside the cone, or with a squared loss.
+"""Training W on inseparable data, for α that are not locally optimal, from outside the cone, or with a squared loss.
 
 References: *Transformers as Support Vector Machines*, Theorems 4 and 5.
 """
@@ -21,12 +21,12 @@ TSVM_NO_STATIONARY_POINT = Weakening(
 )
 squared_loss = TSVM_NO_STATIONARY_POINT.without(
     "well-behaved-loss",
-    "Let the loss increase again: the best token can be too good, and the risk has a minimiser at a mixture.",
+    "Let the loss increase for large scores: if the best token scores too high, a mixture minimises the risk.",
     cases=plain_query_cases(n=(1, 1), tokens=(2, 2), d=(1, 1), e=(1, 1), losses=("squared",)),
 )
 not_separable = TSVM_NO_STATIONARY_POINT.without(
     "separable",
-    "Let two inputs of the same query have opposite labels: they ask for opposite W, and the risk has a minimiser.",
+    "Let two inputs with the same query have opposite labels: they need opposite W, so that the risk has a minimiser.",
     cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(1, 1), e=(1, 1)),
 )
 
@@ -41,18 +41,18 @@ def _unfit() -> SearchStrategy[Case]:
 not_locally_optimal = Weakening(
     "tsvm-local-descent",
     turns_to_chosen_tokens,
-    "from every W(0) in a cone around W^mm_α far enough out, W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F",
+    "from every W(0) of large enough norm in a cone around W^mm_α, W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F",
 ).without(
     "locally-optimal",
-    "Let a neighbour score higher than α: it pulls W back, as the risk rises along W^mm_α at every distance.",
+    "Let an SVM-neighbour score higher than α: it pulls W back, as the risk increases along W^mm_α at every norm.",
     cases=_unfit,
     violation=distance_in_a_cone,
 )
 too_good = Weakening(
-    "tsvm-local-descent", flow_diverges, "from every W(0) in a cone around W^mm_α far enough out, ‖W(k)‖_F → ∞"
+    "tsvm-local-descent", flow_diverges, "from every W(0) of large enough norm in a cone around W^mm_α, ‖W(k)‖_F → ∞"
 ).without(
     "well-behaved-loss",
-    "Let the loss increase again: a token that is too good raises the risk along W^mm_α, at every distance.",
+    "Let the loss increase for large scores: if α scores too high, the risk increases along W^mm_α at every norm.",
     cases=on_the_ray(
         plain_query_cases(n=(1, 1), e=(1, 1), losses=("squared",)).map(
             lambda case: case.replace(alpha=case.problem.optimal)
@@ -68,8 +68,8 @@ outside_the_cone = Weakening(
     "from every W(0), W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F if α is locally optimal",
 ).without(
     "in-cone",
-    "Let the start lie outside the cone of α: it may belong to another selection. Several selections can be locally"
-    " optimal, and each attracts the starts around its own direction.",
+    "Let the start lie outside the cone of α: several selections can be locally optimal, and each attracts the starts"
+    " around its own direction, so that this start may lead to another selection.",
     cases=query_cases(alpha="locally-optimal", start=True, plain=True),
     fails=behind,
     violation=wrong_end,
