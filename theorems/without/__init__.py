@@ -1,1 +1,1 @@
-"""Statements without one of their assumptions: where to find counterexamples, and what fails in the paper's words."""
+"""Statements with one assumption left out: where to find counterexamples, and the conclusion that they refute."""

@@ -1,9 +1,8 @@
 """A grid search for the point of lowest risk in a ball, for prompts of one or two dimensions and any loss or head.
 
 The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. This module makes no
-assumption: it searches a grid over the ball, then finer grids around the best point. A path that is not where a theorem
-predicts shows in a point of the ball whose risk is lower than the lowest risk found in the predicted region; that point
-is the certificate, whatever the grids missed elsewhere.
+assumption: it searches a grid over the ball, then finer grids around the best point. If a point of the ball has a lower
+risk than the lowest risk found in the region that a theorem predicts, the path is not in this region.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 8.
 """
@@ -25,17 +24,17 @@ from theorems.without.slopes import lasting
 
 Points = Float64[np.ndarray, "m d"]
 Where = Callable[[Points, float], Bool[np.ndarray, "m"]]
-"""Mask of the points of the ball of radius R that a theorem allows for p̄(R)."""
+"""Function of points and R that returns the mask of the points that a theorem allows for p̄(R)."""
 
 RHOS = (1e2, 1e4, 1e6)
-"""Radii, in units of ‖p_mm‖, or of 1/(size of the keys) where p_mm does not exist."""
+"""Radii R of the balls, in units of ‖p_mm‖, or of 1/(size of the keys) if p_mm does not exist."""
 ANGLES = 180
 FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55, 1.0, 10)])
-"""Norms of the first grid, in units of R."""
+"""Norms of the points of the first grid, in units of R."""
 BEYOND_LOGS = 1e9
-"""Larger than any |log (L − L_α)| at these radii."""
+"""A number larger than any |log (L − L_α)| at these radii."""
 NEAR = 0.25
-"""Distance from its limit, in units of R, that a path at radius 10² and more may have."""
+"""Largest allowed distance of p̄(R) from its limit, in units of R, at the radii :data:`RHOS`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Lowest:
 
 
 def near(*directions: Float64[np.ndarray, "d"]) -> Where:
-    """Return the predicate ‖p/R − q̄‖ ≤ 1/4 for one of the directions."""
+    """Return the predicate that ‖p/R − q̄‖ ≤ 1/4 for at least one of the directions q."""
     units = np.array([q / np.linalg.norm(q) for q in directions])
 
     def within(points: Points, R: float) -> Bool[np.ndarray, "m"]:
@@ -63,15 +62,15 @@ def near(*directions: Float64[np.ndarray, "d"]) -> Where:
 
 
 def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
-    """Return the mask of the points with ‖p‖ ≥ R/2, where a path is whose norm grows like R."""
+    """Return the mask of the points with ‖p‖ ≥ R/2; a path whose norm grows like R consists of such points."""
     return np.asarray(np.linalg.norm(points, axis=1) >= R / 2)
 
 
 def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> Iterator[Claim]:
-    """Claim that the lowest point of the ball lies in the region ``allowed``.
+    """Claim that the point of lowest risk in the ball lies in the region ``allowed``.
 
-    The claim is violated if at each radius some point has lower risk than all allowed points. For more than two
-    dimensions nothing is claimed.
+    The claim is violated if at every radius some point has lower risk than all allowed points. No claim is made in more
+    than two dimensions.
     """
     if d > 2:
         return
@@ -82,15 +81,15 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
         lowest = _refine(risk, grid, R, allowed)
         differences.append(difference(anywhere.risk, lowest.risk))
         reason = (
-            f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows"
-            f" {_text(lowest.p)}"
+            f"at R = {R:g} the point of lowest risk found is {_text(anywhere.p)}; among points that the statement"
+            f" allows it is {_text(lowest.p)}"
         )
     slack, error = (np.concatenate(x) for x in zip(*differences, strict=True))
     yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, reason)
 
 
 def path_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim that the norm of p̄(R) grows with R, as it does where p_mm exists."""
+    """Yield the claim that the norm of p̄(R) grows like R, as it does if p_mm exists."""
     problem = case.problem
     yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)
 
@@ -104,7 +103,7 @@ def _grid(d: int, R: float) -> Points:
 
 
 def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
-    """Return the best allowed point of the grid, then of ever finer ones around it."""
+    """Return the allowed point of lowest risk, on the grid and then on finer and finer grids around it."""
     best = _best(risk, grid[allowed(grid, R)])
     around = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0)] * grid.shape[1]), axis=-1).reshape(-1, grid.shape[1])
     step = R / 16
@@ -119,7 +118,7 @@ def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
 
 def _best(risk: Risk, points: Points) -> Lowest:
     excess = risk(points)
-    # Larger logarithms are larger risks where L > L_α, smaller ones where L < L_α.
+    # A larger logarithm means a larger risk where L > L_α, and a smaller risk where L < L_α.
     order = excess.sign * (np.where(np.isfinite(excess.log_size), excess.log_size, -BEYOND_LOGS) + BEYOND_LOGS)
     k = int(np.argmin(order))
     return Lowest(points[k], Excess(*(x[k : k + 1] for x in (excess.sign, excess.log_size, excess.log_noise))))

@@ -1,7 +1,8 @@
 """The conjecture on joint descent without selection, Assumption C over the supports, or separation.
 
-Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step. It is followed for :data:`STEPS` steps. A
-deviation refutes the limit if it is more than a hundred logits at the end and does not fall.
+Joint descent takes steps of constant length, so that norms grow by at most 0.1/Θ per step. A run has :data:`STEPS`
+steps. The deviation from a limit refutes this limit if it is more than a hundred logits at the end and does not
+decrease.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
 """
@@ -32,14 +33,14 @@ from theorems.without.theorem_5 import not_followed
 from theorems.without.weakening import Weakening
 
 STEPS = 8000
-"""Steps of the long run that decides."""
+"""Number of steps of the long run that decides the claims."""
 CLEAR = 0.15
-"""Least deviation of a direction at the end of a short run for which the long run is made."""
+"""Least deviation of a direction at the end of a short run for which a search makes the long run."""
 
 
 @st.composite
 def _free_token(draw: DrawFn) -> Case:
-    """Draw two supports (1, a) and (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1 as well."""
+    """Draw two supports (1, a) and (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1, too."""
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     a, b, c, x, y = (draw(st.integers(*ends)) for ends in ((1, 2), (1, 2), (-2, 2), (-1, 0), (-1, 1)))
     z = np.array([[[1.0, a], [x, y]], [[1.0, -b], [1.0, c]]])
@@ -48,7 +49,7 @@ def _free_token(draw: DrawFn) -> Case:
 
 
 def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
-    """Return the joint problem, its run and Θ; None if v_mm or p_mm does not exist."""
+    """Return the joint problem, its run and the margin Θ = 1/‖p_mm‖; None if v_mm or p_mm does not exist."""
     joint = joint_of(case)
     separator = None if joint is None else separator_of(joint)
     if joint is None or separator is None:
@@ -57,7 +58,7 @@ def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
 
 
 def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
-    """Return the distances of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at a step."""
+    """Return the distances of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at step ``at``."""
     v, p = run.heads[at], run.prompts[at]
     sizes = float(np.linalg.norm(v)), float(np.linalg.norm(p))
     prompt = np.linalg.norm(p / sizes[1] - scheduled_direction(joint, sizes[0] / sizes[1]))
@@ -65,7 +66,7 @@ def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, floa
 
 
 def _goes_elsewhere(case: Case) -> float:
-    """Return the larger deviation at the end of a short run, less :data:`CLEAR`."""
+    """Return the larger deviation at the end of a short run minus :data:`CLEAR`."""
     result = _run(case, SHORT)
     plain = case.dataset is not None and case.dataset.loss.name == "logistic"
     if result is None or not plain or not np.array_equal(case.dataset.v, result[0].svm.v):  # type: ignore[union-attr]
@@ -74,7 +75,7 @@ def _goes_elsewhere(case: Case) -> float:
 
 
 def _selects_elsewhere(case: Case) -> float:
-    """Return :func:`_goes_elsewhere` where descent selects α, and −2 for other cases."""
+    """Return the value of :func:`_goes_elsewhere` if descent selects α, and −2 otherwise."""
     result = _run(case, SHORT)
     if result is None or not largest_nonoptimality(result[0], result[1].prompts[SHORT // 4 :]) < 0.5:
         return -2.0
@@ -82,7 +83,10 @@ def _selects_elsewhere(case: Case) -> float:
 
 
 def _limit_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm, up to one logit or a deviation that halves."""
+    """Yield the claims p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm.
+
+    Each claim allows a deviation of one logit at the end, or one that halves over the last three quarters of the run.
+    """
     result = _run(case, STEPS)
     if result is None:
         raise not_followed("v_mm or p_mm does not exist")
@@ -99,8 +103,8 @@ selects_others = Weakening(
     "conjecture-joint-descent", _limit_claims, "normalized joint descent has p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm"
 ).without(
     "descent-selects",
-    "Let descent select other tokens than α: it then goes where their separator is. A non-support may have a token"
-    " with more label margin than α, or the start may lie on the side of other tokens.",
+    "Let descent select other tokens than α: the prompt then converges to the separator of these tokens. A non-support"
+    " may have a token with more label margin than α, or the start may favour other tokens.",
     cases=one_support,
     violation=_goes_elsewhere,
 )
@@ -112,9 +116,9 @@ SELECTING = Weakening(
 )
 free_token = SELECTING.without(
     "optimal-support-tokens",
-    "Let a token of a support have α's label margin: mixing it costs nothing, so its row exerts no pull. Descent"
-    " selects α by the other rows, and where these happen to select it at that support, too, no margin of its own is"
-    " kept there.",
+    "Let another token of a support have α's label margin: weight on it costs nothing, so its row exerts no pull."
+    " Descent selects α by the pull of the other rows; these may select α at this support, too, but do not keep up"
+    " the margin of its row.",
     cases=_free_token,
     fails=assumption_c_over_supports_fails,
     violation=_selects_elsewhere,

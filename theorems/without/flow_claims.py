@@ -1,6 +1,6 @@
-"""Conclusions about descent, in the paper's words, judged where the flow reaches norm 10⁶.
+"""The paper's conclusions about descent, judged on the gradient flow at norm 10⁶.
 
-Nothing in this module uses an assumption of the paper, so that weakened statements can use it.
+This module uses no assumption of the paper, so that weakened statements can use it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 and 3.
 """
@@ -24,26 +24,26 @@ from theorems.core.tolerances import EXACT, tolerance
 
 LIMIT_FOLLOWED = tolerance(
     "limit-followed",
-    "ρ^{−1/2}, ρ the norm in units of ‖p_mm‖ (or of 1/max|k_iα − k_it|)",
-    "followed: where a direction or a selection converges it is O(log ρ/ρ) from its limit; a counterexample"
-    " must miss it a hundred times further than √ρ/ρ at norms of 10⁶, and no less than at a thousandth of it",
+    "ρ^{−1/2}, where ρ is the norm in units of ‖p_mm‖ (or of 1/max|k_iα − k_it|)",
+    "followed: if a direction or a selection converges, its distance from the limit is O(log ρ/ρ); for a counterexample"
+    " this distance must exceed a hundred times ρ^{−1/2} at norm 10⁶, and must not have halved since norm 10³",
 )
 
 NORM = 1e6
-"""Norm to which a limit is followed, in units of the larger of ‖p_mm‖ (1/(size of the keys) without p_mm) and
-‖p(0)‖.
-"""
+"""Norm to which a limit is followed, in units of ‖p_mm‖ or ‖p(0)‖, whichever is larger.
+
+If p_mm does not exist, 1/(size of the keys) replaces ‖p_mm‖."""
 EARLIER = 1e3
 """Earlier norm at which the distance from the limit is measured: a distance that still shrinks is no violation."""
 WALK = 96
-"""Steps of the short walk that guides a search."""
+"""Number of steps of the short walk that guides a search."""
 CLEAR = 0.05
-"""The distance, in units of the keys, by which a walk must end on the wrong side to be worth following."""
+"""The distance, in units of the keys, by which a walk must end on the wrong side for a search to follow the flow."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point that descent has reached.
+    """A point p that descent has reached.
 
     Attributes:
         problem: the problem whose risk descends.
@@ -54,7 +54,7 @@ class Point:
     p: Float64[np.ndarray, "d"]
 
     def smallest_margin(self, alpha: Int64[np.ndarray, "n"]) -> float:
-        """Return min over i, t ≠ α_i of (k_iα − k_it)·p/‖p‖; negative when a token other than α is selected."""
+        """Return min over i, t ≠ α_i of (k_iα − k_it)·p/‖p‖; it is negative if p selects a token other than α_i."""
         rows = _rows(self.problem, alpha)
         size = float(np.linalg.norm(self.p))
         return float((rows @ self.p).min()) / size if size else 0.0
@@ -80,9 +80,9 @@ def follow_flow(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) 
 
 
 def norm_claim(flow: Flow, unit: float) -> Claim:
-    """Claim that ‖p(t)‖ → ∞: the flow reaches its norm; a finite stationary point refutes it.
+    """Claim that ‖p(t)‖ → ∞: the flow must reach the requested norm; a finite stationary point refutes the claim.
 
-    At norms beyond :data:`NORM` a point that does not move may just move by less than float64 resolves.
+    Beyond :data:`NORM` a stationary point leaves the claim undecided: it may move by less than float64 resolves.
     """
     detail = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:
@@ -96,8 +96,8 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
 def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], unit: float) -> Claim:
     """Claim p(t)/‖p(t)‖ → target/‖target‖, judged at the last norm ρ (in units of ``unit``) and at ρ/1000.
 
-    A direction that converges is O(log ρ/ρ) from its limit; √ρ/ρ is allowed. A direction that is further off, and has
-    not come closer by half since norm ρ/1000, does not converge to the target.
+    A direction that converges is O(log ρ/ρ) from its limit; ρ^{−1/2} is allowed. The claim is violated if the distance
+    is larger, and has not halved since norm ρ/1000.
     """
     apart = np.sqrt(2 * flow.one_minus_cosine(target))
     rho = flow.norms[-1] / unit
@@ -147,7 +147,7 @@ def turns_to_chosen_tokens(case: Case, under_test: Implementation) -> Iterator[C
 
 
 def _rows(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "m d"]:
-    """Return k_iα − k_it over t ≠ α_i."""
+    """Return the rows k_iα − k_it for all t ≠ α_i."""
     rows = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys
     others = np.arange(problem.T) != alpha[:, None]
     return np.asarray(rows[others])

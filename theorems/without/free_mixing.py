@@ -1,14 +1,13 @@
-"""A proof that Assumption C fails: an input whose mixing costs no label margin to first order.
+"""A proof that Assumption C fails, if mixing the tokens of an input costs no label margin to first order.
 
 **Claim.** Let v_mm be the max-margin head of the signed tokens z_iα, Γ its margin, and let input i have
 
 (a) label margin to spare, v̄_mm·z_iα > Γ, or
-(b) a tilt u of the head with u·z_iα > 0, u·z_jα ≥ 0 at every other support j, and u ⊥ v_mm (so λ_i = 0 in every dual
-    solution: by Farkas the two are alternatives).
+(b) a tilt u of the head with u·z_iα > 0, u·z_jα ≥ 0 at every other support j, and u ⊥ v_mm (by Farkas, such a u exists
+    iff λ_i = 0 in every dual solution), or
+(c) a token t whose label margin is as large as that of a support, v̄_mm·z_it ≥ Γ.
 
-(c) a token t whose label margin is as good as any support's, v̄_mm·z_it ≥ Γ.
-
-Let moreover a prompt q select every other input strictly, (k_jα − k_jt)·q > 0, and only tie token t with α at input i
+Let moreover a prompt q select α strictly at every other input, (k_jα − k_jτ)·q > 0, and tie token t with α at input i
 (in cases (a) and (b) t is any token). If ATT-SVM(α) is feasible, Assumption C fails.
 
 *Proof.* At p = Rq + c p_mm, as R → ∞, all s_jα → 1 while 1 − s_iα → κ > 0, and a suitable c makes κ as small as
@@ -34,12 +33,12 @@ from theorems.without.joint_path_claims import joint_of, separator_of
 
 
 def assumption_c_fails(case: Case) -> Finding:
-    """Refute Assumption C over all inputs where the proof above applies."""
+    """Refute Assumption C over all inputs, if the proof in the module's docstring applies."""
     return _refute(case, optimal_tokens(case), supports_only=False)
 
 
 def assumption_c_over_supports_fails(case: Case) -> Finding:
-    """Refute Assumption C over the supports of v_mm where the proof above applies."""
+    """Refute Assumption C over the supports of v_mm, if the proof in the module's docstring applies."""
     return _refute(case, optimal_support_tokens(case), supports_only=True)
 
 
@@ -57,12 +56,12 @@ def _refute(case: Case, finding: Finding, *, supports_only: bool) -> Finding:
         for t in np.flatnonzero(joint.others[i]).tolist():
             if not why and not as_good(joint, i, t):
                 continue
-            why = why or f"has token {t} with a label margin of Γ and more"
+            why = why or f"has a token, {t}, whose label margin is at least Γ"
             if tying(joint.keys[inputs], joint.alpha[inputs], int(np.searchsorted(inputs, i)), t) is not None:
                 return Finding(
                     False,
-                    f"input {i} {why}, and prompts tie its token {t} with α while they select α elsewhere:"
-                    " the label margin stays at Γ to first order",
+                    f"input {i} {why}, and some prompt ties its token {t} with α and selects α at other inputs:"
+                    " to first order the label margin stays at Γ",
                 )
     return finding
 
@@ -78,7 +77,7 @@ def as_good(joint: Joint, i: int, t: int) -> bool:
 def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
     """Return the tilt u of case (b), rounded; None if no such u exists.
 
-    The supports with a dual span the space that u must be orthogonal to.
+    As v_mm is a positive combination of the supports with a dual, u must be orthogonal to each of them.
     """
     features, support, dual = joint.chosen_tokens, joint.svm.support, joint.svm.duals > 0
     if dual[i]:
@@ -93,17 +92,17 @@ def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
 def tying(
     keys: Float64[np.ndarray, "m T k"], alpha: Int64[np.ndarray, "m"], i: int, t: int
 ) -> Float64[np.ndarray, "k"] | None:
-    """Return a prompt with margins ≥ 1 at the inputs j ≠ i, and at input i ≥ 0 and exactly 0 for its token t, rounded.
+    """Return a prompt, rounded, that selects α with margins ≥ 1 at all inputs j ≠ i and ties α with token t at input i.
 
-    None if there is no such prompt.
+    At input i the margins over other tokens are ≥ 0. Return None if there is no such prompt.
     """
     required = np.ones(len(alpha) + 1, dtype=np.int64)
     required[[i, -1]] = 0
-    # The last input prefers t to α; its other tokens repeat α.
+    # Append an input with t as chosen token, whose other tokens repeat α: t must be at least as good as α.
     last = np.repeat(keys[i, alpha[i]][None], keys.shape[1], axis=0)
     last[t] = keys[i, t]
     if len(alpha) == 1:
-        # There is no other input to select: the zero prompt ties everything.
+        # There is no other input: the zero prompt ties all tokens.
         return np.zeros(keys.shape[2])
     solution = max_margin(np.concatenate([keys, last[None]]), np.append(alpha, t), required=required)
     return solution.p if isinstance(solution, MaxMargin) else None

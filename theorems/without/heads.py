@@ -22,7 +22,7 @@ from theorems.without.noisy_excess import Excess
 
 @st.composite
 def headed_cases(draw: DrawFn) -> Case:
-    """Draw one input of two tokens, with one linear unit of small features; ATT-SVM' is feasible."""
+    """Draw one input of two tokens with feasible ATT-SVM', and a head of one linear unit with small features."""
     case = draw(cases(assumptions=("separable-optimal-sets", "strict-optimum"), n=1, tokens=2, d=1, plain=True))
     features = np.array(draw(st.lists(st.integers(-2, 2), min_size=2, max_size=2)), dtype=np.float64)
     arrays = {
@@ -35,7 +35,7 @@ def headed_cases(draw: DrawFn) -> Case:
 
 
 def headed_risk(case: Case, points: Float64[np.ndarray, "m d"]) -> Excess:
-    """Return L(p) = (1/n) Σ ℓ(Y_i ψ(X_iᵀs_i)) by sign and logarithm, for linear units."""
+    """Return the risk L(p) = (1/n) Σ ℓ(Y_i ψ(X_iᵀs_i)) by sign and logarithm, for a head ψ of linear units."""
     head, loss = head_of(case), case.problem.loss
     tokens = np.vecdot(exact(head.features), head.weights)
     risk = np.mean(loss.value(head.labels * np.vecdot(AttentionAt(case.problem, points).weights, tokens)), axis=-1)

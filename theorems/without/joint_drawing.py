@@ -1,4 +1,4 @@
-"""Strategies for hunts: joint problems of small integers, which satisfy no assumption by construction."""
+"""Strategies for hunts: joint problems of small integers that need not satisfy any assumption."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def plain_joint_cases(
     zero_others: bool = False,
     key_queries: bool = False,
 ) -> Case:
-    """Draw tokens in −2 … 2, α = 0 and labels ±1; the head of the dataset is v_mm, so that its scores name the tokens.
+    """Draw tokens with entries −2 … 2, α = 0 and labels ±1; the head is v_mm, so that scores are label margins.
 
     Args:
         draw: Hypothesis's function that draws from a strategy.
-        n: fewest and most inputs.
+        n: least and largest number of inputs.
         T: number of tokens.
         d: dimension of tokens.
         zero_others: whether tokens other than α are zero, as in Figure 3.
-        key_queries: whether W is drawn, too, of small whole numbers and any rank.
+        key_queries: whether a W of small integers, of any rank, is drawn as well.
     """
     size = draw(st.integers(*n))
     X = np.zeros((size, T, d))

@@ -1,6 +1,6 @@
-"""Conclusions about the joint regularization path, in the paper's words: (v_r, p_R) followed to RΘ = 10⁶.
+"""The paper's conclusions about the joint regularization path (v_r, p_R), followed to RΘ = 10⁶.
 
-Nothing here uses Assumption C, a schedule of radii, or (unless said) that ATT-SVM(α) is feasible.
+This module uses neither Assumption C nor a schedule of radii nor, unless it says so, that ATT-SVM(α) is feasible.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6;
 :mod:`reference_attention.paths.joint_path`.
@@ -25,13 +25,13 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.flow_claims import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Number of alternations between head and prompt where some support has no dual. The head then depends on the prompt
-only through r e^{−RΘ}.
-"""
+"""Number of alternations between head and prompt if some support has no dual.
+
+The head then depends on the prompt only through r e^{−RΘ}, so that few alternations suffice."""
 
 
 def joint_of(case: Case) -> Joint | None:
-    """Return tokens, keys and (SVM) of a case; None if v_mm does not exist or there are no tokens."""
+    """Return the joint problem of a case, with v_mm; None if v_mm does not exist or the case has no tokens."""
     data = case.dataset
     return None if data is None else joint_of_chosen(data.signed_tokens, case.problem.keys, case.chosen_tokens)
 
@@ -39,8 +39,8 @@ def joint_of(case: Case) -> Joint | None:
 def selects_best(joint: Joint) -> bool:
     """Check that α has a strictly larger label margin than every other selection.
 
-    If so, and if some p selects α, minimisers select α: for each head the label margin is linear in the weights, so
-    mixed features have no larger label margin than the best selection.
+    In this case minimisers select α if some p does: for each head the label margin is linear in the weights, so mixed
+    features have no larger label margin than the best selection.
     """
     n, T = joint.others.shape
     for code in np.ndindex(*([T] * n)):
@@ -52,19 +52,19 @@ def selects_best(joint: Joint) -> bool:
 
 
 def separator_of(joint: Joint) -> MaxMargin | None:
-    """Return p_mm(α); None if it does not exist."""
+    """Return the solution p_mm(α) of ATT-SVM(α); None if it does not exist."""
     solution = max_margin(joint.keys, joint.alpha)
     return None if isinstance(solution, Infeasible) else solution
 
 
 def relaxed_solution(joint: Joint) -> MaxMargin | None:
-    """Return p_relax; None if it does not exist."""
+    """Return the relaxed solution p_relax, with margins required only at supports; None if it does not exist."""
     solution = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return None if isinstance(solution, Infeasible) else solution
 
 
 def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
-    """Return the best minimiser from a few starts at each of the radii, in units of ``unit``, along the schedule."""
+    """Return at each radius, in units of ``unit``, the best minimiser from a few starts along the schedule."""
     separator = separator_of(joint)
     first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
     paths = follow_from(joint, schedule, radii, unit, first, seed)
@@ -75,10 +75,10 @@ def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...]
 
 
 def _with_weak_supports(pair: Pair) -> Pair:
-    """Minimise over head and prompt in turn; a stationarity condition in logarithms gives the head's second coordinate.
+    """Minimise over head and prompt in turn; solve for the head's second coordinate in logarithms.
 
-    A support without a dual draws the head aside until e^{−w·z} is of the order of |w|/r, both far below any float's
-    relative precision.
+    A support without a dual pulls the head sideways until e^{−w·z} is of the order of |w|/r; both are far below the
+    relative precision of floats.
     """
     w, p = pair.w, pair.p
     for _ in range(TURNS):
@@ -88,9 +88,10 @@ def _with_weak_supports(pair: Pair) -> Pair:
 
 
 def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "2"]:
-    """Return argmin of Σ e^{−w·z_i} over heads of norm r, α selected, d = 2: w = y b − (y²/2r) v̄_mm.
+    """Return the w = y b − (y²/2r) v̄_mm, b ⊥ v̄_mm, that minimises the risk of the head r v̄_mm + w, for d = 2.
 
-    It is stationary where Σ π_i z_i·b = Γ y/r, π_i ∝ e^{−E_i}, E_i = r slack_i + y z_i·b.
+    With α selected, the risk Σ e^{−E_i} with E_i = r slack_i + y z_i·b is stationary where Σ π_i z_i·b = Γ y/r,
+    π_i ∝ e^{−E_i}.
     """
     u = joint.svm.direction
     b = np.array([-u[1], u[0]])
@@ -98,7 +99,7 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
     main_part = math.exp(min(log_r, 690.0)) * joint.svm.slack
 
     def pull(y: float) -> float:
-        """Return the logarithm of the force along b less that of the force against b."""
+        """Return the logarithm of the force along b minus the logarithm of the force against b."""
         logs = -(main_part + y * aside)
         logs -= np.logaddexp.reduce(logs)
         with np.errstate(divide="ignore"):
@@ -120,21 +121,21 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
 
 
 def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Claim:
-    """Claim p_R/R → target (a unit vector), judged at RΘ = ρ and at the radius before: ρ^{−1/2} is allowed.
+    """Claim p_R/R → target (a unit vector), judged at the first and at the last radius RΘ = ρ; ρ^{−1/2} is allowed.
 
-    The claim is undecided where the pair found is away from the target but no better than the same head with R·target,
-    and so is no minimiser.
+    The claim is undecided if p_R/R is far from the target but the risk is no lower than with the prompt R·target, so
+    that the pair found is no minimiser.
     """
     claim = _limit(name, pairs, [float(np.linalg.norm(x.p / x.R - target)) for x in pairs], "‖p_R/R − …‖")
     if claim.verdict is Verdict.FALSIFIED and not loses_to(pairs, target):
         return replace(
-            claim, undecided="the pair that was found is not better than the same head with the limit's prompt"
+            claim, undecided="the risk of the pair that was found is no lower than with the limit as its prompt"
         )
     return claim
 
 
 def head_claim(pairs: list[Pair]) -> Claim:
-    """Claim v_r/r → v̄_mm."""
+    """Claim that the direction of the head converges, v_r/r → v̄_mm."""
     apart = [float(np.linalg.norm(x.w)) * math.exp(-min(x.log_r, 690.0)) for x in pairs]
     return _limit("head-is-max-margin", pairs, apart, "‖v_r/r − v̄_mm‖")
 
@@ -151,9 +152,9 @@ def _limit(name: str, pairs: list[Pair], apart: list[float], quantity: str) -> C
 
 
 def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
-    """Check that at every radius the pair found has lower risk than the same head with the prompt R·direction.
+    """Check that at every radius the pair found has lower risk than its head with the prompt R·direction.
 
-    Where losses agree in all digits, log L cannot tell; the excess over selecting α can.
+    The excess risk over selecting α is compared, because log L may agree in all digits.
     """
     for x in pairs:
         risk = excess_gradient(x.joint, x.log_r, x.w, x.p)[0]
@@ -164,4 +165,4 @@ def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
 
 
 RADII = (NORM / EARLIER, NORM)
-"""Values of RΘ at which limits are judged."""
+"""Values of RΘ at which the path is computed to judge limits."""

@@ -1,4 +1,4 @@
-"""Gradient descent with steps that are far too large, followed until a flow takes over."""
+"""Gradient descent with step sizes that are far too large, followed until steps are as short as those of a flow."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from theorems.core.implementation import Implementation
 from theorems.without.flow_claims import direction_claims, start_of
 
 SETTLED = 1e-3
-"""Length of a step of gradient descent, in logits, below which descent follows the flow."""
+"""Length of a step, in logits, below which gradient descent follows the gradient flow closely."""
 MOST_STEPS = 4096
 
 
 def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int64[np.ndarray, "n"]) -> Iterator[Claim]:
-    """Yield :func:`theorems.without.flow_claims.direction_claims` for gradient descent with the case's step ``eta``."""
+    """Yield the claims on the flow that begins where gradient descent with the case's step size ``eta`` slows down."""
     run = descend_until_short_steps(case)
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:
-        detail = f"after {run.iterations[-1]} steps a step is still {step:.3g} logits long ({run.stop.value})"
+        detail = f"after {run.iterations[-1]} steps the next step is still {step:.3g} logits long ({run.stop.value})"
         raise Undecided("norm-diverges", detail, Form.LIMIT)
     yield from direction_claims(case.problem, run.final, under_test, alpha)
 
 
 def descend_until_short_steps(case: Case) -> Trajectory:
-    """Descend with the step ``eta`` until steps are as short as those of a flow, at most :data:`MOST_STEPS` steps."""
+    """Descend with step size ``eta`` until steps are shorter than :data:`SETTLED`, at most :data:`MOST_STEPS` steps."""
     steps, log_step = 16, math.log(float(case.arrays["eta"]))
     while True:
         run = gradient_descent(case.problem, start_of(case), steps=steps, log_step=log_step, record_every=steps)
@@ -40,6 +40,6 @@ def descend_until_short_steps(case: Case) -> Trajectory:
 
 
 def last_step(case: Case, run: Trajectory) -> float:
-    """Return the length, in logits, of the step that would follow the last one."""
+    """Return the length, in logits, of the step that would follow the last step of the run."""
     log_step = float(run.log_gradient_norm[-1]) + math.log(float(case.arrays["eta"]))
     return case.problem.key_scale * math.exp(min(log_step, 690.0))

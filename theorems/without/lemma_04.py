@@ -45,23 +45,23 @@ def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
 LEMMA_4 = Weakening("lemma-4", descends, "⟨∇L(p), p_mm⟩ < 0 for every p")
 increasing_loss = LEMMA_4.without(
     LOSS,
-    "Let the loss increase: a higher score is then worse, and p_mm raises the score and with it the risk. The"
-    " gradient along p_mm is ℓ' times a positive number, so its sign is that of ℓ'.",
+    "Let the loss increase: moving along p_mm raises the score and thus the risk. The derivative of the risk along p_mm"
+    " is ℓ' times a positive number, so that it has the sign of ℓ'.",
     cases=_separable("squared", keeps=(STRICT, EQUAL, SEPARABLE)),
 )
 tied_scores = LEMMA_4.without(
     STRICT,
-    "Let two tokens tie for the highest score: p_mm selects one and may rank the other below a worse token. Where p"
-    " gives weight to that other token and the worse one, moving along p_mm exchanges a high score for a low one.",
+    "Let two tokens tie for the highest score: p_mm selects the first and may rank the second below a worse token. If p"
+    " gives weight to the second and to the worse token, moving along p_mm exchanges a high score for a low score.",
     cases=tied_cases(start=True),
     keeps=(LOSS, SEPARABLE),
     fails=tied_optimum,
 )
 unequal_scores = LEMMA_4.without(
     EQUAL,
-    "Let non-optimal scores differ: p_mm separates the best token from the others, but ranks those in any order."
-    " Where p has left the best token behind, the gradient compares the others, and p_mm may prefer the worse of"
-    " them.",
+    "Let non-optimal scores differ: p_mm separates the best token from the others, but ranks the others in any order."
+    " If p gives the best token little weight, the gradient compares the other tokens, and p_mm may prefer the worse"
+    " of them.",
     cases=_separable(keeps=(LOSS, STRICT, SEPARABLE)),
 )
 
@@ -69,14 +69,14 @@ unequal_scores = LEMMA_4.without(
 @weaken(
     "lemma-4",
     without=SEPARABLE,
-    refutes="some direction q has ⟨∇L(p), q⟩ < 0 for every p, as p_mm has",
+    refutes="some direction q, in place of p_mm, has ⟨∇L(p), q⟩ < 0 for every p",
     cases=with_directions(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)), "p_1", "p_2"),
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let p_mm not exist: the lemma can then only mean that some direction descends everywhere, which can fail.
+    """Let p_mm not exist: the lemma can then only mean that some direction descends at every p, which can fail.
 
-    If the best key lies between the others, the risk has a minimiser, and on either side of it the gradient points
-    back: in one dimension at two points with opposite signs, so that no direction descends at both.
+    If the best key lies between the others, the risk has a minimiser. In one dimension the gradient has opposite signs
+    on the two sides of the minimiser, so that no direction descends on both sides.
     """
     if case.problem.d != 1:
         return

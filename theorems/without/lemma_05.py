@@ -28,11 +28,11 @@ SEPARABLE, SINGLE = "separable", "single-input"
 REFUTED = "for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p̄_mm⟩"
 SOME = "with some unit q in place of p̄_mm: " + REFUTED.replace("p̄_mm", "q")
 PI = 0.5
-"""Value of π for which the claims show that no R_π exists."""
+"""The value of π for which a violated claim shows that no R_π exists."""
 
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the inequality for π = ½ at p = R q̄ for R up to 10⁶; the claim is violated if it fails at every R."""
+    """Yield the claim of the inequality for π = ½ at p = R q̄, R up to 10⁶; it is violated if it fails at every R."""
     solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
         return
@@ -56,46 +56,46 @@ def _cases(
 LEMMA_5 = Weakening("lemma-5", correlation, REFUTED)
 several_inputs = LEMMA_5.without(
     SINGLE,
-    "Let there be two inputs: the one whose softmax is saturated least has all of the gradient. If p prefers a"
-    " wrong token of the other input, it can be better aligned with the first input's tokens than p_mm is, which"
-    " must serve both.",
+    "Let there be two inputs: almost all of the gradient comes from the input whose softmax is less saturated. If p"
+    " prefers a wrong token of the other input, p can be better aligned with the first input's tokens than p_mm, which"
+    " must select tokens of both inputs.",
     cases=_cases(n=2, d=2, keeps=(LOSS, STRICT, EQUAL, SEPARABLE)),
 )
 increasing_loss = LEMMA_5.without(
     LOSS,
-    "Let the loss increase: both sides of the inequality then change their sign. The risk falls along −p_mm by as"
-    " much as it grows along p_mm.",
+    "Let the loss increase: both sides of the inequality then change their sign. The risk now increases along p_mm and"
+    " decreases along −p_mm.",
     cases=_cases(losses=("squared",), keeps=(STRICT, EQUAL, SEPARABLE, SINGLE)),
 )
 tied_scores = LEMMA_5.without(
     STRICT,
-    "Let two tokens tie for the highest score, of which p_mm selects one. Far out in a direction that selects the"
-    " other one, the gradient compares that token with the next one; p_mm, which need not prefer it, is then no"
-    " direction of descent at all.",
+    "Let two tokens tie for the highest score, of which p_mm selects the first. At large norm in a direction that"
+    " selects the second, the gradient compares the second token with a worse token. As p_mm may prefer the worse"
+    " token, it need not be a direction of descent.",
     cases=with_directions(tied_cases(), "q"),
     keeps=(LOSS, SEPARABLE, SINGLE),
     fails=tied_optimum,
 )
 unequal_scores = LEMMA_5.without(
     EQUAL,
-    "Let non-optimal scores differ: far out, a direction may select a token of middling score. The gradient then"
-    " compares it with the next, worse one, while the best token has no weight left: descent goes on outwards and"
-    " not towards p_mm.",
+    "Let non-optimal scores differ: a direction may select a token of middling score. At large norm the gradient"
+    " compares this token with a worse one, while the best token has no weight left: descent continues outwards in this"
+    " direction, not towards p_mm.",
     cases=_cases(keeps=(LOSS, STRICT, SEPARABLE, SINGLE)),
 )
 
 
 @weaken("lemma-5", without=SEPARABLE, refutes=SOME, cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)))
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let p_mm not exist: the lemma can then only mean some direction q in its place, and none may do.
+    """Let p_mm not exist: the lemma can then only mean some unit q in place of p_mm, and there may be no such q.
 
-    If the best key lies between the others, the risk grows outwards on every ray far out, on that of q itself:
-    ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times itself.
+    If the best key lies between the others, the risk increases outwards on every ray at large norm, also on the ray of
+    q. So ⟨∇L(p), q⟩ > 0 at p = R q, where the lemma would require ⟨∇L(p), q⟩ ≥ (1 + π) ⟨∇L(p), q⟩.
     """
     if case.problem.d != 1:
         return
     up, down = (descent(case.problem, sign * RADII[:, None], np.array([sign])) for sign in (1.0, -1.0))
-    # q = ±1 fails at p = R q where it is no direction of descent: PI·(−⟨∇L, q⟩) < 0.
+    # q = ±1 refutes the lemma at p = R q where q is no direction of descent: PI·(−⟨∇L, q⟩) < 0.
     best = up if up.value.max() > down.value.max() else down
     detail = f"−⟨∇L(R q), q⟩/|∇L| is at most {best.value.max():.6g} for q = 1 and for q = −1, π = {PI:g}"
     yield lasting("correlation", Form.LIMIT, PI * best, ROUNDING, detail)

@@ -1,4 +1,4 @@
-"""Lemma 6 without short steps, or with a loss whose slope jumps.
+"""Lemma 6 without the bound on the step size, or with a loss whose slope jumps.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 6.
 """
@@ -28,9 +28,9 @@ from theorems.without.small_cases import plain_cases, starts
 from theorems.without.weakening import weaken
 
 APART = 2.0**-40
-"""Distance of two points on either side of the kink, in units of 1/(size of the keys)."""
+"""Distance from the kink to a point on either side of it, in units of 1/(size of the keys)."""
 LARGEST_M0 = 1e6
-"""A Lipschitz constant of ℓ' larger than that of any loss of order one."""
+"""A Lipschitz constant M0 of ℓ' that is larger than the constant of any loss of order one."""
 
 
 @st.composite
@@ -48,11 +48,11 @@ def _with_steps(draw: DrawFn) -> Case:
     cases=_with_steps,
 )
 def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Take a step longer than the curvature allows: it runs past the lowest point along it.
+    """Take a step longer than the curvature allows: it runs past the lowest point on its segment.
 
-    That takes more than 4/L_p: the Hessian is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤
-    4/L_p. The paper's constant has that much room and hardly more: for the logistic loss, keys ±1 and scores ±1000 it
-    fails at η = 5/L_p.
+    This needs η > 4/L_p: the Hessian is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤ 4/L_p.
+    The paper's condition η ≤ 1/L_p cannot be relaxed much further: for the logistic loss, keys ±1 and scores ±1000 the
+    inequality fails at η = 5/L_p.
     """
     if case.start is None:
         return
@@ -60,7 +60,7 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     at = AttentionAt(problem, case.start[None])
     if np.all(at.gradient == 0):
         return
-    # Everything is in units of e^{log_scale}, as the change of the risk is.
+    # All quantities are in units of e^{log_scale}, like the change of the risk.
     step = eta * math.exp(float(at.log_scale[0]))
     change = risk_change(at, -step * at.gradient.value)
     least_descent = step / 2 * np.vecdot(at.gradient, at.gradient)
@@ -84,10 +84,11 @@ def _kinked_cases(draw: DrawFn) -> Case:
     cases=_kinked_cases,
 )
 def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ℓ' jump: so does ∇L, and no Lipschitz constant M0 makes L_p large enough.
+    """Let ℓ' jump: then ∇L jumps, too, and no Lipschitz constant M0 makes L_p large enough.
 
-    Two points on either side of the jump, 2⁻⁴⁰ apart, have gradients that differ by a quarter of their size or more.
-    (The other half of Assumption A, that ℓ decreases, is not used: the lemma's proof sees M0 and |ℓ'| ≤ M1 only.)
+    Two points on either side of the jump, about 2⁻⁴⁰ apart, have gradients that differ by at least a quarter of their
+    size. (The other half of Assumption A, that ℓ decreases, is not needed: the lemma's proof uses only M0 and |ℓ'| ≤
+    M1.)
     """
     if case.start is None:
         return
@@ -111,7 +112,7 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _smoothness_for(problem: Problem, m0: float) -> float:
-    """Return L_p in terms of keys and scores for a given M0."""
+    """Return the paper's L_p for the keys and scores of a problem and a given M0."""
     keys = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
     scores = np.linalg.norm(problem.scores, axis=1)
     m1 = math.exp(problem.loss.log_bound(*problem.score_range))

@@ -24,14 +24,14 @@ from theorems.without.small_cases import plain_cases
 from theorems.without.weakening import Weakening, weaken
 
 LOSS, SEPARABLE, LOCAL = "well-behaved-loss", "separable", "locally-optimal"
-SOME = "in some cone C_{μ,R}(q), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0, as in that of p_mm"
+SOME = "for some q in place of p_mm and some C_{μ,R}(q), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 in the cone"
 
 
 def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
-    """Claim −⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖.
+    """Claim −⟨∇L(p), q⟩ > 0, in units of ‖∇L(p)‖, at p = R q, where q is the axis of the cone.
 
-    The claim is violated if the inequality fails at each R up to 10⁶. Every cone C_{μ,R} contains such points, and q is
-    one of its directions.
+    The claim is violated if the inequality fails at each R up to 10⁶. Every cone C_{μ,R} contains points R q and the
+    direction q.
     """
     down = descent(problem, RADII[:, None] * axis, axis)
     detail = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
@@ -49,13 +49,13 @@ LEMMA_7 = Weakening(
 )
 higher_neighbour = LEMMA_7.without(
     LOCAL,
-    "Let neighbours score higher than α: far out along p_mm(α) the gradient then pushes back, inward. The weight"
-    " that is not on α is on its SVM-neighbours there, so the risk falls towards them.",
+    "Let neighbours score higher than α: at large norm along p_mm(α) descent then leads back, inwards. The weight that"
+    " is not on α is on its SVM-neighbours there, and the risk decreases if they get more weight.",
     cases=cases(assumptions=(LOSS, SEPARABLE), n=(1, 2), tokens=(2, 3), d=(1, 2), alpha="any", plain=True),
 )
 increasing_loss = LEMMA_7.without(
     LOSS,
-    "Let the loss increase: the better score of α is then the worse one, and the risk grows outward along p_mm.",
+    "Let the loss increase: the higher score of α then has the larger loss; the risk increases outwards along p_mm.",
     cases=cases(assumptions=(SEPARABLE, LOCAL), n=(1, 2), tokens=(2, 3), d=(1, 2), losses=("squared",), plain=True),
 )
 
@@ -68,10 +68,10 @@ def _inner(draw: DrawFn) -> Case:
 
 @weaken("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner())
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let p_mm(α) not exist: the lemma can then only mean some direction q in its place, and none may do.
+    """Let p_mm(α) not exist: the lemma can then only mean some direction q in its place, and there may be no such q.
 
-    If α's key lies between the others and scores highest, all rays leave α behind and the gradient points back to it on
-    each of them. (Local optimality, which says that p_mm(α) exists, is gone with it.)
+    If α has the highest score and its key lies between the others, no ray selects α, and on every ray descent leads
+    back inwards. (The assumption of local optimality requires that p_mm(α) exists; it is left out as well.)
     """
     problem = case.problem
     if problem.d != 1:

@@ -1,4 +1,4 @@
-"""Lemma 8 with directions that are not comparable, neighbours of any score, or a loss that increases.
+"""Lemma 8 for directions that are not comparable, for neighbours of any score, or with a loss that increases.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1, Lemma 8.
 """
@@ -19,7 +19,7 @@ from theorems.without.weakening import Weakening
 
 
 def dominance(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the conclusion of the case that applies: (a) if q1 is neighbour-optimal, else (b)."""
+    """Yield the claim of the lemma's case (a) if q1 is neighbour-optimal, otherwise of its case (b)."""
     q1, q2 = case.arrays["q1"], case.arrays["q2"]
     first = under_test[direction](case.problem.keys, q1)
     if neighbour_optimal(first, case.problem.scores):
@@ -40,18 +40,19 @@ LEMMA_8 = Weakening(
 )
 increasing_loss = LEMMA_8.without(
     "well-behaved-loss",
-    "Let the loss increase: selecting the better token faster is then worse, and the order of risks is reversed.",
+    "Let the loss increase: giving more weight to the token of higher score raises the risk, so that the order of the"
+    " two risks is reversed.",
     cases=_pairs("squared"),
 )
 not_wider = LEMMA_8.without(
     "wider-direction",
-    "Let q2 have the smaller directional margin, which decides, or select other tokens: it can then lose.",
+    "Let q2 have the smaller directional margin, or select other tokens than q1: then q2 can have the higher risk.",
     cases=_pairs,
 )
 undecided_neighbours = LEMMA_8.without(
     "decided-neighbours",
     "Let only some directional neighbours of q1 score higher than α: q1 then need not have the lower risk."
-    " Neighbours that score lower can weigh more; if a neighbour scores the same, the next token decides"
-    " (FINDINGS.md). Case (a) does not need its half of the assumption: q2 may have neighbours of any score.",
+    " Neighbours that score lower can have more effect; if a neighbour scores the same as its token, the next token"
+    " decides (FINDINGS.md). Case (a) does not need the assumption on q2, whose neighbours may have any score.",
     cases=_pairs,
 )

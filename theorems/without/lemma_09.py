@@ -25,12 +25,12 @@ def _directions(*losses: str) -> SearchStrategy[Case]:
 
 
 def gains(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim L(R q) < L_α, where q selects the tokens α."""
+    """Yield the claim L(R q) < L_α at large R, where q selects the tokens α."""
     yield below_selection("gain", case.problem, case.arrays["q"], under_test)
 
 
 def _lower(case: Case) -> Finding:
-    """Check that neighbours score higher; undecided where the selection is tied, so that L_α is not defined."""
+    """Check that neighbours score higher; leave the case undecided if a tie leaves the selection and L_α undefined."""
     finding = higher_neighbours(case)
     if finding.holds is False and not direction(case.problem.keys, case.arrays["q"]).unique:
         return Finding(None, finding.evidence)
@@ -40,7 +40,7 @@ def _lower(case: Case) -> Finding:
 LEMMA_9 = Weakening("lemma-9", gains, "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0")
 lower_neighbour = LEMMA_9.without(
     "higher-neighbours",
-    "Let directional neighbours score lower: weight that is not on the selected token is on them, and costs risk.",
+    "Let directional neighbours score lower: weight that is not on the selected token is on them and raises the risk.",
     cases=_directions,
     fails=_lower,
 )

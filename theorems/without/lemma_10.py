@@ -25,7 +25,7 @@ from theorems.without.weakening import weaken
 def any_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let keys be in special position: any number of tokens can then lie on the hyperplane of the smallest margin.
 
-    They can be tokens of one input or of several. Only general position keeps them to d.
+    The tokens can belong to one input or to several. Only in general position there are at most d of them.
     """
     problem = case.problem
     count = int(under_test[direction](problem.keys, case.arrays["q"]).neighbours.sum())

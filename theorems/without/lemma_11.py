@@ -1,4 +1,4 @@
-"""Lemma 11 (Lemma 2) with a label −1, tokens of equal score, or a head outside the range of the keys.
+"""Lemma 11 (which is Lemma 2) with a label −1, tokens of equal score, or a head outside the range of the keys.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Lemma 2; Appendix B, Lemma 11.
 """
@@ -25,7 +25,7 @@ from theorems.without.weakening import Weakening
 
 @st.composite
 def _tokens(draw: DrawFn, *, positive: bool = True, identity: bool = True) -> Case:
-    """Draw tokens, labels and a head of small integers; W is the identity, or any small matrix."""
+    """Draw tokens, labels and a head of small integers; W is the identity or, if not ``identity``, any small matrix."""
     n, T, d = draw(st.integers(1, 2)), draw(st.integers(2, 3)), draw(st.integers(1, 2))
     X = np.array([[draw(small_vectors(d, zero=True)) for _ in range(T)] for _ in range(n)])
     Y = np.ones(n) if positive else np.array([draw(st.sampled_from((1.0, -1.0))) for _ in range(n)])
@@ -35,7 +35,7 @@ def _tokens(draw: DrawFn, *, positive: bool = True, identity: bool = True) -> Ca
 
 
 def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that ATT-SVM(opt) has a solution; if it has none, Farkas multipliers over the rationals prove this."""
+    """Claim that ATT-SVM(opt) has a solution; if it has none, the claim's detail gives exact Farkas multipliers."""
     solution = under_test[max_margin](case.problem.keys, case.problem.optimal)
     if isinstance(solution, Infeasible):
         weights = ", ".join(f"({i},{t}): {w}" for (i, t), w in solution.exact.items() if w != 0)
@@ -48,30 +48,30 @@ def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
 LEMMA_11 = Weakening("lemma-11", feasible, "ATT-SVM(opt) is feasible, so GMM exists")
 mixed_labels = LEMMA_11.without(
     "positive-labels",
-    "Let a label be −1: the best token then has the lowest v·x, while (Wᵀ)⁺v prefers the highest. (Wᵀ)⁺v orders"
-    " tokens by v·x, which is the score only for label +1. Two inputs with the same tokens and opposite labels need"
-    " opposite prompts.",
+    "Let a label be −1: the best token then has the lowest v·x, but the lemma's prompt (Wᵀ)⁺v orders tokens by v·x and"
+    " prefers the highest. Two inputs with the same tokens and opposite labels need opposite prompts.",
     cases=_tokens(positive=False),
 )
 
 
 def _only_ties_fail(case: Case) -> Finding:
-    """Decide whether the optimum is strict; v = 0, which makes all scores equal, is left undecided."""
+    """Decide whether the optimum is strict; leave the case v = 0, where all scores are equal, undecided."""
     if case.dataset is not None and not case.dataset.v.any():
-        return Finding(None, "v = 0 scores all tokens the same")
+        return Finding(None, "v = 0, so that all scores are equal")
     return strict_optimum(case)
 
 
 tied_scores = LEMMA_11.without(
     "strict-optimum",
-    "Let the best score be attained twice: the lemma's p separates by score, and there is nothing to separate. Two"
-    " tokens with the same key can attain it, for example.",
+    "Let two tokens have the best score: the lemma's prompt separates tokens by their scores, so that it cannot"
+    " separate these two. For example, both may have the same key.",
     cases=_tokens,
     fails=_only_ties_fail,
 )
 unseen_head = LEMMA_11.without(
     "head-in-key-range",
-    "Let the scores depend on what W drops, which cannot be attended to. Tokens with the same key can then have"
-    " different scores, or keys can be ordered against the scores in one input and with them in another.",
+    "Let the scores depend on components of tokens that W maps to 0, so that keys do not contain them. Tokens with the"
+    " same key can then have different scores, or keys can be ordered like the scores in one input and in the reverse"
+    " order in another.",
     cases=_tokens(identity=False),
 )

@@ -33,7 +33,7 @@ def _with_prompt(draw: DrawFn, separable: bool) -> Case:
 
 
 def _selects(case: Case) -> tuple[Numbers, Numbers]:
-    """Return s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
+    """Return the weights s_iα, (n,), and the smallest margin (k_iα − k_it)·p of each input, (n,)."""
     keys, p, others = case.problem.keys, np.asarray(case.arrays["prompt"]), np.arange(case.problem.T)
     rows = np.take_along_axis(exact(keys), case.chosen_tokens[:, None, None], axis=1) - keys
     margins = np.where(others != case.chosen_tokens[:, None], rows @ p, np.inf)
@@ -41,9 +41,9 @@ def _selects(case: Case) -> tuple[Numbers, Numbers]:
 
 
 def _outside(case: Case) -> float:
-    """Return how far a prompt that gives every α more than half the weight is outside the quadrant.
+    """Return the distance by which a prompt that gives every α_i more than half the weight is outside the quadrant.
 
-    It is −1 or less where the prompt gives some α at most half the weight.
+    Return −1 or less if the prompt gives some α_i at most half the weight.
     """
     weights, margins = (value_of(x) for x in _selects(case))
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
@@ -59,9 +59,9 @@ def _quadrant_claim(case: Case, under_test: Implementation) -> Iterator[Claim]:
 LEMMA_12 = Weakening("lemma-12", _quadrant_claim, "a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0")
 any_tokens = LEMMA_12.without(
     "optimal-support-tokens",
-    "Drop the assumption: it is superfluous, as the lemma is about the softmax alone. Its hypothesis s_iα → 1 gives"
-    " s_iα > ½ from some R₀ on, and s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the"
-    " weights add up to one. Labels, heads and label margins do not occur.",
+    "Drop the assumption: it is superfluous, as the lemma is only about the softmax. Its hypothesis s_iα → 1 implies"
+    " s_iα > ½ from some R₀ on. As weights add up to one, this implies s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every"
+    " t ≠ α. Labels, heads and label margins do not occur.",
     cases=_with_prompt(separable=True),
     fails=assumption_c_over_supports_fails,
     violation=_outside,
@@ -69,8 +69,8 @@ any_tokens = LEMMA_12.without(
 no_separator = LEMMA_12.without(
     "separable",
     "Drop the assumption: it is superfluous, as the lemma's hypothesis implies it. A prompt with s_iα > ½ for all i"
-    " has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for ATT-SVM(α). Where that is"
-    " infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.",
+    " has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for ATT-SVM(α). If ATT-SVM(α) is"
+    " infeasible, no prompt satisfies the lemma's hypothesis, and the lemma holds vacuously.",
     cases=_with_prompt(separable=False),
     violation=_outside,
 )
@@ -84,10 +84,10 @@ no_separator = LEMMA_12.without(
     violation=shorter_elsewhere,
 )
 def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let p_R not select α: that it does is all that the lemma needs.
+    """Let p_R not select α, which is the only assumption that the lemma needs.
 
-    Where another token of a non-support has label margin to spare and leaves the supports a wider margin, p_R selects
-    that one, and lies in its quadrant at every R.
+    If selecting another token of a non-support leaves label margin to spare and gives the supports a wider margin, p_R
+    selects this token, and lies in its quadrant at every R.
     """
     path = path_of(case)
     if path is not None:

@@ -1,4 +1,4 @@
-"""Lemma 14 with a loss that has ℓ' = 0 at a point, or a head that mixing helps.
+"""Lemma 14 with a loss that has ℓ' = 0 at a point, or with a head for which mixing lowers the risk.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.2, Lemma 14; FINDINGS.md.
 """
@@ -24,14 +24,14 @@ from theorems.without.weakening import weaken
 
 REFUTED = "for every Δ > 0 there is ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies L(p) < L(p')"
 DELTA = 0.5
-"""Value of Δ for which the claims show that no ρ exists."""
+"""The value of Δ for which a violated claim shows that no ρ exists."""
 
 
 def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
-    """Yield the claim L(p) < L(p') where q_max(p) and q_max(p') satisfy the premise of Assumption D.
+    """Yield the claim L(p) < L(p') if q_max(p) and q_max(p') satisfy the premise of the lemma.
 
-    Here p = R q and p' = R q' at the radii, so that log q_max(p) falls below every ρ. The risks have to differ by more
-    than rounding.
+    p = R q and p' = R q' for radii R so large that log q_max(p) falls below every ρ. The risks must differ by more than
+    rounding.
     """
     log_q, log_other = (worst_mixing(case, RADII[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     if not (log_q <= (1 + DELTA) * log_other).all() or not (np.diff(log_q) < 0).all():
@@ -39,23 +39,23 @@ def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
     at_q, at_other = log_q.value[-1], log_other.value[-1]
     detail = (
         f"at R = {RADII[-1]:g}, log q_max(p) = {at_q:.6g} and log q_max(p') = {at_other:.6g}, Δ = {DELTA:g};"
-        " of the risks that of p is the larger"
+        " p has the larger risk"
     )
     yield lasting("mixing-hurts", Form.LIMIT, difference(other, risk), EXCESS_RISK, detail)
 
 
 def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:
-    """Return log q_max(p), q_i being the weight on tokens outside O_i."""
+    """Return log q_max(p), where q_i is the weight on tokens outside O_i and q_max the largest q_i."""
     hidden = np.where(optimal_sets(case), -np.inf, AttentionAt(case.problem, points).log_weights)
     return np.max(np.logaddexp.reduce(hidden, axis=-1), axis=-1)
 
 
 @weaken("lemma-14", without="well-behaved-loss", refutes=REFUTED, cases=flat_pairs)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ℓ' vanish at a point: strictly decreasing is not enough, ℓ' < 0 is needed.
+    """Let ℓ' vanish at a point: it does not suffice that ℓ decreases strictly; ℓ' < 0 is needed.
 
-    Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight q_1 costs q_1³ only, another input's
-    q_2 costs q_2: the larger q_max can belong to the smaller risk.
+    If ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, weight q_1 on its other tokens costs only q_1³,
+    while weight q_2 of another input costs q_2: the point of larger q_max can have the smaller risk.
     """
     risk = linear_risk(case.problem, under_test)
     yield from mixing_hurts(
@@ -65,9 +65,9 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @weaken("lemma-14", without="mixing-hurts", refutes=REFUTED, cases=with_directions(headed_cases(), "q", "q_other"))
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ψ be larger at a token outside O_i: selecting that one has the lower risk and the larger q_max.
+    """Let ψ be larger at a token outside O_i: selecting this token has the lower risk and the larger q_max.
 
-    The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be.
+    The lemma's hypothesis, that Y ψ decreases linearly with the weight outside O_i, excludes such sets O_i.
     """
     risk, other = (headed_risk(case, RADII[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     yield from mixing_hurts(case, risk, other)

@@ -1,13 +1,13 @@
-"""A lower bound of ‖v_r/r − v̄_mm‖ where no prompt selects α, from one prompt and one certificate.
+"""A lower bound of ‖v_r/r − v̄_mm‖ if no prompt selects α, from one prompt and one certificate of infeasibility.
 
 Let λ ≥ 0, λ ≠ 0, with Σ λ_it (k_iα − k_it) = 0 prove that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it >
-0 has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it
+0 has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it. Let z_i^p be the feature of input i at p, and a_it = v̄_mm·z_it. Then
 
     min_i v̄_mm·z_i^p ≤ m0 := max over λ_it > 0 of max( (a_iα + a_it)/2, max over τ ≠ α of a_iτ ).
 
-A unit head that is ε away from v̄_mm has min_i v·z_i^p ≤ m0 + ε M, M = max ‖z_it‖, at every p. If at one prompt p1
-some unit head has m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so ε ≥ (m1 − m0)/M − log(n)/(rM) −
-o(1/r): the head stays away from v̄_mm for good, whatever R does beyond ‖p1‖.
+A unit head v at the distance ε from v̄_mm has min_i v·z_i^p ≤ m0 + ε M, M = max ‖z_it‖, at every p. If at one prompt p1
+some unit head has the label margin m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so
+ε ≥ (m1 − m0)/M − log(n)/(rM) − o(1/r): as r grows the head stays away from v̄_mm, for every R ≥ ‖p1‖.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from theorems.without.joint_path_claims import joint_of
 SCANNED = (0.5, 1.0, 2.0, 8.0, 64.0)
 """Norms of the prompts that are tried, in units of 1/(size of the rows)."""
 DIRECTIONS = 12
-"""Number of directions tried at each norm."""
+"""Number of random directions that are tried at each norm, besides those of the rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixedMargins:
-    """The margins m0 and m1, and the prompt where m1 is reached.
+    """The label margins m0 and m1, and the prompt p1 at which a head has the label margin m1.
 
     Attributes:
-        at_most: m0.
-        reached: m1.
-        p: p1, (k,).
-        largest: M.
+        at_most: the bound m0 for v̄_mm at every prompt.
+        reached: the label margin m1.
+        p: the prompt p1, (k,).
+        largest: the largest norm M of a token.
     """
 
     at_most: float
@@ -53,14 +53,14 @@ class MixedMargins:
 
     @property
     def relative_gap(self) -> float:
-        """The gap (m1 − m0)/M."""
+        """The relative gap (m1 − m0)/M, a lower bound of ‖v_r/r − v̄_mm‖ for large r."""
         return (self.reached - self.at_most) / self.largest
 
 
 def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMargins | None:
-    """Return the two margins; None if no prompt that is tried has a positive label margin.
+    """Return m0, m1 and p1; None if no prompt that is tried has a head with positive label margin.
 
-    Where ATT-SVM(α) is feasible m0 is min_i max_t a_it, a bound for any weights.
+    If ATT-SVM(α) is feasible, m0 is min_i max_t a_it, a bound for any weights.
 
     Args:
         joint: the joint problem.
@@ -83,7 +83,7 @@ def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMa
         features = np.sum(softmax_weights(joint.keys, p)[..., None] * joint.tokens, axis=1)
         svm = label_svm(features)
         if not isinstance(svm, Infeasible):
-            # The margin that this head attains, not the one that the solver reports.
+            # Compute the label margin that this head attains; do not trust the margin that the solver reports.
             reached = float((features @ svm.direction).min())
             if best is None or reached > best[0]:
                 best = reached, p
@@ -104,16 +104,16 @@ def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
 
 
 def head_is_max_margin(case: Case, under_test: Implementation, *, quadrant: bool = False) -> Iterator[Claim]:
-    """Yield the claim v_r/r → v̄_mm; the bound above refutes it at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
+    """Yield the claim v_r/r → v̄_mm; the module's bound refutes it at r = 10⁶/M, for every R ≥ ‖p1‖."""
     joint = joint_of(case)
     mixed = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
     name, rounding = "head-is-max-margin", NORM**-0.5
     if joint is None or mixed is None:
-        reason = "v_mm does not exist, or no prompt tried has a label margin"
+        reason = "v_mm does not exist, or no prompt that was tried allows a head of positive label margin"
         yield Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
         return
     detail = (
-        f"‖v_r/r − v̄_mm‖ ≥ {mixed.relative_gap:.6g}: v̄_mm has label margin ≤ {mixed.at_most:.6g} at every p, the best"
-        f" head {mixed.reached:.6g} at ‖p‖ = {float(np.linalg.norm(mixed.p)):.6g}"
+        f"‖v_r/r − v̄_mm‖ ≥ {mixed.relative_gap:.6g}: v̄_mm has label margin ≤ {mixed.at_most:.6g} at every p, another"
+        f" head has {mixed.reached:.6g} at a p with ‖p‖ = {float(np.linalg.norm(mixed.p)):.6g}"
     )
     yield Claim(name, Form.EFFECTIVE, -max(mixed.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, detail)

@@ -1,6 +1,6 @@
 """The sign and logarithm of the excess L(p) − L_α with its rounding error, for any loss, fast enough for a search.
 
-Only hunts use it; the claims that carry their rounding do not.
+Only hunts use this module; other claims propagate rounding errors through every operation instead.
 
 References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Sections 3.1 and 4.2.
 """
@@ -29,11 +29,12 @@ EXCESS_RISK = tolerance(
 
 @dataclass(frozen=True, eq=False)
 class Excess:
-    """Sign and logarithm of L(p) − L_α by the implementation under test, with a bound of the rounding error.
+    """Sign and logarithm of L(p) − L_α from the implementation under test, with a bound of the rounding error.
 
     Attributes:
-        sign, log_size: shape (*b,).
-        log_noise: logarithm of the absolute error, shape (*b,).
+        sign: the sign of L(p) − L_α, shape (*b,).
+        log_size: log |L(p) − L_α|, shape (*b,).
+        log_noise: logarithm of the bound of the absolute error, shape (*b,).
     """
 
     sign: Float64[np.ndarray, "*b"]
@@ -51,10 +52,10 @@ class Excess:
 def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
     """Return the logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
 
-    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|; the error for the implementation's reference token is
-    added, and p itself is rounded. Errors e_t of logits move log s_t = l_t − log Σ e^l by e_t + Σ s_u e_u at most; T +
-    6 roundings and two of its own size come with it. The loss, its logarithms and the two sums add EPS (n + T + 24)
-    plus EPS times the size of each logarithm, relative to each term.
+    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, which allows for rounding p; the same error of the
+    reference token in the implementation is added. Errors e_t of logits change log s_t = l_t − log Σ e^l by at most
+    e_t + Σ s_u e_u; computing it adds T + 6 roundings, and two of the size of log s_t. Relative to each term, the loss,
+    its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size of each logarithm.
     """
     problem, rows = costs.problem, costs.rows
     logits = -np.einsum("ntd,...d->...nt", rows, points)

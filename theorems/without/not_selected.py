@@ -1,6 +1,6 @@
 """Theorem 6 and its lemmas without their hypothesis that p_R selects α.
 
-The paper makes this assumption about the path, not about the data; the suite's own cases satisfy it by construction.
+The paper's hypothesis is about the path, not about the data; the suite's own cases satisfy it by construction.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; Appendix C.2, Lemmas 12 and 13.
 """
@@ -29,9 +29,9 @@ from theorems.without.joint_path_claims import RADII, follow_joint_path, joint_o
 
 @st.composite
 def one_support(draw: DrawFn) -> Case:
-    """Draw a case where only input 0 supports v_mm = (1, 0), and the tokens of input 1 are arbitrary.
+    """Draw a case where only input 0 is a support of v_mm = (1, 0), and the other token of input 1 is arbitrary.
 
-    The other token of input 0 is zero, so Assumption C holds over S.
+    The other token of input 0 is zero, so that Assumption C holds over the supports.
     """
     X, Y = np.zeros((2, 2, 2)), np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     X[0, 0, 0] = 1.0
@@ -42,7 +42,10 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """Return the relative decrease of ‖p_relax‖ when a non-support selects another token with spare label margin."""
+    """Return the relative decrease of ‖p_relax‖ if a non-support selects another token with spare label margin.
+
+    :data:`CLEAR` is subtracted; −1 if the case has no v_mm or p_relax, or not v_mm as head or the logistic loss.
+    """
     joint = joint_of(case)
     data = case.dataset
     if joint is None or data is None or data.loss.name != "logistic" or not np.array_equal(data.v, joint.svm.v):
@@ -55,7 +58,7 @@ def shorter_elsewhere(case: Case) -> float:
 
 
 def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
-    """Yield p_relax for every choice that differs from α at one non-support and leaves it label margin to spare."""
+    """Yield p_relax of every choice that replaces α at one non-support by a token with label margin to spare."""
     for i, t in np.argwhere(joint.others & ~joint.svm.support[:, None]):
         if joint.tokens[i, t] @ joint.svm.v > 1:
             alpha = joint.alpha.copy()
@@ -66,7 +69,7 @@ def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
 
 
 def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
-    """Return (v_r, p_R) along r = e^{RΘ/2} and the direction of p_relax; None if v_mm or p_relax does not exist."""
+    """Return (v_r, p_R) for r = e^{RΘ/2}, and the direction of p_relax; None if v_mm or p_relax does not exist."""
     joint = joint_of(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:

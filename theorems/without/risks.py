@@ -1,4 +1,4 @@
-"""Risks far out along a ray, compared in logarithms: claims "for all R > R0" are tried at R up to 10⁶.
+"""Risks at large norm R along a ray, compared in logarithms: claims "for all R > R0" are checked at R up to 10⁶.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 8 and 9.
 """
@@ -23,11 +23,11 @@ from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.slopes import RADII, Pair, lasting
 
 Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]
-"""Function from points to L − L_α, by sign and logarithm."""
+"""Function that maps points to L − L_α, given by sign and logarithm."""
 
 
 def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
-    """Return the function p ↦ L(p) − L_opt, by sign and logarithm with its rounding."""
+    """Return the function p ↦ L(p) − L_opt; its values are signs and logarithms with rounding errors."""
     loss = problem.loss
     if isinstance(loss, IllBehavedLoss) and loss.decreasing:
         return lambda points: decreasing_risk(problem, points)
@@ -38,8 +38,8 @@ def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
 def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
     """Return L(p) − L_opt ≥ 0 for a loss that decreases and whose ℓ' may vanish.
 
-    The bound |ℓ'| ≤ M1 is too weak for an error bound. All γ_i,opt − γ_it ≥ 0, so nothing cancels in δ_i = Σ_t s_it
-    (γ_i,opt − γ_it), nor in the sum of the excesses.
+    Where ℓ' vanishes, |ℓ'| ≤ M1 would give too weak an error bound. Here no terms cancel: all γ_i,opt − γ_it in
+    δ_i = Σ_t s_it (γ_i,opt − γ_it) are ≥ 0, and so are the excesses of the inputs.
     """
     best, n = problem.scores.max(axis=1), problem.n
     log_gaps = np.log(exact(best)[:, None] - problem.scores)
@@ -52,7 +52,7 @@ def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Exc
 
 
 def along(problem: Problem, q: Float64[np.ndarray, "d"], costs: Costs, under_test: Implementation) -> Excess:
-    """Return L(R q̄) − L_α at the radii, with its rounding."""
+    """Return L(R q̄) − L_α at the radii R of :data:`RADII`, with rounding errors."""
     return Excess.at(costs, RADII[:, None] * (q / np.linalg.norm(q)), under_test)
 
 
@@ -68,15 +68,15 @@ def lower_far_out(
     loser: Float64[np.ndarray, "d"],
     under_test: Implementation,
 ) -> Claim:
-    """Claim L(R winner) < L(R loser); the claim is violated if the order is reversed at every radius."""
+    """Claim L(R winner) < L(R loser) at large R; the claim is violated if the order is reversed at every radius."""
     costs = costs_of(problem, loser, under_test)
     return everywhere(name, along(problem, loser, costs, under_test), along(problem, winner, costs, under_test))
 
 
 def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Claim:
-    """Claim L(R q) < L_α, α the tokens that q selects, in units of |L(R q) − L_α|.
+    """Claim L(R q) < L_α at large R, in units of |L(R q) − L_α|, where α are the tokens that q selects.
 
-    It is violated if L(R q) > L_α at each radius.
+    The claim is violated if L(R q) > L_α at every radius.
     """
     excess = along(problem, q, costs_of(problem, q, under_test), under_test)
     nothing = Excess(np.zeros_like(excess.sign), np.full_like(excess.log_size, -np.inf), excess.log_noise)
@@ -86,20 +86,20 @@ def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], un
 
 
 def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
-    """Claim ``larger`` > ``smaller`` at some radius, in units of the larger size; violated if at no radius."""
+    """Claim ``larger`` > ``smaller``, in units of the larger size; it is violated if it fails at every radius."""
     slack, error = difference(larger, smaller)
     k = int(np.argmax(slack + error))
-    detail = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and at the other radii as clearly"
+    detail = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and as clearly at other radii"
     return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, detail)
 
 
 def difference(larger: Excess, smaller: Excess) -> Pair:
-    """Return larger − smaller and its error, in units of the larger of the two sizes (1 where both vanish)."""
+    """Return larger − smaller and its error bound, in units of the larger of the two sizes (of 1 where both vanish)."""
     top = np.maximum(larger.log_size, smaller.log_size)
     unit = np.where(np.isfinite(top), top, 0.0)
     value = larger.sign * np.exp(larger.log_size - unit) - smaller.sign * np.exp(smaller.log_size - unit)
     noise = np.logaddexp(larger.log_noise, smaller.log_noise) - unit
-    # The logarithms themselves are rounded.
+    # Add the rounding errors of the logarithms.
     return value, np.exp(np.minimum(noise, 700.0)) + 8 * EPS * (1 + np.abs(unit))
 
 

@@ -1,4 +1,4 @@
-"""The gradient ∇L and its flow for losses that may increase; :mod:`reference_attention.risk` relies on ℓ' < 0.
+"""The gradient ∇L and its flow for losses that may increase, for which :mod:`reference_attention.risk` is not valid.
 
 References: :mod:`reference_attention.ill_behaved_losses`.
 """
@@ -30,7 +30,7 @@ def signed_gradient(
     loss: Loss,
     p: Float64[np.ndarray, "*b d"],
 ) -> ScaledGradient:
-    """Return ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i as log scale and direction; −∇u_i is the gradient of the correlation loss."""
+    """Return ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i as log scale and direction, with ∇u_i from the correlation loss ℓ(u) = −u."""
     if not isinstance(loss, IllBehavedLoss):
         return scaled_gradient(keys, scores, loss, p)
     n = len(keys)
@@ -51,11 +51,9 @@ def signed_gradient(
 
 
 NEAR = 0.25
-"""Radius of the sphere around a stationary point, in units of 1/(size of the keys), on which the flow must lead
-back.
-"""
+"""Radius of the sphere around a stationary point on which flows must lead inwards, in units of 1/(size of the keys)."""
 ANGLES = 16
-"""Number of points tried on such a circle, for d = 2."""
+"""Number of points that are checked on this sphere if d = 2."""
 
 
 def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -64,9 +62,9 @@ def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
-    """Claim ‖p(t)‖ → ∞ along the gradient flow, for any loss; refuted by a finite point that the flow cannot leave.
+    """Claim ‖p(t)‖ → ∞ along the gradient flow, for any loss; a finite point that flows cannot leave refutes the claim.
 
-    Where a softmax saturates, the gradient vanishes only by rounding; such a point is no refutation.
+    A point at which the gradient vanishes only by rounding, because a softmax saturates, leaves the claim undecided.
     """
     unit = 1 / problem.key_scale
     norm = NORM * max(unit, float(np.linalg.norm(start)))
@@ -74,14 +72,14 @@ def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
     flow = gradient_flow(problem, start, norm=norm, gradient=by)
     claim = norm_claim(flow, unit)
     if claim.verdict is Verdict.FALSIFIED and not traps(problem, flow.final):
-        return replace(claim, undecided=f"{claim.detail}, where the gradient is beneath its rounding")
+        return replace(claim, undecided=f"{claim.detail}, where the gradient is smaller than its rounding error")
     return claim
 
 
 def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
-    """Check that ⟨∇L(x), x − p⟩ > 0 beyond rounding at all x tried around p.
+    """Check that ⟨∇L(x), x − p⟩ > 0, by more than rounding, at all checked points x around p.
 
-    The points lie on both sides for d = 1, on a circle for d = 2, and along the axes for d > 2.
+    The points lie on both sides of p for d = 1, on a circle for d = 2, and along the axes for d > 2.
     """
     if problem.d == 1:
         around = np.array([[1.0], [-1.0]])

@@ -1,6 +1,6 @@
-"""The gradient ∇L with its rounding for any loss, also one that increases, and descent along a direction.
+"""The gradient ∇L with rounding errors, also for losses that increase, and the descent of L along a direction.
 
-The statements' own evaluation (:mod:`theorems.rounding.attention_at`) relies on ℓ' < 0; here ℓ' has its sign.
+The evaluation that statements use (:mod:`theorems.rounding.attention_at`) relies on ℓ' < 0; here ℓ' may have any sign.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 4–7.
 """
@@ -20,13 +20,13 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 """Norms along a ray, in units of 1/(size of the keys)."""
 Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
-"""Numbers and their errors."""
+"""Numbers and the bounds of their errors."""
 
 
 def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Bounded]:
-    """Return ∇L as a log scale, (b,), and ∇L divided by e to this power, (b, d).
+    """Return a log scale, (b,), and ∇L e^{−log scale}, (b, d).
 
-    For an ill-behaved loss ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, ∇u_i being minus the gradient of the correlation loss.
+    For an ill-behaved loss ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, where ∇u_i is minus the gradient of the correlation loss −u.
     """
     loss = problem.loss
     if not isinstance(loss, IllBehavedLoss):
@@ -35,7 +35,7 @@ def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Floa
     rows = range(problem.n)
     linear = [Problem(problem.keys[i : i + 1], problem.scores[i : i + 1], LOSSES["correlation"]) for i in rows]
     each = [AttentionAt(linear_problem, points) for linear_problem in linear]
-    # The scale of an input whose own gradient is zero has no meaning.
+    # Ignore the scale of an input whose gradient is zero.
     scales = [np.where(np.all(at.gradient == 0, axis=-1), -np.inf, at.log_scale) for at in each]
     scale = np.max(scales, axis=0)
     scale = np.where(np.isfinite(scale), scale, 0.0)
@@ -45,16 +45,16 @@ def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Floa
 
 
 def descent(problem: Problem, points: Float64[np.ndarray, "b d"], q: Numbers) -> Bounded:
-    """Return −⟨∇L(p), q⟩/‖∇L(p)‖, (b,); 0 where ∇L = 0. The norm is only a unit, so its rounding is left out."""
+    """Return −⟨∇L(p), q⟩/‖∇L(p)‖, (b,), or 0 where ∇L = 0; the norm is only a unit, so its rounding is left out."""
     _, slopes = gradient(problem, points)
     norm = np.linalg.norm(slopes.value, axis=-1)
     return -np.vecdot(slopes, q) / np.where(norm > 0, norm, 1.0)
 
 
 def lasting(name: str, form: Form, slack: Bounded | Pair, why: str, detail: str) -> Claim:
-    """Claim a property of all p far enough out, or of some p, with the slack of the tried point that supports it most.
+    """Claim that a property holds for all p of large enough norm, or for some p, from its slack at several points.
 
-    The claim counts as violated only if the property fails at every point tried.
+    The claim has the slack of the point that supports it most, so that it is violated only if it fails at all points.
     """
     value, error = (slack.value, slack.error) if isinstance(slack, Bounded) else slack
     best = int(np.argmax(np.where(np.isnan(value + error), np.inf, value + error)))

@@ -1,4 +1,4 @@
-"""Strategies for hunts: small readable cases with a start or with directions."""
+"""Strategies for hunts: cases of small readable numbers, with a start or with directions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SIZES = st.sampled_from((1.0, 1.0, 2.0, 0.5))
 
 
 def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.ndarray, "d"]]:
-    """Return a strategy for vectors of small integers, sometimes of halves or even numbers.
+    """Return a strategy for vectors of small integers, sometimes multiplied by 2 or ½.
 
     Args:
         d: dimension.
-        zero: whether the zero vector is drawn, too.
+        zero: whether the strategy may draw the zero vector.
     """
     entries = st.lists(st.integers(-3, 3), min_size=d, max_size=d).map(lambda x: np.array(x, dtype=np.float64))
     strategy = st.tuples(entries, SIZES).map(lambda pair: pair[0] * pair[1])
@@ -31,13 +31,13 @@ def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.nd
 
 
 def starts(problem: Problem) -> SearchStrategy[Float64[np.ndarray, "d"]]:
-    """Return a strategy for small p(0), for ``generators.problems.cases(start=starts)``."""
+    """Return a strategy for small starts p(0), to be used as ``generators.problems.cases(start=starts)``."""
     return small_vectors(problem.d, zero=True)
 
 
 @st.composite
 def with_directions(draw: DrawFn, base: SearchStrategy[Case], *names: str) -> Case:
-    """Draw a case of ``base``, and for each name an array with a small vector."""
+    """Draw a case from ``base``, and add to its arrays a small vector for each name."""
     case = draw(base)
     vectors = {name: draw(small_vectors(case.problem.d)) for name in names}
     return case.replace(arrays=MappingProxyType(dict(case.arrays) | vectors))
@@ -52,7 +52,7 @@ def plain_cases(
     d: tuple[int, int] = (1, 2),
     losses: tuple[str, ...] = ("correlation", "logistic"),
 ) -> Case:
-    """Draw keys and scores of small integers; no assumption is enforced."""
+    """Draw keys and scores of small integers, without enforcing any assumption."""
     shape = tuple(draw(st.integers(*ends)) for ends in (n, tokens, d))
     size = int(np.prod(shape))
     keys = np.array(draw(st.lists(st.integers(-2, 2), min_size=size, max_size=size)), dtype=np.float64).reshape(shape)
@@ -64,7 +64,7 @@ def plain_cases(
 
 @st.composite
 def flat_cases(draw: DrawFn) -> Case:
-    """Draw two separable inputs in the plane under ℓ(u) = −u³; the best score of the first is 0, where ℓ' = 0."""
+    """Draw two separable inputs with d = 2 and the loss ℓ(u) = −u³; input 0 has the best score 0, where ℓ' = 0."""
     assumed = ("separable", "strict-optimum")
     case = draw(cases(assumptions=assumed, n=2, tokens=2, d=2, losses=("cubic",), plain=True))
     problem = case.problem
@@ -77,7 +77,7 @@ def flat_cases(draw: DrawFn) -> Case:
 def flat_pairs(draw: DrawFn) -> Case:
     """Draw a case like :func:`flat_cases`, with prompts q and q_other that select its best tokens with margins 1 to 4.
 
-    The rows k_iα − k_it are integer and of determinant ±1, so that prompts of integer margins are integer.
+    The rows k_iα − k_it form an integer matrix of determinant ±1, so that the prompts are integer, too.
     """
     case = draw(flat_cases())
     rows = np.array(draw(st.sampled_from(UNIMODULAR)), dtype=np.float64)

@@ -32,22 +32,22 @@ def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Clai
 THEOREM_1 = Weakening("theorem-1", turns_to_max_margin, "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm")
 tied_scores = THEOREM_1.without(
     "strict-optimum",
-    "Let two tokens tie for the highest score: either will do for the risk, and p_mm may be that of the wrong one."
-    " The path goes to the one that can be selected with the larger margin over the others. (Theorem 8 says where"
-    " the path goes.)",
+    "Let two tokens tie for the highest score: selecting either minimises the risk, and the path selects the one that"
+    " can have the larger margin over the other tokens. p_mm may be the solution for the other one. (Theorem 8 gives"
+    " the limit of the path.)",
     cases=tied_cases,
     fails=tied_optimum,
 )
 increasing_loss = THEOREM_1.without(
     "well-behaved-loss",
-    "Let the loss increase: the path then leaves the best token. Strictly decreasing is not enough either, ℓ' must"
-    " be negative: see ``theorem-8`` and FINDINGS.md.",
+    "Let the loss increase for large scores: the path then leaves the token of highest score. It does not even suffice"
+    " that the loss decreases strictly; ℓ' must be negative: see ``theorem-8`` and FINDINGS.md.",
     cases=cases(assumptions=("strict-optimum", "separable"), n=1, tokens=2, d=1, losses=("squared",), plain=True),
 )
 
 
 not_separable = Weakening(
-    "theorem-1", path_diverges, "p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists"
+    "theorem-1", path_diverges, "p̄(R)/R converges to a unit vector, as it converges to p̄_mm if p_mm exists"
 ).without(
     "separable",
     "Let the best key lie between the others: no direction selects it, and the risk has a finite minimiser. The path"

@@ -1,4 +1,4 @@
-"""Theorem 2 without a single input, equal scores, separation, short steps, or with a squared loss.
+"""Theorem 2 without a single input, equal scores, separation or the bound on the step size, or with a squared loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Figure 8.
 """
@@ -32,17 +32,17 @@ DIVERGES = Weakening("theorem-2", flow_diverges, "from every p(0), ‖p(t)‖ �
 
 
 def turns_to_optimal_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that the flow from the case's start turns to p̄_mm of the optimal tokens."""
+    """Yield the claims that the flow from the case's start converges in direction to p̄_mm of the optimal tokens."""
     yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
 
 def _anywhere(*assumptions: str, **sizes: tuple[int, int]) -> SearchStrategy[Case]:
-    """Return a strategy for small cases of some sizes with a start."""
+    """Return a strategy for small cases that satisfy ``assumptions``, of the given sizes and with a start."""
     return cases(assumptions=assumptions, start="anywhere", plain=True, **sizes)  # type: ignore[arg-type]
 
 
 def _wrong_turn(case: Case) -> float:
-    """Return how far a short walk of normalized descent ends on the wrong side of an optimal token."""
+    """Return the distance by which a short walk of normalized descent ends on the wrong side of an optimal token."""
     return -walk(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
 
 
@@ -58,8 +58,8 @@ unequal_scores = Weakening(
     "theorem-2", turns_to_optimal_tokens, "for one input, p(t)/‖p(t)‖ → p̄_mm(opt) from every p(0)"
 ).without(
     "equal-non-optimal-scores",
-    "Let a non-optimal token score higher than its neighbours: it is locally optimal, and starts can stay with it."
-    " A start that selects it stays there (Theorem 3), because the gradient only compares it with tokens that still"
+    "Let a non-optimal token score higher than its neighbours: it is locally optimal. A flow that starts where this"
+    " token is selected keeps selecting it (Theorem 3), because the gradient compares it only with tokens that still"
     " have weight. This is Figure 1(b).",
     cases=_anywhere(LOSS, "strict-optimum", SEPARABLE, "single-input", tokens=(3, 4), d=(1, 3)),
     keeps=(LOSS, "strict-optimum", SEPARABLE, "single-input"),
@@ -68,11 +68,11 @@ unequal_scores = Weakening(
 
 
 RESTING = 1e-6
-"""Gradient, in units of its largest term and of the keys, below which a start is stationary up to rounding."""
+"""Size of the gradient, in units of its largest term and of the keys, below which a start counts as stationary."""
 
 
 def _comes_back(case: Case) -> float:
-    """Return how far a walk ends below the norm that a diverging walk would have; −1 for a stationary start."""
+    """Return by how much a walk moves less than a diverging walk would; −1 for a stationary start."""
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)
     pull = scaled_gradient(problem.keys, problem.scores, problem.loss, start).direction
@@ -84,16 +84,16 @@ def _comes_back(case: Case) -> float:
 
 not_separable = DIVERGES.without(
     "separable",
-    "Let the optimal key lie among the others: the risk has a finite minimiser, and descent ends there. Selecting"
-    " that key beyond all bounds is impossible, as every direction raises another token's logit. (p_mm does not"
-    " exist, so the theorem's second half cannot be stated; its first half can, and fails.)",
+    "Let the optimal key lie among the others: no direction selects it, as every direction raises another token's logit"
+    " as much. So the risk has a finite minimiser, at which descent ends. (p_mm does not exist, so the theorem's second"
+    " half cannot be stated; its first half can be stated, and fails.)",
     cases=_anywhere(LOSS, EQUAL, n=(1, 2), tokens=(2, 3), d=(1, 2)),
     violation=_comes_back,
 )
 
 
 LARGE = (2.0, 16.0, 256.0, 2.0**20)
-"""The least η·L_p of a large step."""
+"""Lower bounds of η·L_p for large steps; η is the next power of two."""
 
 
 @st.composite
@@ -104,7 +104,7 @@ def _large_steps(draw: DrawFn) -> Case:
 
 
 def _distance_after_a_walk(case: Case) -> float:
-    """Return how far the large steps, continued by a walk of comparable length, end on the wrong side."""
+    """Return the distance by which large steps, followed by a walk of comparable length, end on the wrong side."""
     problem, log_step = case.problem, math.log(float(case.arrays["eta"]))
     p = gradient_descent(problem, start_of(case), steps=16, log_step=log_step, record_every=16).final
     for share in (0.25, 1.0, 4.0):
@@ -124,11 +124,11 @@ def _distance_after_a_walk(case: Case) -> float:
 def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Drop η ≤ 1/L_p, which is superfluous: the theorem holds for every constant η > 0.
 
-    Norm: w = ⟨p, p_mm⟩ rises at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)); were w bounded, p(t) would
-    converge, to a point where w still rises. So ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in the bound of theorem-2 the
-    step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum
-    is at most a constant times Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the cosine tends to one all the
-    same.
+    Norm: w = ⟨p, p_mm⟩ increases at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)). If w were bounded, p(t)
+    would converge to a point at which w still increases, a contradiction. So ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in
+    the bound of theorem-2 the step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded,
+    ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the
+    cosine still tends to one.
     """
     yield from claims_after_large_steps(case, under_test, case.problem.optimal)
 
@@ -145,15 +145,15 @@ def too_good_scores(draw: DrawFn) -> Case:
 
 
 def _turns_back(case: Case) -> float:
-    """Return the size of the gradient's direction at p(0), less :data:`RESTING`: positive where the start moves."""
+    """Return the size of the gradient's direction at p(0) minus :data:`RESTING`; positive if p(0) is not stationary."""
     pull = signed_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start_of(case)).direction
     return float(np.linalg.norm(pull)) / case.problem.key_scale - RESTING
 
 
 squared_loss = DIVERGES.without(
     "well-behaved-loss",
-    "Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores. The best softmax"
-    " is then a mixture, which a finite p gives, and descent ends there.",
+    "Let the loss increase for large scores, like (1 − u)²/2, with its minimum at an output between the scores. A"
+    " mixture of tokens then has the least risk; it is attained at a finite p, and descent ends there.",
     cases=too_good_scores,
     violation=_turns_back,
 )

@@ -1,4 +1,4 @@
-"""Theorem 3 without local optimality, starts in the cone, short steps, or with a squared loss.
+"""Theorem 3 without local optimality, a start in the cone or the bound on the step size, or with a squared loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Theorem 3, Definition 2.
 """
@@ -33,7 +33,7 @@ from theorems.without.weakening import Weakening, weaken
 
 
 def wrong_end(case: Case) -> float:
-    """Return how far a short walk of normalized descent ends on the wrong side of a chosen token."""
+    """Return the distance by which a short walk of normalized descent ends on the wrong side of a chosen token."""
     return -walk(case).smallest_margin(case.chosen_tokens) / case.problem.key_scale - CLEAR
 
 
@@ -41,7 +41,7 @@ def wrong_end(case: Case) -> float:
 def on_the_ray(
     draw: DrawFn, base: SearchStrategy[Case], *, distances: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
 ) -> Case:
-    """Draw a case with a separable α and a start on the ray of p_mm(α) up to rounding, at one of the distances."""
+    """Draw a case with a separable α and a start c p_mm(α), up to rounding, where c is one of ``distances``."""
     case = draw(base)
     solution = max_margin(case.problem.keys, case.chosen_tokens)
     assume(isinstance(solution, MaxMargin))
@@ -52,7 +52,7 @@ def on_the_ray(
 
 
 def distance_in_a_cone(case: Case) -> float:
-    """Return :func:`wrong_end` for a case whose cone has an opening and a radius, −1 for others."""
+    """Return the value of :func:`wrong_end` for a case with a proper cone, and −1 for other cases."""
     return wrong_end(case) if proper_cone(case) > 0 else -1.0
 
 
@@ -60,17 +60,17 @@ not_locally_optimal = Weakening(
     "theorem-3", turns_to_chosen_tokens, "from every p(0) in C_{μ,R}(p_mm(α)), p(t)/‖p(t)‖ → p̄_mm(α), for some μ and R"
 ).without(
     "locally-optimal",
-    "Let a neighbour score higher than α: it pulls p back, and descent turns round to the better token. Along the"
-    " ray of p_mm(α) the risk rises, at every distance, so no R and no μ help.",
+    "Let an SVM-neighbour score higher than α: descent turns to this better token. The risk increases along the ray of"
+    " p_mm(α) at every norm, so the theorem fails for every R and μ.",
     cases=on_the_ray(cases(assumptions=("well-behaved-loss",), alpha="any", n=1, tokens=(2, 3), d=(1, 2), plain=True)),
     violation=distance_in_a_cone,
 )
 
 
 def behind(case: Case) -> Finding:
-    """Check that the start lies in the widest cone around p_mm, μ = 1 and R = 0, which is the half-space p·p_mm ≥ 0."""
+    """Check that the start lies in the half-space p·p_mm ≥ 0, the widest cone around p_mm (μ = 1, R = 0)."""
     if not np.any(start_of(case)):
-        return Finding(None, "p(0) = 0 is the tip of every cone")
+        return Finding(None, "p(0) = 0 has no direction")
     widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}
     return in_cone(case.replace(start=start_of(case), arrays=MappingProxyType(widest)))
 
@@ -79,8 +79,8 @@ outside_the_cone = Weakening(
     "theorem-3", turns_to_chosen_tokens, "from every p(0), p(t)/‖p(t)‖ → p̄_mm(α) if α is locally optimal"
 ).without(
     "in-cone",
-    "Let the start lie outside the cone of α: it may belong to another selection. Several selections can be locally"
-    " optimal, and each attracts the starts around its own direction.",
+    "Let the start lie outside the cone of α: several selections can be locally optimal, and each attracts the starts"
+    " around its own direction, so that this start may lead to another selection.",
     cases=cases(
         assumptions=("well-behaved-loss", "separable", "locally-optimal"),
         n=1,
@@ -96,7 +96,7 @@ outside_the_cone = Weakening(
 
 @st.composite
 def _large_step_cases(draw: DrawFn) -> Case:
-    """Draw a start in the theorem's cone for steps 1/L_p, and a step size whose first step is as long as p(0)."""
+    """Draw a start in the theorem's cone for η = 1/L_p, and an η whose first step is at least as long as p(0)."""
     keys, scores = np.zeros((2, 2, 2)), np.zeros((2, 2))
     keys[:, 1] = draw(integers((2, 2), -2, 2))
     scores[:, 0] = draw(integers((2,), 1, 2))
@@ -108,7 +108,7 @@ def _large_step_cases(draw: DrawFn) -> Case:
     assume("cone_mu" in case.arrays)
     radius = math.ceil(float(case.arrays["cone_radius"]))
     assume(radius < MOST)
-    # A multiple of p_mm, on its ray.
+    # Start at an integer multiple of p_mm.
     start = math.ceil(radius / solution.norm) * solution.p
     pull = scaled_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start)
     log_pull = float(pull.log_scale) + math.log(max(float(np.linalg.norm(pull.direction)), 1e-300))
@@ -120,11 +120,11 @@ def _large_step_cases(draw: DrawFn) -> Case:
 
 
 MOST = 200.0
-"""Largest radius of the cone, so that numbers stay readable."""
+"""Largest radius R of the cone, so that numbers stay readable."""
 
 
 def _within_the_cone(case: Case) -> bool:
-    """Check that the case's cone lies within the theorem's own for η = 1/L_p (C_{μ/4,R}, where starts may lie)."""
+    """Check that the case's cone lies within the cone of starts that the theorem allows for η = 1/L_p, C_{μ/4,R}."""
     plain = with_cone(case.replace(arrays=MappingProxyType({}))).arrays
     if "cone_mu" not in plain or "cone_mu" not in case.arrays:
         return False
@@ -133,7 +133,7 @@ def _within_the_cone(case: Case) -> bool:
 
 
 def _distance_after_descent(case: Case) -> float:
-    """Return how far descent with the large step ends on the wrong side of a chosen token."""
+    """Return the distance by which descent with the large step size ends on the wrong side of a chosen token."""
     if not _within_the_cone(case):
         return -1.0
     run = descend_until_short_steps(case)
@@ -148,11 +148,10 @@ def _distance_after_descent(case: Case) -> float:
     violation=_distance_after_descent,
 )
 def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Take a step that is long against p(0): it replaces p(0), and p(1) points along −∇L(p(0)).
+    """Take a first step much longer than p(0), so that p(1) points along −∇L(p(0)).
 
-    That leans to the side of whatever token is nearest to being selected, and another input can lose its token by that.
-    μ and R are those of the theorem for η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with
-    an R that grows like log η.)
+    This direction favours the token that is nearest to being selected, and need not select the token of another input.
+    μ and R are those of the theorem for η = 1/L_p. (The theorem holds for every η, with an R that grows like log η.)
     """
     if not _within_the_cone(case):
         reason = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
@@ -162,7 +161,7 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @st.composite
 def _too_good(draw: DrawFn) -> Case:
-    """Draw one input under ℓ(u) = (1 − u)²/2 whose optimal token scores more than 1, the others at most 0."""
+    """Draw one input with the loss ℓ(u) = (1 − u)²/2, whose best score is above 1 and whose other scores are ≤ 0."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=(2, 3), d=(1, 2), plain=True))
     problem = case.problem
     best = np.arange(problem.T) == problem.optimal[:, None]
@@ -171,7 +170,7 @@ def _too_good(draw: DrawFn) -> Case:
 
 
 def proper_cone(case: Case) -> float:
-    """Return 1 for a cone that has an opening 0 < μ ≤ ½ and a radius, −1 for others."""
+    """Return 1 for a proper cone, with a width 0 < μ ≤ ½ and a radius R > 0, and −1 for others."""
     return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
 
 
@@ -179,8 +178,9 @@ squared_loss = Weakening(
     "theorem-3", flow_diverges, "from every p(0) in C_{μ,R}(p_mm(α)), ‖p(t)‖ → ∞, for some μ and R"
 ).without(
     "well-behaved-loss",
-    "Let the loss increase again, like (1 − u)²/2: a token can then score too high. Near its selection the risk"
-    " rises along p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.",
+    "Let the loss increase for large scores, like (1 − u)²/2, and let α score higher than the minimum of the loss. Then"
+    " the risk increases along p_mm(α) at every large norm, for every R, and descent turns back to the mixture whose"
+    " output is 1.",
     cases=on_the_ray(_too_good(), distances=(1.0, 2.0, 4.0)),
     violation=proper_cone,
 )

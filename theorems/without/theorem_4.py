@@ -30,11 +30,11 @@ from theorems.without.signed_flow import signed_gradient
 from theorems.without.weakening import Weakening
 
 SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
-"""Radii of the path, in units of 1/θ(q), for guidance and for the conclusion."""
+"""Radii of the path, in units of 1/θ(q): SHORT to guide a search, LONG to judge the conclusion."""
 
 
 def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
-    """Return ‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R along the local path, radii in units of 1/θ(q)."""
+    """Return ‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R along the local path, at ``radii`` in units of 1/θ(q)."""
     problem = case.problem
     at_q = direction(problem.keys, case.arrays["q"])
     unit = _unit(case)
@@ -54,7 +54,7 @@ def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r
 
 
 def _unit(case: Case) -> float:
-    """Return 1/θ(q), or 1/(size of the keys) where every token is selected, but at least R0."""
+    """Return 1/θ(q), or 1/(size of the keys) if θ(q) is 0 or infinite; but at least the cone's radius R0."""
     margin = direction(case.problem.keys, case.arrays["q"]).margin
     unit = 1 / margin if 0 < margin < math.inf else 1 / case.problem.key_scale
     return max(unit, float(case.arrays["cone_radius"]))
@@ -63,7 +63,7 @@ def _unit(case: Case) -> float:
 def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Claim that p̄(R)/R does not tend to q̄.
 
-    That is, at ρ = R/unit = 10⁶ p̄(R)/R is further than ρ^{−1/2} from q̄, or not closer than at the smaller radius.
+    At ρ = R/unit = 10⁶ the distance from q̄ must exceed ρ^{−1/2}, or must not have halved since the smallest radius.
     """
     apart, share = _ratio(case, LONG)
     rho = LONG[-1]
@@ -83,7 +83,7 @@ def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _towards_q(case: Case) -> float:
-    """Return how much closer to q̄ than ρ^{−1/2} a short path comes."""
+    """Return 1 − ρ^{1/2}‖p̄(R)/R − q̄‖ at the end of a short path: positive if the path comes close to q̄."""
     if not (
         0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) >= 0.5 / case.problem.key_scale
     ):
@@ -96,10 +96,10 @@ def _towards_q(case: Case) -> float:
 def _directed_cases(
     draw: DrawFn, base: SearchStrategy[Case], *, distinct: bool = True, loss: Loss | None = None
 ) -> Case:
-    """Draw the base's keys with a direction of small integers in a wide cone.
+    """Draw a case from ``base`` and add a direction q of small integers and a wide cone around q.
 
-    If ``distinct``, scores are distinct within each input, from 0 to 4; otherwise they are those of the base. The loss
-    is that of the base if none is given.
+    If ``distinct``, new scores from 0 to 4 are drawn that are distinct within each input. ``loss``, if given, replaces
+    the loss of the case.
     """
     case = draw(base)
     problem = case.problem
@@ -115,9 +115,9 @@ def _directed_cases(
 THEOREM_4 = Weakening("theorem-4", _stays_away, "if q is no locally optimal direction, p̄(R)/R does not tend to q")
 equal_scores = THEOREM_4.without(
     "distinct-scores",
-    "Let a directional neighbour score exactly what the selected token scores: mixing with it costs nothing. It"
-    " makes q not locally optimal (Definition 2 asks for strictly less), but the path goes where the other tokens"
-    " are left behind fastest, and that may be q.",
+    "Let a directional neighbour have the same score as the selected token: weight on it costs nothing. So q is not"
+    " locally optimal (Definition 2 asks for a strictly lower score). But the path goes in the direction in which the"
+    " other tokens lose weight fastest, and this may be q.",
     cases=_directed_cases(
         cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True),
         distinct=False,
@@ -126,16 +126,17 @@ equal_scores = THEOREM_4.without(
 )
 special_position = THEOREM_4.without(
     "general-position",
-    "Let directional neighbours have dependent rows: no perturbation separates them. One of them scores higher, so"
-    " q is not locally optimal, but it never comes without another that scores lower by more. Together they cost,"
-    " and the path leaves both behind along q.",
+    "Let directional neighbours have dependent rows, so that no perturbation of q separates them. One neighbour scores"
+    " higher, so q is not locally optimal, but it only gains weight together with another that scores lower by more."
+    " Together they raise the risk, and the path gives neither of them weight, along q.",
     cases=_directed_cases(cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)),
     violation=_towards_q,
 )
 locally_optimal_direction = Weakening("theorem-4", _stays_away, "p̄(R)/R does not tend to q").without(
     "not-locally-optimal-direction",
-    "Let q be the max-margin direction of locally optimal tokens: the local path goes there. Within a narrow cone"
-    " around it the risk is above that of the selection, and falls fastest where the smallest margin is largest.",
+    "Let q be the max-margin direction of locally optimal tokens: then the local path converges to q. In a narrow cone"
+    " around q the risk is larger than that of selecting these tokens, and decreases fastest along q, where the"
+    " smallest margin is largest.",
     cases=_directed_cases(
         cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True)
     ),
@@ -145,8 +146,9 @@ locally_optimal_direction = Weakening("theorem-4", _stays_away, "p̄(R)/R does n
 
 squared_loss = THEOREM_4.without(
     "well-behaved-loss",
-    "Let the loss increase again, like (1 − u)²/2: a higher score can then be worse. The neighbour that makes q not"
-    " locally optimal is one that the path flees from, along q.",
+    "Let the loss increase for large scores, like (1 − u)²/2: a higher score can then have a larger loss. A neighbour"
+    " that scores higher, so that q is not locally optimal, then raises the risk, and the path along q gives it no"
+    " weight.",
     cases=_directed_cases(
         cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True),
         loss=loss_named("squared"),

@@ -30,18 +30,18 @@ from theorems.without.mixed_features import head_is_max_margin, mixed_margins
 from theorems.without.weakening import Weakening, weaken
 
 CLEAR = 0.05
-"""Least distance of two directions for which a hunt runs the conclusion."""
+"""Least distance between the limit that is claimed and the expected limit for which a hunt runs the conclusion."""
 
 
 def not_followed(why: str) -> Undecided:
-    """Return the exception to raise where the path was not followed."""
+    """Return the exception to raise if the path was not followed, with the reason ``why``."""
     return Undecided("prompt-is-max-margin", why, Form.LIMIT)
 
 
 def readable(case: Case, joint: Joint) -> bool:
-    """Check that the data satisfy the theorem's other hypotheses, and that no other selection is as good as α.
+    """Check that a case has readable data, and that no other selection has as large a label margin as α.
 
-    The loss is logistic, and the head is v_mm and consists of quarters.
+    Readable data have the logistic loss and the head v_mm, whose entries are multiples of ¼.
     """
     data = case.dataset
     assert data is not None
@@ -51,7 +51,7 @@ def readable(case: Case, joint: Joint) -> bool:
 
 
 def _relaxes(case: Case) -> float:
-    """Return the distance of p̄_relax from p̄_mm, less :data:`CLEAR`, where v_mm is the head."""
+    """Return the distance of p̄_relax from p̄_mm minus :data:`CLEAR`; −1 for cases that are not readable."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
@@ -70,10 +70,10 @@ def _relaxes(case: Case) -> float:
     violation=_relaxes,
 )
 def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let an input's label margin exceed Γ: it may mix a little without lowering the smallest one.
+    """Let an input's label margin exceed Γ: it can mix tokens a little without lowering the smallest label margin.
 
-    So Assumption C fails, and with it the reason to select that input's token by the full margin: the path turns to
-    p_relax of Theorem 6. This is Figure 3(b).
+    So Assumption C fails, and the prompt need not select this input's token by the full margin: the path converges in
+    direction to p_relax of Theorem 6. This is Figure 3(b).
     """
     joint = joint_of(case)
     separator = None if joint is None else separator_of(joint)
@@ -81,13 +81,13 @@ def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
         raise not_followed("v_mm or p_mm does not exist")
     pairs = follow_joint_path(joint, exponential_schedule(separator.margin / 2), RADII, separator.norm, case.seed)
     if not selects_best(joint):
-        raise not_followed("another selection has a label margin as large")
+        raise not_followed("another selection has a label margin as large as that of α")
     yield prompt_claim("prompt-is-max-margin", pairs, separator.direction)
     yield head_claim(pairs)
 
 
 def cannot_select(case: Case) -> float:
-    """Return a lower bound of the distance of v̄_mm from the best head, where no prompt selects α."""
+    """Return a lower bound of the distance of v_r/r from v̄_mm if no prompt selects α, minus :data:`CLEAR`."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not np.any(joint.rows):
         return -1.0
@@ -97,8 +97,8 @@ def cannot_select(case: Case) -> float:
 
 cannot_be_selected = Weakening("theorem-5", head_is_max_margin, "v_r/r → v̄_mm as r, R → ∞").without(
     "separable",
-    "Let no prompt select α everywhere: the features then stay mixed, whatever R. The head turns to the max-margin"
-    " direction of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)",
+    "Let no prompt select α at all inputs: the features then stay mixed for every R. The head converges to the"
+    " max-margin direction of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)",
     cases=plain_joint_cases(n=(1, 2), d=2, key_queries=True),
     violation=cannot_select,
 )

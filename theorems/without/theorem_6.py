@@ -40,7 +40,11 @@ from theorems.without.weakening import Weakening
 
 
 def has_weak_support(case: Case) -> float:
-    """Return a positive number where all inputs support v_mm and p_mm depends on an input without a dual."""
+    """Return a positive number if all inputs support v_mm and p_mm has duals at supports without a dual of v_mm.
+
+    The number is the share of these duals in the sum of the duals of p_mm; it is −1 for cases that are not of this
+    kind.
+    """
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not joint.svm.support.all() or (joint.svm.duals > 0).all():
         return -1.0
@@ -52,7 +56,7 @@ def has_weak_support(case: Case) -> float:
 
 
 def _path(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]]:
-    """Return the path along r = e^{RΘ/2} and its target."""
+    """Return the path (v_r, p_R) for r = e^{RΘ/2}, and the direction of p_relax, its limit in Theorem 6."""
     path = path_of(case)
     if path is None:
         raise not_followed("v_mm or p_relax does not exist")
@@ -60,9 +64,9 @@ def _path(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]]:
 
 
 def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
-    """Yield the claims p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select α."""
+    """Yield the claims p_R/R → target and v_r/r → v̄_mm if α is the best selection and the pairs found select α."""
     if not selects_best(pairs[-1].joint):
-        raise not_followed("another selection has a label margin as large")
+        raise not_followed("another selection has a label margin as large as that of α")
     if not pairs[-1].lowest_margin > 0:
         raise not_followed("the prompt that was found does not select α")
     yield prompt_claim("prompt-is-relaxed", pairs, target)
@@ -70,7 +74,7 @@ def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterat
 
 
 def weak_support_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on the limits in Theorem 6 along r = e^{RΘ/2}."""
+    """Yield the claims on the limits in Theorem 6 for r = e^{RΘ/2}."""
     yield from target_claims(*_path(case))
 
 
@@ -78,9 +82,9 @@ support_without_dual = Weakening(
     "theorem-6", weak_support_claims, "p_R/R → p_relax/‖p_relax‖ if p_R selects α"
 ).without(
     "optimal-support-tokens",
-    "Let a support have a zero dual: it lies on the margin by accident, and mixing costs no margin to first order."
-    " A tilt of the head by y raises its output by y and costs y²/2r only, so Assumption C fails over S. The best"
-    " tilt is y ≈ log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much"
+    "Let a support have a zero dual: it lies on the margin by coincidence, and mixing its tokens costs no label margin"
+    " to first order. A tilt y of the head raises its output by y and costs only y²/2r, so Assumption C fails over the"
+    " supports. The best tilt is y ≈ log r, which is RΘ/2 logits for r = e^{RΘ/2}. So the path gives this support RΘ/2"
     " less margin than p_relax does.",
     cases=plain_joint_cases(n=(2, 2), d=2, zero_others=True),
     fails=assumption_c_over_supports_fails,
@@ -88,8 +92,8 @@ support_without_dual = Weakening(
 )
 not_selectable = Weakening("theorem-6", head_is_max_margin, "v_r/r → v̄_mm as r, R → ∞").without(
     "separable",
-    "Let no prompt select α everywhere: the features then stay mixed. The head turns to the max-margin direction of"
-    " the best mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that"
+    "Let no prompt select α at all inputs: the features then stay mixed. The head converges to the max-margin direction"
+    " of the best mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that"
     " p_mm exists.)",
     cases=plain_joint_cases(n=(2, 2), d=2, key_queries=True),
     violation=cannot_select,
@@ -97,23 +101,23 @@ not_selectable = Weakening("theorem-6", head_is_max_margin, "v_r/r → v̄_mm as
 
 
 HEAD_RADII, PROMPT_RADII = (1.0, 1e3), (10.0, 1e7)
-"""Radii of the head and of the prompt, such that r ≤ √R."""
+"""Radii r of the head and R of the prompt that are drawn, for which r = o(R)."""
 GROWN = 999.0
-"""The factor by which the head's radius must grow for its limit to be seen."""
+"""The factor by which the head's radius r must grow, so that a limit as r → ∞ is visible."""
 
 
 @st.composite
 def slow_schedules(draw: DrawFn) -> Case:
-    """Draw joint problems with radii r = o(R) up to RΘ = 10⁶ and more."""
+    """Draw joint problems with a schedule of radii r = o(R), up to RΘ of 10⁶ or more."""
     case = draw(plain_joint_cases(n=(2, 3), d=2))
     radii = {"head_radii": np.array(HEAD_RADII), "prompt_radii": np.array(PROMPT_RADII)}
     return case.replace(arrays=MappingProxyType(radii))
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
-    """Return R ↦ log r, which interpolates the case's radii linearly in logarithms, and the radii of the prompt.
+    """Return the function R ↦ log r that interpolates the case's radii linearly in logarithms, and the prompt's radii.
 
-    None unless r and R grow and r/R falls.
+    Return None unless r and R increase and r/R decreases.
     """
     radii = schedule_of(case)
     if radii is None or radii[0].shape != radii[1].shape or radii[1].size < 2 or not (radii[1] > 0).all():
@@ -131,9 +135,9 @@ def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | Non
 
 
 def relaxes_too_early(case: Case) -> float:
-    """Return the distance of p̄_relax from p̄_mm, less :data:`CLEAR`, where radii grow enough for the limit to be seen.
+    """Return the distance of p̄_relax from p̄_mm minus :data:`CLEAR`; −1 if radii do not grow enough to show a limit.
 
-    The radii of the head must grow a thousandfold, those of the prompt to RΘ = 10⁶.
+    The head's radius must grow a thousandfold, the prompt's radius to RΘ = 10⁶.
     """
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
@@ -148,11 +152,11 @@ def relaxes_too_early(case: Case) -> float:
 
 
 def schedule_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on the limits in Theorem 6 along the case's own radii."""
+    """Yield the claims on the limits in Theorem 6 for the case's own schedule of radii."""
     joint, schedule_and_radii = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None or schedule_and_radii is None:
-        raise not_followed("v_mm or p_relax does not exist, or the radii are not such that r = o(R)")
+        raise not_followed("v_mm or p_relax does not exist, or the radii do not satisfy r = o(R)")
     schedule, radii = schedule_and_radii
     units = tuple((radii[[0, -1]] / relaxed.norm).tolist())
     pairs = follow_joint_path(joint, schedule, units, relaxed.norm, case.seed)
@@ -161,16 +165,16 @@ def schedule_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 head_too_slow = Weakening("theorem-6", schedule_claims, "p_R/R → p_relax/‖p_relax‖ if p_R selects α").without(
     "radius-schedule",
-    "Let r = o(R): the label margin that a non-support has to spare, r·slack logits, is then nothing against RΘ. So"
-    " the non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does not"
-    " say how r and R grow; some schedule must be assumed.",
+    "Let r = o(R): the label margin that a non-support has to spare, r·slack logits, is then negligible against RΘ. So"
+    " the non-support needs its full margin like all others, and the path converges to p_mm. The paper's theorem does"
+    " not say how r and R grow; some schedule must be assumed.",
     cases=slow_schedules,
     violation=relaxes_too_early,
 )
 
 
 def unselected_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on the limits in Theorem 6, whatever p_R selects."""
+    """Yield the claims on the limits in Theorem 6, even if p_R does not select α."""
     pairs, target = _path(case)
     yield prompt_claim("prompt-is-relaxed", pairs, target)
     yield head_claim(pairs)
@@ -178,9 +182,9 @@ def unselected_claims(case: Case, under_test: Implementation) -> Iterator[Claim]
 
 selects_another = Weakening("theorem-6", unselected_claims, "v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖").without(
     "prompt-selects",
-    "Let another token of a non-support have label margin to spare and leave the supports a wider margin."
-    " Assumption C speaks of the supports only, and p_R selects that token: its margin is R over a shorter p_relax,"
-    " that of the other selection.",
+    "Let another token of a non-support have label margin to spare, and let selecting it give the supports a wider"
+    " margin, R/‖p_relax‖ with a shorter p_relax. Then p_R selects this token; Assumption C, which is only about the"
+    " supports, does not exclude it.",
     cases=one_support,
     violation=shorter_elsewhere,
 )

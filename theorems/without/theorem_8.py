@@ -1,4 +1,4 @@
-"""Theorem 8 with a loss that has ℓ' = 0 at a point, with a head that mixing helps, or without separation.
+"""Theorem 8 with a loss that has ℓ' = 0 at a point, with a head for which mixing lowers the risk, or unseparated.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.1, Theorem 8; FINDINGS.md.
 """
@@ -33,25 +33,26 @@ def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Itera
 
 @weaken("theorem-8", without="well-behaved-loss", refutes=REFUTED, cases=flat_cases)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ℓ' vanish at a point: strictly decreasing is not enough, ℓ' < 0 is needed.
+    """Let ℓ' vanish at a point: it does not suffice that ℓ decreases strictly; ℓ' < 0 is needed.
 
-    Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight q_1 costs q_1³ only: the path gives
-    the other input three times the margin and turns away from p_mm. The same data refute Theorem 1.
+    If ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, weight q_1 on its other tokens costs only q_1³. So
+    the path gives the other input three times the margin, and does not converge to p_mm. The same data refute Theorem
+    1.
     """
     yield from goes_to_the_set(case, linear_risk(case.problem, under_test), under_test)
 
 
 @weaken("theorem-8", without="mixing-hurts", refutes=REFUTED, cases=headed_cases)
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ψ be larger at a token outside O_i: the risk is lower where that one is selected, and the path goes there."""
+    """Let ψ be larger at a token outside O_i: selecting this token has a lower risk, and the path selects it."""
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
 
 
 not_separable = Weakening(
-    "theorem-8", path_diverges, "‖p̄(R)‖ → ∞ along a direction, as it does to G_mm where that is not empty"
+    "theorem-8", path_diverges, "‖p̄(R)‖ → ∞ along a direction, as it does along G_mm if G_mm is not empty"
 ).without(
     "separable-optimal-sets",
-    "Let the optimal keys lie among the others: no direction selects one, and the risk has a finite minimiser. The"
-    " path stays there.",
+    "Let the optimal keys lie among the others: no direction selects an optimal key, and the risk has a finite"
+    " minimiser, at which the path stays.",
     cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)),
 )

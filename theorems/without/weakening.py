@@ -1,9 +1,8 @@
-"""A statement with one assumption left out, as something that can be refuted.
+"""Entries for hunts: statements with one assumption left out, which a counterexample can refute.
 
-An entry says where to look (a strategy for cases in which all other assumptions hold), what fails (the conclusion in
-the paper's words, computed without using that assumption) and which sentence a counterexample refutes. Entries that
-share their conclusion are made from one :class:`Weakening`.
-:mod:`theorems.counterexamples.weakened_statements` finds them.
+An entry has a strategy for cases in which all other assumptions hold, the paper's conclusion, computed without using
+the assumption left out, and the sentence that a counterexample refutes. Entries with the same conclusion are made from
+one :class:`Weakening`. :mod:`theorems.counterexamples.weakened_statements` collects all entries.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from theorems.run.registry.lookup import statement_named
 
 @dataclass(frozen=True)
 class Weakened:
-    """A statement without one of its assumptions.
+    """A statement without one of its assumptions, with everything that a hunt for counterexamples needs.
 
     Attributes:
         statement: the statement that is weakened.
         without: id of the assumption that is left out; empty to hunt the statement as it stands.
         keeps: ids of the assumptions that a counterexample must satisfy, each decided exactly.
         refutes: the conclusion that a counterexample refutes, in the paper's words.
-        why: the mechanism by which it fails, or why nothing is found.
-        cases: strategy for cases in which ``keeps`` hold; small readable numbers first.
-        conclusion: yields claims; a falsified one, far beyond its tolerance, is the violation.
-        fails: whether the assumption left out really fails (``holds`` is ``False``) on a case.
-        violation: a cheap number, positive where the conclusion seems to fail; guides the search and saves most
-            of the work. ``None``: the conclusion itself is run on every case.
+        why: the mechanism by which the conclusion fails, or the reason why there is no counterexample.
+        cases: function that returns a strategy for cases in which ``keeps`` hold; small readable numbers first.
+        conclusion: function that yields claims; a claim that is falsified far beyond its tolerance is the violation.
+        fails: predicate of the assumption left out; a counterexample must have ``holds`` equal to ``False``.
+        violation: function that returns a cheap number, positive where the conclusion seems to fail; it guides the
+            search and saves most of the work. If ``None``, the conclusion itself is run on every case.
     """
 
     statement: Statement
@@ -50,17 +49,17 @@ class Weakened:
 
     @property
     def title(self) -> str:
-        """Title for people, e.g. ``theorem-2 without single-input``."""
+        """Title for output, e.g. ``theorem-2 without single-input``."""
         return f"{self.statement.id} without {self.without}" if self.without else self.statement.id
 
     @property
     def name(self) -> str:
-        """Name of a file, e.g. ``theorem-2-without-single-input``."""
+        """Name for files, e.g. ``theorem-2-without-single-input``."""
         bare = self.statement.id.rpartition(":")[2]
         return f"{bare}-without-{self.without}" if self.without else bare
 
     def of(self, id: str, why: str, *, refutes: str) -> Weakened:
-        """Return the entry for another statement: the same cases refute its conclusion ``refutes``."""
+        """Return the entry with the same cases for the statement ``id``, whose conclusion ``refutes`` they refute."""
         return Weakening(id, self.conclusion, refutes).without(
             self.without, why, cases=self.cases, fails=self.fails, violation=self.violation
         )
@@ -72,7 +71,7 @@ class Weakening:
 
     Attributes:
         id: id of the statement.
-        conclusion: yields claims; a falsified one, far beyond its tolerance, is the violation.
+        conclusion: function that yields claims; a claim that is falsified far beyond its tolerance is the violation.
         refutes: the conclusion in the paper's words.
     """
 
@@ -82,7 +81,7 @@ class Weakening:
 
     @classmethod
     def of_claims(cls, statement: Statement, refutes: str, *names: str) -> Weakening:
-        """Return the statement's own conclusion, or only its claims of these names."""
+        """Return a weakening with the statement's own conclusion, or only its claims with the given names."""
 
         def conclusion(case: Any, under_test: Implementation) -> Iterator[Claim]:
             claims = statement.conclusion(case, under_test)
@@ -106,8 +105,8 @@ class Weakening:
             assumption: id of the assumption that is left out.
             why: the mechanism by which the conclusion fails.
             cases: strategy for cases in which ``keeps`` hold, or a function that makes one.
-            keeps: by default the statement's other assumptions.
-            fails: by default the statement's predicate of the assumption.
+            keeps: ids of the assumptions to keep; by default the statement's other assumptions.
+            fails: predicate of the assumption left out; by default the statement's own predicate.
             violation: a cheap number, positive where the conclusion seems to fail.
 
         Raises:
@@ -137,9 +136,9 @@ def weaken(
     fails: Callable[[Any], Finding] | None = None,
     violation: Callable[[Any], float] | None = None,
 ) -> Callable[[Conclusion], Weakened]:
-    """Make the decorated conclusion that of statement ``id`` without one assumption.
+    """Return a decorator that makes a conclusion an entry: the statement ``id`` without one assumption.
 
-    The docstring of the conclusion says why it fails; for the arguments see :class:`Weakening`.
+    The docstring of the conclusion is the entry's ``why``; for the other arguments see :class:`Weakening`.
 
     Raises:
         ValueError: the conclusion has no docstring.
@@ -148,7 +147,7 @@ def weaken(
 
     def decorate(conclusion: Conclusion) -> Weakened:
         if not conclusion.__doc__:
-            raise ValueError(f"{id} without {without} has no docstring to say why it fails")
+            raise ValueError(f"the conclusion of {id} without {without} needs a docstring that says why it fails")
         return Weakening(id, conclusion, refutes).without(
             without, conclusion.__doc__, cases=cases, keeps=keeps, fails=fails, violation=violation
         )
@@ -157,5 +156,5 @@ def weaken(
 
 
 def others(statement: Statement, without: str) -> tuple[str, ...]:
-    """Return the ids of the statement's assumptions except one."""
+    """Return the ids of the statement's assumptions except ``without``."""
     return tuple(id for id in statement.assumptions if id != without)
