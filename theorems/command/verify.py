@@ -273,13 +273,14 @@ class Report:
 
     def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
         kernel = self._about.kernel
-        results_to_print = [result for result in results if kernel is None or result.was_tried]
+        begun = [result for result in results.results if result.was_begun]
+        results_to_print = [result for result in begun if kernel is None or result.was_tried]
         self.out.print(results_table(results_to_print))
+        if len(begun) < len(results.results):
+            self.out.print(f"not begun: {len(results.results) - len(begun)} more statements", soft_wrap=True)
         if kernel is not None:
             self.out.print(
-                kernel_suite().kernel_table(
-                    results.results, {heading.id: heading.kernel for heading in self._about.statements}
-                )
+                kernel_suite().kernel_table(begun, {heading.id: heading.kernel for heading in self._about.statements})
             )
         print_branches(self.out, results_to_print)
         print_counts(self.out, results_to_print)

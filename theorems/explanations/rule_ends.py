@@ -27,7 +27,7 @@ from theorems.benchmark.rules import rule_named
 from theorems.explanations.applicability import Applicability, applicability
 from theorems.explanations.selection import FollowedFlow, chosen_tokens
 from theorems.run.findings import findings
-from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
 from theorems.run.registry.user_file import is_in_a_file
 
 STEPS = 20_000
@@ -161,7 +161,8 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
     weights = softmax_weights(problem.keys, p)
     off = np.where(np.arange(problem.T) != alpha[:, None], weights, 0.0).sum(axis=1)
     norm = EUCLIDEAN if rule.theory.norm is None else float(rule.theory.norm)
-    named = [statement_named(id) for id in rule.theory.statements]
+    known = statements()  # without those of papers that are not installed
+    named = [known[id] for id in rule.theory.statements if id in known]
     decided = findings(Given(case), named)
     applicabilities = [applicability(statement, "optimal", decided) for statement in named]
     return RuleEnd(

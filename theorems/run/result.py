@@ -218,6 +218,11 @@ class Result:
         return bool(self.touched) or self.verdict is not Verdict.NOT_APPLICABLE
 
     @property
+    def was_begun(self) -> bool:
+        """Return whether an example was checked; a run that is stopped early may not reach all statements."""
+        return self.examples > 0 or not self.stopped
+
+    @property
     def verdict(self) -> Verdict:
         """Return the verdict: falsified, inconclusive, upheld or not-applicable, in this order of precedence.
 

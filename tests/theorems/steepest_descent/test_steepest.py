@@ -9,6 +9,7 @@ import pytest
 
 from generators.case import Case
 from tests.theorems.explanations.test_rule_ends import DATA
+from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import check_margin_beyond_floats
 from tests.theorems.token_selection.path_cases import statement
 from theorems.bounded import exact
 from theorems.core.check import check
@@ -106,3 +107,7 @@ def test_explain_names_the_theorem_on_mirror_descent() -> None:
     assert [id for id, _ in mirror.silent] == ["mirror-one-input"]
     limit = "Theory, under its assumptions, gives the max-margin direction in ℓ1.5 as the limit (mirror-one-input"
     assert limit in mirror.words
+
+
+def test_a_margin_that_no_float_resolves_leaves_a_claim_undecided() -> None:
+    check_margin_beyond_floats("mirror-from-a-margin", "dual-climbs")
