@@ -62,7 +62,7 @@ def verify(
     <Verdict.UPHELD: 'upheld'>
     """
     if examples < 1 or seed < 0:
-        raise InvalidInput(f"examples, seed: give at least 1 and at least 0, not {examples} and {seed}.")
+        raise InvalidInput(f"examples must be at least 1 and seed at least 0, not {examples} and {seed}.")
     if relations and attention is not None:
         raise InvalidInput(
             "relations cannot be combined with attention: checks of kernels include their own relations."

@@ -56,7 +56,7 @@ def test_unknown_and_repeated_arguments_are_refused() -> None:
         verify("nowhere.py:mine")
     with pytest.raises(InvalidInput, match=r"^data: float is none of Problem, "):
         as_given(3.0, 0)
-    with pytest.raises(InvalidInput, match=r"^examples: "):
+    with pytest.raises(InvalidInput, match=r"^examples must be at least 1 and seed at least 0, not 0 and 0"):
         verify("lemma-3", examples=0)
 
 

@@ -242,7 +242,7 @@ def test_a_fault_and_data_of_ours_are_taken(
     known()
     assert "both this suite and the package a-paper 1.0 have 'temperature'" in refusal(faults._all_faults.__wrapped__)
     monkeypatch.setattr(generators.datasets, "named_data", module.named_data)
-    assert "a paper has 'figure-1a'" in refusal(generators.datasets.all_data)
+    assert "a paper's dataset 'figure-1a' has the name of one of this suite's" in refusal(generators.datasets.all_data)
 
 
 def test_data_that_are_no_mapping_are_refused(site: Path, known: Callable[[], None]) -> None:

@@ -297,7 +297,7 @@ def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
             "    yield at_least",
             "    from theorems.api import gradient_flow\n"
             "    gradient_flow(case.problem, svm.p, norm=-1.0)\n    yield at_least",
-            "raised InvalidInput in mine.py, line 10: norm: -1 is not finite",
+            "raised InvalidInput in mine.py, line 10: norm: -1 must be finite",
         ),
         (
             'assumptions=("separable",)',
