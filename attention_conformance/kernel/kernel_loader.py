@@ -297,7 +297,7 @@ def _with_accounts(kernel: Kernel) -> Kernel:
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
-    """Return the kernel on float32 tensors if it takes them and is only as accurate as float32, else unchanged.
+    """Set a kernel that is only as accurate as float32 to float32 tensors or, if it refuses these, to float32 rounding.
 
     Args:
         kernel: the kernel.

@@ -133,5 +133,5 @@ def _look(table: Any, where: str) -> Looked:
     whose = table.get("whose") if isinstance(table, dict) else None
     says = table.get("says") if isinstance(table, dict) else None
     if whose not in WHOSE or not isinstance(says, str) or not says:
-        raise InvalidInput(f'{where}: give whose, one of {", ".join(WHOSE)}, and says = "…".')
+        raise InvalidInput(f'{where}: give whose = one of {", ".join(map(repr, WHOSE))}, and says = "…".')
     return Looked(str(whose), says)

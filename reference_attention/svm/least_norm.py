@@ -38,7 +38,7 @@ from reference_attention.svm.ozaki_products import Twice
 UNDERFLOW = 2.0**-900
 """A bound far above the error of underflow in a sum of products, and far below any rounding error that matters."""
 MANY = 8
-"""Number of rows in use from which on floats and balls are cheaper than rationals."""
+"""The least number of rows in use for which floats and balls are cheaper than rationals."""
 
 
 @runtime_checkable

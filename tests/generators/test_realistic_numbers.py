@@ -78,7 +78,7 @@ def test_levels_that_are_the_least_apart_are_different_floats_in_order(kind: Kin
 
 
 def test_each_kind_is_drawn_about_as_often_as_any_other() -> None:
-    # With something after it: of equal draws Hypothesis keeps one, and there is one grid of zeros and ones.
+    # With a random integer, since Hypothesis drops repeated draws and there is only one grid of zeros and ones.
     kinds = Counter(grid.kind for grid, _ in sample(st.tuples(grids(3), st.integers(0, 2**32)), 420))
     assert set(kinds) == set(EVERY)
     assert all(35 <= count <= 95 for count in kinds.values()), kinds

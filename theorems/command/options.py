@@ -42,7 +42,7 @@ def _seed(text: str | int) -> int:
     except ValueError:
         seed = -1
     if seed < 0:
-        raise typer.BadParameter(f"{text} is not a seed; give a whole number, 0 or larger, or fresh.")
+        raise typer.BadParameter(f"{text} is not a seed; give a whole number, 0 or larger, or 'fresh'.")
     return seed
 
 

@@ -77,8 +77,9 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
 
     We test ‖·‖_q, 1 ≤ q ≤ ∞, and if W is trained, where p = vec(W), also the spectral (Muon) and the nuclear norm. Let
     ‖·‖_* be the dual norm, g_t = k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*,
-    D' = max ‖k_t − k_u‖_* over non-optimal t, u. From any p(0), p(t+1) = p(t) + η_t Δ_t with Δ_t = argmax ⟨−M_t, Δ⟩
-    over ‖Δ‖ ≤ 1 and M_t = β M_{t−1} + (1−β)∇L(p(t)), any η_t > 0, has at every t, with Φ = log Σ_t e^{−g_t·p},
+    D' = max ‖k_t − k_u‖_* over non-optimal t, u. Let p(t+1) = p(t) + η_t Δ_t from any p(0), with any η_t > 0, Δ_t =
+    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1 and M_t = β M_{t−1} + (1−β)∇L(p(t)). Let Φ = log Σ_t e^{−g_t·p}, and τ_t as under
+    *Momentum*. Then at every t
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8,
         m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,   m(p(t))/‖p(t)‖ ≥ (−Φ(p(0)) + Σ b_s)/(‖p(0)‖ + Σ η_s) once that is positive.
@@ -88,18 +89,19 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
     in some cases they do (two rows and a cycle of two points:
     `theorems/steepest_descent/without/steepest_one_input.py`).
 
-    **Gradient.** −⟨∇L, w⟩ = |ℓ'|(γ_opt − γ_other) s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), so that −∇L is the
-    positive number |ℓ'| gap s_opt(1 − s_opt) times −∇Φ, the convex combination of rows with weights ω_t ∝ e^{−g_t·p}.
+    **Gradient.** −⟨∇L, w⟩ = |ℓ'| gap s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), gap the difference of the two scores,
+    so that −∇L is the positive number |ℓ'| gap s_opt(1 − s_opt) times −∇Φ, the convex combination of rows with weights
+    ω_t ∝ e^{−g_t·p}.
     Let p_γ have ‖p_γ‖ = 1 and margin γ. Then ‖Σωg‖_* ≥ Σω g·p_γ ≥ γ: ‖∇L‖_* ≥ γ|ℓ'| gap s_opt(1 − s_opt) everywhere.
 
     **Step.** ⟨∇Φ, Δ⟩ = −‖∇Φ‖_* ≤ −γ, and Φ''[Δ, Δ] is the variance of g·Δ under ω, at most (range/2)² ≤ D'²/4 for ‖Δ‖
     ≤ 1; so Φ(p + ηΔ) ≤ Φ(p) − ηγ + D'²η²/8 for any η. And e^Φ ≥ e^{−m}; ‖p(t)‖ ≤ ‖p(0)‖ + Ση.
 
     **Momentum.** −M_t is a positive number times Σ_s a_s Σ_t ω_t(p(s)) g_t, a_s ∝ β^{t−s}|ℓ'|s_opt(1 − s_opt) at p(s).
-    With ℓ = Σ_{s≤r<t} η_r, the log-weights of two rows at p(s) and p(t) differ by at most D'ℓ, so their total variation
-    is at most tanh(D'ℓ/4); log s_opt(1 − s_opt) changes by at most Dℓ, and log|ℓ'| by at most Λ = log max|ℓ'|/min|ℓ'|
-    between the two scores. So the weights in −M_t are within τ_t = Σ_s β^{t−s}e^{Dℓ+Λ}tanh(D'ℓ/4)/Σ_s
-    β^{t−s}e^{−(Dℓ+Λ)} (without Λ for s = t) of ω(p(t)), and the range of g·Δ is at most D'. As the combination with
+    With δ = Σ_{s≤r<t} η_r, the log-ratio of two rows' weights changes by at most D'δ from p(s) to p(t), so the weights'
+    total variation is at most tanh(D'δ/4); log s_opt(1 − s_opt) changes by at most Dδ, and log|ℓ'| by at most Λ = log
+    max|ℓ'|/min|ℓ'| between the two scores. So the weights in −M_t are within τ_t = Σ_s β^{t−s}e^{Dδ+Λ}tanh(D'δ/4)/Σ_s
+    β^{t−s}e^{−(Dδ+Λ)} (without Λ for s = t) of ω(p(t)), and the range of g·Δ is at most D'. As the combination with
     these weights has ‖·‖_* ≥ γ, too, ⟨−∇Φ, Δ⟩ ≥ γ − D'τ_t.
 
     **W.** With one query z the rows are g_t zᵀ, of rank one. In ‖·‖_F, the spectral and the nuclear norm they are

@@ -45,7 +45,7 @@ class FloorBounds:
 
     @cached_property
     def _log_gaps(self) -> Numbers:
-        """The logarithms of γ_i,opt − γ_it, 0 at opt; (n, T)."""
+        """The logarithms of γ_i,opt − γ_it, with 0 in place of −∞ at opt; (n, T)."""
         return log_gaps(self.at.problem)
 
     @cached_property
@@ -105,7 +105,7 @@ def total(log_terms: Any) -> Numbers:
 
 
 def log_gaps(problem: Problem) -> Numbers:
-    """Return log(γ_i,opt − γ_it), 0 at opt; (n, T)."""
+    """Return log(γ_i,opt − γ_it), with 0 in place of −∞ at opt; (n, T)."""
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     return np.log(np.where(np.arange(problem.T) != problem.optimal[:, None], gaps, 1.0))
 

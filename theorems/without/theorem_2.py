@@ -72,7 +72,10 @@ RESTING = 1e-6
 
 
 def _comes_back(case: Case) -> float:
-    """Return by how much a walk moves less than a diverging walk would; −1 for a stationary start."""
+    """Return WALK/8 minus the distance from a walk's start to its end, in units of 1/key_scale.
+
+    For a stationary start, return −1.
+    """
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)
     pull = scaled_gradient(problem.keys, problem.scores, problem.loss, start).direction

@@ -110,7 +110,7 @@ def bad_files() -> None:
         (["verify", "true", "--examples", "-3"], "--examples"),
         (["verify", "true", "--examples", "many"], "--examples"),
         (["verify", "true", "--seed", "-1"], "--seed"),
-        (["verify", "true", "--seed", "newest"], "newest is not a seed; give a whole number, 0 or larger, or fresh"),
+        (["verify", "true", "--seed", "newest"], "newest is not a seed; give a whole number, 0 or larger, or 'fresh'"),
         (["verify", "true", "--jobs", "-1"], "--jobs"),
         (["verify", "true", "--wrong"], "--wrong"),
         (["prove"], "prove"),

@@ -79,7 +79,7 @@ def test_a_signal_while_the_command_starts_ends_it_cleanly(number: signal.Signal
 
 
 def test_ignored_signals_stay_ignored() -> None:
-    """As a command started with nohup has them."""
+    """A command started with nohup ignores SIGHUP."""
     hook = "import signal; from max_margin_theorems import signals; signals.listen()\n"
     hook += "signal.raise_signal(signal.SIGHUP)"
     process = started([sys.executable, "-c", hook], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))

@@ -1,4 +1,4 @@
-"""A run of every statement as ``theorems verify --json`` writes it, without having been run."""
+"""Invented results of every statement, in the format of ``theorems verify --json``."""
 
 from __future__ import annotations
 

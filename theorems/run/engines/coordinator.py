@@ -47,8 +47,8 @@ class Coordinator:
         Args:
             engine: the engine that runs the units.
             run: the identity of the run, see :func:`theorems.run.identity.identity`.
-            journal: the path of the run's journal; a worker that sees the folder beside this file keeps its own
-                journal in that folder.
+            journal: the path of the run's journal; a worker that can access the folder ``NAME.workers`` beside
+                it keeps its own journal there.
         """
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine

@@ -77,9 +77,9 @@ class _File:
         by_id = {statement.id: statement for statement in self.statements.values()}
         if name in by_id:
             return by_id[name]
-        names = ", ".join(self.statements) or "none; decorate one with @statement from theorems.api"
+        names = ", ".join(self.statements) or "none; decorate a function with @statement from theorems.api"
         if not name:
-            raise InvalidInput(f"{self.path}: name the statement as {self.path}:NAME; it has {names}.")
+            raise InvalidInput(f"{self.path}: name the statement as {self.path}:NAME; its statements are {names}.")
         if name in self.others:
             raise InvalidInput(
                 f"{self.path}: {name!r} is {self.others[name]}, not a statement of this file; its"

@@ -63,7 +63,7 @@ LOG_OF_ZERO = -1e5
 """The number that replaces log 0; logarithms of positive constants are larger."""
 
 ENTRIES = 1 << 17
-"""Approximate largest number of key entries over all points, each of which is evaluated about twenty times."""
+"""Approximate limit of points times key entries; each point is evaluated about twenty times."""
 
 POWER_STEPS = 4
 """The number of power iterations that rotate a pair of close points towards the direction of largest curvature."""

@@ -399,8 +399,8 @@ def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("nowhere.py:it", "nowhere.py: there is no such file"),
         ("folder.py:it", "folder.py: is a directory"),
-        ("good.py", "good.py: name the statement as good.py:NAME; it has sums"),
-        ("good.py:", "good.py: name the statement as good.py:NAME; it has sums"),
+        ("good.py", "good.py: name the statement as good.py:NAME; its statements are sums"),
+        ("good.py:", "good.py: name the statement as good.py:NAME; its statements are sums"),
         ("good.py:sum", "good.py: has no statement 'sum'; its statements are sums"),
         ("good.txt:sums", "'good.txt:sums' is not a statement..* PATH.py:NAME"),
     ],
