@@ -75,9 +75,7 @@ def next_token_svm(problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Nex
     [1/3, 1/3, -2/3]
     """
     if (problem.supports & ~sets).any():
-        raise InvalidInput(
-            "sets: an alternative that followed its context is missing; include all of problem.supports."
-        )
+        raise InvalidInput("sets: an alternative that followed its context is missing; include problem.supports.")
     separated = [pair for pair in problem.pairs if not sets[pair]]
     if not separated:
         return NextTokenSvm(sets, [fmpq(0)] * problem.dimension, {}, {})

@@ -49,7 +49,7 @@ SVM = premise("general-svm-is-optimal", when=SETTLED)
 GROWS = sharper("grows-along-general-svm")
 
 MUCH = 0.02
-"""The weight that each selected token must have at the end of the run; a smaller weight may still be decreasing to 0."""
+"""Weight that each selected token must have at the end of the run; a smaller weight may still be decreasing to 0."""
 LEAST_GROWTH = float(np.log(2.0))
 """The least growth along W^mm for which the claim is judged, ½ log 4, in units of ‖W^mm‖."""
 TRIED = 5

@@ -344,7 +344,7 @@ def test_a_user_statement_that_raises_is_inconclusive(
         ("from theorems.api import nonsense\n", "mine.py, line 1: ImportError: cannot import name 'nonsense'"),
         ("\n\n1 / 0\n", "mine.py, line 3: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(0)\n", "mine.py, line 2: SystemExit: 0"),
-        ("x = 1\n", "mine.py: has no statement 'it'; its statements are none; decorate one with @statement"),
+        ("x = 1\n", "mine.py: has no statement 'it'; its statements are none; decorate a function with"),
         ("it = 1\n", "mine.py: 'it' is of type int, not a statement of this file"),
         ("def it(case, under_test): ...\n", "mine.py: 'it' is a function, not a statement of this file"),
         (
