@@ -112,7 +112,12 @@ ROWS = (
     Row("repeated-calls", f"{COMBINED}keys_remembered_by_their_pointer", SDPA, ""),
     Row("repeated-calls", f"{COMBINED}second_backward_is_another", SDPA, "d"),
     Row("compiled", f"{COMPILED}mask_dropped", TORCH, ""),
-    Row("parameters", f"{OWN}window_of_no_effect", f"{OWN}window_of_an_effect", "sliding_window is taken"),
+    Row(
+        "parameters",
+        f"{OWN}window_of_no_effect",
+        f"{OWN}window_of_an_effect",
+        "the kernel takes sliding_window, but no value",
+    ),
     Row("exact-weights", f"{PLANTED}one_unit_off", SDPA, dtype="bfloat16"),
     *(
         Row(name, f"{PLANTED}wrong_in_{name}", f"{PLANTED}right_in_every_format", dtype="auto")

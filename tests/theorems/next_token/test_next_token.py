@@ -245,5 +245,5 @@ def value_of_part(made: Generator[object, None, Result]) -> Result:
 
 def test_no_statement_is_verified_on_a_text_that_takes_too_long() -> None:
     case = NextTokens.of_corpus("the quick brown fox jumps over a lazy dog", 1, name="fox.txt")
-    with pytest.raises(InvalidInput, match=r"fox.txt has 702 pairs.* 729 entries.*or theorems explain"):
+    with pytest.raises(InvalidInput, match=r"fox.txt has 702 pairs.* 729 entries.*or run theorems explain"):
         Session(Request(("ntp-descent",), given=Given(case))).finish()
