@@ -116,7 +116,7 @@ ROWS = (
         "parameters",
         f"{OWN}window_of_no_effect",
         f"{OWN}window_of_an_effect",
-        "the kernel takes sliding_window, but no value",
+        "the kernel takes sliding_window, but",
     ),
     Row("exact-weights", f"{PLANTED}one_unit_off", SDPA, dtype="bfloat16"),
     *(

@@ -334,7 +334,7 @@ def test_a_problem_that_its_dataset_does_not_make_is_kept() -> None:
     case = Case(problem, dataset=Dataset(np.ones((1, 2, 1)), np.ones(1), np.ones(1)))
     back = case_of(from_json(as_text(case, case_of="x")))
     np.testing.assert_array_equal(back.problem.scores, problem.scores)
-    with pytest.raises(InvalidInput, match="not those that"):
+    with pytest.raises(InvalidInput, match="are not those of X, Y and v"):
         case_of(from_json(as_text(case)))
 
 
