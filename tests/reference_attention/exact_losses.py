@@ -1,4 +1,4 @@
-"""The losses, their slopes and curvatures in ball arithmetic: the truth that float64 is compared with."""
+"""Exact losses, slopes and curvatures in ball arithmetic, with which the float64 formulas are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""1 − cos of one point: to all digits where the angle is tiny, at any length of the point."""
+"""1 − cos of the angle of a point: accurate to all digits for tiny angles and at any length of the point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference_attention.angles import one_minus_cosine, one_minus_cosine_along
 
 @pytest.mark.parametrize("angle", [1e-9, 1e-3, 1.0, 3.0])
 @pytest.mark.parametrize("length", [1e-100, 1.0, 1e100])
-def test_one_minus_cosine_is_that_of_the_angle(angle: float, length: float) -> None:
+def test_one_minus_cosine_agrees_with_the_angle(angle: float, length: float) -> None:
     p, unit = length * np.array([math.cos(angle), math.sin(angle)]), np.array([1.0, 0.0])
     expected = 2 * math.sin(angle / 2) ** 2
     assert one_minus_cosine(p, unit) == pytest.approx(expected, rel=1e-6)

@@ -1,4 +1,4 @@
-"""Formulas in pieces: which piece is taken, and what is left where that is not sure."""
+"""Piecewise formulas: the choice of the piece, and the result where the choice is uncertain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_near_the_bound_both_pieces_are_contained() -> None:
     assert (result.value[1:].tolist(), result.error[1:].tolist()) == ([2.0, 6.0], [0.0, 0.0])
 
 
-def test_a_sign_chooses_and_zero_is_nothing() -> None:
+def test_the_sign_chooses_the_piece_and_zero_gives_minus_infinity() -> None:
     sign = np.array([1.0, -1.0, 0.0])
     expected = [1.0, 5.0, -math.inf]
     assert by_sign(np, sign, BELOW, ABOVE).tolist() == expected
@@ -43,10 +43,10 @@ def test_plain_exponentials_stay_finite_and_bounded_ones_contain_the_truth() -> 
     assert exp(np, exact(np.array([800.0]))).error[0] == math.inf
 
 
-def test_the_logarithm_of_zero_is_silent() -> None:
+def test_the_logarithm_of_zero_does_not_warn() -> None:
     with np.errstate(all="raise"):
         assert log_abs(np.array([0.0, -2.0, 1.0])) == pytest.approx([-math.inf, math.log(2), 0.0])
 
 
-def test_one_array_has_a_namespace() -> None:
+def test_the_namespace_of_a_numpy_array_is_numpy() -> None:
     assert namespace(np.ones(2)) is np

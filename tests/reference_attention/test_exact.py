@@ -1,4 +1,4 @@
-"""Conversions between floats and rationals: exact one way, one rounding the other."""
+"""Conversions between floats and rationals: exact from float to rational, one rounding from rational to float."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_ratios_are_rounded_once(a: int, b: int, exponent: int) -> None:
 
 
 def test_ratios_that_a_second_rounding_would_spoil() -> None:
-    """(2⁵³ + 1)/2⁵³ + a hair: rounding to even after dropping the hair would give 1."""
+    """For (2⁵³ + 1)/2⁵³ plus a tiny number: dropping the tiny number and rounding to even would give 1."""
     assert to_float(fmpq(2**200 + 2**147 + 1, 2**200)) == 1.0 + 2.0**-52
     assert to_float(fmpq(2**200 + 2**147, 2**200)) == 1.0
 
 
-def test_beyond_the_range_of_float64() -> None:
+def test_ratios_beyond_the_range_of_float64() -> None:
     huge = fmpz(1) << 1100
     assert ratio(huge, fmpz(1)) == np.inf
     assert ratio(-huge, fmpz(1)) == -np.inf
@@ -122,7 +122,7 @@ def test_products_are_rounded_once(pair: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 def test_products_do_not_depend_on_the_order_of_summation() -> None:
-    """Which floating-point sums do; otherwise there would be no need for the exact product."""
+    """Floating-point sums do depend on the order, which is why exact products are needed."""
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(1, 200)), rng.normal(size=(200, 1))
     orders = [rng.permutation(200) for _ in range(20)]
@@ -136,7 +136,7 @@ def test_products_beyond_the_normal_range_are_refused(size: float) -> None:
         rounded_product(np.array([[size]]), np.array([[size]]))
 
 
-def test_exact_zero_is_no_underflow() -> None:
+def test_an_exact_zero_is_not_taken_for_underflow() -> None:
     a = np.array([[1e-200, -1e-200]])
     assert rounded_product(a, np.array([[1e-200], [1e-200]])).tolist() == [[0.0]]
 
@@ -160,7 +160,7 @@ def test_mantissas_are_odd_and_the_exponent_is_the_largest(array: np.ndarray) ->
     assert (result.shifts >= 0).all()
 
 
-def test_limbs_are_the_integers() -> None:
+def test_limbs_add_up_to_the_integers() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3, 4)) * 2.0 ** rng.integers(-120, 120, size=(3, 4))
     values[0, 0], values[1, 1], values[2, 2] = 0.0, -(2.0**130), 2.0**-180
@@ -171,7 +171,7 @@ def test_limbs_are_the_integers() -> None:
     assert from_limbs(Dyadic.of(np.zeros((1, 2))).limbs()).entries() == [0, 0]
 
 
-def test_products_and_combinations_are_sums() -> None:
+def test_products_and_combinations_are_exact_sums() -> None:
     rows = [[fmpq(1, 3), fmpq(-2)], [fmpq(5), fmpq(1, 7)], [fmpq(0), fmpq(1)]]
     p = [fmpq(3, 2), fmpq(7)]
     assert products(rows, p) == [fmpq(-27, 2), fmpq(17, 2), fmpq(7)]
@@ -180,12 +180,12 @@ def test_products_and_combinations_are_sums() -> None:
     assert combination([], [], 2) == [fmpq(0), fmpq(0)]
 
 
-def test_a_rank_is_that_over_the_rationals() -> None:
+def test_the_rank_is_that_over_the_rationals() -> None:
     prime = 2**61 - 1
     assert rank_of([]) == 0
     assert rank_of([[fmpq(1, 3), fmpq(2)], [fmpq(1, 6), fmpq(1)]]) == 1
     assert rank_of([[fmpq(1, 3), fmpq(2)], [fmpq(1, 6), fmpq(2)]]) == 2
-    # Deficient modulo the prime, not over the rationals.
+    # The rank is deficient modulo the prime, but not over the rationals.
     assert rank_of([[fmpq(1), fmpq(0)], [fmpq(0), fmpq(prime)]]) == 2
     assert rank_of([[fmpq(prime)]]) == 1
     assert rank_of([[fmpq(11), fmpq(1)], [fmpq(0), fmpq(11)]]) == 2

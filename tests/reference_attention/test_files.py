@@ -1,4 +1,4 @@
-"""Files in and out: exact, strict, and every kind of bad file refused in one sentence."""
+"""Reading and writing files: exact and strict, and every kind of bad file is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _npy() -> bytes:
 
 
 def _zip(*members: str | bytes) -> bytes:
-    """Of names and contents in turn."""
+    """Return a zip archive of alternating names and contents."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a name twice
@@ -121,11 +121,11 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="pickled"):
         read_named_values(tmp_path / "bomb.npz")
     assert not (tmp_path / "exploded").exists()
-    np.load(tmp_path / "bomb.npz", allow_pickle=True)["X"]  # it would have gone off
+    np.load(tmp_path / "bomb.npz", allow_pickle=True)["X"]  # without protection, the pickle would run
     assert (tmp_path / "exploded").exists()
 
 
-def test_missing_files_and_directories(tmp_path: Path) -> None:
+def test_missing_files_and_directories_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
     for name, message in {"none.npz": "no such file", "folder.npz": "directory", "pipe.json": "regular"}.items():
@@ -140,7 +140,7 @@ def test_numbers_that_overflow_are_not_silently_finite() -> None:
     assert to_json([float("inf"), float("-inf"), float("nan")]) == '["Infinity", "-Infinity", "NaN"]'
 
 
-def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     write_text(target, "one")
     write_text(target, "two ≥ one")
@@ -161,7 +161,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_file_holds_the_largest_number_of_entries_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_with_more_entries_than_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros(1000), small=np.zeros(5, dtype=np.int8))
     monkeypatch.setattr(npz, "LARGEST", 1005)
     assert set(read_named_values(tmp_path / "a.npz")) == {"X", "small"}
@@ -170,7 +170,7 @@ def test_a_file_holds_the_largest_number_of_entries_at_most(tmp_path: Path, monk
         read_named_values(tmp_path / "a.npz")
 
 
-def test_names_are_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
+def test_names_are_refused_before_the_archive_is_unpacked(tmp_path: Path) -> None:
     def refuse(names: Collection[str]) -> None:
         raise InvalidInput(f"names {sorted(names)}")
 
@@ -180,8 +180,10 @@ def test_names_are_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_a_member_that_the_directory_leaves_out_is_missed(tmp_path: Path, kept: int) -> None:
-    """The archive's directory without one of three entries: two arrays would be read, and one silently left out."""
+def test_a_member_missing_in_the_directory_is_refused_as_damage(tmp_path: Path, kept: int) -> None:
+    """The directory of the archive omits one of three entries: otherwise two arrays would be read and the third
+    silently lost.
+    """
     whole = _savez(X=np.zeros(3), Y=np.ones(2), start=np.zeros(2))
     begin = whole.index(b"PK\x01\x02")
     end = whole.index(b"PK\x05\x06")
@@ -198,7 +200,7 @@ def test_a_member_that_the_directory_leaves_out_is_missed(tmp_path: Path, kept: 
         read_named_values(tmp_path / "a.npz")
 
 
-def test_json_text_is_written_as_it_is() -> None:
+def test_json_text_is_written_unchanged() -> None:
     assert to_json({"θ": "‖p‖ ≥ 1"}) == '{"θ": "‖p‖ ≥ 1"}'
 
 
@@ -223,14 +225,14 @@ def test_a_file_is_replaced_only_where_both_it_and_its_directory_may_be_written(
     target = tmp_path / "out.json"
     target.write_text("one")
     check_writable(target)
-    # Whoever runs the tests as root may write anywhere.
+    # The superuser, who may run the tests, can write anywhere.
     monkeypatch.setattr(files.os, "access", lambda path, mode: lacking != "file")
     monkeypatch.setattr(files, "_accepts_files", lambda directory: lacking != "directory")
     with pytest.raises(InvalidInput, match=r"cannot be written; check the permissions of "):
         check_writable(target)
 
 
-def test_a_failure_while_writing_is_said_in_the_words_of_the_system(
+def test_a_failure_while_writing_is_reported_in_the_words_of_the_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -243,7 +245,7 @@ def test_a_failure_while_writing_is_said_in_the_words_of_the_system(
 
 
 @pytest.mark.parametrize("target", ["", "missing/out.json", "file/out.json"])
-def test_targets_that_cannot_be_written(tmp_path: Path, target: str) -> None:
+def test_targets_that_cannot_be_written_are_refused(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").write_text("")
     for refused in (check_writable, lambda path: write_text(path, "x")):
         with pytest.raises(InvalidInput):
@@ -251,7 +253,9 @@ def test_targets_that_cannot_be_written(tmp_path: Path, target: str) -> None:
 
 
 def _with_gaps(between: int, behind: int, name: str, extra: int) -> bytes:
-    """Two members with so many bytes between them and behind the second, a name and an extra field for the first."""
+    """Return an archive of two members with the given numbers of bytes between them and after the second; the first has
+    the given name and an extra field of the given size.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         assert archive.fp is not None
@@ -267,7 +271,7 @@ def _with_gaps(between: int, behind: int, name: str, extra: int) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "extra"), [("X", 0), ("X" * 300, 0), ("X", 40), ("X" * 300, 300)])
-def test_members_may_be_a_descriptor_apart_and_no_further(tmp_path: Path, name: str, extra: int) -> None:
+def test_gaps_between_members_may_hold_a_data_descriptor_and_no_more(tmp_path: Path, name: str, extra: int) -> None:
     for between, behind in ((0, 0), (24, 24)):
         (tmp_path / "a.npz").write_bytes(_with_gaps(between, behind, name, extra))
         assert set(read_named_values(tmp_path / "a.npz")) == {name, "Y"}
@@ -277,7 +281,7 @@ def test_members_may_be_a_descriptor_apart_and_no_further(tmp_path: Path, name: 
             read_named_values(tmp_path / "a.npz")
 
 
-def test_arrays_may_be_empty_or_have_the_second_kind_of_header(tmp_path: Path) -> None:
+def test_empty_arrays_and_headers_of_version_2_are_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", none=np.zeros((0, 2)), one=np.zeros((1, 1)))
     assert {name: array.shape for name, array in read_named_values(tmp_path / "a.npz").items()} == {
         "none": (0, 2),
@@ -290,7 +294,9 @@ def test_arrays_may_be_empty_or_have_the_second_kind_of_header(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("shape", "read"), [((1,) * 32, True), ((1,) * 33, False), ("(True, 3)", False)])
-def test_axes_are_so_many_and_whole_numbers(tmp_path: Path, shape: tuple[int, ...] | str, read: bool) -> None:
+def test_more_than_32_axes_or_non_integer_axes_are_refused(
+    tmp_path: Path, shape: tuple[int, ...] | str, read: bool
+) -> None:
     if isinstance(shape, str):
         (tmp_path / "a.npz").write_bytes(_zip("X.npy", _header(shape) + bytes(24)))
     else:
@@ -314,10 +320,10 @@ def test_files_up_to_the_limit_are_read(tmp_path: Path, monkeypatch: pytest.Monk
         read_named_values(path)
 
 
-def test_a_directory_that_takes_no_files_is_seen_before_the_work(
+def test_a_directory_that_accepts_no_files_is_refused_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where its permissions do not tell, as root's on a read-only file system."""
+    """Permissions alone do not show this, for example for root on a read-only file system."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -334,7 +340,7 @@ def test_an_array_of_text_is_written_as_text() -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("step", ["tempfile.mkstemp", "os.fdopen", "os.fsync", "os.chmod", "os.replace"])
-def test_a_file_is_the_old_one_or_the_new_one_whatever_fails(
+def test_whatever_fails_a_file_is_either_the_old_or_the_new_one(
     tmp_path: Path, step: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.json"
@@ -363,13 +369,13 @@ def test_a_file_is_the_old_one_or_the_new_one_whatever_fails(
         ("x" * 100_000, "x" * 200 + "…" + "x" * 199),
     ],
 )
-def test_foreign_names_are_printable_and_short(name: str, shown: str) -> None:
+def test_names_from_outside_are_printed_short_and_escaped(name: str, shown: str) -> None:
     assert printable(name) == shown
     assert str(InvalidInput(f"{name}: no.")) == printable(f"{name}: no.", lines=True)
     assert len(printable(f"{name} " * 1000)) <= LONGEST_LINE
 
 
-def test_names_that_are_no_utf_8_are_written_so_that_they_are_read_again(tmp_path: Path) -> None:
+def test_names_that_are_not_utf_8_are_read_back_unchanged(tmp_path: Path) -> None:
     value = {"name": "a\udcffb", "α": 1}
     write_text(tmp_path / "a.json", to_json(value))
     assert read_named_values(tmp_path / "a.json") == value

@@ -30,7 +30,7 @@ def exact_change(phi: Activation, z: float, sign: float, size: mpmath.mpf) -> mp
 @pytest.mark.parametrize("phi", ACTIVATIONS, ids=lambda phi: phi.name)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_changes_agree_with_80_digits(phi: Activation, sign: float) -> None:
-    """From steps of e^{−100} to 9, and at e^{−5000} with the slope."""
+    """Test steps from e^{−100} to 9, and at e^{−5000} compare with the slope."""
     for z in POSITIONS:
         for log_size in (-100.0, -30.0, -18.5, -18.3, -5.0, -0.5, 0.0, 1.0, 2.2):
             with mpmath.workdps(80):
@@ -39,7 +39,7 @@ def test_changes_agree_with_80_digits(phi: Activation, sign: float) -> None:
             if expected == 0:
                 assert result == -np.inf
             elif phi.name != "relu" or z * sign >= 0 or expected > 1e-12:
-                # The rounding of log δ itself, of e^{log δ}, and of a handful of operations.
+                # The tolerance covers the rounding of log δ, of e^{log δ}, and of a handful of operations.
                 assert result == pytest.approx(
                     float(mpmath.log(expected)), abs=4e-15 * (1 + abs(log_size) + abs(z)) * 4
                 )
@@ -64,7 +64,7 @@ def test_secants_and_slopes_are_bounded_and_the_bounds_are_attained(phi: Activat
 
 
 @pytest.mark.parametrize("phi", ACTIVATIONS, ids=lambda phi: phi.name)
-def test_stiffness_bounds_the_second_order(phi: Activation) -> None:
+def test_stiffness_bounds_the_second_order_term(phi: Activation) -> None:
     for z in POSITIONS:
         for sign in (-1.0, 1.0):
             steps = np.geomspace(1e-3, 8.0, 60)
@@ -77,13 +77,13 @@ def test_stiffness_bounds_the_second_order(phi: Activation) -> None:
             assert (off[inside] <= (slope * stiffness * steps**2 * (1 + 1e-9) + 1e-14 * steps + 1e-15)[inside]).all()
 
 
-def test_relu_is_straight_up_to_its_kink_and_from_it() -> None:
+def test_relu_is_stiff_only_for_steps_towards_its_kink() -> None:
     relu = ACTIVATIONS[4]
     z, sign = np.array([-2.0, -2.0, 0.0, 0.0, 4.0, 4.0]), np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
     assert np.exp(relu.log_stiffness(z, sign)).tolist() == pytest.approx([0.0, 0.5, 0.0, 0.0, 0.25, 0.0])
 
 
-def test_a_head_keeps_its_own_floats() -> None:
+def test_a_head_copies_its_arrays() -> None:
     features, weights, labels = np.zeros((1, 3, 2)), np.ones(2), np.ones(1)
     head = Head(features, weights, np.array([0, 1]), labels)
     features += 1
@@ -127,20 +127,20 @@ def test_outputs_are_those_of_the_network() -> None:
 
 
 @pytest.mark.parametrize("phi", ACTIVATIONS[1:4], ids=lambda phi: phi.name)
-def test_the_second_order_reaches_the_stiffness_somewhere(phi: Activation) -> None:
-    """A larger one would bound it too, and cost every statement that uses it."""
+def test_the_second_order_term_attains_the_stiffness_somewhere(phi: Activation) -> None:
+    """A larger stiffness would be a bound too, but would weaken every statement that uses it."""
     z, sign, log_size = np.linspace(-3, 3, 601), np.ones(601), np.full(601, math.log(1e-3))
     slope, delta = phi.slope(z, sign), 1e-3
     off = np.abs(np.exp(phi.log_change(z, sign, log_size)) - slope * delta)
     assert (off / (slope * np.exp(phi.log_stiffness(z, sign)) * delta**2)).max() > 0.99
 
 
-def test_a_line_is_not_stiff() -> None:
+def test_a_linear_activation_is_not_stiff() -> None:
     assert (ACTIVATIONS[0].log_stiffness(np.array([-1.0, 0.0]), np.array([1.0, -1.0])) == -math.inf).all()
 
 
 @pytest.mark.parametrize("phi", ACTIVATIONS, ids=lambda phi: phi.name)
-def test_the_secant_of_no_step_is_the_slope(phi: Activation) -> None:
+def test_the_secant_of_a_zero_step_is_the_slope(phi: Activation) -> None:
     z, sign = np.array(POSITIONS), np.ones(len(POSITIONS))
     assert phi.lowest_secant(z, sign, np.zeros(len(POSITIONS))).tolist() == phi.slope(z, sign).tolist()
 
@@ -160,7 +160,7 @@ def test_features_that_move_along_the_signs_lower_every_output() -> None:
         assert (head.outputs_of(moved) < head.outputs_of(inputs)).all()
 
 
-def test_a_batch_of_weights_has_the_output_of_each() -> None:
+def test_a_batch_of_weights_gives_the_output_of_each() -> None:
     rng = np.random.default_rng(2)
     head = Head(rng.standard_normal((4, 3, 5)), rng.standard_normal(5), np.arange(5), np.ones(4))
     s = rng.dirichlet(np.ones(3), size=(2, 6, 4))

@@ -1,4 +1,4 @@
-"""Losses outside Assumption A: their numerics against mpmath, and the exact witness of what they violate."""
+"""Losses that violate Assumption A: their numerics against mpmath, and an exact witness of the violation."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_log_excess_agrees_with_many_digits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
-def test_log_excess_survives_where_floats_end(name: str) -> None:
-    """At δ = e^{−10⁶}, also where the first-order term vanishes."""
+def test_log_excess_is_accurate_below_the_range_of_floats(name: str) -> None:
+    """Take δ = e^{−10⁶}, at points where the first-order term vanishes."""
     flat = {"squared": 1.0, "cubic": 0.0, "kinked": 0.0}[name]
     sign, log = loss_named(name).log_excess(np.array([flat]), np.array([1.0]), np.array([-1e6]))
     order = {"squared": 2, "cubic": 3, "kinked": 1}[name]
@@ -63,14 +63,14 @@ def test_the_derivative_on_a_ball_encloses_slopes_and_difference_quotients(name:
         slope = loss.derivative(grid)
         assert (slope >= x - 1e-12).all()
         assert (slope <= y + 1e-12).all()
-        # A ball of u² about a value is twice as wide as its range at the most, if 0 is in it.
+        # A ball of u² about a value is at most twice as wide as the range of u², if 0 lies in it.
         assert y - x <= 4 * (slope.max() - slope.min()) + 1e-12
         quotients = np.diff(loss.value(grid)) / np.diff(grid)
         assert (quotients >= x - 1e-12).all()
         assert (quotients <= y + 1e-12).all()
         assert np.abs(slope).max() <= math.exp(loss.log_bound(a, b)) * (1 + 4 * EPS)
         assert np.abs(slope).min() >= math.exp(loss.log_floor(a, b)) * (1 - 4 * EPS)
-        # Both are attained, the floor too unless the grid misses a zero of ℓ'.
+        # Both bounds are attained, the lower one unless the grid misses a zero of ℓ'.
         assert np.abs(slope).max() >= math.exp(loss.log_bound(a, b)) * (1 - 4 * EPS)
         assert np.abs(slope).min() <= math.exp(loss.log_floor(a, b)) * (1 + 4 * EPS) + 0.01 * (
             a <= 1 <= b or a <= 0 <= b
@@ -113,7 +113,7 @@ def test_assumption_a_holds_away_from_the_defect(name: str, scores: list[float])
     assert ASSUMPTIONS["well-behaved-loss"].check(case).holds is True
 
 
-def test_nothing_draws_them_unasked() -> None:
+def test_ill_behaved_losses_are_drawn_only_on_request() -> None:
     assert not set(LOSSES) & set(ILL_BEHAVED_LOSSES)
     assert all(loss_named(name) is loss for name, loss in ILL_BEHAVED_LOSSES.items())
 
@@ -145,15 +145,15 @@ def test_constants_where_an_interval_ends_at_the_defect() -> None:
         ("kinked", -1.0, 1.0, 0.0),
     ],
 )
-def test_steepening_is_the_least_that_bounds_the_growth_of_the_slope(
+def test_steepening_is_the_least_bound_on_the_growth_of_the_slope(
     name: str, low: float, high: float, least: float
 ) -> None:
-    """max(0, sup d log |ℓ'|/du), by hand."""
+    """Compare with max(0, sup d log |ℓ'|/du), computed by hand."""
     assert ILL_BEHAVED_LOSSES[name].steepening(low, high) == least
 
 
 def test_a_step_over_the_minimum_to_the_same_height_has_no_sign() -> None:
-    """(1 − u)² is 1/4 at u = 3/2 and at 1/2."""
+    """The value of (1 − u)² is 1/4 both at u = 3/2 and at u = 1/2."""
     sign, log = ILL_BEHAVED_LOSSES["squared"].log_excess(np.array([1.5]), np.array([1.0]), np.array([0.0]))
     assert (sign[0], log[0]) == (0.0, -math.inf)
 

@@ -1,4 +1,4 @@
-"""Losses against 60-digit arithmetic, where float64 formulas written naively overflow, cancel or underflow."""
+"""Losses against 60-digit arithmetic, at points where naive float64 formulas overflow, cancel or underflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_expm1(x: mpmath.mpf) -> mpmath.mpf:
 
 
 def exact_log_excess(name: str, u: float, sign: int, log_size: float) -> float:
-    """log |ℓ(u − δ) − ℓ(u)|, with as many digits as the cancellation needs."""
+    """Return log |ℓ(u − δ) − ℓ(u)|, with as many digits as the cancellation needs."""
     if name not in ("logistic", "exponential", "sigmoid"):
         with precision(3000):
             if log_size < -900:  # ℓ' δ, up to a relative δ
@@ -43,7 +43,8 @@ def exact_log_excess(name: str, u: float, sign: int, log_size: float) -> float:
     with mpmath.workdps(200 + int(1.1 * max(min(abs(log_size), 1e3), abs(u) if abs(u) < HUGE else 0.0))):
         u_, size = mpmath.mpf(u), mpmath.exp(mpmath.mpf(log_size))
         if name == "sigmoid":
-            # (1 − e^{−|δ|}) σ(±u) σ(|δ| ∓ u): σ's that are 1 up to their 43,000th digit leave nothing of a difference.
+            # (1 − e^{−|δ|}) σ(±u) σ(|δ| ∓ u): two values of σ that are 1 up to their 43,000th digit would have no
+            # difference.
             log_lost = mpmath.log(-mpmath.expm1(-size)) if log_size > -500 else mpmath.mpf(log_size)
             return float((log_lost if size < HUGE else 0) - softplus(-sign * u_) - softplus(sign * u_ - size))
         if log_size < -500:  # ℓ' δ, up to a relative δ/2
@@ -60,13 +61,13 @@ def exact_log_excess(name: str, u: float, sign: int, log_size: float) -> float:
 
 
 def allowed(name: str, sign: int, u: float, log_size: float, expected: float) -> float:
-    """Rounding of the answer and of the exponents that make it; e^δ of the exponential loss has δ as exponent."""
+    """Return the allowed rounding of the answer and of its exponents; e^δ of the exponential loss has δ as exponent."""
     grown = np.exp(log_size) * (1 + abs(log_size)) if name == "exponential" and sign > 0 else 0.0
     return float(8 * EPS * (1 + abs(expected) + abs(u) * (abs(u) < 1e100 or expected < -1e100) + abs(log_size) + grown))
 
 
 def worst_error(loss: Loss, name: str) -> float:
-    """The largest error of log_excess in units of what rounding allows."""
+    """Return the largest error of log_excess, in units of the allowed rounding."""
     worst = 0.0
     for sign in (1, -1):
         for u in ARGUMENTS:
@@ -99,7 +100,7 @@ def test_torch_agrees_with_numpy(loss: Loss) -> None:
     for sign in (-1.0, 1.0):
         _, here = loss.log_excess(u, np.full_like(u, sign), log_size)
         _, there = loss.log_excess(torch.tensor(u), torch.full((len(u),), sign).double(), torch.tensor(log_size))
-        # Both evaluate the same formula; exp and log of the two libraries differ by a few roundings.
+        # Both libraries evaluate the same formula; their exp and log differ by a few roundings.
         scale = 1 + np.abs(here) + np.abs(log_size) + np.where(here > 1e3, 0, np.abs(u) * (np.abs(u) < 1e100))
         assert (np.abs(there.numpy() - here) <= 16 * EPS * scale * (1 + np.abs(log_size))).all()
 
@@ -115,7 +116,7 @@ def test_slope_and_curvature_are_the_derivatives(loss: Loss) -> None:
             assert abs(loss.value(at)[0] - float(here)) <= 4 * EPS * (1 + abs(u)) * abs(float(here))
             assert abs(loss.derivative(at)[0] - float(slope)) <= 4 * EPS * (1 + abs(u)) * abs(float(slope))
             expected = float(bend / abs(slope))
-            # The differences are off by h², what is left is the rounding of ours.
+            # The difference quotients err by h²; the remaining error is the rounding of the formula under test.
             assert abs(loss.relative_curvature(at)[0] - expected) <= 4 * EPS * (1 + abs(u)) * abs(expected) + 1e-25
 
 
@@ -130,14 +131,14 @@ def test_constants_bound_the_derivative_on_the_interval(loss: Loss, low: float, 
     if high < 1e3:
         curvature = np.abs(loss.relative_curvature(u)) * np.exp(slopes)
         assert curvature.max() <= np.exp(loss.log_lipschitz(low, high)) * (1 + 8 * EPS)
-        # The maximum is attained within a grid step of some grid point, to second order.
+        # Some grid point is within a grid step of the maximiser; the maximum is missed by a second-order term.
         assert curvature.max() >= np.exp(loss.log_lipschitz(low, high)) * (1 - (u[1] - u[0]))
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
 @pytest.mark.parametrize(("low", "high"), [(-2.0, 3.0), (1.0, 4.0), (-5.0, -1.0), (-800.0, 700.0)])
 def test_steepening_is_a_lower_bound_on_loss_decrease(loss: Loss, low: float, high: float) -> None:
-    """ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}; and κ is the largest d log|ℓ'|/du, no more."""
+    """ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}, where κ is exactly the largest d log|ℓ'|/du."""
     u = np.linspace(low, high, 301)
     kappa = loss.steepening(low, high)
     assert kappa == pytest.approx(max(0.0, float(np.max(-loss.relative_curvature(u)))), rel=4 * EPS)
@@ -151,7 +152,7 @@ def test_steepening_is_a_lower_bound_on_loss_decrease(loss: Loss, low: float, hi
 def test_only_the_sigmoid_loss_is_not_convex() -> None:
     assert [name for name, loss in LOSSES.items() if loss.steepening(-1.0, 1.0) > 0] == ["sigmoid"]
     assert LOSSES["sigmoid"].steepening(0.0, 3.0) == 0
-    # Without the factor the bound is false: σ's slope at 0 is the steepest.
+    # Without the factor e^{−κδ/2} the bound is false: σ's slope is steepest at 0.
     _, lost = LOSSES["sigmoid"].log_excess(np.zeros(1), np.ones(1), np.log(np.array([2.0])))
     assert lost[0] < LOSSES["sigmoid"].log_slope(np.zeros(1))[0] + np.log(2.0)
 
@@ -166,14 +167,14 @@ def test_unknown_loss_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
-def test_no_change_of_the_score_is_no_change_of_the_loss(loss: Loss) -> None:
+def test_no_change_of_the_score_gives_no_change_of_the_loss(loss: Loss) -> None:
     u = np.array([-30.0, 0.0, 30.0, 0.3])
     sign, log_size = loss.log_excess(u, np.zeros(4), np.array([-1e6, 0.0, 2.0, -np.inf]))
     assert (sign == 0).all()
     assert (log_size == -np.inf).all()
 
 
-def test_the_curvature_of_a_point_is_that_there() -> None:
+def test_the_lipschitz_constant_on_a_point_is_the_curvature_there() -> None:
     assert [LOSSES[name].log_lipschitz(0.0, 0.0) for name in DRAWN_LOSSES] == pytest.approx(
         [-np.log(4), 0.0, -np.inf, -np.inf]
     )
@@ -181,7 +182,7 @@ def test_the_curvature_of_a_point_is_that_there() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
 def test_no_branch_of_the_excess_is_infinite(loss: Loss) -> None:
-    """Not even one that is not taken: there would be a warning, and no gradient through it."""
+    """Even a branch that is not taken must be finite: it would warn, and lose the gradient."""
     u, sign, log_size = (
         x.ravel() for x in np.meshgrid([-800.0, -1.0, 0.0, 1.0, 800.0], [-1.0, 1.0], [-50.0, 0.0, 5.0])
     )

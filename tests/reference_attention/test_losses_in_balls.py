@@ -1,4 +1,6 @@
-"""Losses on arrays that carry their own rounding: truth inside at every magnitude, and not absurdly wide."""
+"""Losses on arrays that carry bounds of their rounding: the true value is inside at every magnitude, and bounds are not
+too wide.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from theorems.bounded import Bounded, exact, spacing, value_of
 
 NAMES = ("logistic", "exponential", "correlation", "sigmoid", "squared", "cubic", "kinked")
 BITS = 10_000
-"""δ = e^{−2000} cubed is seen next to 1."""
+"""Precision at which the cube of δ = e^{−2000} does not vanish next to 1."""
 
 
 def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
@@ -28,7 +30,7 @@ def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
 
 
 def excess(name: str) -> Callable[..., Any]:
-    """log |ℓ(u − δ) − ℓ(u)|; of a difference that a change of its operands makes vanish, nothing."""
+    """Return a function for log |ℓ(u − δ) − ℓ(u)|; it is exact where the difference is linear in δ."""
 
     def truth(u: Any, sign: float, log_delta: Any) -> Any:
         if sign == 0:
@@ -42,13 +44,13 @@ def excess(name: str) -> Callable[..., Any]:
 
 
 def widened(rng: np.random.Generator, value: np.ndarray) -> Bounded:
-    """By nothing, roundings, or up to 1."""
+    """Return the values with error bounds of zero or from 1e-17 up to 1."""
     error = 10.0 ** rng.uniform(-17, 0, value.shape)
     return Bounded(value, np.where(rng.random(value.shape) < 0.3, 0.0, error))
 
 
 def arguments(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Of all sizes, and next to where losses change their formula."""
+    """Return arguments of all sizes, some next to the points where losses change their formula."""
     near = rng.choice([-20.0, -0.5, 0.0, 1.0, 0.5, 37.0], size) + rng.choice([0.0, 1e-9, -1e-9, 1e-17, 0.3], size)
     u = np.where(rng.random(size) < 0.4, rng.uniform(-700, 700, size), rng.normal(size=size) * 3)
     return np.where(rng.random(size) < 0.2, near, u)
@@ -67,7 +69,7 @@ def _precision() -> Iterator[None]:
 
 
 def sign_is(name: str, u: Any, log_delta: Any, sign: float) -> float:
-    """The squared loss also increases."""
+    """Return the sign of the change of the loss; the squared loss also increases."""
     moved = VALUES[name](u - int(sign) * log_delta.exp()) - VALUES[name](u) if sign else arb(0)
     return 1.0 if moved > 0 else -1.0 if moved < 0 else 0.0
 
@@ -108,12 +110,12 @@ def test_the_excess_contains_the_truth(name: str, eps: float) -> None:
         theirs = each(lambda t, s, d: arb(sign_is(name, t, d, s)), points, signs, steps)
         assert escaped(theirs, found_sign if isinstance(found_sign, Bounded) else exact(found_sign))[:3] == []
         known += int(np.isfinite(result.error).sum())
-    # Errors of order one leave nothing known where a logarithm is taken of what may vanish.
+    # Where the difference may vanish, an error of order one makes its logarithm unbounded.
     assert known > 0.6 * 450
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sign_that_is_not_sure_leaves_nothing_known(name: str) -> None:
+def test_an_uncertain_sign_gives_an_infinite_error_bound(name: str) -> None:
     loss, sign = loss_named(name), np.sign(Bounded([0.0, 1.0, -1.0], [1.0, 0.0, 0.0]))
     for u, logs in ((exact(np.full(3, 0.3)), np.full(3, -2.0)), (np.full(3, 0.3), exact(np.full(3, -2.0)))):
         for given in (logs, exact(np.full(3, -2.0))):
@@ -133,8 +135,8 @@ def test_plain_and_bounded_arrays_mix(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_widths(name: str) -> None:
-    """Of an exact argument some roundings; of an inexact one what the function itself makes of it, and no more."""
+def test_error_bounds_are_not_much_wider_than_necessary(name: str) -> None:
+    """An exact argument costs a few roundings; an inexact one costs what the function itself makes of its error."""
     rng, loss = np.random.default_rng(3), loss_named(name)
     u = np.where(rng.random(80) < 0.5, rng.uniform(-600, 600, 80), rng.normal(size=80) * 3)
     logs, signs = rng.uniform(-800, 5, 80), rng.choice([-1.0, 1.0], 80)
@@ -161,7 +163,7 @@ def test_widths(name: str) -> None:
 def test_an_exact_argument_costs_a_few_roundings_in_every_piece(
     name: str, sign: float, shortest: float, longest: float
 ) -> None:
-    """Steps that are small, middling and large, at scores of all sizes: no piece is wide, however few points it has."""
+    """Test small, middling and large steps at scores of all sizes: no piece is wide, however few points use it."""
     rng, loss = np.random.default_rng(4), loss_named(name)
     for low, high in ((-600, -40), (-36, -1), (-1, 1), (1, 36), (40, 600)):
         u, logs = rng.uniform(low, high, 40), rng.uniform(shortest, longest, 40)

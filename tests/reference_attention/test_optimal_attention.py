@@ -1,4 +1,6 @@
-"""The projection on the simplex: its optimality over all supports, by hand, at the boundaries."""
+"""Attention of least penalised risk, a projection onto the simplex: optimal over all supports, by hand, and at
+thresholds.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def value(scores: list[fmpq], penalty: fmpq, s: list[fmpq]) -> fmpq:
 
 @given(st.lists(Score, min_size=1, max_size=5), st.integers(1, 24).map(lambda k: fmpq(k, 8)))
 def test_no_support_does_better(scores: list[fmpq], penalty: fmpq) -> None:
-    """On each support the best weights of sum 1 by Lagrange; those without a sign violated are candidates."""
+    """Compute the best weights of sum 1 on each support by Lagrange; those with non-negative entries are candidates."""
     attention = optimal_attention([scores], penalty)
     s = list(attention.weights[0])
     assert sum(s, fmpq(0)) == 1
@@ -50,7 +52,9 @@ def test_optimal_attention_by_hand() -> None:
 
 @pytest.mark.parametrize(("twice", "size"), [(1, 1), (fmpq(9, 8), 2), (3, 2), (fmpq(25, 8), 3), (6, 3), (7, 4)])
 def test_on_a_threshold_no_token_is_added(twice: fmpq, size: int) -> None:
-    """γ = (4, 3, 2, 1): tokens come in beyond 2λ = 1, 3, 6; there, the new one has ν = 0 and no weight."""
+    """With γ = (4, 3, 2, 1), a token is added above 2λ = 1, 3, 6; at the threshold the new token has ν = 0 and weight
+    0.
+    """
     attention = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(twice) / 2)
     assert int(attention.sets.sum()) == size
     assert sum(nu == 0 for nu in attention.multipliers[0]) == size + (twice in (1, 3, 6))

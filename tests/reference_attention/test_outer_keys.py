@@ -1,4 +1,4 @@
-"""Keys by their factors: the same as the products, exactly where those are rounded."""
+"""Keys given by their factors: equal to the products as matrices, and exact where products would be rounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = OuterKeys(X, Z)
 
 
 def exact(i: int, t: int) -> list[Fraction]:
-    """vec(x_it z_iᵀ)."""
+    """Return vec(x_it z_iᵀ)."""
     return [Fraction(float(a)) * Fraction(float(b)) for a in X[i, t] for b in Z[i]]
 
 
@@ -43,7 +43,7 @@ def test_products_of_few_bits_are_not_rounded(bits: int, short: bool) -> None:
     assert ([Fraction(float(a)) for a in keys.floats[0, 0]] == products) == short
 
 
-def test_scaled_and_first_inputs() -> None:
+def test_scaling_and_selection_of_first_inputs() -> None:
     assert (KEYS.scale_by(0.25).floats == KEYS.floats / 4).all()
     assert (first_inputs(KEYS, 1).floats == KEYS.floats[:1]).all()  # type: ignore[union-attr]
     assert (first_inputs(X, 1) == X[:1]).all()

@@ -1,4 +1,4 @@
-"""Problems and datasets: what they derive from their arrays, and how unsuitable arrays are refused."""
+"""Problems and datasets: the quantities derived from their arrays, and the refusal of unsuitable arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_smoothness_constants_are_the_documented_sums(loss: str) -> None:
     assert dataset.log_smoothness == pytest.approx(math.log(expected), abs=64 * EPS)
 
 
-def test_without_any_score_the_gradient_has_no_slope_to_bound() -> None:
+def test_zero_scores_have_zero_smoothness_constants() -> None:
     assert Problem(X, np.zeros((3, 4))).log_smoothness == -math.inf
 
 
@@ -51,7 +51,7 @@ def test_a_dataset_has_the_keys_and_scores_of_its_tokens() -> None:
     assert (Dataset(X, Y, V).key_query == np.eye(2)).all()
 
 
-def test_every_problem_is_that_of_a_dataset() -> None:
+def test_every_problem_comes_from_some_dataset() -> None:
     problem = Problem(X, RNG.normal(size=(3, 4)), LOSSES["exponential"])
     again = Dataset.realising(problem).problem
     assert (again.keys == problem.keys).all()
@@ -106,7 +106,7 @@ def test_suitable_arrays_are_copied_and_read_only() -> None:
     assert checked_array("a", np.array([1e140, -1e-140, 0.0]), (3,)).tolist() == [1e140, -1e-140, 0.0]
 
 
-def test_one_token_and_other_labels_are_refused() -> None:
+def test_a_single_token_and_other_labels_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^keys: T = 1 leaves nothing to select"):
         Problem(X[:, :1], np.zeros((3, 1)))
     with pytest.raises(InvalidInput, match=r"^X: T = 1 leaves nothing to select"):
@@ -115,7 +115,7 @@ def test_one_token_and_other_labels_are_refused() -> None:
         Dataset(X, np.array([1.0, 0.5, -1.0]), V)
 
 
-def test_lists_and_tensors_are_taken_and_the_loss_by_name() -> None:
+def test_lists_and_tensors_and_losses_by_name_are_accepted() -> None:
     torch = pytest.importorskip("torch")
     of_lists = Problem([[[1, 0], [0, 2]]], [[1, 0]], "exponential")
     of_tensors = Problem(torch.tensor([[[1.0, 0], [0, 2]]], requires_grad=True), torch.tensor([[1, 0]]))
@@ -125,7 +125,7 @@ def test_lists_and_tensors_are_taken_and_the_loss_by_name() -> None:
     assert Dataset([[[1, 0], [0, 2]]], [1], [1, 0], loss="correlation").problem.loss is LOSSES["correlation"]
 
 
-def test_values_that_are_no_array_or_no_loss_are_refused_in_one_sentence() -> None:
+def test_values_that_are_not_arrays_or_losses_are_refused_in_one_sentence() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(InvalidInput, match=r"^a: torch\.Tensor is no array for NumPy \(.*\); give float64 of shape"):
         checked_array("a", torch.ones(1, 2, dtype=torch.bfloat16), ("n", 2))
@@ -133,7 +133,7 @@ def test_values_that_are_no_array_or_no_loss_are_refused_in_one_sentence() -> No
         Problem(X, np.zeros((3, 4)), "hinge")
 
 
-def test_a_problem_keeps_what_it_was_given() -> None:
+def test_a_problem_keeps_its_arguments() -> None:
     keys = X.copy()
     problem = Problem(keys, np.zeros((3, 4)))
     keys[0] = 0
@@ -148,7 +148,7 @@ def test_a_problem_keeps_what_it_was_given() -> None:
     ("labels", "fix"),
     [([0, 1], "give 2*Y - 1"), ([0, 0], "give 2*Y - 1"), ([2, 1], "labels must"), ([0, -1], "labels")],
 )
-def test_labels_of_zeros_and_ones_are_told_their_formula(labels: list[int], fix: str) -> None:
+def test_refused_labels_of_zeros_and_ones_name_the_formula(labels: list[int], fix: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^Y: label 0 is {labels[0]}; {re.escape(fix)}"):
         Dataset([[[1, 2], [3, 4]], [[1, 2], [3, 4]]], labels, [1, 0])
 

@@ -1,4 +1,4 @@
-"""Tokens with a query per input: the problem in vec(W), and how unsuitable data are refused."""
+"""Datasets with one query per input: the problem in vec(W), and the refusal of unsuitable data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_problem_is_that_of_vec_w() -> None:
     assert (scaled.problem.scores == data.problem.scores).all()
 
 
-def test_factors_are_kept_where_a_product_was_rounded_alone() -> None:
+def test_factors_are_kept_only_where_products_were_rounded() -> None:
     short = QueryDataset(np.round(8 * X), np.round(8 * Z), Y, V).problem
     assert short.factors is None
     assert short.exact_keys is short.keys
@@ -39,7 +39,7 @@ def test_factors_are_kept_where_a_product_was_rounded_alone() -> None:
     assert (long.keys == QueryDataset(X, Z, Y, V).problem.keys / 2).all()
 
 
-def test_a_query_for_each_input() -> None:
+def test_each_input_needs_a_query() -> None:
     with pytest.raises(
         InvalidInput, match=r"^queries: shape \(3, 5\) has length 3 along axis 0, .* give shape \(2, e\)"
     ):

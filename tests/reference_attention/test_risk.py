@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 @dataclass
 class Data:
-    """One problem with the points it is looked at."""
+    """One problem with the points at which it is evaluated."""
 
     keys: np.ndarray
     scores: np.ndarray
@@ -47,35 +47,43 @@ def generic(seed: int, n: int = 3, T: int = 4, d: int = 3) -> Data:
 
 
 def duplicates(seed: int) -> Data:
-    """The tokens that are mostly selected come twice, with different scores."""
+    """Return a problem in which the tokens that are mostly selected come twice, with different scores."""
     data = generic(seed, T=5)
     data.keys[:, 1] = data.keys[:, 0] = data.keys[:, 0] * 3
     return data
 
 
 def equal_others(seed: int) -> Data:
-    """All scores but one per input are equal: where one of those is selected, only −E[δγ] is left."""
+    """Return a problem in which all scores but one per input are equal: where such a token is selected, only −E[δγ] is
+    left.
+    """
     data = generic(seed, T=5)
     data.scores[:, 1:] = -0.5
     return data
 
 
 def offset(seed: int) -> Data:
-    """Keys with a common offset of 1e6, a power of two apart: raw logits cancel, differences do not."""
+    """Return keys with a common offset of 1e6 that differ by powers of two: raw logits cancel, their differences do
+    not.
+    """
     data = generic(seed)
     data.keys = np.round(data.keys * 2**20) / 2**20 + 2.0**20
     return data
 
 
 def far_offset(seed: int) -> Data:
-    """Integer keys with a common offset of 2⁵²: rounded logits select tokens whose logits are far from the largest."""
+    """Return integer keys with a common offset of 2⁵²: rounded logits select tokens whose logits are far from the
+    largest.
+    """
     data = generic(seed, T=6, d=8)
     data.keys = np.round(data.keys) + 2.0**52
     return data
 
 
 def balanced_ties(seed: int) -> Data:
-    """Tokens of equal, low score selected half each: only −E[δγ] moves p along their boundary, and it underflows."""
+    """Return tokens of equal, low score that are selected half each: only −E[δγ], which underflows, moves p along their
+    boundary.
+    """
     side, gap = np.random.default_rng(seed).uniform(0.5, 0.9, size=2)
     keys = np.array([[[side, 0.2], [0.1, 1.0], [-side, 0.2]]])
     return Data(keys, np.array([[0.0, gap, 0.0]]), np.array([[0.0, -1.0], [0.0, -1e3], [0.0, -1e6], [2.0, 1e3]]))
@@ -112,7 +120,9 @@ def exact_slope(name: str, u: mpmath.mpf) -> mpmath.mpf:
 
 
 def exact_gradient(data: Data, name: str, p: np.ndarray) -> tuple[list[Any], Any]:
-    """∇L and Σ|terms| by differences to the selected token in 80 digits (the naive formula would need 10⁶)."""
+    """Return ∇L and Σ|terms| from differences to the selected token in 80 digits (the naive formula would need 10⁶
+    digits).
+    """
     n, T, d = data.keys.shape
     total, size = [mpmath.mpf(0)] * d, mpmath.mpf(0)
     for keys, scores in zip(data.keys, data.scores, strict=True):
@@ -134,7 +144,7 @@ def exact_gradient(data: Data, name: str, p: np.ndarray) -> tuple[list[Any], Any
 
 
 def naive_gradient(data: Data, name: str, p: np.ndarray) -> list[Any]:
-    """The textbook formula Σ s_t (γ_t − γᵀs) k_t, in as many digits as it takes."""
+    """Return the textbook formula Σ s_t (γ_t − γᵀs) k_t, in as many digits as it needs."""
     n, T, d = data.keys.shape
     total = [mpmath.mpf(0)] * d
     for keys, scores in zip(data.keys, data.scores, strict=True):
@@ -148,7 +158,9 @@ def naive_gradient(data: Data, name: str, p: np.ndarray) -> list[Any]:
 
 
 def error_in_roundings(data: Data, loss: Loss, p: np.ndarray, found: ScaledGradient) -> float:
-    """Error of ∇L over what rounding allows: a weight is wrong by the error of its logit, relatively."""
+    """Return the error of ∇L in units of the allowed rounding: the relative error of a weight is the error of its
+    logit.
+    """
     n, T, d = data.keys.shape
     with mpmath.workdps(80):
         expected, size = exact_gradient(data, loss.name, p)
@@ -177,7 +189,7 @@ def by_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 def by_batch_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     field = BatchedGradient(np.stack([keys, keys]), np.stack([scores, scores]), loss)
-    field(np.stack([p, -p]))  # leaves the selection of −p behind in the second place
+    field(np.stack([p, -p]))  # keeps the selection of −p in the second place
     log_scale, direction = field(np.stack([-p, p]))
     return ScaledGradient(log_scale[1], direction[1])
 
@@ -217,7 +229,7 @@ def negated(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 
 def without_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """E[δγ δk] without − E[δγ] E[δk]."""
+    """Return the gradient from E[δγ δk] without − E[δγ] E[δk]."""
     chosen = risk.select(keys, p)
     gaps = scores - np.take_along_axis(scores, chosen.token[..., None], axis=-1)
     slope = loss.derivative(risk.predictions(keys, scores, p)) / keys.shape[-3]
@@ -231,7 +243,7 @@ def _wrong_loss(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 
 def _saturated_cancellation(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """The textbook formula in float64: right at moderate norms, lost once the softmax saturates."""
+    """Return the textbook formula in float64: right at moderate norms, but without digits once the softmax saturates."""
     s = risk.softmax_weights(keys, p)
     f = (s * scores).sum(axis=-1)
     c = loss.derivative(f)[..., None] * s * (scores - f[..., None]) / keys.shape[-3]
@@ -247,7 +259,7 @@ def test_the_comparison_catches_planted_faults(fault: Any) -> None:
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)
 def test_excess_risk_agrees_with_exact_arithmetic(make: Callable[[int], Data]) -> None:
-    # α is drawn, not optimal: the terms differ in sign.
+    # The tokens α are drawn at random, not optimal: the terms differ in sign.
     for loss in PAPER_LOSSES:
         data = make(5)
         n, T, d = data.keys.shape
@@ -263,7 +275,7 @@ def test_excess_risk_agrees_with_exact_arithmetic(make: Callable[[int], Data]) -
 
 
 def exact_excess(data: Data, name: str, p: np.ndarray, alpha: np.ndarray) -> tuple[Any, Any]:
-    """L(p) − L_α and the sum of the absolute terms, through δ = Σ s_t (γ_α − γ_t), which does not cancel."""
+    """Return L(p) − L_α and the sum of its absolute terms from δ = Σ s_t (γ_α − γ_t), which does not cancel."""
     total, size = mpmath.mpf(0), mpmath.mpf(0)
     for keys, scores, a in zip(data.keys, data.scores, alpha, strict=True):
         logits = [mpmath.fdot(map(mpmath.mpf, row), map(mpmath.mpf, p)) for row in keys]
@@ -288,7 +300,7 @@ def exact_excess(data: Data, name: str, p: np.ndarray, alpha: np.ndarray) -> tup
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
-def test_equal_scores_have_no_gradient(gradient: Any) -> None:
+def test_equal_scores_have_gradient_zero(gradient: Any) -> None:
     data = generic(0)
     for value in (0.0, 0.1, -1e120):
         for p in data.points:
@@ -328,7 +340,7 @@ def test_torch_autograd_agrees_at_moderate_norms(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("batch_of_problems", [False, True])
-def test_batches_are_the_single_calls(batch_of_problems: bool) -> None:
+def test_batches_agree_with_single_calls(batch_of_problems: bool) -> None:
     rng = np.random.default_rng(4)
     keys, scores, points = rng.normal(size=(2, 5, 3, 4, 6)), rng.normal(size=(2, 5, 3, 4)), rng.normal(size=(2, 5, 6))
     if not batch_of_problems:
@@ -342,7 +354,7 @@ def test_batches_are_the_single_calls(batch_of_problems: bool) -> None:
         for j in range(5):
             k, g = (keys[i, j], scores[i, j]) if batch_of_problems else (keys, scores)
             one = risk.scaled_gradient(k, g, LOGISTIC, points[i, j])
-            # The same formula; sums may run in another order.
+            # Batches use the same formula, but may sum in another order.
             for log_scale, direction in (
                 (gradient.log_scale, gradient.direction),
                 (tensor.log_scale, tensor.direction),
@@ -378,19 +390,19 @@ def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
         for axis in np.eye(4):
             ahead, behind = field(p + h * axis), field(p - h * axis)
             rows.append((np.exp(ahead[0] - log_scale) * ahead[1] - np.exp(behind[0] - log_scale) * behind[1]) / (2 * h))
-        # Central differences: third derivatives times h²/6, and the rounding of a logit over h.
+        # Central differences err by h²/6 times third derivatives, and by the rounding of a logit over h.
         span = float(np.abs(data.keys).max() * 2)
         allowed = span**2 * 12 * (span**2 * h**2 + 64 * EPS * (1 + span * np.linalg.norm(p)) / (span * h))
         assert np.abs(np.array(rows) - curvature).max() <= allowed
         assert np.abs(np.array(rows) + curvature).max() > allowed
 
 
-def test_the_norm_of_a_scaled_gradient_is_per_point() -> None:
+def test_the_norm_of_a_scaled_gradient_has_one_entry_per_point() -> None:
     result = ScaledGradient(np.array([-1000.0, 2.0]), np.array([[3.0, 4.0], [0.0, 1.0]]))
     assert result.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]
 
 
-def test_a_shift_common_to_all_logits_stays_out_of_the_scales_and_changes_nothing_else() -> None:
+def test_a_shift_common_to_all_logits_changes_nothing_but_the_scales() -> None:
     data = generic(8)
     differences = differences_to(data.keys, data.scores, np.zeros(3, dtype=np.int64))
     relative = (differences.rows @ data.points[1]).reshape(differences.gaps.shape)
@@ -401,7 +413,7 @@ def test_a_shift_common_to_all_logits_stays_out_of_the_scales_and_changes_nothin
     assert apart.log_scale - 3.0 == pytest.approx(whole.log_scale, abs=64 * EPS)
 
 
-def test_the_log_scale_is_that_of_the_largest_term_of_the_gradient() -> None:
+def test_the_log_scale_is_the_size_of_the_largest_term_of_the_gradient() -> None:
     data = generic(9)
     token = np.array([1, 0, 3])
     differences = differences_to(data.keys, data.scores, token)
@@ -411,7 +423,7 @@ def test_the_log_scale_is_that_of_the_largest_term_of_the_gradient() -> None:
     assert (np.abs(result.coefficients.ravel()) * sizes).max() == pytest.approx(1, rel=64 * EPS)
 
 
-def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothing_else() -> None:
+def test_a_replacement_differs_from_the_reference_only_in_name_and_precision() -> None:
     other = REFERENCE.replace("textbook", textbook_eps=EPS)
     assert (REFERENCE.name, REFERENCE.textbook_eps) == ("reference", 0.0)
     assert (other.name, other.textbook_eps) == ("textbook", EPS)
@@ -419,7 +431,9 @@ def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothi
 
 
 def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
-    """Logits 2⁵⁴ and 2⁵⁴ + 2 are one float; alone and in a batch whose other prompt needs no second look."""
+    """Logits 2⁵⁴ and 2⁵⁴ + 2 round to one float; test this prompt alone, and in a batch with a prompt that needs no
+    correction.
+    """
     keys = np.array([[[2.0**54, 0.0], [2.0**54, 2.0]]])
     log_weights = np.array([[-2.0, 0.0]]) - np.log1p(np.exp(-2.0))
     result = risk.select(keys, np.ones(2))
@@ -433,7 +447,9 @@ def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
 
 @pytest.mark.parametrize("size", [2.0**-300, 0.5, 3.0, 2.0**300])
 def test_the_only_term_of_a_gradient_has_unit_length(size: float) -> None:
-    """Of two tokens one differs from the selected one: its term is the largest, taken out whole."""
+    """Only one of the two tokens differs from the selected one: its term is the largest, and is divided by its own
+    size.
+    """
     keys = np.array([[[0.0, 0.0], [0.6 * size, -0.8 * size]]])
     gradient = risk.scaled_gradient(keys, np.array([[1.0, 0.0]]), LOGISTIC, np.array([-1.0, 0.5]) / size)
     assert float(np.linalg.norm(gradient.direction)) == pytest.approx(1.0, rel=8 * EPS)

@@ -1,4 +1,4 @@
-"""Tokens with several queries per input: the parts, their risk put together, and what masks are refused."""
+"""Datasets with several queries per input: their parts, the risk over all parts, and the masks that are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Y = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 MASK = np.array([[[1, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]], [[1, 1, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]]], dtype=bool)
 
 
-def test_parts_are_the_pairs_that_see_equally_many_tokens() -> None:
+def test_parts_are_the_queries_that_see_equally_many_tokens() -> None:
     data = SequenceDataset(X, Z, Y, V, "exponential", MASK)
     assert data.shape == (3, 5)
     assert data.total == 6
@@ -37,7 +37,7 @@ def test_parts_are_the_pairs_that_see_equally_many_tokens() -> None:
             assert scores == pytest.approx(Y[i, k] * (X[i, tokens] @ V), abs=8 * EPS)
 
 
-def test_a_causal_mask_shows_what_was_before() -> None:
+def test_a_causal_mask_shows_each_query_the_tokens_up_to_its_own() -> None:
     data = SequenceDataset(X, X, np.ones((2, 4)), V, causal=True)
     assert (data.mask == np.tri(4, dtype=bool)).all()
     assert [part.pairs.tolist() for part in data.parts] == [[[0, k], [1, k]] for k in (1, 2, 3)]
@@ -51,7 +51,7 @@ def test_a_causal_mask_shows_what_was_before() -> None:
     assert (scaled.mask == data.mask).all()
 
 
-def test_a_mask_of_numbers_is_one_of_booleans() -> None:
+def test_a_mask_of_zeros_and_ones_is_read_as_booleans() -> None:
     assert (SequenceDataset(X, Z, Y, V, mask=MASK.astype(int)).mask == MASK).all()
 
 
@@ -76,7 +76,7 @@ def test_sequences_that_do_not_fit_are_refused(changed: dict[str, Any], message:
     assert message in str(refused.value)
 
 
-def test_the_excess_is_that_of_the_mean_over_all_pairs() -> None:
+def test_the_excess_is_that_of_the_mean_risk_over_all_pairs() -> None:
     data = SequenceDataset(X, Z, Y, V, mask=MASK)
     for p in (RNG.normal(size=15), RNG.normal(size=(7, 15)), RNG.normal(size=(2, 3, 15))):
         excess = np.zeros(p.shape[:-1])

@@ -1,4 +1,4 @@
-"""Embedded in a large space, problems have the same flows, paths and solutions."""
+"""Problems embedded in a large space have the same flows, paths and solutions as before."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_near_ties_keep_their_relative_precision() -> None:
     assert (lost <= 32 * EPS * np.linalg.norm(rows, axis=1)).all()
 
 
-def test_where_nothing_is_saved_there_is_no_span() -> None:
+def test_no_span_is_used_where_it_saves_nothing() -> None:
     rng = np.random.default_rng(0)
     assert span_of(rng.normal(size=(1, 2, WIDE))) is None
     assert span_of(rng.normal(size=(1, 2, WIDE + 1))) is not None
@@ -110,7 +110,7 @@ def test_where_nothing_is_saved_there_is_no_span() -> None:
 
 
 @embeddings
-def test_derivatives_are_coordinates_of_those_in_the_space(embed: Embedding) -> None:
+def test_derivatives_in_the_span_are_coordinates_of_those_in_the_space(embed: Embedding) -> None:
     problem = embedded(embed)
     span = span_of(problem.keys)
     assert span is not None
@@ -123,7 +123,7 @@ def test_derivatives_are_coordinates_of_those_in_the_space(embed: Embedding) -> 
 
 
 @embeddings
-def test_a_flow_is_the_embedded_one(embed: Embedding) -> None:
+def test_the_flow_of_an_embedded_problem_is_the_embedded_flow(embed: Embedding) -> None:
     start = np.array([0.5, 0.0, -0.25, 1.0])
     small, large = gradient_flow(SMALL, start, norm=1e4), gradient_flow(embedded(embed), embed(start), norm=1e4)
     assert (small.stop, len(small.points)) == (large.stop, len(large.points))
@@ -144,7 +144,7 @@ def test_coordinates_outside_the_span_do_not_move() -> None:
 
 
 @embeddings
-def test_a_regularization_path_is_the_embedded_one(embed: Embedding) -> None:
+def test_the_regularization_path_of_an_embedded_problem_is_the_embedded_path(embed: Embedding) -> None:
     large, radii = embedded(embed), [1.0, 30.0, 1e4]
     svm, svm_large = solved(SMALL), solved(large)
     path = regularization_path(SMALL, radii, max_margin=svm)
@@ -156,7 +156,7 @@ def test_a_regularization_path_is_the_embedded_one(embed: Embedding) -> None:
     np.testing.assert_allclose(np.linalg.norm(path_large.points, axis=1), path.norms, rtol=4 * EPS)
 
 
-def test_a_local_path_is_the_embedded_one() -> None:
+def test_the_local_path_of_an_embedded_problem_is_the_embedded_path() -> None:
     axis = solved(SMALL).direction
     options = {"mu": 0.2, "radius": 1.0}
     small = local_path(SMALL, axis, SMALL.optimal, [10.0, 100.0], **options)
@@ -165,7 +165,7 @@ def test_a_local_path_is_the_embedded_one() -> None:
 
 
 @embeddings
-def test_the_exact_solution_is_the_embedded_one(embed: Embedding) -> None:
+def test_the_exact_solution_of_an_embedded_problem_is_the_embedded_solution(embed: Embedding) -> None:
     small, large = solved(SMALL), solved(embedded(embed))
     np.testing.assert_array_equal(small.neighbours, large.neighbours)
     assert large.norm == pytest.approx(small.norm, rel=1e-13)
@@ -174,7 +174,7 @@ def test_the_exact_solution_is_the_embedded_one(embed: Embedding) -> None:
         np.testing.assert_array_equal(large.p, embed(small.p))
 
 
-def test_tangents_are_orthonormal_and_fold_what_they_leave_out() -> None:
+def test_thin_tangents_are_orthonormal_and_keep_norms() -> None:
     problem = embedded(turned)
     axis = solved(problem).direction
     basis = thin_tangents(axis, differences_to_first(problem.keys))
@@ -201,7 +201,7 @@ def not_orthonormal(span: Span) -> Span:
 
 @pytest.mark.parametrize("fault", [without_a_direction, not_orthonormal])
 def test_a_wrong_basis_is_caught(fault: Callable[[Span], Span], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chords of the flow are integrated in coordinates that are found apart from those of the flow."""
+    """The chords of the flow are integrated in coordinates that are computed separately from those of the flow."""
     problem, start = embedded(turned), turned(np.array([0.5, 0.0, -0.25, 1.0]))
 
     def verdict() -> Verdict:
@@ -219,7 +219,7 @@ def test_a_wrong_basis_is_caught(fault: Callable[[Span], Span], monkeypatch: pyt
 
 
 @embeddings
-def test_many_points_have_the_risks_and_gradients_of_each_alone(embed: Embedding) -> None:
+def test_many_points_have_the_risks_and_gradients_of_each_point(embed: Embedding) -> None:
     keys = SMALL.keys.copy()
     keys[0, 1] = keys[0, 0]
     scores, loss = SMALL.scores, SMALL.loss
@@ -236,7 +236,7 @@ def test_many_points_have_the_risks_and_gradients_of_each_alone(embed: Embedding
 
 
 @embeddings
-def test_flows_together_end_where_they_do_in_few_dimensions(embed: Embedding) -> None:
+def test_batched_flows_of_embedded_problems_end_at_the_embedded_points(embed: Embedding) -> None:
     starts, norms = np.random.default_rng(4).normal(size=(3, SMALL.d)), np.full(3, 50.0)
     few = gradient_flows([SMALL] * 3, starts, norms=norms, relative=1e-8)
     many = gradient_flows([embedded(embed)] * 3, embed(starts), norms=norms, relative=1e-8)
@@ -255,7 +255,7 @@ def test_statements_make_the_same_claims_of_an_embedded_problem(id: str, embed: 
 
 
 @embeddings
-def test_directions_of_an_embedded_problem_are_decided_alike(embed: Embedding) -> None:
+def test_directions_of_an_embedded_problem_give_the_same_findings(embed: Embedding) -> None:
     q = np.random.default_rng(4).normal(size=4)
     own, other = direction(SMALL.keys, q), direction(embedded(embed).keys, embed(q))
     assert (own.selected == other.selected).all()
@@ -276,6 +276,7 @@ def test_points_of_sublevel_sets_are_searched_in_the_span(embed: Embedding) -> N
         assert (log_excess(REFERENCE, problem, points) <= edge + 1e-12 * rhos[of]).all()
         least = (problem.keys[:, :1] - problem.keys[:, 1:]).reshape(-1, problem.d) @ points.T
         lowest.append([float((least[:, of == k]).min() / rhos[k]) for k in range(2)])
-    # The least margins that are met, in units of the radius: nowhere is less tried in the large space.
+    # Compare the least margins that the search reaches, in units of the radius: it must reach as low in the large
+    # space.
     assert lowest[1][0] <= lowest[0][0] + 0.05
     assert lowest[1][1] <= lowest[0][1] + 0.01

@@ -1,4 +1,4 @@
-"""Next-token training against closed forms: orthogonal contexts, small fixtures, the definition of attention."""
+"""Next-token training compared with closed forms: orthogonal contexts, small problems, the definition of attention."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from reference_attention.svm.max_margin import Infeasible
 
 ORTHOGONAL = MasterProblem.of_tokens(np.diag([1.0, 2.0, 0.5]), [[3, 1, 0, 0], [0, 2, 5, 1], [4, 0, 0, 0]])
 TWICE = MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])
-"""Not separable: one embedding, followed by the first token a quarter of the time, by the second otherwise."""
+"""Not separable: two equal embeddings; a quarter of the samples has the first token next, the others the second."""
 AGAINST = MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [2, 1, 0]])
-"""Not compatible: log 2 at h = 1 and at h = 2."""
+"""Not compatible: the log-odds of the two tokens are log 2 at h = 1 and also at h = 2."""
 
 
 def trained(problem: MasterProblem) -> tuple[FiniteMinimum, NextTokenSvm]:
@@ -33,7 +33,7 @@ def trained(problem: MasterProblem) -> tuple[FiniteMinimum, NextTokenSvm]:
 
 
 def test_orthogonal_contexts_have_the_svm_in_closed_form() -> None:
-    """‖W^mm‖² = Σ S(V − S)/(V‖h‖²), all constraints tight, λ_jv = S/(V‖h‖²)."""
+    """The SVM has ‖W^mm‖² = Σ S(V − S)/(V‖h‖²), every constraint tight and the duals λ_jv = S/(V‖h‖²)."""
     _, svm = trained(ORTHOGONAL)
     sizes, squares = [2, 3, 1], [fmpq(1), fmpq(4), fmpq(1, 4)]
     assert svm.norm_squared == sum((fmpq(s * (4 - s), 4) / h for s, h in zip(sizes, squares, strict=True)), fmpq(0))
@@ -44,7 +44,7 @@ def test_orthogonal_contexts_have_the_svm_in_closed_form() -> None:
 
 
 def test_finite_part_of_orthogonal_contexts_is_the_log_odds_and_slow_where_tokens_are_rare() -> None:
-    """ηk(P_FW_k − W⋆)_zj → −(S(V−S)/(Vπ‖h‖³))(x_z − mean x), x_z = 1/(S p_z), along h̄_j."""
+    """Along h̄_j, ηk(P_FW_k − W⋆)_zj → −(S(V−S)/(Vπ‖h‖³))(x_z − mean x), where x_z = 1/(S p_z)."""
     minimum, _ = trained(ORTHOGONAL)
     W = minimum.floats.reshape(4, 3)
     assert (W[0] - W[1])[0] == pytest.approx(np.log(3))
@@ -81,7 +81,9 @@ def test_without_compatibility_the_infimum_is_above_the_entropy() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_infimum_is_the_entropy_exactly_if_compatible_and_separable(seed: int) -> None:
-    """Two decisions over integers and rationals against the value of a convex minimisation in balls."""
+    """Compare exact decisions on compatibility and separability with the minimum of a convex function, enclosed in
+    balls.
+    """
     rng = np.random.default_rng(seed)
     m, V, d = (int(rng.integers(low, high)) for low, high in ((1, 5), (2, 5), (1, 4)))
     counts = rng.integers(0, 2, size=(m, V)) * 2 ** rng.integers(0, 3, size=(m, V))
@@ -131,7 +133,9 @@ def test_attention_of_orthonormal_tokens_decouples_and_components_are_supports()
 
 
 def test_dependent_embeddings_tie_what_the_graph_tells_apart() -> None:
-    """e_2 = (e_0 + e_1)/2, samples {0, 2} → 0 and {1, 2} → 1: an acyclic graph, graph-SVM infeasible, L_⋆ = log 2."""
+    """Let e_2 = (e_0 + e_1)/2, with samples {0, 2} → 0 and {1, 2} → 1: the graph is acyclic, but the graph-SVM is
+    infeasible and L_⋆ = log 2.
+    """
     e = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     samples, labels = np.array([[0, 2], [1, 2]]), np.array([0, 1])
     problem = attention_problem(e, samples, labels)

@@ -1,4 +1,4 @@
-"""Extended supports: two exact decisions agree, proofs hold, and a wrong proof is told."""
+"""Extended supports: two exact decisions agree, proofs are valid, and wrong proofs are refuted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference_attention.next_token.extended_supports import extended_supports, 
 from reference_attention.next_token.master_problem import MasterProblem
 
 LOOP = MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])
-"""The same embedding followed by one token, then by another: neither can be separated from the other."""
+"""Not separable: the same embedding is followed by one token in one sample and by another token in the other."""
 
 
 def random_problem(rng: np.random.Generator) -> MasterProblem:

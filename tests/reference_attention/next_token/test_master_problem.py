@@ -1,4 +1,4 @@
-"""The master problem: what it refuses, and that next tokens and labels are what they are."""
+"""The master problem built from next tokens and from labels, and the input that it refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.next_token.master_problem import MasterProblem
 
 
-def test_next_tokens_have_the_vectors_of_their_logits() -> None:
+def test_next_tokens_become_difference_vectors_of_logits() -> None:
     h = np.array([[1.0, -2.0], [0.5, 3.0]])
     problem = MasterProblem.of_tokens(h, [[2, 1, 0], [0, 0, 5]])
     W = np.arange(6.0).reshape(3, 2)
@@ -21,7 +21,7 @@ def test_next_tokens_have_the_vectors_of_their_logits() -> None:
     assert problem.embeddings is not None
 
 
-def test_labels_are_one_target_each() -> None:
+def test_each_label_becomes_the_only_target_of_its_sample() -> None:
     problem = MasterProblem.of_labels([[1.0], [2.0]], [2, 0], 3)
     assert problem.one_hot
     assert problem.counts.tolist() == [[0, 0, 1], [1, 0, 0]]

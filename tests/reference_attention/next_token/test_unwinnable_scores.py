@@ -1,4 +1,6 @@
-"""Attention where no prompt selects all optimal tokens: the split is proven, and a flow has a finite part in it."""
+"""Data on which no prompt selects all optimal tokens: the split of the inputs is proven, and the flow has a finite
+part.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from reference_attention.training.flow import gradient_flow
 TWO = [[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]]
 """Two opposed inputs and a free one."""
 THREE = [[[1.0, 0.0, 0.0], [0.0] * 3], [[-1.0, 1.0, 0.0], [0.0] * 3], [[0.0, -1.0, 0.0], [0.0] * 3]]
-"""Three opposed inputs, rows of which add up to 0."""
+"""Three opposed inputs, whose rows add up to 0."""
 FREE = [[0.0, 0.5, 1.0], [0.0] * 3]
 SHORTER = [[[2.0, 1.0], [0.0, 0.0]], [[-1.0, -0.5], [0.0, 0.0]], [[0.3, 1.0], [0.0, 0.0]]]
 """Opposed rows of different lengths, oblique to the axes."""
@@ -35,14 +37,14 @@ PROBLEMS = {
 
 
 def split_of(problem: Problem) -> ScoreSplit:
-    """The split of a problem that has one."""
+    """Return the score split of a problem that has one."""
     split = score_split(problem)
     assert split is not None
     return split
 
 
 def parts_of(problem: Problem, norm: float = 1e6) -> SplitFlow:
-    """Return the flow from the origin in two parts, up to a norm."""
+    """Return the flow from the origin, split into its two parts, up to a given norm."""
     records = np.geomspace(1e-9, 1.0, 73) * norm
     flow = gradient_flow(problem, np.zeros(problem.d), norm=norm, record=records)
     parts = follow_split_flow(split_of(problem), flow, records, norm)
@@ -56,7 +58,7 @@ def known_parts(name: str) -> SplitFlow:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_the_risk_is_that_of_tied_tokens_at_least_and_comes_down_to_it(problem: Problem) -> None:
+def test_the_risk_is_at_least_that_of_the_tied_tokens_and_attains_it_in_the_limit(problem: Problem) -> None:
     split = split_of(problem)
     assert split.error == ""
     assert split.bounds_risk
@@ -71,7 +73,7 @@ def test_the_risk_is_that_of_tied_tokens_at_least_and_comes_down_to_it(problem: 
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_derivatives_within_are_those_of_the_risk_within(problem: Problem) -> None:
+def test_derivatives_within_are_the_derivatives_of_risk_within(problem: Problem) -> None:
     split = split_of(problem)
     x = np.random.default_rng(1).normal(size=len(split.level))
     slope, second = split.derivatives_within(x)
@@ -102,7 +104,7 @@ def test_unequal_scores_have_a_finite_part_that_is_the_least_risk() -> None:
     assert parts.one_minus_cosine < 1e-9
 
 
-def test_rows_of_different_lengths_have_a_finite_part_not_called_least() -> None:
+def test_opposed_rows_of_different_lengths_have_a_stationary_finite_part() -> None:
     parts = known_parts("lengths")
     assert not parts.split.convex
     assert parts.split.derivatives_within(parts.rest)[0] == pytest.approx([0.0], abs=1e-15)
@@ -119,7 +121,7 @@ def test_three_opposed_inputs() -> None:
 
 
 def test_a_token_of_a_tied_input_is_ruled_out() -> None:
-    """The third tokens of both opposed inputs are behind along (0, 1), and change neither their tie nor F."""
+    """Along (0, 1) the third tokens of both opposed inputs are behind; they change neither the tie nor F."""
     parts = known_parts("third token")
     assert np.array_equal(parts.weights, [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
     assert parts.one_minus_cosine < 1e-9
@@ -133,8 +135,8 @@ def test_where_all_are_opposed_nothing_diverges() -> None:
     assert split.rest_near(np.array([0.3])) == pytest.approx([0.0], abs=1e-12)
 
 
-def test_an_input_that_is_worth_losing_has_no_rest() -> None:
-    """L_F falls for ever where the second input gains less than the first: σ|ℓ'(1)| > 0.3 |ℓ'(0)|."""
+def test_no_finite_part_where_giving_up_an_input_lowers_the_risk() -> None:
+    """The risk L_F decreases for ever if the second input gains less than the first: σ|ℓ'(1)| > 0.3 |ℓ'(0)|."""
     split = split_of(Problem(TWO, [[1.0, 0.0], [0.3, 0.0], [1.0, 0.0]]))
     assert split.rest_near(np.array([0.0])) is None
 
@@ -144,14 +146,14 @@ def test_no_split_where_all_can_be_selected_or_scores_tie() -> None:
     assert score_split(Problem(TWO, [[1.0, 1.0], [1.0, 0.0], [1.0, 0.0]])) is None
 
 
-def test_a_token_better_than_a_tied_one_bounds_nothing() -> None:
+def test_with_a_token_better_than_a_tied_one_the_split_does_not_bound_the_risk() -> None:
     keys = [[*rows, [0.5, -1.0]] for rows in TWO]
     better = split_of(Problem(keys, [[1.0, 0.0, 0.9], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
     assert not better.bounds_risk
 
 
 @pytest.mark.parametrize("change", ["supports", "multipliers", "separator", "svm"])
-def test_a_wrong_proof_is_seen(change: str) -> None:
+def test_a_wrong_proof_is_refuted(change: str) -> None:
     split = split_of(PROBLEMS["third token"])
     supports, svm = split.supports, split.svm
     wrong = {
@@ -165,7 +167,9 @@ def test_a_wrong_proof_is_seen(change: str) -> None:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> None:
-    """From p(0) to norm 30 the ordinary flow is still good: the two agree there, and so do their gradients."""
+    """Compare the flow in two parts with the ordinary flow, which is still accurate up to norm 30: points and
+    gradients.
+    """
     problem, parts = PROBLEMS[name], known_parts(name)
     start = np.zeros(problem.d)
     beyond = np.flatnonzero((parts.flow.norms > parts.apart_from * 1.05) & (parts.flow.norms < 26))
@@ -182,7 +186,7 @@ def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> N
 
 
 def invariants(parts: SplitFlow) -> tuple[float, float, Float64[np.ndarray, "n T"]]:
-    """Return the numbers that no change of coordinates moves."""
+    """Return the numbers that no change of coordinates alters."""
     return parts.risk, float(np.linalg.norm(parts.finite_part)), parts.weights
 
 
@@ -196,7 +200,7 @@ CHANGES = {
     "keys / 512": "third token",
     "128 keys": "scores",
 }
-"""Changes that change nothing, each with the problem of which ``make test`` looks at it."""
+"""Changes of coordinates, each with the problem on which ``make test`` tries it."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The search in one ball: which candidate is taken, what is said of it, and the parts that it is made of."""
+"""The search for the minimiser in one ball: its choice among candidates, its reasons, and its parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def at(p: tuple[float, float], log_excess: float, reason: str = "", interior: bo
 
 
 class Told(BallSearch):
-    """A search that is told what each of its parts finds."""
+    """A search whose parts return prescribed results."""
 
     def __init__(self, minima: list[Minimum], inside: Minimum | None = None, outwards: float = -1.0) -> None:
         rng = np.random.default_rng(0)
@@ -54,10 +54,10 @@ class Told(BallSearch):
 A, B, C, D = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)
 
 
-def test_the_lowest_is_taken_and_of_equals_one_that_converged() -> None:
+def test_the_lowest_candidate_is_taken_and_of_equal_ones_a_converged_one() -> None:
     lowest = Told([at(A, 2.0), at(B, -1.0), at(C, 1.0)]).found()
     assert (lowest.p == B).all()
-    # Less than the rounding of a logit apart.
+    # These differ by less than the rounding of a logit.
     equal = Told([at(A, 1.0, "stopped"), at(B, 1.0 + 4 * EPS), at(C, 1.0 + 8 * EPS, "stopped")]).found()
     assert (equal.p == B).all()
     assert equal.reason == ""
@@ -66,20 +66,20 @@ def test_the_lowest_is_taken_and_of_equals_one_that_converged() -> None:
     assert unsure.reason == "stopped"
 
 
-def test_what_is_far_above_the_lowest_is_not_polished_nor_one_place_twice() -> None:
+def test_candidates_far_above_the_lowest_and_repeated_candidates_are_not_polished() -> None:
     search = Told([at(A, -5.0), at(B, 5.0), at(A, -5.0), at(C, -5.0)])
     search.found()
     assert search.polishes == 2
 
 
-def test_places_a_radian_apart_are_two() -> None:
+def test_candidates_a_radian_apart_are_both_polished() -> None:
     search = Told([at(A, -5.0), at((math.cos(1.0), math.sin(1.0)), -5.0)])
     search.found()
     assert search.polishes == 2
 
 
 @pytest.mark.parametrize("outwards", [0.1, 10.0])
-def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: float) -> None:
+def test_where_the_risk_falls_inwards_an_interior_minimiser_is_sought(outwards: float) -> None:
     sphere, below, above = [at(A, 1.0)], at((0.1, 0.0), 0.5, interior=True), at((0.1, 0.0), 1.5, interior=True)
     assert Told(sphere, below, outwards).found() is below
     for inside in (above, None):
@@ -92,7 +92,7 @@ def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: 
 
 
 @pytest.mark.parametrize("factor", [2.0**-40, 1.0, 2.0**40])
-def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: float) -> None:
+def test_interior_newton_distinguishes_minimum_saddle_and_plateau_at_any_scale(factor: float) -> None:
     bottom = valley(factor)
     result, reason = BallSearch(bottom, bottom.optimal, None)._interior_newton(np.array([0.4]) / factor)
     assert reason == ""
@@ -103,7 +103,7 @@ def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: flo
     result, reason = BallSearch(scaled, scaled.optimal, None)._interior_newton(start)
     assert reason == "the stationary point inside the ball is no minimum"
     assert (result == start).all()
-    # Along the second coordinate it falls off a twelfth as much as it rises along the first.
+    # Along the second coordinate the risk falls a twelfth as fast as it rises along the first.
     gentle = Problem(scaled.keys * [1.0, 0.1, 1.0], given.scores)
     result, reason = BallSearch(gentle, gentle.optimal, None)._interior_newton(start)
     assert reason == "the stationary point inside the ball is no minimum"
@@ -149,8 +149,8 @@ def test_polishing_does_not_depend_on_units(factor: float, R: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-20, 1.0])
-def test_newton_gets_there_from_half_a_radian_off(factor: float) -> None:
-    """Offsets are as long as the radius allows, whether it is above or below 1."""
+def test_newton_converges_from_half_a_radian_away(factor: float) -> None:
+    """The steps may be as long as the radius, be that above or below 1."""
     problem, svm = separable(0)
     scaled = Problem(problem.keys / factor, problem.scores)
     search = BallSearch(scaled, scaled.optimal, None)
@@ -171,10 +171,10 @@ def test_a_search_without_a_descending_step_gives_its_reason(monkeypatch: pytest
     assert search._polish(40.0, svm.direction + 0.1).reason == "Newton's method found no descent"
 
 
-def test_where_there_is_no_newton_the_rough_point_is_told_with_a_reason() -> None:
+def test_where_newton_is_impossible_the_rough_point_is_returned_with_a_reason() -> None:
     problem, svm = separable(0)
     search = BallSearch(problem, problem.optimal, svm)
-    # Opposite to p_mm other tokens are ahead by thousands of logits.
+    # Opposite to p_mm, other tokens are ahead by thousands of logits.
     rough = -svm.direction + np.eye(6)[0] * 0.1
     R = 1e4 / svm.margin
     result = search._polish(R, rough)
@@ -194,8 +194,8 @@ def test_the_part_across_the_ray_carries_no_rounding_of_the_part_along_it() -> N
 
 
 def test_a_valley_at_a_tiny_share_of_a_newton_step_is_found() -> None:
-    """Rows of ATT-SVM that are parallel up to 2^−20: off the valley one logit outweighs the others, and its curvature
-    is that of the sphere, so that Newton's step is 10⁵ times too long.
+    """Rows of ATT-SVM are parallel up to 2^−20. Off the valley one logit outweighs the others, so that only the sphere
+    has curvature and Newton's step is 10⁵ times too long.
     """
     tiny = 2.0**-20
     keys = np.array(

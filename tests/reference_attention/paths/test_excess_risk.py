@@ -1,4 +1,4 @@
-"""The logarithm of the excess risk with its derivatives, in the plain and on a sphere, against 80-digit arithmetic."""
+"""The logarithm of the excess risk and its derivatives, in the plane and on a sphere, against 80-digit arithmetic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def problem(tied: bool) -> Problem:
 
 
 def exact(given: Problem, p: list[mpmath.mpf]) -> mpmath.mpf:
-    """log(L − L_opt)."""
+    """Return log(L − L_opt) in 80 digits."""
     total = mpmath.mpf(0)
     for keys, scores in zip(given.keys, given.scores, strict=True):
         s = [mpmath.exp(mpmath.fdot(map(mpmath.mpf, k), p)) for k in keys]
@@ -50,9 +50,9 @@ def test_value_and_slope_are_those_of_the_logarithm(tied: bool, size: float) -> 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("shift", [0.0, -60.0, -200.0, 20.0])
-def test_on_a_sphere_a_shift_is_left_out_and_derivatives_are_along_it(tied: bool, shift: float) -> None:
+def test_on_a_sphere_the_shift_is_left_out_and_derivatives_are_tangential(tied: bool, shift: float) -> None:
     given, rng = problem(tied), np.random.default_rng(4)
-    # Keys that prefer the chosen tokens along the first axis by −shift, so that the excess is of size e^{shift}.
+    # Keys whose first coordinate disfavours the chosen tokens by `shift`, so that the excess is of size e^{shift}.
     keys = given.keys.copy()
     keys[..., 0] = 0.0
     keys[np.arange(3), given.optimal, 0] = 1.0
@@ -72,7 +72,7 @@ def test_on_a_sphere_a_shift_is_left_out_and_derivatives_are_along_it(tied: bool
     assert result[2] == pytest.approx(curvature, abs=1e-11 * np.abs(curvature).max())
 
 
-def test_where_nothing_is_lost_or_nothing_moves_there_is_no_newton() -> None:
+def test_no_newton_step_where_the_excess_is_zero_or_constant() -> None:
     keys, unit, basis = np.random.default_rng(0).normal(size=(2, 3, 2)), np.eye(2)[0], np.eye(2)[:, 1:]
     level = Excess(Problem(keys, np.ones((2, 3))), np.zeros(2, dtype=np.int64))
     value, slope = level.value_and_slope(np.ones(2))
@@ -80,7 +80,7 @@ def test_where_nothing_is_lost_or_nothing_moves_there_is_no_newton() -> None:
     assert (slope == 0).all()
     logits = (level.differences.rows @ unit).reshape(2, 2)
     assert level.on_sphere(1.0, unit, basis, np.zeros(1), (logits, 0.0)) is None
-    # Equal keys: something is lost wherever p is.
+    # With equal keys the excess is positive and the same for every p.
     equal = Excess(Problem(np.ones((2, 3, 2)), np.eye(2, 3)), np.array([0, 1]))
     assert equal.value_and_slope(np.ones(2))[0] > -math.inf
     assert equal.on_sphere(1.0, unit, basis, np.zeros(1), (np.zeros((2, 2)), 0.0)) is None

@@ -1,4 +1,4 @@
-"""The joint risk of inputs of every kind, its derivatives and its parts, against 80 digits and definitions."""
+"""The joint risk, its derivatives and its parts on inputs of every kind, against 80-digit arithmetic and definitions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 
 EPS = float(np.finfo(float).eps)
 H = mpmath.mpf(2) ** -70
-"""Step of differences in 80 digits: its square is beyond a float, and the digits are not."""
+"""Step of the difference quotients in 80 digits: its square is far below the spacing of floats, but far above 80
+digits.
+"""
 
 
 def joint() -> Joint:
-    """Five inputs of four tokens in three dimensions, keys in six; v̄_mm = (0, 1, 0) and Γ = 1/2, exactly."""
+    """Return a problem of five inputs with four tokens in three dimensions, and keys in six; v̄_mm = (0, 1, 0) and Γ =
+    1/2, exactly.
+    """
     rng = np.random.default_rng(3)
     tokens, keys = rng.normal(size=(5, 4, 3)), rng.normal(size=(5, 4, 6))
     alpha = np.array([0, 3, 1, 2, 0])
@@ -44,7 +48,7 @@ def joint() -> Joint:
 
 
 def exact_log_risk(joint: Joint, log_r: float, w: list[mpmath.mpf], p: list[mpmath.mpf], over: bool) -> mpmath.mpf:
-    """log L + rΓ, or log(L − L_α) + rΓ."""
+    """Return log L + rΓ, or log(L − L_α) + rΓ if ``over``."""
     r = mpmath.exp(mpmath.mpf(log_r))
     v = [w[0], r + w[1], w[2]]
     total = mpmath.mpf(0)
@@ -59,7 +63,7 @@ def exact_log_risk(joint: Joint, log_r: float, w: list[mpmath.mpf], p: list[mpma
 def derivatives(
     f: Callable[[list[mpmath.mpf]], mpmath.mpf], x: np.ndarray, *, twice: bool = True
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Value, gradient and, if it is asked for, second derivative by differences."""
+    """Return the value, the gradient and, if ``twice``, the second derivative, by difference quotients."""
     at, m = [mpmath.mpf(float(v)) for v in x], len(x)
 
     def moved(*steps: tuple[int, int]) -> mpmath.mpf:
@@ -89,7 +93,7 @@ def test_risk_and_excess_have_these_derivatives(log_r: float, size: float) -> No
         over, by_p, second = derivatives(
             lambda x: exact_log_risk(problem, log_r, [mpmath.mpf(float(v)) for v in w], x, True), p
         )
-    # Roundings of exponents of size r, relative to what is largest.
+    # The tolerance allows for the rounding of exponents of size r, relative to the largest term.
     r = 1 + math.exp(log_r)
     result, by_head, by_prompt = joint_gradient(problem, log_r, w, p)
     assert result == pytest.approx(value, abs=64 * EPS * r)
@@ -112,7 +116,7 @@ def on_spheres(s: Spheres, y: np.ndarray, tau: np.ndarray, p: np.ndarray, across
 
 
 @pytest.mark.parametrize(("log_r", "R"), [(0.2, 0.7), (1.0, 2.0), (2.0, 5.0)])
-def test_derivatives_on_the_spheres_are_along_the_moves(log_r: float, R: float) -> None:
+def test_derivatives_on_the_spheres_are_tangential(log_r: float, R: float) -> None:
     problem, rng, h = joint(), np.random.default_rng(11), 1e-4
     s = Spheres(problem, log_r, R, complement(problem.svm.direction))
     y, p = 0.4 * math.exp(log_r) * np.array([0.6, -0.8]), rng.normal(size=6)
@@ -136,7 +140,8 @@ def test_derivatives_on_the_spheres_are_along_the_moves(log_r: float, R: float) 
         axes = h * np.eye(e + 5)
         slope = np.array([value(x) - value(-x) for x in axes]) / (2 * h)
         mixed = [[value(a + b) + value(-a - b) - value(a - b) - value(b - a) for a in axes] for b in axes]
-        # Central differences: h² of a derivative of order 4 times R, and rounding of values of size r over h².
+        # Central differences err by h² times a fourth derivative, of order R, and by the rounding of values of size r
+        # over h².
         assert at.value == pytest.approx(value(np.zeros(e + 5)), abs=64 * EPS * math.exp(log_r))
         assert at.slope == pytest.approx(slope, abs=1e-6)
         assert at.second == pytest.approx(np.array(mixed) / (4 * h * h), abs=1e-5)
@@ -150,7 +155,7 @@ def test_derivatives_on_the_spheres_are_along_the_moves(log_r: float, R: float) 
     assert kept.second == pytest.approx(change.T @ own.second @ change, abs=1e-11)
 
 
-def test_a_batch_of_pairs_is_each_of_them() -> None:
+def test_a_batch_of_pairs_gives_the_values_of_each_pair() -> None:
     problem, rng = joint(), np.random.default_rng(5)
     w, p = rng.normal(size=(2, 3, 3)), 2 * rng.normal(size=(2, 3, 6))
     logs = problem.log_weights(p)
@@ -195,7 +200,7 @@ def test_rows_drops_and_weights_are_those_of_the_tokens() -> None:
     for signs, sizes in ((sign, log_size), moves):
         assert (signs[~problem.others] == 0).all()
         assert (sizes[~problem.others] == -math.inf).all()
-    # Logits of thousands, for the chosen tokens or against them.
+    # Logits of thousands, in favour of the chosen tokens or against them.
     for far in (1e3 * p, -1e3 * p):
         assert np.exp(problem.log_weights(far)).sum(axis=-1) == pytest.approx(1)
 
@@ -224,13 +229,13 @@ def test_losses_keep_their_digits_beside_the_exponential(u: float) -> None:
         -math.log1p(math.exp(-u)), abs=8 * EPS * (1 + abs(u))
     )
     if u > 30:
-        # h = −e^{−u}/2 (1 + O(e^{−u})); where E = 0 nothing else is there.
+        # h = −e^{−u}/2 (1 + O(e^{−u})); where E = 0 no other term is left.
         alone = float(log_losses(problem, math.log(2 * u), np.zeros(1))[0])
         assert alone == pytest.approx(-math.exp(-math.exp(math.log(2 * u)) / 2) / 2, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("log_r", [0.0, 2.0, 40.0])
-def test_retracted_heads_are_the_highest_in_the_ball_beside_which_they_were(log_r: float) -> None:
+def test_retracted_heads_are_the_nearest_in_the_ball_along_v_mm(log_r: float) -> None:
     problem, rng, r = joint(), np.random.default_rng(2), math.exp(log_r)
     sideways = rng.normal(size=(50, 3)) * np.array([1, 0, 1])
     sideways *= (r * np.geomspace(1e-20, 3.0, 50) / np.linalg.norm(sideways, axis=1))[:, None]
@@ -241,9 +246,9 @@ def test_retracted_heads_are_the_highest_in_the_ball_beside_which_they_were(log_
         across = sideways * np.minimum(1, r / size)[:, None]
         ratio = np.minimum(1, size / r)
         root = np.sqrt((1 - ratio) * (1 + ratio))
-        # ‖r v̄ + w‖ ≤ r is |r + v̄·w| ≤ r root: the nearest such end of the chord.
+        # ‖r v̄ + w‖ ≤ r means |r + v̄·w| ≤ r root; the nearest end of that chord is expected.
         expected = np.clip(along, -r * (1 + root), -r * ratio**2 / (1 + root))
-        # An error in the ratio next to 1 is under a root.
+        # An error in the ratio next to 1 is magnified by the square root.
         assert result[:, [0, 2]] == pytest.approx(across[:, [0, 2]], rel=16 * EPS, abs=0)
         assert result[:, 1] == pytest.approx(expected, rel=1e-7, abs=0)
 
@@ -264,11 +269,11 @@ def test_retracted_heads_are_in_the_ball_in_any_direction() -> None:
     assert isinstance(svm, LabelSvm)
     w = 1e9 * svm.direction + rng.normal(size=(5, 4))
     heads = 10 * svm.direction + retract(Joint(tokens, tokens, np.zeros(2, dtype=np.int64), svm), math.log(10.0), w)
-    # What is left across is of size one and must not carry roundings of what went, 1e-7.
+    # What is left across v̄_mm is of size 1 and must not carry the rounding 1e-7 of the part that was removed.
     assert (np.linalg.norm(heads, axis=1) <= 10 * (1 + 2.0**-48)).all()
 
 
-def test_where_no_token_is_worse_the_excess_is_not_positive() -> None:
+def test_where_no_token_scores_lower_the_excess_is_not_positive() -> None:
     given = joint()
     same = Joint(np.repeat(given.chosen_tokens[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     for found in (

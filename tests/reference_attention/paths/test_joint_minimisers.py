@@ -1,4 +1,4 @@
-"""Pairs on the joint path: their risk, their margin, which of several is the best."""
+"""Pairs of head and prompt on the joint path: their risk, their margin, and the choice of the best of several."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_risk_and_margin_are_those_of_the_pair(joint: Joint) -> None:
     assert pair.lowest_margin == pytest.approx(min(others))
 
 
-def test_a_risk_that_is_no_number_is_the_worst(joint: Joint) -> None:
+def test_a_nan_risk_ranks_last(joint: Joint) -> None:
     good, lost = (Pair(joint, 1.0, 2.0, np.full(2, w), np.ones(2), 1.0) for w in (0.0, math.nan))
     with np.errstate(invalid="ignore"):
         assert lost.rank == math.inf

@@ -1,4 +1,4 @@
-"""Descent on the two spheres: where it ends, and what is said of the gradient there."""
+"""Descent over head and prompt on two spheres: the point where it ends, and the gradient reported there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPS = float(np.finfo(float).eps)
 
 
 def worse() -> Joint:
-    """With tokens that are worse than the chosen ones for heads near v̄_mm, and less likely for prompts near e_1."""
+    """Return joint() with its other tokens made worse for heads near v̄_mm and less likely for prompts near e_1."""
     given = joint()
     others = given.others[..., None]
     return replace(given, tokens=given.tokens - 3 * others * given.svm.direction, keys=given.keys - 3 * others * E1)
@@ -50,7 +50,7 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     at = together.local(end_y, end_p)
     assert np.linalg.norm(end_p) == pytest.approx(s.R, rel=8 * EPS)
     assert at.value < together.values(y, p)
-    # The gradient by p is measured in units of the head's.
+    # The gradient with respect to p is measured in the units of the head's gradient.
     assert left == pytest.approx(math.hypot(*at.slope[:2], *at.slope[2:] / scale), rel=1e-6, abs=1e-15)
     assert left <= 1e-10
     assert np.linalg.eigvalsh(at.second)[0] >= -1e-12
@@ -64,7 +64,7 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     assert prompt_at(s.joint, s.log_r, s.R, alone.w, p) == pytest.approx(q, rel=1e-9)
 
 
-def test_where_there_is_no_excess_nothing_is_left_to_say() -> None:
+def test_without_excess_the_prompt_stays_and_the_reported_gradient_is_infinite() -> None:
     given = joint()
     same = Joint(np.repeat(given.chosen_tokens[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     p = np.ones(6) * 2 / math.sqrt(6)
@@ -73,7 +73,7 @@ def test_where_there_is_no_excess_nothing_is_left_to_say() -> None:
     assert (q == p).all()
 
 
-def test_a_descent_that_need_not_go_to_the_end_ends_sooner_and_not_below_it() -> None:
+def test_a_descent_that_may_stop_early_stops_above_the_minimum() -> None:
     rng, s = np.random.default_rng(0), spheres(worse(), 1.0, 4.0)
     y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
     p *= s.R / np.linalg.norm(p)
@@ -81,7 +81,7 @@ def test_a_descent_that_need_not_go_to_the_end_ends_sooner_and_not_below_it() ->
     whole = together.values(*descend(together, y, p, 1e-10)[:2])
     some = together.values(*descend(together, y, p, 1e-10, enough=0.1)[:2])
     assert whole < some < together.values(y, p)
-    # Newton's promise is off by a third derivative.
+    # The decrease that Newton's method predicts is off by a third derivative.
     assert some < whole + 1.0
 
 
@@ -90,7 +90,7 @@ def test_descents_of_heads_that_outgrow_the_margin_end_at_stationary_points() ->
     log_r, R, start = 1500.0, 1e3, np.array([1.0, 0.02])
     s = spheres(given, log_r, R)
     p = R * start / np.linalg.norm(start)
-    # r q of the supports: what the third input loses is nothing to its slack r.
+    # The scale is r q at the supports; the third input loses nothing in comparison with its slack r.
     scale = math.exp(log_r - float((given.rows[:2, 1] @ p).min()))
     assert math.log(scale) > LARGE_HEAD
     y, q, left = descend_large_heads(s, np.zeros(1), p, scale, 1e-10)
@@ -101,20 +101,20 @@ def test_descents_of_heads_that_outgrow_the_margin_end_at_stationary_points() ->
     assert after < before
     _, by_w, by_p = joint_gradient(given, log_r, s.offset(y), q)
     across = by_p - (by_p @ q) * q / R**2
-    # r v̄_mm is e^{800} times larger than y: moving along the sphere is moving along B.
+    # r v̄_mm is e^{800} times larger than y: moving along the sphere is moving along the tangent basis B.
     assert left == pytest.approx(math.hypot(*(s.basis.T @ by_w), *across / scale), rel=1e-6)
     assert left < 1e-6
 
 
 @pytest.mark.parametrize("start", [(1.0, 0.2), (-3.0, 1.5)])
-def test_heads_of_nearly_the_size_of_the_ball_feel_that_it_is_round(start: tuple[float, float]) -> None:
+def test_heads_nearly_as_large_as_the_ball_follow_its_curvature(start: tuple[float, float]) -> None:
     given, log_r = figure_3((0.5, 1.5)), 156.0
     p = np.array(start)
     R, r = float(np.linalg.norm(p)), math.exp(log_r)
     s, scale = spheres(given, log_r, R), math.exp(log_r - 1.0)
     y, q, left = descend_large_heads(s, np.full(1, 0.3 * r), p, scale, 1e-10)
     assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
-    # At a crease descent stops where the gradient is of order one: what is told is that of the pair that is returned.
+    # At a crease the descent stops with a gradient of order one; the reported gradient is the one at the returned pair.
     slope = JointObjective(s, scale).local(y, q).slope
     assert left == pytest.approx(math.hypot(slope[0], slope[1] / scale), rel=1e-9)
     angles = np.linspace(-0.4, 0.4, 401)
@@ -122,11 +122,11 @@ def test_heads_of_nearly_the_size_of_the_ball_feel_that_it_is_round(start: tuple
     logs = given.log_weights(R * np.stack([np.cos(angles), np.sin(angles)], axis=-1))
     grid = relative_log_risk(given, log_r, np.repeat(heads, 401, axis=0), np.tile(logs, (99, 1, 1)))
     result = relative_log_risk(given, log_r, s.offset(y), given.log_weights(q))
-    # From the second start it stops on the way.
+    # From the second start the descent stops before the minimum.
     assert result <= grid.min() * 1.001 or start[0] < 0
 
 
-def test_a_path_begins_where_its_first_radius_is_even_if_that_is_small() -> None:
+def test_a_path_begins_at_its_first_radius_even_if_that_is_small() -> None:
     given = figure_3((0.5, 1.0))
     path = joint_path(given, math.log1p, np.array([0.1, 4.0]), np.array([1.0, 0.3]))
     assert np.linalg.norm(path.prompts, axis=1) == pytest.approx([0.1, 4.0])
@@ -135,10 +135,11 @@ def test_a_path_begins_where_its_first_radius_is_even_if_that_is_small() -> None
 
 
 @pytest.mark.parametrize("behind", [-5.0, 0.0])
-def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float) -> None:
+def test_a_prompt_near_a_tie_is_moved_off_the_tie_along_the_sphere(behind: float) -> None:
     given, R = figure_3((0.5, 1.5)), 2.0**32
     s = spheres(given, math.log(R), R)
-    # The third input, no support, has its tokens tied; half of r is then lost, and derivatives across are rounding.
+    # The third input, which is no support, has its two tokens tied. It then loses half of r, and derivatives across the
+    # tie are mere rounding.
     row = given.rows[2, 1]
     p = R * np.array([row[1], -row[0]]) / np.linalg.norm(row) + behind * row / (row @ row)
     p *= R / np.linalg.norm(p)
@@ -147,7 +148,7 @@ def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float)
     assert np.linalg.norm(result) == pytest.approx(R, rel=8 * EPS)
     assert alone.values(none, result) < alone.values(none, p) - 1e9
     assert 0 < row @ result < 1e3
-    # Where nothing is nearly tied, or logits are small, there is nothing to move.
+    # Where no tokens are nearly tied, or logits are small, the prompt stays as it is.
     clear = R * np.array([1.0, 0.0])
     assert beside_ties(s, np.zeros(2), clear, 1e-10) is clear
     small = spheres(given, 1.0, 2.0)
@@ -163,7 +164,7 @@ def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimensi
     row = given.rows[2, 1]
     R = 2.0**29.5 / given.longest_row
     s, unit = spheres(given, math.log(R), R), row / np.linalg.norm(row)
-    # Selected elsewhere: what is to be moved off is this tie alone.
+    # The other two inputs are selected: the third one's tie is the only one.
     p = np.linalg.lstsq(given.rows[:2, 1], np.ones(2), rcond=None)[0]
     p -= (p @ unit) * unit
     p = R * p / np.linalg.norm(p) - 500.0 * row / (row @ row)
@@ -173,7 +174,7 @@ def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimensi
     assert np.linalg.norm(result) == pytest.approx(R, rel=8 * EPS)
     assert alone.values(none, result) < alone.values(none, p) - 1e6
     assert 0 < row @ result < 1e3
-    # The tie is held, and along it the excess is lowest.
+    # The prompt keeps its distance from the tie, and is otherwise at the lowest excess.
     kept = PromptObjective(s, np.zeros(2), orthogonal_to=row[None])
     slope = kept.local(none, result).slope
     assert np.linalg.norm(slope) < 1e-6

@@ -32,7 +32,7 @@ EPS = float(np.finfo(float).eps)
 
 
 def figure_3(third: tuple[float, float]) -> Joint:
-    """Figure 3 with its third optimal token."""
+    """Return the joint problem of Figure 3 with the given third optimal token."""
     labels = np.array([1.0, -1.0, 1.0])
     X = np.zeros((3, 2, 2))
     X[:, 0] = [(1.0, 1.0), (1.0, -1.0), third]
@@ -43,7 +43,7 @@ def figure_3(third: tuple[float, float]) -> Joint:
 
 
 def exact_log_risk(joint: Joint, log_r: float, w: np.ndarray, p: np.ndarray) -> tuple[float, float]:
-    """log L + rΓ and log(L − L_α) + rΓ with 60 digits beyond e^{−rΓ}; v̄_mm = (0, 1) exactly."""
+    """Return log L + rΓ and log(L − L_α) + rΓ with 60 digits beyond e^{−rΓ}; v̄_mm = (0, 1) exactly."""
     with mpmath.workdps(60 + int(math.exp(log_r))):
         r = mpmath.exp(mpmath.mpf(log_r))
         v = [mpmath.mpf(float(w[0])), r + mpmath.mpf(float(w[1]))]
@@ -65,7 +65,7 @@ def test_log_risks_agree_with_sixty_digits(third: tuple[float, float], log_r: fl
     joint = figure_3(third)
     w, p = np.array([0.3, -0.01]), scale * np.array([0.97, 0.2])
     risk, excess = exact_log_risk(joint, log_r, w, p)
-    # Logits of size 2·scale: a relative error of 2 eps per weight and of E_i, times r q.
+    # Logits are of size 2·scale: weights and E_i have a relative error of 2 eps each, which is multiplied by r q.
     assert float(relative_log_risk(joint, log_r, w, joint.log_weights(p))) == pytest.approx(risk, abs=1e-12, rel=1e-13)
     assert excess_gradient(joint, log_r, w, p)[0] == pytest.approx(excess, abs=1e-12, rel=1e-13)
 
@@ -86,14 +86,14 @@ def test_gradients_are_derivatives(log_r: float) -> None:
         beyond = (excess_gradient(joint, log_r, w, p + h * e)[0] - excess_gradient(joint, log_r, w, p - h * e)[0]) / (
             2 * h
         )
-        # Central differences: h² of a third derivative below 1e3, and eps/h.
+        # Central differences err by h² times a third derivative below 1e3, and by eps/h.
         assert [by_w[k], by_p[k], by_excess[k]] == pytest.approx([moved, turned, beyond], abs=2e-9)
 
 
 @pytest.mark.parametrize(("log_r", "p"), [(0.0, (0.3, 0.2)), (0.3, (2.0, 1.0)), (3.0, (1.5, 0.4))])
 def test_curvatures_are_second_derivatives(log_r: float, p: tuple[float, float]) -> None:
     joint, h = figure_3((0.5, 1.5)), 1e-5
-    # This head prefers the other token of input 2, whose share of the excess is negative.
+    # This head prefers the other token of input 2, which therefore contributes a negative excess.
     w, prompt = np.array([1.5, -0.2]), np.array(p)
     value, by_p, second = excess_curvature(joint, log_r, w, head_drops(joint, log_r, w), prompt)
     assert (value, *by_p) == pytest.approx((lambda x: (x[0], *x[1]))(excess_gradient(joint, log_r, w, prompt)))
@@ -103,7 +103,7 @@ def test_curvatures_are_second_derivatives(log_r: float, p: tuple[float, float])
     x = np.concatenate([w, prompt])
     for j, e in enumerate(np.eye(4)):
         up, down = (np.concatenate(joint_gradient(joint, log_r, *np.split(x + s * h * e, 2))[1:]) for s in (1, -1))
-        # Central differences: h² of a third derivative of up to r³.
+        # Central differences err by h² times a third derivative of up to r³.
         assert whole[:, j] == pytest.approx((up - down) / (2 * h), abs=1e-6)
     for j, e in enumerate(np.eye(2)):
         up, down = (excess_gradient(joint, log_r, w, prompt + s * h * e)[1] for s in (1, -1))
@@ -115,7 +115,7 @@ def test_heads_are_retracted_into_the_ball() -> None:
     w = np.array([[0.0, 0.0], [3.0, 5.0], [1e9, 0.0], [0.5, -1.0], [0.0, -1e9]])
     inside = retract(joint, math.log(10.0), w)
     heads = 10.0 * joint.svm.direction + inside
-    # r is given as log 10: e^{log r} carries log r roundings, and the norm d more.
+    # r is given as log 10: e^{log r} carries log r roundings, and the norm another d.
     assert (np.linalg.norm(heads, axis=1) <= 10.0 * (1 + 2.0**-49)).all()
     assert np.array_equal(inside[[0, 3]], w[[0, 3]])
     rng = np.random.default_rng(0)
@@ -153,7 +153,7 @@ def test_relaxed_solution_of_figure_3b() -> None:
     assert separator.p.tolist() == [1.25, 0.25]
     assert critical_ratio(joint, relaxed) == 1.0
     for ratio, end in ((0.0, separator), (1.0, relaxed), (50.0, relaxed)):
-        # Bisection to the last digit of τ, least squares with a condition below 10.
+        # Bisection finds τ to the last digit; the least-squares problem has a condition number below 10.
         assert scheduled_direction(joint, ratio) == pytest.approx(end.direction, abs=1e-14)
 
 
@@ -162,13 +162,13 @@ def test_the_path_does_not_depend_on_its_start(start: tuple[float, float]) -> No
     joint = figure_3((0.5, 1.0))
     path = joint_path(joint, lambda R: math.log(R), np.array([1e2, 1e4, 1e6]), np.array(start))
     other = joint_path(joint, lambda R: math.log(R), np.array([1e2, 1e4, 1e6]), np.array([0.9, 0.1]))
-    # Gradients of 1e-10 against a curvature of Θ/R = 1e-6, relative to R; logits of 1e6 carry 1e-10.
+    # Gradients of 1e-10 over a curvature of Θ/R = 1e-6, relative to R; logits of 1e6 carry errors of 1e-10.
     assert path.prompts / path.radii[:, None] == pytest.approx(other.prompts / path.radii[:, None], abs=1e-9)
     assert (path.residuals < 1e-6).all()
 
 
 @pytest.mark.parametrize("most_steps", [0, 1, 3, 24])
-def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
+def test_intermediate_radii_grow_by_a_factor_up_to_the_requested_one(
     most_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visited: list[float] = []
@@ -179,7 +179,8 @@ def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
         return minimised(*args)
 
     monkeypatch.setattr(paths, "_minimise", watched)
-    # r = e^{1.5 R} outgrows the margin, so that losing a token costs many orders; early steps are not shortened for it.
+    # r = e^{1.5 R} outgrows the margin, so that losing a token costs many orders of magnitude; early steps are not
+    # shortened for it.
     path = joint_path(
         figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([30.0]), np.array([1.0, 0.3]), most_steps=most_steps
     )
@@ -202,14 +203,15 @@ def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(paths, "_minimise", watched)
     joint_path(figure_3((0.5, 1.0)), math.log, np.array([1e5]), np.array([1.0, 0.3]))
     (before, _, p), (R, start, end) = steps[-2:]
-    # Here p has no influence on the digits of L, which therefore cannot tell the secant from a longer p.
+    # Here p does not affect the digits of L, which therefore cannot distinguish the secant from a mere lengthening of
+    # p.
     assert np.linalg.norm(start - end) < 0.5 * np.linalg.norm(p * (R / before) - end)
 
 
-def test_heads_that_outgrow_the_margin_compete_and_the_path_is_followed_still() -> None:
+def test_the_path_is_followed_where_heads_outgrow_the_margin() -> None:
     with np.errstate(over="ignore"):  # r = e^{1500}
         path = joint_path(figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([10.0, 1e3]), np.array([1.0, 0.3]))
-    # p_relax: the third input is no support.
+    # The limit is p_relax: the third input is no support.
     assert path.prompts / path.radii[:, None] == pytest.approx(np.array([[1.0, 0.0]] * 2), abs=1e-6)
     assert (path.residuals < 1e-6).all()
 
@@ -218,7 +220,7 @@ def test_heads_that_outgrow_the_margin_compete_and_the_path_is_followed_still() 
 def test_a_prompt_that_ties_an_input_without_influence_is_moved_off_it(idle: int) -> None:
     given, R = figure_3((0.5, 2.5)), 2.0**32
     joint = replace(given, keys=np.pad(given.keys, ((0, 0), (0, 0), (0, idle))))
-    # With half its weights elsewhere the third input still has E = r/2: head and prompt are minimised in turn.
+    # With half its weight on the other token the third input still has E = r/2: head and prompt are minimised in turn.
     row = given.rows[2, 1]
     tie = np.append([row[1], -row[0]], np.zeros(idle))
     with np.errstate(over="ignore", invalid="ignore"):  # second derivatives across the tie
@@ -227,7 +229,7 @@ def test_a_prompt_that_ties_an_input_without_influence_is_moved_off_it(idle: int
     assert path.residuals[0] < 1e-9
 
 
-def test_a_head_of_one_dimension_has_nothing_to_turn() -> None:
+def test_a_one_dimensional_head_cannot_turn() -> None:
     tokens, keys = np.array([[[1.0], [0.0]], [[2.0], [-1.0]]]), np.zeros((2, 2, 2))
     keys[:, 0] = np.eye(2)
     svm = label_svm(tokens[:, 0])
@@ -238,7 +240,7 @@ def test_a_head_of_one_dimension_has_nothing_to_turn() -> None:
 
 
 @pytest.mark.parametrize(("log_r", "p"), [(3.0, (1.0, 0.3)), (1.0, (2.0, -0.5)), (-0.5, (0.3, 0.2))])
-def test_no_head_of_that_radius_is_better_than_the_best_one(log_r: float, p: tuple[float, float]) -> None:
+def test_no_head_of_the_same_norm_beats_head_at(log_r: float, p: tuple[float, float]) -> None:
     joint, r = figure_3((0.5, 1.5)), math.exp(log_r)
     logs, best = joint.log_weights(np.array(p)), head_at(joint, log_r, np.array(p))
     assert np.linalg.norm(r * joint.svm.direction + best) == pytest.approx(r, rel=16 * EPS)
@@ -254,14 +256,15 @@ def test_the_prompt_for_a_fixed_head_is_stationary_from_far_away(start: tuple[fl
     p = prompt_at(joint, 3.0, R, w, np.array(start))
     assert np.linalg.norm(p) == pytest.approx(R, rel=4 * EPS)
     slope = excess_gradient(joint, 3.0, w, p)[1]
-    # GRADIENT, as Newton is asked for.
+    # The tolerance is GRADIENT, at which Newton's method stops.
     assert np.linalg.norm(slope - (slope @ p) * p / R**2) <= 1e-10
 
 
 @pytest.mark.parametrize(("third", "relaxed"), [((0.5, 1.0), False), ((0.5, 1.5), True)])
 def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) -> None:
-    """Figures 3(a) and 3(b): normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0); 3(c):
-    both probabilities reach 1."""
+    """Normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0) gives Figures 3(a) and 3(b); in 3(c) both
+    probabilities reach 1.
+    """
     joint = figure_3(third)
     run = from_the_papers_start(joint, steps=1000, head_step=0.1)
     solution = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
@@ -271,7 +274,7 @@ def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) ->
         v, p = run.heads[k], run.prompts[k]
         deviations.append(float(np.linalg.norm(p / np.linalg.norm(p) - solution.direction)) * float(np.linalg.norm(p)))
         assert float(v @ joint.svm.direction) / float(np.linalg.norm(v)) > 1 - 1e-4
-    # O(1/R): R·deviation is below half a logit and does not grow (measured 0.33 and 0.30).
+    # The deviation is O(1/R): R·deviation stays below half a logit and does not grow (measured 0.33 and 0.30).
     assert max(deviations) < 0.5
     weights = np.exp(joint.log_weights(run.prompts[[0, 200]]))[:, :, 0]
     features = np.einsum("knt,ntd->knd", np.exp(joint.log_weights(run.prompts[[0, 200]])), joint.tokens)
@@ -284,13 +287,13 @@ def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) ->
 
 
 def from_the_papers_start(joint: Joint, steps: int, head_step: float) -> JointTrajectory:
-    """η_p = 0.1 from the start of Figure 3: p = (0, −1), v = (−1, 0)."""
+    """Run joint descent with η_p = 0.1 from the start of Figure 3: p = (0, −1), v = (−1, 0)."""
     v, p = np.array([-1.0, 0.0]), np.array([0.0, -1.0])
     return joint_descent(joint.tokens, joint.keys, v, p, steps=steps, head_step=head_step, prompt_step=0.1)
 
 
 def test_descent_with_other_step_ratios_ends_between() -> None:
-    """η_v = η_p/2 on Figure 3(b): the path along r = R/2, neither p_mm nor p_relax (0.099 from each)."""
+    """With η_v = η_p/2, Figure 3(b) follows the path along r = R/2, which ends 0.099 from p_mm and from p_relax."""
     joint = figure_3((0.5, 1.5))
     run = from_the_papers_start(joint, steps=1000, head_step=0.05)
     v, p = run.heads[-1], run.prompts[-1]
@@ -301,7 +304,9 @@ def test_descent_with_other_step_ratios_ends_between() -> None:
 
 
 def test_descent_can_select_other_tokens() -> None:
-    """η_v = 0.02, η_p = 0.1 from the paper's start on Figure 3(b): another selection, a head 45° from v_mm."""
+    """With η_v = 0.02 and η_p = 0.1, Figure 3(b) from the paper's start selects other tokens; the head ends 45° from
+    v_mm.
+    """
     joint = figure_3((0.5, 1.5))
     run = from_the_papers_start(joint, steps=2000, head_step=0.02)
     v = run.heads[-1]
@@ -310,7 +315,9 @@ def test_descent_can_select_other_tokens() -> None:
 
 
 def test_without_selection_the_head_of_descent_goes_elsewhere() -> None:
-    """p_relax ties input 2, normalized steps keep crossing its boundary, and the head settles 0.21 away from v̄_mm."""
+    """The direction p_relax ties input 2; normalized steps keep crossing the tie, and the head settles 0.21 away from
+    v̄_mm.
+    """
     tokens = np.array(
         [
             [[0.34375, 0.03125, 0.03125], [0.5, 0.0, 0.0]],
@@ -364,7 +371,7 @@ def test_a_joint_step_is_along_both_gradients_of_the_risk() -> None:
                 at[j] -= step
             by[j] = (risks[0] - risks[1]) / (2 * h)
     result = head_gradient(tokens, risk.softmax_weights(keys, p), v)
-    # Central differences: h² and rounding over h.
+    # Central differences err by h² and by rounding over h.
     assert np.exp(result.log_scale) * result.direction == pytest.approx(by_head, abs=1e-9)
     steps: dict[str, float] = {"head_step": 0.5, "prompt_step": 0.25}
     plain = joint_descent(tokens, keys, v, p, steps=1, normalized=False, **steps)
@@ -388,7 +395,7 @@ def test_at_a_head_of_zero_only_the_head_moves(normalized: bool) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.2, 5.0])
-def test_a_coordinate_in_which_no_keys_differ_is_idle_in_the_scheduled_direction(ratio: float) -> None:
+def test_a_coordinate_in_which_all_keys_agree_is_zero_in_the_scheduled_direction(ratio: float) -> None:
     joint = figure_3((0.5, 1.5))
     wider = Joint(joint.tokens, np.pad(joint.keys, ((0, 0), (0, 0), (0, 1))), np.zeros(3, dtype=np.int64), joint.svm)
     expected = np.append(scheduled_direction(joint, ratio), 0.0)

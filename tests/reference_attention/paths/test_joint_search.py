@@ -1,4 +1,4 @@
-"""The search for the joint minimiser: from any directions, to the limit that the theorem names."""
+"""The search for the joint minimiser: from any start it reaches the limit that the theorem names."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_the_lowest_pair_of_figure_3b_points_at_p_relax(seed: int, ratio: float,
     joint, R = figure_3((0.5, 1.5)), 2.0**24
     starts = np.random.default_rng(seed).normal(size=(16, 2))
     minimiser = joint_minimiser(joint, lambda R: math.log(ratio * R), R, starts)
-    # The offset is O(log R).
+    # The distance between the minimiser and its limit is O(log R), before division by R.
     assert minimiser.path.prompts[0] / R == pytest.approx(limit, abs=64 / R)
     assert list(minimiser.risks) == sorted(minimiser.risks)
 
 
-def test_a_start_at_other_tokens_does_not_decide() -> None:
+def test_a_start_that_selects_other_tokens_does_not_change_the_minimiser() -> None:
     joint, R = figure_3((0.5, 1.0)), 2.0**20
     away = np.array([[-1.0, 0.1]])
     both = np.vstack([away, np.random.default_rng(0).normal(size=(16, 2))])
@@ -38,7 +38,7 @@ def test_a_start_at_other_tokens_does_not_decide() -> None:
 
 
 def narrow(k: int = 4) -> Joint:
-    """Inputs whose chosen tokens are ahead in a narrow cone around (1, …, 1) only: rows e_j − 0.3 Σ_{i≠j} e_i."""
+    """Return inputs whose chosen tokens are ahead only in a narrow cone around (1, …, 1): rows e_j − 0.3 Σ_{i≠j} e_i."""
     rows = 1.3 * np.eye(k) - 0.3
     keys = np.stack([rows, np.zeros_like(rows)], axis=1)
     tokens = np.stack([np.tile([1.0, 0.0], (k, 1)), np.zeros((k, 2))], axis=1)
@@ -59,7 +59,7 @@ def test_starts_are_moved_into_the_cone_that_selects() -> None:
         assert (joint.rows[joint.others] @ moved[0] > 0).all()
 
 
-def test_no_start_where_nothing_selects() -> None:
+def test_no_start_is_returned_where_no_prompt_selects() -> None:
     joint = narrow()
     keys = joint.keys.copy()
     keys[1, 0] = -keys[0, 0]
@@ -74,7 +74,7 @@ def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
     assert np.linalg.norm(minimiser.path.prompts[0]) == pytest.approx(20.0)
     w, p = minimiser.path.offsets[0], minimiser.path.prompts[0]
     risk = relative_log_risk(given, math.log1p(20.0), w, given.log_weights(p))
-    # It is settled to the last digit after the branches were compared.
+    # The minimiser is polished to the last digit after the branches were compared.
     assert minimiser.risks[0] - 1e-2 <= risk <= minimiser.risks[0] + 1e-12
     for path in follow_from(given, math.log1p, (20.0,), 1.0, starts[0], seed=0):
         assert path[-1].p.shape == (6,)
@@ -111,7 +111,7 @@ def test_the_lowest_converged_branch_is_taken(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_prompts_that_no_logit_sees_are_not_searched(seed: int) -> None:
+def test_directions_that_no_logit_depends_on_are_not_searched(seed: int) -> None:
     joint, R = figure_3((0.5, 1.5)), 2.0**24
     keys = np.concatenate([joint.keys, np.zeros((*joint.keys.shape[:2], 2))], axis=-1)
     turned = keys @ np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
@@ -126,8 +126,8 @@ def test_prompts_that_no_logit_sees_are_not_searched(seed: int) -> None:
         assert joint_minimiser(above, math.log, R, starts).risks[0] == pytest.approx(least, abs=1e-6)
 
 
-def test_a_head_without_digits_is_not_the_lowest() -> None:
-    """Far across v̄_mm a support's output is its rounding, −1e14 say, and so is the risk."""
+def test_a_head_whose_risk_is_mere_rounding_is_not_the_lowest() -> None:
+    """Far across v̄_mm the output at a support is mere rounding, say −1e14, and so is the risk."""
     joint = figure_3((0.5, 1.5))
     basis = complement(joint.svm.direction)
     spheres = Spheres(joint, 200.0, 2.0**20, basis)

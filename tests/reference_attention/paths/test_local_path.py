@@ -1,4 +1,4 @@
-"""The local path is feasible, never worse than a fine grid, and finds both branches of Theorem 4."""
+"""The local path is feasible, is never worse than a fine grid, and finds both branches of Theorem 4."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_no_grid_point_is_better(problem: Problem, mu: float) -> None:
     for R, sign, size in zip(path.norms, path.sign, path.log_excess, strict=True):
         s, l = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, grid(mu, 1.0, R), ALPHA)
         ranks = order(np.append(s, sign), np.append(l, size))
-        # The path is a local search: its logarithm may miss the best by the last polish, not by a grid cell.
+        # The path is a local search: its logarithm may miss the best value by the last polish, not by a grid cell.
         assert ranks[-1] <= ranks[:-1].min() + 1e-6 * abs(size)
 
 
-def test_the_branches() -> None:
+def test_the_path_takes_each_branch_of_theorem_4() -> None:
     away = local_path(LOWER, Q, ALPHA, [1e2, 1e4], mu=0.25, radius=1.0)
     assert np.allclose(away.sizes, away.norms)
     assert (away.points @ Q / away.sizes <= 0.75 + 1e-9).all()
@@ -65,11 +65,11 @@ def test_in_space_no_start_and_no_point_nearby_is_better(seed: int) -> None:
         assert within.sum() > 10
         s, l = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, others[within], problem.optimal)
         ranks = order(np.append(s, path.sign), np.append(l, path.log_excess))
-        # Of a smooth function SLSQP leaves the square root of its tolerance 1e-14.
+        # On a smooth function SLSQP's error is about the square root of its tolerance 1e-14.
         assert ranks[-1] <= ranks[:-1].min() + 1e-6 * (1 + abs(path.log_excess[0]))
 
 
-def test_the_path_stays_in_its_cone_though_a_polish_is_cut_short() -> None:
+def test_the_path_stays_in_its_cone_when_a_polish_is_cut_short() -> None:
     rng, mu = np.random.default_rng(0), 0.01
     for _ in range(10):
         problem = Problem(rng.normal(size=(2, 4, 5)), rng.normal(size=(2, 4)), LOSSES["correlation"])
@@ -81,7 +81,7 @@ def test_the_path_stays_in_its_cone_though_a_polish_is_cut_short() -> None:
         assert (path.sizes <= path.norms * (1 + 4 * EPS)).all()
 
 
-def test_what_a_polish_leaves_outside_the_cone_is_moved_back_at_any_inner_radius() -> None:
+def test_a_polished_point_outside_the_cone_is_moved_back_at_any_inner_radius() -> None:
     rng, mu = np.random.default_rng(10), 0.3
     problem = Problem(rng.normal(size=(2, 3, 4)) * rng.choice([1, 4]), rng.normal(size=(2, 3)), LOSSES["correlation"])
     alpha = np.argsort(problem.scores, axis=1)[:, -1 - int(rng.integers(0, 3))]
@@ -94,7 +94,7 @@ def test_what_a_polish_leaves_outside_the_cone_is_moved_back_at_any_inner_radius
 
 @pytest.mark.parametrize("depth", [1e-4, 1e4])
 def test_a_well_between_the_scanned_norms_is_followed_to_its_bottom(depth: float) -> None:
-    """L − L_α = depth·((log ‖p‖ − 5.4)² − 0.04) is positive at the scanned norms e⁰, e¹, …, e¹¹."""
+    """The excess L − L_α = depth·((log ‖p‖ − 5.4)² − 0.04) is positive at the scanned norms e⁰, e¹, …, e¹¹."""
 
     def excess(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value = depth * ((np.log(np.linalg.norm(p, axis=-1)) - 5.4) ** 2 - 0.04)
@@ -106,7 +106,7 @@ def test_a_well_between_the_scanned_norms_is_followed_to_its_bottom(depth: float
 
     line = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     path = local_path(line, np.ones(1), ALPHA, [np.exp(11.0)], mu=0.5, radius=1.0, excess=excess, gradient=gradient)
-    # Of a smooth function SLSQP leaves the square root of its tolerance 1e-14.
+    # On a smooth function SLSQP's error is about the square root of its tolerance 1e-14.
     assert np.log(path.sizes) == pytest.approx([5.4], abs=1e-6)
     assert path.sign == [-1]
 
@@ -122,7 +122,7 @@ def test_bad_cones_are_refused(mu: float, radius: float) -> None:
         local_path(LOWER, Q, ALPHA, [2.0], mu=mu, radius=radius)
 
 
-def test_only_zero_has_the_rank_of_zero() -> None:
+def test_only_zero_has_rank_zero() -> None:
     sign = np.array([1.0, 1.0, 0.0, 0.0, -1.0, -1.0, -1.0])
     size = np.array([0.25, -np.inf, -np.inf, 3.0, -np.inf, 0.25, 0.5])
     ranks = order(sign, size)
@@ -156,8 +156,8 @@ def test_norms_that_are_not_beyond_the_inner_radius_are_refused(norms: list[floa
 
 
 def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu: float, radius: float) -> list[bool]:
-    """Whether the path ends beside the cone, inside the outer ball and outside the inner one; it is a
-    stationary point of log |L − L_α| there.
+    """Assert that the path ends at a stationary point of log |L − L_α|, and return whether that lies on the cone's
+    boundary, inside the outer ball and outside the inner one.
     """
     p = local_path(problem, axis, alpha, [R], mu=mu, radius=radius).points[0]
     _, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
@@ -165,7 +165,7 @@ def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu
     slope = np.exp(gradient.log_scale - log_size) * gradient.direction
     size, unit = float(np.linalg.norm(p)), axis / np.linalg.norm(axis)
     radial, tangential = float(slope @ p), size * (slope - (slope @ p) * p / size**2)
-    # The objective is log |L − L_α| with a tolerance of 1e-14: its slopes are left at about the root of that.
+    # The objective log |L − L_α| is minimised to a tolerance of 1e-14, which leaves slopes of about its square root.
     room = 1e-4 * max(1.0, abs(float(log_size)))
     beside, within, outside = p @ unit < (1 - mu) * size * (1 + 1e-6), size < R * (1 - 1e-6), size > radius * (1 + 1e-6)
     if beside:

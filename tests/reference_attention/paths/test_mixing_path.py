@@ -1,4 +1,6 @@
-"""The path where mixtures are best: derivatives against differences, and the minimum against a float minimiser."""
+"""The path for scores whose best attention is a mixture: derivatives against differences, minimum against a float
+minimiser.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ PENALTY = fmpq(3, 4)
 
 
 def excess(W: np.ndarray) -> float:
-    """n(L − L_⋆) from its definition."""
+    """Return n(L − L_⋆) from its definition."""
     attention = optimal_attention(SCORES, PENALTY)
     total = 0.0
     for x, z, row, best in zip(KEYS.tokens, KEYS.queries, SCORES, attention.weights, strict=True):
@@ -43,7 +45,7 @@ def test_derivatives_are_those_of_the_definition() -> None:
 
 
 def test_the_minimum_over_a_ball_is_that_of_a_float_minimiser() -> None:
-    """At ρ = 12, where floats can still tell; it starts elsewhere."""
+    """Compare at ρ = 12, where floats still resolve the minimum; the float minimiser starts elsewhere."""
     attention = optimal_attention(SCORES, PENALTY)
     svm = general_svm(KEYS, attention.sets, attention.first)
     assert isinstance(svm, GeneralSvm)
@@ -62,7 +64,7 @@ def test_the_minimum_over_a_ball_is_that_of_a_float_minimiser() -> None:
     assert np.linalg.norm(point - W) < 1e-2 * radius
 
 
-def test_newton_that_does_not_settle_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newton_iteration_that_does_not_settle_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = optimal_attention(SCORES, PENALTY)
     svm = general_svm(KEYS, attention.sets, attention.first)
     assert isinstance(svm, GeneralSvm)
@@ -72,7 +74,7 @@ def test_newton_that_does_not_settle_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("unit", [1.0, 2.0**-80, 2.0**80])
-def test_points_have_the_radii_asked_for_in_any_unit(unit: float) -> None:
+def test_points_have_the_requested_radii_in_any_unit(unit: float) -> None:
     keys = OuterKeys(KEYS.tokens, KEYS.queries * unit)
     attention = optimal_attention(SCORES, PENALTY)
     svm = general_svm(keys, attention.sets, attention.first)

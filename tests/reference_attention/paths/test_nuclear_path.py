@@ -1,4 +1,4 @@
-"""The regularization path of (K, Q): against an optimiser, its limit, its certificate."""
+"""The regularization path of (K, Q): compared with an optimiser, with its limit and with its certificate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_nuclear_path_minimises_over_balls_and_tends_to_its_limit(seed: int)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_optimiser_on_both_factors_finds_no_less(seed: int) -> None:
-    """L-BFGS on the logarithm of the excess risk itself, over full-width factors on the sphere."""
+    """Run L-BFGS on the logarithm of the excess risk over full-width factors on the sphere."""
     data, svm = on_the_sphere(seed)
     problem, rho = data.problem, 60.0
     R, d = rho * svm.norm, data.X.shape[2]
@@ -77,7 +77,7 @@ def test_the_derivative_of_the_nuclear_path_s_objective() -> None:
         assert np.array(columns).T / (2 * step) == pytest.approx(J, abs=1e-7)
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     data, svm = on_the_sphere(0)
     with pytest.raises(InvalidInput, match="rhos: radii must be positive"):
         nuclear_path(data.problem, svm, [1.0, -1.0])
@@ -92,8 +92,8 @@ def test_bad_input() -> None:
         nuclear_path(same.problem, several, [10.0])
 
 
-def test_where_the_minimiser_is_of_larger_rank_there_is_no_point() -> None:
-    """Of a rank that is too small what is stationary is no minimum, Frank and Wolfe's gap says so; or nothing is."""
+def test_where_the_minimiser_may_have_larger_rank_a_reason_is_given() -> None:
+    """If the rank is too small, a stationary point need not be a minimum: then the Frank–Wolfe gap gives a reason."""
     near, far = ({_reasons(seed)[k][:30] for seed in range(30)} for k in (0, 1))
     assert near >= {"", "the global minimiser may have "}
     assert far == {""}

@@ -33,7 +33,9 @@ def separable(seed: int, loss: str = "logistic", n: int = 2, T: int = 4, d: int 
 
 
 def predicted_offset(problem: Problem, svm: MaxMargin) -> np.ndarray:
-    """o = G_S⁺ b without its part along p_mm, b_j = log(c_j/λ_j), S the positive duals (independent here)."""
+    """Return o = G_S⁺ b without its part along p_mm, b_j = log(c_j/λ_j), S the positive duals (computed independently
+    here).
+    """
     i, t = np.nonzero(svm.duals > 0)
     best = problem.optimal[i]
     rows = problem.keys[i, best] - problem.keys[i, t]
@@ -58,7 +60,7 @@ def test_offset_converges_to_the_prediction_at_rate_one_over_R(loss: str, seed: 
     assert not path.interior.any()
     errors = offset_errors(path, predicted_offset(problem, svm))
     slope = np.polyfit(np.log(radii), np.log(errors), 1)[0]
-    # The error is C/R (1 + C'/R): from RΘ = 1e3 on the slope is −1 to O(C' 1e-3).
+    # The error is C/R (1 + C'/R): from RΘ = 1e3 on, its slope over R in logarithms is −1 up to C'·1e-3.
     assert abs(slope + 1) <= 0.05
     assert errors[-1] <= 1.1 * errors[0] / 1e3
     # 1 − cos = |o|²/(2R²) (1 + O(1/R)).
@@ -66,12 +68,12 @@ def test_offset_converges_to_the_prediction_at_rate_one_over_R(loss: str, seed: 
     assert path.one_minus_cosine[-1] == pytest.approx(
         across**2 / (2 * radii[-1] ** 2), rel=4 * errors[-1] + 1e-9, abs=0
     )
-    # The rounded points still carry the offset to the rounding of R.
+    # The rounded points still carry the offset, up to the rounding of R.
     rounded = path.points - (path.points @ svm.direction)[:, None] * svm.direction
     assert (np.linalg.norm(rounded - path.offsets, axis=1) <= 16 * EPS * radii).all()
 
 
-def test_the_prediction_catches_another_loss_temperature_and_score() -> None:
+def test_the_predicted_offset_depends_on_loss_temperature_and_scores() -> None:
     problem, svm = separable(0)
     radii = np.array([1e4, 1e5]) / svm.margin
     predicted = predicted_offset(problem, svm)
@@ -82,11 +84,11 @@ def test_the_prediction_catches_another_loss_temperature_and_score() -> None:
     for wrong in faulty:
         errors = offset_errors(regularization_path(wrong, radii, max_margin=svm), predicted)
         assert errors[1] > 10 * right[1]
-        assert errors[1] > 0.5 * errors[0]  # and it does not go away with R
+        assert errors[1] > 0.5 * errors[0]  # and the error does not vanish as R grows
 
 
 def exact_stationary_offset(problem: Problem, svm: MaxMargin, R: float, guess: np.ndarray) -> np.ndarray:
-    """The zero of the tangential gradient of log(L − L_opt) in 60 digits, from the exact p_mm; d = 3."""
+    """Return the zero of the tangential gradient of log(L − L_opt) in 60 digits, from the exact p_mm; d = 3."""
     with mpmath.workdps(60):
         exact = [mpmath.mpf(int(x.p)) / mpmath.mpf(int(x.q)) for x in svm.exact.p]
         norm = mpmath.sqrt(mpmath.fsum(x * x for x in exact))
@@ -136,7 +138,7 @@ def test_offset_agrees_with_sixty_digits(R: float) -> None:
     path = regularization_path(problem, [R], max_margin=svm)
     exact = exact_stationary_offset(problem, svm, R, path.offsets[0])
     error = np.linalg.norm(path.offsets[0] - exact) / np.linalg.norm(exact)
-    # Weak directions have curvature Θ/R: the rounding of the slope is amplified by R ‖p_mm‖.
+    # Along weak directions the curvature is Θ/R: the rounding of the slope is amplified by R ‖p_mm‖.
     assert error <= min(64 * EPS * (1 + R * svm.norm), 1e-6)
 
 
@@ -150,7 +152,7 @@ def test_no_point_of_the_ball_is_lower() -> None:
         points *= R * rng.uniform(size=(20_000, 1)) ** (1 / 3) / np.linalg.norm(points, axis=1, keepdims=True)
         _, result = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
         assert result.min() >= best - 64 * EPS * (1 + abs(best) + R)
-        # SLSQP as a second opinion, from the best of them.
+        # SLSQP starts from the best of these points, as a second opinion.
         second = minimize(
             lambda p: float(risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)[1]),
             points[result.argmin()],
@@ -158,13 +160,13 @@ def test_no_point_of_the_ball_is_lower() -> None:
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 500},
         )
-        # SLSQP violates its constraint by its tolerance; the slope of log excess is at most max‖k − k'‖.
+        # SLSQP violates its constraint by its tolerance; log excess changes by at most max‖k − k'‖ per unit of p.
         violation = max(0.0, float(np.linalg.norm(second.x)) - R)
         assert second.fun >= best - 1e-9 * (1 + abs(best)) - 10 * violation
         assert second.fun <= best + 1e-4 * (1 + abs(best))
 
 
-def test_norms_come_sorted_and_lie_on_the_sphere() -> None:
+def test_points_are_sorted_by_norm_and_lie_on_their_spheres() -> None:
     problem, svm = separable(0)
     path = regularization_path(problem, [100.0, 1.0, 10.0], max_margin=svm)
     assert path.norms.tolist() == [1.0, 10.0, 100.0]
@@ -193,19 +195,19 @@ def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
         assert np.abs(there.offsets[k] * factor - here.offsets[k]).max() <= 64 * EPS * (1 + R * svm.norm) * (
             1 + np.linalg.norm(here.offsets[k])
         )
-    # The cosine is that of the same point: nothing in it depends on units.
+    # The cosine belongs to the same point, and does not depend on units.
     assert there.one_minus_cosine == pytest.approx(here.one_minus_cosine, rel=1e-9, abs=0)
 
 
 def test_without_p_mm_the_path_may_end_inside() -> None:
-    # Two inputs prefer opposite ends, and both the middle to the other's end: p = 0 is the best of all.
+    # The inputs prefer opposite ends, and each prefers the middle to the other's end: p = 0 is the global minimiser.
     keys = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
     problem = Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
     assert isinstance(max_margin(keys, problem.optimal), Infeasible)
     path = regularization_path(problem, [0.5, 5.0, 50.0])
     assert path.interior.all()
     assert path.converged.all(), path.reasons
-    # Newton stops below steps of 1e-11, at quadratic convergence.
+    # Newton's method stops at steps below 1e-11 and converges quadratically.
     assert np.abs(path.points).max() <= 1e-11
     assert np.isnan(path.offsets).all()
 
@@ -215,8 +217,9 @@ VALLEY = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
 @pytest.mark.parametrize("away", [0.0, 40.0])
-def test_a_minimum_inside_is_found_in_any_units_and_anywhere(away: float, factor: float) -> None:
-    # The valley in one coordinate, a steeper one in another; one input more pulls the minimum away along the first.
+def test_an_interior_minimum_is_found_in_any_units_and_at_any_place(away: float, factor: float) -> None:
+    # The risk has a valley in one coordinate and a steeper one in the other; a fifth input pulls the minimum along the
+    # first.
     keys = np.zeros((5, 3, 2))
     keys[:2, :, :1], keys[2:4, :, 1:], keys[4, 0, 0] = VALLEY, 3 * VALLEY, 1.0
     keys[0, 0, 0] *= 1 + away
@@ -228,12 +231,12 @@ def test_a_minimum_inside_is_found_in_any_units_and_anywhere(away: float, factor
     points = path.points * factor
     assert np.abs(points[1] - points[0]).max() <= 1e-10 * (1 + np.abs(points[0]).max())
     gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
-    # Newton stops below steps of 1e-11, at quadratic convergence.
+    # Newton's method stops at steps below 1e-11 and converges quadratically.
     assert (np.exp(gradient.log_norm) <= 1e-11).all()
 
 
-def test_a_minimum_inside_need_not_be_the_only_one() -> None:
-    # Keys on a line that is no axis: the risk is the same all across it.
+def test_an_interior_minimum_need_not_be_unique() -> None:
+    # The keys lie on a line that is no axis: the risk is constant across the line.
     problem = Problem(VALLEY * np.array([0.3, 0.5, -0.7]), np.array([[1.0, 0.8, 0.0], [1.0, 0.7, 0.0]]))
     path = regularization_path(problem, [5.0, 50.0])
     assert path.interior.all()
@@ -259,7 +262,7 @@ def test_the_path_selects_the_widest_margin_among_tokens_of_highest_score() -> N
     assert isinstance(narrow, MaxMargin)
     R = 1e5
     path = regularization_path(problem, [1.0, 30.0, R], max_margin=narrow)
-    # Margins to the tokens of lower score only; the excess is e^{−margin} up to a factor.
+    # The margins count tokens of lower score only; the excess is e^{−margin} up to a factor.
     logits = keys @ (path.points[-1] / R)
     margin = float((logits[:, :2].max(axis=1) - logits[:, 2]).min())
     angles = np.linspace(-np.pi, np.pi, 100_001)
@@ -287,13 +290,14 @@ def test_slope_and_curvature_on_the_sphere_are_derivatives_of_the_value(tilt: fl
     assert value == pytest.approx(excess.value_and_slope(p)[0], rel=64 * EPS)
     for j, axis in enumerate(np.eye(2)):
         ahead, behind = at(y + h * axis), at(y - h * axis)
-        # Central differences: third derivatives, up to R/ρ³, times h²; and rounding over h.
+        # Central differences err by h² times third derivatives of up to R/ρ³, and by rounding over h.
         assert (ahead[0] - behind[0]) / (2 * h) == pytest.approx(slope[j], abs=1e-7)
         assert (ahead[1] - behind[1]) / (2 * h) == pytest.approx(curvature[j], abs=1e-7)
 
 
-def test_a_flat_risk_is_reported_not_converged() -> None:
-    # One token cannot be selected by both inputs: the first is selected for good, the risk no longer changes.
+def test_a_flat_risk_is_reported_as_not_converged() -> None:
+    # No prompt selects the best token of both inputs: the first input is selected for good, and the risk stops
+    # changing.
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]]])
     problem = Problem(keys, np.array([[3.0, 0.0], [0.1, 0.0]]), LOSSES["correlation"])
     path = regularization_path(problem, [1.0, 1e4])
@@ -325,13 +329,13 @@ def test_bad_input_is_refused() -> None:
         regularization_path(problem, [1.0], alpha=(problem.optimal + 1) % 4)
 
 
-def test_an_alpha_that_is_a_little_worse_than_the_best_is_refused() -> None:
+def test_an_alpha_below_the_highest_score_is_refused() -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(1, 2, 2)), np.array([[1.0, 0.75]]))
     with pytest.raises(InvalidInput, match="alpha: the path is relative to tokens of highest score"):
         regularization_path(problem, [1.0], alpha=np.array([1]))
 
 
-def test_the_cosine_is_that_of_the_points_at_any_radius() -> None:
+def test_the_cosine_agrees_with_the_points_at_any_radius() -> None:
     for seed in range(3):
         problem, svm = separable(seed)
         path = regularization_path(problem, [1e-3, 0.1, 1.0, 10.0, 100.0], max_margin=svm)
@@ -340,7 +344,7 @@ def test_the_cosine_is_that_of_the_points_at_any_radius() -> None:
 
 
 def test_a_short_prompt_may_point_away_from_p_mm() -> None:
-    """With unequal scores: near 0 the good token at −5 outweighs the best one at 1, and the path begins there."""
+    """Near p = 0 the good token at −5 outweighs the best token at 1, so that the path begins at negative p."""
     problem = Problem([[[1.0], [0.0], [-5.0]]], [[1.0, 0.0, 0.9]])
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -349,7 +353,7 @@ def test_a_short_prompt_may_point_away_from_p_mm() -> None:
     assert path.one_minus_cosine.tolist() == [2.0, 0.0]
 
 
-def test_where_every_token_is_as_good_the_path_stays_at_zero_and_has_no_direction() -> None:
+def test_where_all_tokens_score_alike_the_path_stays_at_zero_without_direction() -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 6)), np.ones((2, 3)))
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)

@@ -1,4 +1,4 @@
-"""Where the joint path goes along r = cR: in any units of keys and tokens; and the least-distance program."""
+"""The limit direction of the joint path along r = cR, in any units of keys and tokens, and its least-norm program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_critical_ratio_changes_with_the_units(by_keys: float, by_tokens: fl
     assert scaled is not None
     relaxed = relaxed_max_margin(scaled.keys, scaled.alpha, scaled.svm.support)
     assert isinstance(relaxed, MaxMargin)
-    # c slack_i and margins are both exponents: c is of size keys/tokens; 1 in the units of the figure.
+    # c slack_i and the margins are both exponents, so c has the unit keys/tokens; it is 1 in the units of the figure.
     assert critical_ratio(scaled, relaxed) == pytest.approx(by_keys / by_tokens, rel=8 * EPS)
     between = scheduled_direction(scaled, 0.3 * by_keys / by_tokens)
     assert between == pytest.approx(scheduled_direction(joint, 0.3), abs=1e-12)
@@ -44,11 +44,11 @@ def test_the_scheduled_direction_has_the_dimension_of_the_keys() -> None:
     assert scheduled_direction(wider, 0.3) == pytest.approx(np.pad(scheduled_direction(joint, 0.3), (0, 3)), abs=1e-12)
 
 
-def test_the_point_of_least_norm_or_none() -> None:
+def test_least_norm_returns_the_shortest_feasible_point_or_none() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 2.0]])
     assert least_norm(rows, np.array([3.0, 4.0])) == pytest.approx([3, 2])
     assert least_norm(rows, np.array([3.0, -4.0])) == pytest.approx([3, 0], abs=64 * EPS)
-    # Where 0 is allowed it is the one.
+    # If 0 is feasible, it is the point of least norm.
     inside = least_norm(rows, np.array([-3.0, -4.0]))
     assert inside is not None
     assert not inside.any()

@@ -1,4 +1,4 @@
-"""The rows of ATT-SVM: floats of order one at any scale of the keys, integers that are the exact rows."""
+"""The rows of ATT-SVM: as floats of order one at any scale of the keys, and as integers that are the exact rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_zero_keys_have_zero_rows() -> None:
 def test_rows_of_factors_are_the_exact_differences_rounded_once() -> None:
     rng = np.random.default_rng(0)
     tokens, queries = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 4))
-    # Nearly the same token: of two rounded products few digits would be left.
+    # The tokens are nearly equal: the difference of two rounded products would keep few digits.
     tokens[:, 1] = tokens[:, 0] * (1 + 2.0**-40)
     rows = KeyRows(OuterKeys(tokens, queries), np.zeros(2, dtype=np.int64))
     for j in range(4):
@@ -48,7 +48,7 @@ def test_rows_of_factors_are_the_exact_differences_rounded_once() -> None:
 
 
 def test_rows_of_zero_keys_are_integers_in_any_unit() -> None:
-    """The other keys are multiples of 4: of zeros alone no power of two is known."""
+    """The other keys are multiples of 4; zeros alone determine no power of two as their unit."""
     keys = np.array([[[0.0, 0.0], [0.0, 0.0]], [[4.0, 12.0], [8.0, 0.0]]])
     rows = KeyRows(keys, np.zeros(2, dtype=np.int64))
     assert rows.integers([0]).entries() == [0, 0]

@@ -1,4 +1,6 @@
-"""Balls prove what the rationals find: same points, same neighbours, and nothing where an equality is in doubt."""
+"""Ball arithmetic proves the solutions that rational arithmetic finds, and returns nothing where an equality is in
+doubt.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30)]
 
 
 def two_solutions(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.ndarray) -> tuple[MaxMargin, MaxMargin]:
-    """The solution by balls wherever they can, and by rationals alone."""
+    """Return the solution by ball arithmetic, then the solution by rationals alone."""
     monkeypatch.setattr(module, "_by_floats", lambda *_: None)
     monkeypatch.setattr(module, "MANY", 1)
     by_balls = max_margin(keys, alpha)
@@ -45,7 +47,7 @@ def test_balls_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: 
 
 
 def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token twice: the second has margin 1 without being in use."""
+    """With a token twice, the second copy has margin 1 though its constraint is not in use."""
     keys, alpha = feasible(4, 6, 10, 0)
     i, t = np.argwhere(max_margin(keys, alpha).neighbours)[0]  # type: ignore[union-attr]
     twice = np.concatenate([keys, keys[:, t : t + 1]], axis=1)
@@ -62,7 +64,7 @@ def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("off", [-1, 0, 1])
 def test_a_margin_off_by_one_in_2_to_the_20_is_resolved(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
-    """Two rows fix p = (1, 1/K); the margin of the third, N + 1 − (N K − off)/K = 1 + off/K, is lost in floats."""
+    """Two rows fix p = (1, 1/K); floats do not resolve the margin of the third, N + 1 − (N K − off)/K = 1 + off/K."""
     monkeypatch.setattr(module, "MANY", 1)
     n, k = 2**45 + 12345, 2**19 + 77
     matrix = fmpz_mat([[1, 0], [0, k], [n + 1, off - n * k]])
@@ -74,7 +76,7 @@ def test_a_margin_off_by_one_in_2_to_the_20_is_resolved(monkeypatch: pytest.Monk
 
 
 def test_a_tie_that_balls_hold_exactly_is_still_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """p = (1, 1) without any rounding, and a third row that is the first again."""
+    """Here p = (1, 1) without rounding, and the third row equals the first."""
     monkeypatch.setattr(module, "MANY", 1)
     rows = IntegerRows(fmpz_mat([[1, 0], [0, 1], [1, 0]]), 0)
     solution = least_norm(rows, np.ones(3, dtype=np.int64), np.array([1.0, 1.0, 0.0]))
@@ -90,7 +92,7 @@ def test_margins_do_not_depend_on_the_units_of_the_rows() -> None:
 
 
 def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows in use with a negative λ, a constraint that is violated, rows that depend on each other."""
+    """Wrong guesses: a negative λ, a violated constraint, dependent rows."""
     monkeypatch.setattr(module, "MANY", 1)
     keys, alpha = feasible(4, 6, 10, 1)
     rows = KeyRows(keys, alpha)
@@ -131,7 +133,7 @@ def test_rounding_is_the_nearest_float_or_none() -> None:
     assert round_balls(halfway.point, 0) is None or round_balls(halfway.point, 0)[0] == float(2**53 + 1)  # type: ignore[index]
 
 
-def test_rationals_are_solved_for_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rationals_are_computed_on_first_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MANY", 1)
     solution = max_margin(*feasible(6, 8, 20, 3))
     assert isinstance(solution, MaxMargin)

@@ -1,4 +1,4 @@
-"""The residual that a float solution reports, by hand: one row (1), p ≥ 1."""
+"""The residual that a float solution reports, computed by hand for one row (1) with p ≥ 1."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def at(u: float) -> FloatSolution:
     return FloatSolution(np.array([u]), DESIGN, np.array([0.0, 1.0]) - DESIGN[:, 0] * u)
 
 
-def test_the_solution_has_none() -> None:
+def test_the_exact_solution_has_residual_zero() -> None:
     solution = float_solution(np.ones((1, 1)), np.ones(1, dtype=np.int64))
     assert solution.kkt_residual == pytest.approx(0.0, abs=4e-16)
     assert at(0.5).kkt_residual == 0.0
 
 
 def test_a_point_that_is_too_short_violates_feasibility_most() -> None:
-    """u = ¼: p = λ = ⅓, a margin of ⅓ − 1, λ times it 2/9; relative to 1 + p²."""
+    """At u = ¼, p = λ = ⅓: the margin misses 1 by 2/3, λ times which is 2/9; both are relative to 1 + p²."""
     assert at(0.25).kkt_residual == pytest.approx((2 / 3) / (1 + 1 / 9))
 
 
 def test_a_point_that_is_too_long_violates_complementarity() -> None:
-    """u = ¾: p = λ = 3, a margin of 2 too many, λ times it 6."""
+    """At u = ¾, p = λ = 3: the margin exceeds 1 by 2, λ times which is 6."""
     assert at(0.75).kkt_residual == pytest.approx(6 / 10)
 
 
-def test_without_a_point_it_is_infinite() -> None:
+def test_without_a_point_the_residual_is_infinite() -> None:
     assert at(1.0).kkt_residual == math.inf
 
 
@@ -53,14 +53,14 @@ def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_
     assert np.array_equal(there.u, here.u)
 
 
-def test_rows_of_zeros_leave_nothing_to_guess() -> None:
+def test_zero_rows_leave_no_guess() -> None:
     solution = float_solution(np.zeros((2, 3)), np.array([1, 1]))
     assert solution.kkt_residual == math.inf
     assert np.isfinite(solution.design).all()
 
 
 def test_daqp_finds_the_point_wherever_there_is_one() -> None:
-    """NNLS, which is asked where it does not, takes many times as long."""
+    """Use DAQP alone; NNLS, the fallback where DAQP fails, takes many times as long."""
     rows = np.random.default_rng(0).normal(size=(12, 6)) + 2.0
     design = np.vstack([rows.T, np.ones(12)])
     solution = _by_dual_active_set(design)

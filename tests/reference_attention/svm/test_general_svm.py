@@ -1,4 +1,4 @@
-"""Gen-SVM and what stays finite: by hand, against a projection, and refused input."""
+"""Gen-SVM and the finite part: by hand, against a projection; and refused input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_general_svm_by_hand() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_feasible_w_is_shorter(seed: int) -> None:
-    """By sequential quadratic programming from the definition, over all pairs of a set and a masked token."""
+    """Compare with sequential quadratic programming over all pairs of a token of the set and a masked token."""
     rng = np.random.default_rng(seed)
     n, T, d, e = 2, 4, 4, 2
     X, z = rng.integers(-3, 4, size=(n, T, d)) / 1.0, rng.integers(-3, 4, size=(n, e)) / 1.0
@@ -67,7 +67,7 @@ def test_no_feasible_w_is_shorter(seed: int) -> None:
     assert np.allclose(best.x, ours, atol=1e-5)
 
 
-def test_tokens_that_cannot_be_told_apart_are_infeasible() -> None:
+def test_indistinguishable_tokens_are_infeasible() -> None:
     twice = OuterKeys(np.eye(2)[None, [0, 0, 1]], np.ones((1, 1)))
     assert isinstance(general_svm(twice, np.array([[True, False, False]]), FIRST), Infeasible)
 
@@ -75,13 +75,13 @@ def test_tokens_that_cannot_be_told_apart_are_infeasible() -> None:
 @pytest.mark.parametrize(
     ("sets", "alpha", "says"), [(TWO_OF_FOUR, FIRST + 2, "does not belong"), (TWO_OF_FOUR | True, FIRST, "every token")]
 )
-def test_other_input_is_refused(sets: Any, alpha: Any, says: str) -> None:
+def test_bad_input_is_refused(sets: Any, alpha: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         general_svm(FOUR, sets, alpha)
 
 
 def test_the_finite_part_by_hand() -> None:
-    """s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2: W_fin and o as in the finding."""
+    """With s⋆ = (3, 1, 0, 0)/4 and ν = (0, 0, 1, 3)/2, W_fin and o are as FINDINGS.md gives them."""
     attention = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(1))
     svm = solved()
     with ctx.workprec(256):

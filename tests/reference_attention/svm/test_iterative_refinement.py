@@ -1,4 +1,6 @@
-"""Refinement proves what the rationals find, tells how far it is off, and nothing where that does not decide."""
+"""Iterative refinement proves the solutions that rationals find, bounds its error, and returns None where that is too
+large.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30), (30, 5, 15
 
 
 def rows_of(*rows: tuple[float, ...]) -> Twice:
-    """Rows that are floats."""
+    """Return rows of floats as ``Twice`` with zero low parts."""
     return Twice(np.array(rows), np.zeros((len(rows), len(rows[0]))))
 
 
 def exact_duals(rows: Twice, bounds: np.ndarray) -> tuple[list[fmpq], list[fmpq]]:
-    """λ and p over the rationals, by elimination."""
+    """Return λ and p over the rationals, by elimination."""
     matrix = fmpq_mat(
         [
             [rational(a) + rational(b) for a, b in zip(*pair, strict=True)]
@@ -57,8 +59,8 @@ def test_floats_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape:
         np.testing.assert_allclose(floats.margins, rationals.margins, rtol=1e-12)
 
 
-def test_rows_are_told_exactly() -> None:
-    """What a difference of two keys loses is in the second float, whatever the unit."""
+def test_rows_are_represented_exactly() -> None:
+    """The rounding error of each difference of two keys is in the second float, in any unit."""
     keys = np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-9, 1.0, 1e9])[:, None, None]
     rows = KeyRows(keys, np.array([1, 0, 3]))
     which = [0, 4, 8, 2]
@@ -75,7 +77,7 @@ def test_rows_are_told_exactly() -> None:
 
 @pytest.mark.parametrize("condition", [0, 10, 18])
 def test_the_error_bound_of_the_duals_holds(condition: int) -> None:
-    """λ is nearer to the exact one than said, at each of three refinements; nearly dependent rows are further off."""
+    """At each of three refinements λ errs by less than its bound; nearly dependent rows give larger bounds."""
     rng = np.random.default_rng(condition)
     high = rng.uniform(0.5, 1, size=(6, 9)) * rng.choice([-1.0, 1.0], size=(6, 9))
     high[1] = high[0] + high[1] * 2.0**-condition
@@ -95,7 +97,7 @@ def test_the_error_bound_of_the_duals_holds(condition: int) -> None:
 
 
 def test_the_bound_of_an_improvement_by_hand() -> None:
-    """For G = ((1, 0, 1/2), (0, 1, 0)) with another R and another contraction than its own: every term counts."""
+    """For G = ((1, 0, 1/2), (0, 1, 0)) with a wrong inverse R and a wrong contraction, so that every term counts."""
     unit = Unit(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.zeros((2, 3)))
     unit.inverse, unit.contraction = np.array([[2.0, -1.0], [0.5, -4.0]]), 0.25
     residual = Twice(np.array([2.0**-48, -(2.0**-50)]), np.array([2.0**-99, -(2.0**-98)]), 2.0**-97)
@@ -113,13 +115,13 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     sums = [x + (2 + 4) * EPS * y for x, y in zip(beside, known, strict=True)]
     expected = 0.25 * before + max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
     assert expected * (1 + 2.0**-32) < off < expected * (1 + 2.0**-28)
-    # Where R is exact, what was off before is gone, and the roundings of R's product are a quarter of what is left.
+    # With a contraction of 0 the earlier error vanishes, and the roundings of R's product are a quarter of the rest.
     unit.contraction = 0.0
     _, off = unit.improve(Twice(np.array([16.0, 8.0]), np.zeros(2)), residual, 2.0**-96)
     expected = max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
     assert off == pytest.approx(expected, rel=1e-8, abs=0)
     unit.contraction = 0.25
-    # Without what the residual says, the other terms are all there is.
+    # With a residual of zero only the other terms are left.
     _, off = unit.improve(
         Twice(np.array([16.0, 8.0]), np.zeros(2)), Twice(np.zeros(2), residual.low, 2.0**-97), 2.0**-96
     )
@@ -138,7 +140,7 @@ def test_how_far_a_point_is_by_hand() -> None:
 
 
 def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
-    """Beside sums by hand: 5 + 3 + 8 roundings of Σ |R| |G| |Gᵀ|, and what 1 − R G Gᵀ is itself."""
+    """Compare with sums by hand: 5 + 3 + 8 roundings of Σ |R| |G| |Gᵀ|, and the size of 1 − R G Gᵀ itself."""
     rng = np.random.default_rng(5)
     high = rng.uniform(-1, 1, size=(3, 5))
     unit = Unit(high, np.zeros((3, 5)))
@@ -157,18 +159,18 @@ def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
     assert Unit(np.ones((2, 3)), np.zeros((2, 3))).contraction > 0.5
 
 
-def test_a_dual_whose_rounding_is_open_is_left_to_others() -> None:
-    """p = (1 + 2^−52, 1 − 2^−52) is told, λ = (1, 2^−52) to 2^−100 only."""
+def test_a_dual_of_undecided_rounding_returns_none() -> None:
+    """Here p = (1 + 2^−52, 1 − 2^−52) is resolved, but λ = (1, 2^−52) only to 2^−100."""
     assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.array([2.0, 2.0**-51])) is None
 
 
-def test_nothing_is_told_of_rows_that_depend_on_each_other_or_nearly() -> None:
+def test_dependent_or_nearly_dependent_rows_return_none() -> None:
     assert refine(rows_of((1.0, 2.0), (2.0, 4.0)), np.ones(2)) is None
     assert refine(rows_of((1.0, 0.0), (1.0, 2.0**-27)), np.ones(2)) is None
     assert refine(rows_of((0.0, 0.0), (1.0, 1.0)), np.ones(2)) is None
 
 
-def test_nothing_is_told_where_a_dual_is_not_positive() -> None:
+def test_a_dual_that_is_not_positive_returns_none() -> None:
     assert refine(rows_of((1.0, 0.0), (1.0, 1.0)), np.array([2.0, 1.0])) is None  # λ = (3, −1)
     assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.array([1.0, 0.0])) is None  # λ = (1, 0)
     assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.zeros(2)) is None
@@ -176,10 +178,10 @@ def test_nothing_is_told_where_a_dual_is_not_positive() -> None:
 
 @pytest.mark.parametrize("exponent", [0, 9, -9, 200, -200, SPREAD])
 def test_rows_of_any_size(exponent: int) -> None:
-    """λ = (6, 11)/49 and p = (4, 1)/7 for rows (1, 3) and (2, −1), in other units."""
+    """For rows (1, 3) and (2, −1) in other units, λ = (6, 11)/49 and p = (4, 1)/7."""
     rows = Twice(np.ldexp([[1.0, 3.0], [2.0, -1.0]], exponent), np.zeros((2, 2)))
     solution = refine(rows, np.ones(2))
-    if exponent == SPREAD:  # 3 · 2^SPREAD is beyond
+    if exponent == SPREAD:  # 3 · 2^SPREAD is out of range
         assert solution is None
         return
     assert solution is not None
@@ -189,7 +191,9 @@ def test_rows_of_any_size(exponent: int) -> None:
 
 @pytest.mark.parametrize("apart", [0, 15, -30, 100])
 def test_rows_of_sizes_far_apart(apart: int) -> None:
-    """p = (2^−apart, 2/3), λ = (4^−apart, 4/9); beyond the digits that are kept nothing is told."""
+    """Here p = (2^−apart, 2/3) and λ = (4^−apart, 4/9); if ``apart`` exceeds the digits that are kept, the result is
+    None.
+    """
     solution = refine(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
     assert (solution is None) == (apart == 100)
     if solution is not None:
@@ -197,15 +201,15 @@ def test_rows_of_sizes_far_apart(apart: int) -> None:
         assert solution.duals.tolist() == [4.0**-apart, 4 / 9]
 
 
-def test_a_column_of_zeros_is_no_obstacle_and_a_zero_by_accident_is_one() -> None:
+def test_a_zero_column_is_accepted_and_a_zero_by_cancellation_returns_none() -> None:
     solution = refine(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
     assert solution is not None
     assert solution.point.tolist() == [4 / 7, 0.0, 1 / 7]
     assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p = (1, 0)
 
 
-def test_a_point_halfway_between_two_floats_is_left_to_others() -> None:
-    """p = ((a + b)/2, (a − b)/2) where a = 1 and b are asked; the sum has 54 bits, or 53."""
+def test_a_point_halfway_between_two_floats_returns_none() -> None:
+    """With bounds a = 1 and b, p = ((a + b)/2, (a − b)/2); the sum has 54 bits, which is a tie, or 53."""
     rows = rows_of((1.0, 1.0), (1.0, -1.0))
     assert refine(rows, np.array([1.0, 2.0**-10 + 2.0**-53])) is None
     b = 2.0**-10 + 2.0**-52

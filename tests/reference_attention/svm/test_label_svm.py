@@ -1,4 +1,4 @@
-"""(SVM) by hand: margin, slack, supports and duals."""
+"""The SVM on labels, (SVM), by hand: margin, slack, supports and duals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def test_an_example_by_hand() -> None:
-    """z = (2, 0), (6, 0), (2, 8): v_mm = (½, 0), so Γ = 2, and the second input has 6 − 2 to spare."""
+    """With z = (2, 0), (6, 0), (2, 8), v_mm = (½, 0), so that Γ = 2 and the second input has slack 6 − 2."""
     solution = label_svm(np.array([[2.0, 0.0], [6.0, 0.0], [2.0, 8.0]]))
     assert isinstance(solution, LabelSvm)
     assert solution.v.tolist() == [0.5, 0.0]
@@ -21,5 +21,5 @@ def test_an_example_by_hand() -> None:
     assert not solution.strictly_complementary
 
 
-def test_features_that_no_head_separates() -> None:
+def test_features_that_no_head_separates_are_infeasible() -> None:
     assert isinstance(label_svm(np.array([[1.0, 0.0], [-1.0, 0.0]])), Infeasible)

@@ -1,4 +1,4 @@
-"""ATT-SVM in other norms: against a conic solver, by hand, and its certificate."""
+"""ATT-SVM in other norms: against a conic solver, by hand, and with its certificate."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_one_difference_by_hand() -> None:
         assert solution.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-8)
 
 
-def test_units_do_not_matter() -> None:
+def test_units_do_not_change_the_solution() -> None:
     keys, alpha, svm = random_data(1)
     for norm in (1.5, np.inf):
         first, second = (least_power_norm(keys * unit, alpha, norm, svm.p) for unit in (1.0, 2.0**60))
@@ -72,7 +72,7 @@ def test_units_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
-def test_the_residual_sees_what_is_no_solution(norm: float) -> None:
+def test_the_residual_detects_wrong_solutions(norm: float) -> None:
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha)
     solution = least_power_norm(keys, alpha, norm, svm.p)
@@ -84,15 +84,15 @@ def test_the_residual_sees_what_is_no_solution(norm: float) -> None:
 
 
 def test_the_residual_by_hand() -> None:
-    """Of the largest violation, whichever condition it is of, in whatever units."""
+    """The residual is the largest violation of any condition, in any units."""
     rows = np.eye(2)
     for unit in (2.0**-10, 1.0, 2.0**10):
-        # The slope has a part, 1/√5 of it, along a coordinate that no row reaches.
+        # The slope has a component, 1/√5 of it, along a coordinate in which the row is zero.
         p = unit * np.array([1.0, 0.5])
         assert kkt_residual(rows[:1] / unit, 2.0, p) == pytest.approx(1 / np.sqrt(5), rel=1e-12)
-    # A row that does reach it asks for a margin of 1, and has ½.
+    # Of two rows that span both coordinates the second requires a margin of 1 and has ½.
     assert kkt_residual(rows, 2.0, np.array([1.0, 0.5])) == 0.5
-    # No slope, and one beyond the floats.
+    # First a slope of zero, then one beyond the floats.
     assert kkt_residual(rows, 3.0, np.zeros(2)) == np.inf
     with np.errstate(over="ignore"):
         assert kkt_residual(rows, 3.0, np.array([-1e200, 1.0])) == np.inf
@@ -100,7 +100,7 @@ def test_the_residual_by_hand() -> None:
 
 @pytest.mark.parametrize("norm", NORMS[:-1])
 def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
-    """It doubles the digits: a thousandth off, five steps leave what rounding does."""
+    """Newton's method doubles the digits: from a relative error of 1e-3, five steps reach the rounding."""
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha)
     solution = least_power_norm(keys, alpha, norm, svm.p)
@@ -113,8 +113,8 @@ def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: 
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
-def test_a_margin_that_is_nearly_tight_bears_nothing(norm: float) -> None:
-    """The second token asks for 1/1.0005 of what the first does; a row within 1e-2 of its bound has no multiplier."""
+def test_a_constraint_that_is_nearly_tight_has_no_multiplier(norm: float) -> None:
+    """The second token needs 1/1.0005 of the first one's norm; a row within 1e-2 of its bound gets no multiplier."""
     keys, alpha = np.array([[[2.0, 1.0], [0.0, 0.0], [-0.001, -0.0005]]]), np.array([0])
     alone = least_power_norm(keys[:, :2], alpha, norm, np.ones(2))
     solution = least_power_norm(keys, alpha, norm, np.ones(2))
@@ -125,7 +125,7 @@ def test_a_margin_that_is_nearly_tight_bears_nothing(norm: float) -> None:
 
 @pytest.mark.parametrize("scale", [2.0**-7, 1.0, 2.0**7])
 def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.MonkeyPatch, scale: float) -> None:
-    """A point that is feasible and longer than need be, one that is not feasible, and multipliers in other units."""
+    """Try a feasible point that is too long, an infeasible point, and multipliers in other units."""
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha) * scale
     best, residual = _program(rows, np.inf)
@@ -158,7 +158,7 @@ def test_an_unsolved_problem_returns_no_solution(monkeypatch: pytest.MonkeyPatch
     assert least_power_norm(keys, alpha, 3.0, svm.p) is None
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     problem = dataset_named("figure-1a").problem
     with pytest.raises(InvalidInput, match="norm: 1"):
         least_power_norm(problem.keys, problem.optimal, 1.0, np.ones(2))
@@ -168,7 +168,7 @@ def test_bad_input() -> None:
 
 
 def test_a_residual_that_misses_the_gap_is_not_accepted() -> None:
-    """A row a hundred thousand million times smaller than another one: the conditions seem to hold far from p."""
+    """One row is 1e11 times smaller than another: the conditions seem to hold far from p."""
     keys, alpha = np.array([[[0.0, 0.0], [-3e-11, -3e-11], [-3.0, 6.0]]]), np.array([0])
     svm = max_margin(keys, alpha)
     assert isinstance(svm, MaxMargin)

@@ -1,4 +1,4 @@
-"""ATT-SVM: every solution checked by independent Fraction arithmetic, many by cvxpy."""
+"""ATT-SVM: every solution is checked by independent arithmetic with Fractions, and many are compared with cvxpy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.reference_attention.test_exact import fraction
 Pair = tuple[int, int]
 
 SECOND_SOLVER_GAP = 1e-10
-"""The relative gap and infeasibility to which cvxpy's Clarabel is asked to solve."""
+"""The relative gap and infeasibility to which Clarabel, called through cvxpy, solves."""
 
 
 def rows_of(keys: np.ndarray, alpha: np.ndarray) -> dict[Pair, list[Fraction]]:
-    """k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
+    """Return k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
     exact = [[[Fraction(float(x)) for x in token] for token in tokens] for tokens in keys]
     return {
         (i, t): [a - b for a, b in zip(exact[i][int(alpha[i])], token, strict=True)]
@@ -39,7 +39,7 @@ def rows_of(keys: np.ndarray, alpha: np.ndarray) -> dict[Pair, list[Fraction]]:
 
 
 def combination(rows: Mapping[Pair, list[Fraction]], weights: Mapping[Pair, Fraction]) -> list[Fraction]:
-    """Σ weights · rows."""
+    """Return Σ weights · rows."""
     d = len(next(iter(rows.values())))
     return [sum((w * rows[pair][k] for pair, w in weights.items()), Fraction(0)) for k in range(d)]
 
@@ -52,7 +52,7 @@ def check_kkt(
     neighbours: set[Pair],
     required: np.ndarray | None = None,
 ) -> set[str]:
-    """The KKT conditions of ATT-SVM that fail, by name; none means that p is the one and only solution."""
+    """Return the names of the KKT conditions of ATT-SVM that fail; if none fails, p is the only solution."""
     rows = rows_of(keys, alpha)
     margins = {pair: sum((a * b for a, b in zip(row, p, strict=True)), Fraction(0)) for pair, row in rows.items()}
     bound = {(i, t): 1 if required is None else int(required[i]) for i, t in rows}
@@ -71,7 +71,7 @@ def check_kkt(
 
 
 def check_farkas(keys: np.ndarray, alpha: np.ndarray, multipliers: Mapping[Pair, Fraction]) -> set[str]:
-    """What keeps the multipliers from proving infeasibility, by name."""
+    """Return the names of the conditions that the multipliers violate as a proof of infeasibility."""
     failed = set()
     if any(value < 0 for value in multipliers.values()):
         failed.add("sign")
@@ -83,7 +83,7 @@ def check_farkas(keys: np.ndarray, alpha: np.ndarray, multipliers: Mapping[Pair,
 
 
 def rank(rows: list[list[Fraction]]) -> int:
-    """By Gaussian elimination over the rationals."""
+    """Return the rank by Gaussian elimination over the rationals."""
     rows, result = [list(row) for row in rows], 0
     for column in range(len(rows[0]) if rows else 0):
         pivot = next((k for k in range(result, len(rows)) if rows[k][column] != 0), None)
@@ -98,7 +98,7 @@ def rank(rows: list[list[Fraction]]) -> int:
 
 
 def basic_supports(rows: Mapping[Pair, list[Fraction]], p: list[Fraction]) -> Iterator[set[Pair]]:
-    """The supports of all basic dual solutions λ ≥ 0, Σ λ rows = p, by trying every independent subset."""
+    """Yield the supports of all basic dual solutions λ ≥ 0, Σ λ rows = p, by trying every independent subset."""
     for size in range(1, len(p) + 1):
         for subset in itertools.combinations(sorted(rows), size):
             columns = [rows[pair] for pair in subset]
@@ -110,7 +110,7 @@ def basic_supports(rows: Mapping[Pair, list[Fraction]], p: list[Fraction]) -> It
 
 
 def coordinates(columns: list[list[Fraction]], p: list[Fraction]) -> list[Fraction]:
-    """The weights of independent columns that combine to p, by Gauss–Jordan elimination."""
+    """Return the weights of independent columns that combine to p, by Gauss–Jordan elimination."""
     size = len(columns)
     system = [[column[k] for column in columns] + [p[k]] for k in range(len(p))]
     for c in range(size):
@@ -124,14 +124,14 @@ def coordinates(columns: list[list[Fraction]], p: list[Fraction]) -> list[Fracti
 
 
 def pairs(mask: np.ndarray) -> set[Pair]:
-    """The indices of the true entries."""
+    """Return the indices of the true entries."""
     return {(int(i), int(t)) for i, t in np.argwhere(mask)}
 
 
 def assert_certified(
     keys: np.ndarray, alpha: np.ndarray, solution: MaxMargin | Infeasible, required: np.ndarray | None = None
 ) -> None:
-    """Everything that the result claims, checked exactly and independently."""
+    """Assert exactly and independently everything that the result claims."""
     if isinstance(solution, Infeasible):
         multipliers = {pair: fraction(x) for pair, x in solution.exact.items()}
         assert check_farkas(keys, alpha, multipliers) == set()
@@ -163,7 +163,7 @@ def assert_certified(
 def assert_complementarity(
     rows: dict[Pair, list[Fraction]], p: list[Fraction], neighbours: set[Pair], solution: MaxMargin
 ) -> None:
-    """Duals claimed positive are so; they are claimed wherever enumeration finds one."""
+    """Assert that duals claimed to be positive are so, and that every dual which enumeration finds positive is claimed."""
     maximal, positive = solution.exact_maximal_duals, solution.exact_positive_duals
     assert all(x > 0 for x in maximal.values())
     assert combination(rows, {pair: fraction(x) for pair, x in maximal.items()}) == p
@@ -177,7 +177,7 @@ def assert_complementarity(
         assert all(solution.positive_duals[pair] == float(fraction(x)) for pair, x in positive.items())
         return
     assert solution.positive_duals is None
-    # The dual solutions are the hull of the basic ones; where all of those vanish, so does every other.
+    # Dual solutions are the convex hull of the basic ones: a dual that is zero in all of those is always zero.
     assert set(maximal) < neighbours
     assert set().union(*basic_supports({pair: rows[pair] for pair in neighbours}, p)) == set(maximal)
 
@@ -185,7 +185,7 @@ def assert_complementarity(
 def second_opinion(
     keys: np.ndarray, alpha: np.ndarray, required: np.ndarray | None = None
 ) -> tuple[str, np.ndarray | None]:
-    """Status and solution by cvxpy with Clarabel."""
+    """Return the status and the solution by cvxpy with Clarabel."""
     n, tokens, d = keys.shape
     others = np.arange(tokens) != alpha[:, None]
     rows = (keys[np.arange(n), alpha][:, None] - keys)[others]
@@ -198,7 +198,7 @@ def second_opinion(
 
 
 def assert_agrees(keys: np.ndarray, alpha: np.ndarray, required: np.ndarray | None = None) -> None:
-    """cvxpy finds the same p, or also that there is none."""
+    """Assert that cvxpy finds the same p, or that both find the problem infeasible."""
     solution = max_margin(keys, alpha, required=required)
     status, p = second_opinion(keys, alpha, required)
     if isinstance(solution, Infeasible):
@@ -211,7 +211,7 @@ def assert_agrees(keys: np.ndarray, alpha: np.ndarray, required: np.ndarray | No
 
 
 def feasible(n: int, tokens: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian keys with the chosen tokens pushed along a common direction."""
+    """Return Gaussian keys with the chosen tokens pushed along a common direction."""
     rng = np.random.default_rng(seed)
     keys = rng.normal(size=(n, tokens, d))
     direction = rng.normal(size=d)
@@ -221,7 +221,7 @@ def feasible(n: int, tokens: int, d: int, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def small_integers(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Keys in −2 … 2: ties, duplicates, dependent rows and zero duals abound."""
+    """Return keys with entries in −2 … 2: ties, duplicates, dependent rows and zero duals abound."""
     rng = np.random.default_rng(seed)
     n, tokens, d = int(rng.integers(1, 4)), int(rng.integers(2, 6)), int(rng.integers(1, 4))
     keys = rng.integers(-2, 3, size=(n, tokens, d)).astype(np.float64)
@@ -229,13 +229,13 @@ def small_integers(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def single(*rows: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """One input whose constraint rows are those: α is at the origin."""
+    """Return one input whose constraint rows are the given ones: the chosen token's key is 0."""
     keys = np.concatenate([np.zeros((1, len(rows[0]))), -np.array(rows, dtype=np.float64)])[None]
     return keys, np.array([0])
 
 
 def solved(keys: np.ndarray, alpha: np.ndarray) -> MaxMargin:
-    """The solution, certified here once more."""
+    """Return the solution after certifying it here."""
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin)
     assert_certified(keys, alpha, solution)
@@ -268,7 +268,7 @@ def test_every_feasible_gaussian_problem_is_certified(n: int, tokens: int, d: in
 
 
 def test_degenerate_cases_abound_among_the_small_integer_problems() -> None:
-    """A generator that misses the hard corners would prove nothing."""
+    """Assert that the generator reaches the hard corners; otherwise the tests would prove nothing."""
     cases_met = set()
     for seed in range(300):
         keys, alpha = small_integers(seed)
@@ -300,7 +300,7 @@ def test_agrees_with_cvxpy_on_degenerate_problems(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_required_margins_of_zero_give_the_relaxed_problem(seed: int) -> None:
-    """p_relax of Theorem 6: margin 1 at some inputs, 0 at the others."""
+    """Compute p_relax of Theorem 6: margin 1 at some inputs, 0 at the others."""
     keys, alpha = small_integers(seed) if seed % 2 else feasible(3, 4, 4, seed)
     required = np.zeros(len(alpha), dtype=np.int64)
     required[0] = 1
@@ -347,7 +347,9 @@ def test_zero_dual_is_proven_to_stay_zero() -> None:
 
 
 def test_the_largest_support_of_a_dual_solution_where_not_every_neighbour_has_a_dual() -> None:
-    """Rows (1, 0, 0) and (1, ±1, 0) can all have a dual; (1, 0, 1) and (1, 1, 2) cannot: nothing undoes their last."""
+    """Rows (1, 0, 0) and (1, ±1, 0) can all have positive duals; (1, 0, 1) and (1, 1, 2) cannot: no row cancels their
+    last entry.
+    """
     solution = solved(*single((1.0, 0.0, 0.0), (1.0, 1.0, 0.0), (1.0, -1.0, 0.0), (1.0, 0.0, 1.0), (1.0, 1.0, 2.0)))
     assert solution.neighbours_of(0).tolist() == [1, 2, 3, 4, 5]
     assert np.flatnonzero(solution.dual_support[0]).tolist() == [1, 2, 3]
@@ -374,7 +376,7 @@ def test_margin_just_above_one_is_no_neighbour(excess: float) -> None:
 
 
 def test_rows_come_from_the_keys_and_not_from_float_differences() -> None:
-    """k_α − k_t = 1 + 2⁻⁶⁰ rounds to 1, yet the token is no neighbour; 1 − 2⁻⁶⁰ changes the solution."""
+    """k_α − k_t = 1 + 2⁻⁶⁰ rounds to 1, yet the token is no neighbour; with 1 − 2⁻⁶⁰ the solution changes."""
     for tiny, neighbours in ((2.0**-60, [1, 2]), (0.0, [1, 2, 3]), (-(2.0**-60), [3])):
         keys = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-tiny, 0.0]]])
         assert solved(keys, np.array([0])).neighbours_of(0).tolist() == neighbours
@@ -389,14 +391,14 @@ def test_chosen_token_in_the_hull_of_the_others_is_infeasible() -> None:
 
 
 def test_chosen_token_a_hair_outside_the_hull_is_feasible() -> None:
-    """Out of reach of float solvers: ‖p‖ = 2⁶⁰."""
+    """The norm ‖p‖ = 2⁶⁰ is out of reach of float solvers."""
     keys = np.array([[[0.0, 2.0**-60], [1.0, 0.0], [-1.0, 0.0]]])
     assert solved(keys, np.array([0])).p.tolist() == [0.0, 2.0**60]
     keys[0, 0, 1] = 0.0
     assert isinstance(max_margin(keys, np.array([0])), Infeasible)
 
 
-def test_chosen_token_twice_is_infeasible() -> None:
+def test_the_chosen_token_occurring_twice_is_infeasible() -> None:
     keys = np.array([[[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]]])
     solution = max_margin(keys, np.array([0]))
     assert isinstance(solution, Infeasible)
@@ -435,7 +437,7 @@ def test_solution_beyond_float64_is_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
-    """The guess decides how long it takes, never what comes out."""
+    """The guess may affect the time, never the result."""
     keys, alpha = small_integers(seed) if seed % 2 else feasible(3, 4, 5, seed)
     rows = KeyRows(keys, alpha)
     bounds = np.ones(len(rows.inputs), dtype=np.int64)
@@ -449,13 +451,12 @@ def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
         assert all((outcome.tight == outcomes[0].tight).all() for outcome in outcomes)
 
 
-def test_independent_rows_are_the_first_that_span() -> None:
+def test_independent_rows_are_the_first_spanning_ones() -> None:
     assert _independent(fmpz_mat([[1, 2], [2, 4], [0, 0], [1, 0], [0, 1]])) == [0, 3]
 
 
 def test_products_that_underflow_decide_nothing() -> None:
-    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place,
-    round to 2 − 1 − 0."""
+    """A required margin of 0 is the sum of 1.625, −1.375 and −0.375 units of the last place, which round to 2 − 1 − 0."""
     large, small = 2.0**400, 2.0**-137
     keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
     keys[0, 0], keys[1, 0] = (large, small, small, small), (0.0, 1.625 * small, -1.375 * small, -0.375 * small)
@@ -467,7 +468,7 @@ def test_products_that_underflow_decide_nothing() -> None:
 
 
 def test_float_guess_is_right_on_generic_problems() -> None:
-    """One linear system each; otherwise the certificate would not be cheap."""
+    """Generic problems take one linear system each; otherwise the certificate would not be cheap."""
     for seed in range(20):
         solution = max_margin(*feasible(4, 6, 10, seed))
         assert isinstance(solution, MaxMargin)
@@ -484,7 +485,7 @@ def test_locally_optimal_is_decided_on_neighbours_alone() -> None:
     assert offending_neighbours(solution, np.array([[1.0, 2.0, 3.0, 0.0]])) == [(0, 1), (0, 2)]
 
 
-# Planted faults: each of these solutions is wrong in one way, and the checker above says in which.
+# Planted faults: each of these solutions is wrong in one way, and the checker above names it.
 
 
 def claim(solution: MaxMargin) -> tuple[list[Fraction], dict[Pair, Fraction], set[Pair]]:
@@ -554,14 +555,14 @@ def test_bad_required_margins_are_refused() -> None:
         max_margin(keys, alpha, required=np.array([2, 1]))
 
 
-def test_alpha_of_another_shape_or_type_is_refused() -> None:
+def test_alpha_of_wrong_shape_or_type_is_refused() -> None:
     keys, _ = feasible(2, 3, 2, 0)
     for alpha in (np.zeros(3, dtype=np.int64), np.zeros(2)):
         with pytest.raises((InvalidInput, TypeCheckError)):
             max_margin(keys, alpha)
 
 
-def test_a_solution_shows_itself_in_a_line_and_in_a_notebook() -> None:
+def test_a_solution_has_a_one_line_and_a_notebook_representation() -> None:
     svm = max_margin([[[1, 0], [0, 1], [0, 0]], [[2, 0], [0, 0], [0, 0]]], [0, 0])
     assert isinstance(svm, MaxMargin)
     message = "‖p_mm‖ = 1, margin 1/‖p_mm‖ = 1, 2 of 4 tokens are SVM-neighbours, 1 support; exact"
@@ -575,8 +576,8 @@ def test_a_solution_shows_itself_in_a_line_and_in_a_notebook() -> None:
     assert repr(max_margin([[[0], [1], [-1]]], [0])).startswith("Infeasible(no p separates α")
 
 
-def test_a_violation_by_one_unit_in_2_to_the_60_is_one() -> None:
-    """Rows (N, 1) and (N, 0): at the least-norm point of the first, the second has margin 1 − 1/(N² + 1)."""
+def test_a_violation_by_one_unit_in_2_to_the_60_is_detected() -> None:
+    """Rows are (N, 1) and (N, 0): at the least-norm point of the first row, the second has margin 1 − 1/(N² + 1)."""
     large = 2**30
     rows = IntegerRows(fmpz_mat([[large, 1], [large, 0]]), 30)
     for guess in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0]):
@@ -588,7 +589,7 @@ def test_a_violation_by_one_unit_in_2_to_the_60_is_one() -> None:
 @pytest.mark.parametrize("off", [-1, 0, 1])
 @pytest.mark.parametrize("seed", range(20))
 def test_margins_that_cancel_are_decided_exactly(off: int, seed: int) -> None:
-    """Two rows fix p = (1, 1/K); the margin of the third, N + 1 − (N K − off)/K = 1 + off/K, is lost in floats."""
+    """Two rows fix p = (1, 1/K); floats do not resolve the margin of the third, N + 1 − (N K − off)/K = 1 + off/K."""
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(2**44, 2**46)), int(rng.integers(2**19, 2**20))
     matrix = [[1, 0], [0, k], [n + 1, off - n * k]]
@@ -602,7 +603,7 @@ def test_margins_that_cancel_are_decided_exactly(off: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_multipliers_in_use_are_positive_from_any_start(seed: int) -> None:
+def test_multipliers_of_active_rows_are_positive_from_any_start(seed: int) -> None:
     keys, alpha = small_integers(seed)
     rows = KeyRows(keys, alpha)
     bounds = np.ones(len(rows.inputs), dtype=np.int64)
@@ -616,7 +617,7 @@ def test_integer_rows_in_floats_are_divided_by_their_power_of_two() -> None:
     assert IntegerRows(fmpz_mat([[3, -4]]), 2).floats.tolist() == [[0.75, -1.0]]
 
 
-def test_required_margins_may_be_booleans_and_tokens_not() -> None:
+def test_required_margins_may_be_booleans_but_token_indices_may_not() -> None:
     keys, alpha = feasible(2, 3, 2, 0)
     whole = max_margin(keys, alpha, required=np.array([1, 0]))
     assert isinstance(whole, MaxMargin)

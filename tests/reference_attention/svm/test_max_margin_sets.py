@@ -1,4 +1,6 @@
-"""ATT-SVM': against brute force over all choices, against hand-solved problems, and what it refuses."""
+"""ATT-SVM' (a set of optimal tokens for each input): against brute force, against problems solved by hand, and refused
+input.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def solved(keys: np.ndarray, optimal: np.ndarray) -> MaxMarginSets:  # type: ign
 
 
 def test_the_papers_example_has_two_solutions_and_is_not_convex() -> None:
-    """Optimal (1, 0) and (0, 1), the other one zero: G_mm = {(1, 0), (0, 1)}; their mean satisfies no constraint."""
+    """With optimal tokens (1, 0) and (0, 1), and (0, 0) otherwise, G_mm = {(1, 0), (0, 1)}; their mean is infeasible."""
     solution = solved(PAPER, PAPER_SETS)
     assert sorted(c.p.tolist() for c in solution.solutions) == [[0.0, 1.0], [1.0, 0.0]]
     assert all(c.norm_squared == 1 for c in solution.solutions)
@@ -41,7 +43,7 @@ def test_the_papers_example_has_two_solutions_and_is_not_convex() -> None:
 
 
 def test_one_token_of_each_set_suffices() -> None:
-    """The nearer optimal token is the worse choice; ATT-SVM for all of them at once is infeasible."""
+    """The nearer optimal token is the worse choice, and ATT-SVM with both optimal tokens at once is infeasible."""
     keys = np.array([[[2.0], [-1.0], [0.0]]])
     solution = solved(keys, PAPER_SETS)
     assert [c.alpha.tolist() for c in solution.choices] == [[0], [1]]
@@ -52,7 +54,7 @@ def test_one_token_of_each_set_suffices() -> None:
 
 
 def test_choices_that_share_a_point_give_it_once_with_the_larger_logit() -> None:
-    # Input 1 binds; input 0 may take either of its optimal tokens at the same p.
+    # The constraint of input 1 binds; input 0 may take either of its optimal tokens at the same p.
     keys = np.array([[[8.0], [4.0], [0.0]], [[1.0], [0.0], [0.0]]])
     optimal = np.array([[True, True, False], [True, False, False]])
     solution = solved(keys, optimal)
@@ -67,20 +69,20 @@ def test_equal_keys_are_one_choice() -> None:
     assert solution.choices[0].neighbours.tolist() == [[False, False, True, True]]
 
 
-def test_keys_however_near_are_told_apart() -> None:
+def test_keys_that_differ_however_little_are_distinct() -> None:
     keys = np.array([[[1.0, 2.0**-60], [1.0, 2.0**-61], [0.0, 0.0]]])
     solution = solved(keys, PAPER_SETS)
     assert [c.alpha.tolist() for c in solution.choices] == [[0], [1]]
     assert solution.choices[0].norm_squared < solution.choices[1].norm_squared
 
 
-def test_a_solution_cannot_be_written_to() -> None:
+def test_a_solution_is_read_only() -> None:
     for choice in solved(PAPER, PAPER_SETS).choices:
         for array in (choice.alpha, choice.margins, choice.duals, choice.neighbours):
             assert not array.flags.writeable
 
 
-def test_inputs_without_a_non_optimal_token_ask_for_nothing() -> None:
+def test_inputs_without_a_non_optimal_token_have_no_constraint() -> None:
     keys = np.array([[[1.0], [-5.0]], [[1.0], [0.0]]])
     solution = solved(keys, np.array([[True, True], [True, False]]))
     assert solution.choices[0].p.tolist() == [1.0]
@@ -104,7 +106,7 @@ def test_max_margin_sets_agree_with_brute_force(seed: int) -> None:
         for i, a in enumerate(alpha):
             others = np.flatnonzero(~optimal[i])
             if others.size:
-                # The other optimal tokens repeat a non-optimal one.
+                # The other optimal tokens become copies of a non-optimal one.
                 kept = [t if t == a or not optimal[i, t] else others[0] for t in range(T)]
                 blocks.append((keys[i, kept], a))
         solution = max_margin(np.array([k for k, _ in blocks]), np.array([int(a) for _, a in blocks]))
@@ -145,7 +147,9 @@ def _is_optimal(
 
 
 def test_a_partial_choice_that_is_infeasible_is_not_completed() -> None:
-    """Ten inputs with two optimal tokens each, after one pair of inputs that contradict each other: few problems."""
+    """Ten inputs have two optimal tokens each, and two inputs before them contradict each other: few problems are
+    solved.
+    """
     calls = 0
 
     def counting(keys, alpha):  # type: ignore[no-untyped-def]
@@ -169,9 +173,9 @@ def test_a_partial_choice_that_is_infeasible_is_not_completed() -> None:
         (np.array([[True, True, True]]), "every token is optimal"),
     ],
 )
-def test_masks_that_are_none_are_refused(optimal: np.ndarray, says: str) -> None:  # type: ignore[type-arg]
+def test_invalid_masks_are_refused(optimal: np.ndarray, says: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(InvalidInput, match=says):
-        # Past the shape check of the signature, which is on in tests only.
+        # Skip the shape check of the signature, which is active in tests only.
         max_margin_sets.__wrapped__(PAPER, optimal) if hasattr(max_margin_sets, "__wrapped__") else max_margin_sets(
             PAPER, optimal
         )

@@ -1,4 +1,4 @@
-"""Non-negative least squares where SciPy's ends the interpreter, or raises."""
+"""Non-negative least squares on problems where SciPy's solver ends the interpreter or raises."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_failed_solver_has_an_infinite_residual(monkeypatch: pytest.MonkeyPatc
     assert nonnegative_least_squares(np.eye(2), np.ones(2))[1] == math.inf
 
 
-def test_scipy_s_solver_has_one_caller() -> None:
+def test_only_one_module_calls_the_solver_of_scipy() -> None:
     packages = (attention_conformance, reference_attention, generators, theorems)
     files = [path for package in packages for path in Path(package.__path__[0]).rglob("*.py")]
     call = re.compile(r"^from scipy.*\bnnls\b|optimize\.nnls\(", re.MULTILINE)

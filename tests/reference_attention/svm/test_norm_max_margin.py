@@ -26,13 +26,13 @@ def of_rows(rows: list[list[float]], norm: float) -> NormMaxMargin:
 
 @pytest.mark.parametrize(("norm", "margin"), [(math.inf, fmpq(4, 3)), (1.0, fmpq(1))])
 def test_linear_programs_by_hand(norm: float, margin: fmpq) -> None:
-    """Rows (−1, 1, −1), (−1, −1, 2): −e_1 has margins of 1, and λ = (½, ½) gives Σλg = (−1, 0, ½)."""
+    """For rows (−1, 1, −1) and (−1, −1, 2), −e_1 has margins of 1, and λ = (½, ½) gives Σλg = (−1, 0, ½)."""
     result = of_rows([[-1, 1, -1], [-1, -1, 2]], norm)
     assert (result.primal_residual, result.duality_gap) == (0, 0)
     assert 1 / exact_norm(result.exact_p, norm) == margin
 
 
-def test_the_euclidean_one_is_att_svm() -> None:
+def test_the_euclidean_solution_is_att_svm() -> None:
     keys = np.random.default_rng(0).integers(-4, 5, (2, 3, 4)).astype(float)
     svm, solution = max_margin(keys, np.array([0, 1])), norm_max_margin(keys, np.array([0, 1]), 2.0)
     assert isinstance(svm, MaxMargin)
@@ -42,7 +42,7 @@ def test_the_euclidean_one_is_att_svm() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.25, 2.0, 4.0, math.inf])
-def test_bounds_meet_on_random_data(norm: float) -> None:
+def test_primal_and_dual_bounds_meet_on_random_data(norm: float) -> None:
     rng = np.random.default_rng(1)
     for _ in range(10):
         keys = rng.normal(size=(2, 3, 5))
@@ -54,7 +54,7 @@ def test_bounds_meet_on_random_data(norm: float) -> None:
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
 def test_constraints_that_floats_call_tight_wrongly_are_exchanged(norm: float) -> None:
-    """Keys that tie but for the last bit, and rows a million times longer than others."""
+    """Keys tie up to the last bit, and some rows are a million times longer than others."""
     ties = [[0.3125, -0.017000000000000002, -0.4925], [0.31249999999999994, 0.26187500000000002, 1.3]]
     for rows in (ties, [[1e6, 1.0], [1e-3, 2e-3], [1e-3, 2e-3 + 1e-12]]):
         assert of_rows(rows, norm).duality_gap == 0
@@ -73,13 +73,13 @@ NEAR_TIES: list[list[list[float]]] = [
 @pytest.mark.parametrize("norm", [1.0, 1.25, 1.5, 3.0, 4.0, math.inf])
 @pytest.mark.parametrize("rows", NEAR_TIES)
 def test_near_ties_are_solved(rows: list[list[float]], norm: float) -> None:
-    """Rows of very different sizes, and rows that nearly coincide or nearly cancel."""
+    """Rows differ very much in size, nearly coincide or nearly cancel."""
     assert abs(of_rows(rows, norm).duality_gap) <= 1e-11
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.5, 3.0, math.inf])
 def test_the_solution_is_invariant_under_permutations_and_units(norm: float) -> None:
-    """Units, signed permutations, coordinates of zero, a row that is there twice."""
+    """Change units, permute and flip coordinates, add zero coordinates, repeat a row."""
     rows = np.array([[1e-10, 1e-10, 0.3], [1, -2, 0.1], [1, -2, 0.1 + 1e-12]])
     margin = of_rows(rows.tolist(), norm).margin
     other = [rows[::-1], rows[:, ::-1], rows * [1, -1, 1], np.hstack([rows, np.zeros((3, 1))]), rows[[0, 1, 2, 1]]]
@@ -90,14 +90,14 @@ def test_the_solution_is_invariant_under_permutations_and_units(norm: float) -> 
 
 
 def test_more_coordinates_than_rows_by_other_equations() -> None:
-    """Many coordinates, as of features: the barrier then solves as many equations as there are rows."""
+    """With many coordinates, such as features, the barrier method solves as many equations as there are rows."""
     rows = np.random.default_rng(3).normal(size=(3, 60))
     assert of_rows(rows.tolist(), 1.5).duality_gap <= 1e-11
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
 def test_a_solution_without_a_proof_is_not_returned(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
-    """Duals of a solver that stops early, the largest a tenth or two too large."""
+    """Replace the solver's duals by wrong ones, with errors of 10 % and 20 %."""
     rows = [[1.0, 2.0], [2.0, 1.0], [1.0, -0.5]]
     right = of_rows(rows, norm)
     off = [x * (1 + fmpq(j, 10)) for j, x in enumerate(right.exact_duals)]
@@ -114,7 +114,7 @@ def test_a_wrong_point_has_a_gap() -> None:
     assert replace(right, exact_p=[fmpq(1), fmpq(1, 2)]).duality_gap > 0.1
 
 
-def test_data_that_cannot_be_separated_have_no_solution_in_any_norm() -> None:
+def test_inseparable_data_have_no_solution_in_any_norm() -> None:
     keys = np.array([[[0.0], [1.0], [-1.0]]])
     assert all(norm_max_margin(keys, FIRST, norm) is None for norm in (1.0, 1.5, 2.0, math.inf))
 

@@ -1,4 +1,4 @@
-"""ATT-SVM⋆: against a conic solver, by hand, what it decides and what it must not."""
+"""ATT-SVM⋆ (nuclear norm): against a conic solver and by hand; which instances are decided, and which must not be."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 from reference_attention.svm.outer_rows import OuterRows
 
 SHAPES = ((2, 3, 3, 3), (4, 6, 10, 10), (3, 3, 4, 7), (4, 4, 6, 2))
-"""n, T, d and e."""
+"""Values of n, T, d and e."""
 
 
 def on_the_sphere(seed: int, n: int, T: int, d: int, e: int) -> tuple[OuterKeys, np.ndarray]:
@@ -60,7 +60,7 @@ def test_instances_on_the_sphere_are_decided(shape: tuple[int, int, int, int], s
     assert singular[: svm.rank] == pytest.approx(1.0, abs=1e-13)
     assert svm.gap is not None
     following = singular[svm.rank] if svm.rank < len(singular) else 0.0
-    # A singular value below 1e-8 has a square below what rounding leaves of 1 − σ².
+    # A singular value σ below 1e-8 has a square below the rounding error of 1 − σ².
     assert svm.gap == pytest.approx(1 - following, abs=1e-12 if following > 1e-3 else 3e-7)
     assert np.linalg.norm(svm.W, ord="nuc") == pytest.approx(svm.norm, rel=1e-13)
     assert svm.face is not None
@@ -70,7 +70,7 @@ def test_instances_on_the_sphere_are_decided(shape: tuple[int, int, int, int], s
     assert np.linalg.eigvalsh(P)[0] > 0
     assert pytest.approx(svm.W, abs=1e-12 * svm.norm) == U1 @ P @ V1.T
     assert svm.support is not None
-    # Barvinok and Pataki: a unique solution has no more freedom than tight constraints.
+    # By Barvinok and Pataki, a unique solution of rank r has at least r (r + 1)/2 tight constraints.
     assert svm.rank * (svm.rank + 1) // 2 <= svm.support.sum()
 
 
@@ -98,7 +98,7 @@ def test_the_nuclear_solution_of_one_input_is_the_svm_on_its_tokens() -> None:
 
 
 def test_only_the_value_is_enclosed_where_there_are_several_solutions() -> None:
-    """Of ((1, b), (b, 1)), |b| ≤ 1, every one has norm 2."""
+    """Every matrix ((1, b), (b, 1)) with |b| ≤ 1 is a solution of norm 2."""
     keys = OuterKeys(np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]]), np.eye(2))
     svm = solve(keys, np.array([0, 0]))
     assert svm.bounds[0] <= 2 <= svm.bounds[1]
@@ -117,14 +117,14 @@ def test_integers_are_decided_or_bounded(seed: int) -> None:
     if isinstance(svm, NuclearMaxMargin) and isinstance(frobenius, MaxMargin):
         low, high = svm.bounds
         assert high - low < 1e-12 * low
-        # ‖W‖_F ≤ ‖W‖_⋆ ≤ √rank ‖W‖_F, and each is the least in its own norm.
+        # ‖W‖_F ≤ ‖W‖_⋆ ≤ √rank ‖W‖_F, and each solution has the least value of its own norm.
         assert frobenius.norm <= high * (1 + 1e-12)
         assert low <= np.linalg.norm(frobenius.p.reshape(2, 2), ord="nuc") * (1 + 1e-12)
         assert (svm.exact is None) == bool(svm.undecided)
 
 
 @pytest.mark.parametrize("power", [(0, 1), (300, -200), (-401, 7)])
-def test_units_change_nothing(power: tuple[int, int]) -> None:
+def test_units_do_not_change_the_solution(power: tuple[int, int]) -> None:
     keys, alpha = on_the_sphere(5, 4, 6, 10, 10)
     svm = solve(keys, alpha)
     other = solve(OuterKeys(np.ldexp(keys.tokens, power[0]), np.ldexp(keys.queries, power[1])), alpha)
@@ -133,20 +133,20 @@ def test_units_change_nothing(power: tuple[int, int]) -> None:
     assert other.duality_gap() < 1e-14
 
 
-def test_inputs_of_very_different_sizes() -> None:
+def test_inputs_of_very_different_sizes_are_solved() -> None:
     keys, alpha = on_the_sphere(5, 3, 3, 5, 5)
     svm = solve(OuterKeys(keys.tokens * np.array([1.0, 2.0**-5, 2.0**5])[:, None, None], keys.queries), alpha)
     assert svm.bounds[1] - svm.bounds[0] < 1e-12 * svm.norm
 
 
-def test_infeasible_data() -> None:
+def test_infeasible_data_are_recognised() -> None:
     keys = OuterKeys(np.array([[[1.0, 0.0], [0.0, 0.0], [3.0, 0.0]]]), np.array([[1.0, 2.0]]))
     assert isinstance(nuclear_max_margin(keys, [0]), Infeasible)
     same = OuterKeys(np.array([[[1.0, 0.0], [1.0, 0.0]]]), np.array([[1.0, 2.0]]))
     assert isinstance(nuclear_max_margin(same, [0]), Infeasible)
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     keys, alpha = on_the_sphere(0, 2, 3, 3, 3)
     with pytest.raises(InvalidInput, match="keys: the nuclear norm needs the factors"):
         nuclear_max_margin(keys.floats, alpha)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def test_bad_input() -> None:
         nuclear_max_margin(OuterKeys(keys.tokens[:, :1], keys.queries), [0, 0])
 
 
-def test_another_rank_or_support_is_not_proven() -> None:
+def test_a_wrong_rank_or_support_is_not_proven() -> None:
     keys, alpha = on_the_sphere(1, 4, 6, 10, 10)
     svm = solve(keys, alpha)
     rows = OuterRows.of(keys, alpha)
@@ -176,7 +176,7 @@ def test_another_rank_or_support_is_not_proven() -> None:
         enclose_nuclear(rows, K[:, 1:], Q[:, 1:], duals, support)
 
 
-def test_the_bounds_see_a_wrong_solution() -> None:
+def test_the_bounds_detect_a_wrong_solution() -> None:
     keys, alpha = on_the_sphere(2, 4, 6, 10, 10)
     svm = solve(keys, alpha)
     assert replace(svm, K=svm.K * 1.001, Q=svm.Q).duality_gap() > 1e-7
@@ -186,7 +186,7 @@ def test_the_bounds_see_a_wrong_solution() -> None:
     assert replace(svm, K=-svm.K).duality_gap() == np.inf
 
 
-def test_matrices_of_balls() -> None:
+def test_cholesky_factors_and_least_eigenvalues_of_ball_matrices() -> None:
     with precision():
         A = balls(np.array([[2.0, 1.0], [1.0, 2.0]]))
         factor = cholesky(A)

@@ -1,4 +1,6 @@
-"""The bordered system of the nuclear-norm SVM: floats against balls, its derivative, and what Krawczyk refuses."""
+"""The bordered system of the nuclear-norm SVM: floats against balls, its derivative, and systems that Krawczyk's test
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ def system_of(seed: int, d: int = 4, e: int = 5, r: int = 3, s: int = 3) -> tupl
     return system, rng.standard_normal(system.unknowns)
 
 
-def test_residual_in_floats_and_in_balls() -> None:
+def test_residuals_in_floats_and_in_balls_agree() -> None:
     system, x = system_of(0)
     with precision():
         result = [float(f.mid()) for f in system.ball_residual([arb(v) for v in x.tolist()])]
     assert result == pytest.approx(system.residual(x), abs=1e-13)
 
 
-def test_derivative() -> None:
+def test_the_derivative_agrees_with_differences() -> None:
     system, x = system_of(1)
     step = 1e-6
     columns = [system.residual(x + step * u) - system.residual(x - step * u) for u in np.eye(x.size)]
@@ -36,7 +38,7 @@ def test_derivative() -> None:
 
 
 def test_one_constraint_by_hand() -> None:
-    """min ‖W‖_⋆ with W_11 ≥ 1 has K = Q = e1 and λ = 1; from a point beside it."""
+    """The problem min ‖W‖_⋆ with W_11 ≥ 1 has K = Q = e1 and λ = 1; the test starts from a point beside it."""
     with precision():
         exact = (arb_mat([[1, 0]]), arb_mat([[1, 0]]), [arb(1)])
     system = NuclearSystem(np.eye(2)[:1], np.eye(2)[:1], np.ones(1), exact, np.array([[1.0], [0.0]]))
@@ -48,7 +50,7 @@ def test_one_constraint_by_hand() -> None:
 
 
 def test_a_singular_system_is_refused() -> None:
-    """Two constraints that fix the diagonal of a matrix of rank two, and nothing else."""
+    """The two constraints fix only the diagonal of a matrix of rank two."""
     eye = np.eye(2)
     with precision():
         exact = (balls(eye), balls(eye), [arb(1), arb(1)])
@@ -60,7 +62,7 @@ def test_a_singular_system_is_refused() -> None:
 
 
 def test_the_guess_tells_support_and_rank() -> None:
-    """Rows e1e1ᵀ of margin 1 and 2e1e1ᵀ, which is slack."""
+    """The rows are e1e1ᵀ, with margin 1, and 2e1e1ᵀ, which is slack."""
     a, z = np.array([[1.0, 0.0], [2.0, 0.0]]) / 2, np.array([[1.0, 0.0], [1.0, 0.0]])
     solution = nuclear_float_solution(a, z, np.ones(2))
     assert solution is not None

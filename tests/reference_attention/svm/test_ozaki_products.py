@@ -1,4 +1,4 @@
-"""Sums of products by slices are what the rationals say, up to the bound that is told."""
+"""Sums of products, computed in slices of bits, agree with the rationals up to the reported bound."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def exactly(numbers: Twice) -> list[fmpq]:
 
 
 def made(rng: np.random.Generator, *shape: int, spread: float = 30.0) -> Twice:
-    """Numbers of at most one, some of them far smaller, with low parts that differ in sign."""
+    """Return numbers of size at most 1, some far smaller, with low parts of either sign."""
     high = rng.uniform(-1, 1, size=shape) * 2.0 ** -np.floor(rng.uniform(0, spread, size=shape))
     return Twice(high, high * rng.uniform(-1, 1, size=shape) * 2.0**-54)
 
 
 @pytest.mark.parametrize("terms", [1, 2, 7, 8, 127, 128, 1000, 10**6])
-def test_a_sum_of_products_of_slices_fits_into_a_float(terms: int) -> None:
+def test_a_sum_of_products_of_slices_is_exact_in_a_float(terms: int) -> None:
     result = Grid.for_sums_of(terms)
     assert terms * 2.0 ** (2 * result.bits) <= 2.0**53
     assert (2 * terms + 1) * 2.0 ** (2 * result.bits + 2) > 2.0**53  # one more bit would not do for twice as many
@@ -44,7 +44,7 @@ def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
         assert abs(x - total) <= unit**cut.slices
 
 
-def test_ones_are_cut_like_other_numbers() -> None:
+def test_ones_are_sliced_like_other_numbers() -> None:
     result = Grid.for_sums_of(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
     assert result[0].tolist() == [2.0**23, -(2.0**23)]
     assert result[1:3].tolist() == [[0.0, 0.0], [2.0**16, -(2.0**15)]]
@@ -52,8 +52,8 @@ def test_ones_are_cut_like_other_numbers() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("less", [0.0, 1.0])
-def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> None:
-    """And with what is nearly the product taken off: the rest has its own digits."""
+def test_product_sums_are_within_the_reported_bound(shape: tuple[int, int], less: float) -> None:
+    """If ``less`` is 1, nearly the whole sum is subtracted: the remainder must have its own digits."""
     rng, cut = np.random.default_rng(1), Grid.for_sums_of(max(shape))
     matrix, vector = made(rng, *shape), made(rng, shape[1])
     products = cut.cut(matrix.high, matrix.low) @ cut.cut(vector.high, vector.low).T
@@ -71,7 +71,7 @@ def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> N
 
 
 def test_the_bound_by_hand() -> None:
-    """Five slices of 23 bits: 6 products and 4 rests of 2^−115 each, and some room; 15 roundings."""
+    """Five slices of 23 bits leave out 6 products and 4 remainders of 2^−115 each, with some room for 15 roundings."""
     assert Grid.for_sums_of(100) == Grid(100, 23, 5)
     assert Grid.for_sums_of(100).error == pytest.approx(100 * (13 * 2.0**-115 + 2.0**-100), rel=1e-9, abs=0)
     assert Grid(3, 20, 2).error == pytest.approx(3 * 7 * 2.0**-40, rel=1e-9, abs=0)
@@ -88,8 +88,8 @@ def test_the_error_of_a_rounded_product_is_reported() -> None:
     )
 
 
-def test_a_rounding_is_told_only_if_all_that_is_meant_has_it() -> None:
-    """One and a half spacings above one lies between two floats; a bit more or less decides."""
+def test_round_within_returns_a_float_only_if_the_whole_interval_rounds_to_it() -> None:
+    """The number 1 plus half a spacing is halfway between two floats; a tenth of that decides."""
     one, half = np.array([1.0]), 2.0**-53
     assert Twice(one, np.array([half * 0.9])).round_within(half * 0.05) == [1.0]
     assert Twice(one, np.array([half * 1.1])).round_within(half * 0.05) == [1.0 + 2 * half]
@@ -99,15 +99,17 @@ def test_a_rounding_is_told_only_if_all_that_is_meant_has_it() -> None:
     assert Twice(np.array([np.nan]), np.zeros(1)).round_within(0.0) is None
 
 
-def test_what_is_added_to_be_sure_counts() -> None:
-    """A quarter of a spacing and an eighth more: exactly halfway but for the room that is left for both sums."""
+def test_the_safety_margin_of_round_within_counts() -> None:
+    """The interval ends exactly halfway between two floats, apart from the room that is left for the roundings of two
+    sums.
+    """
     near = Twice(np.array([1.0]), np.array([2.0**-53 * 0.75]))
     assert near.round_within(2.0**-55) is None
     assert near.round_within(2.0**-55 * (1 - 2.0**-40)) is None
     assert near.round_within(2.0**-55 * (1 - 2.0**-35)) == [1.0]
 
 
-def test_numbers_times_a_power_of_two() -> None:
+def test_scaling_by_a_power_of_two_is_exact() -> None:
     result = Twice(np.array([3.0, -1.0]), np.array([2.0**-60, 0.0]), 5.0).times(-2)
     assert (result.high.tolist(), result.low.tolist(), result.error) == ([0.75, -0.25], [2.0**-62, 0.0], 1.25)
     assert Twice(result.high, result.low).error == 0.0

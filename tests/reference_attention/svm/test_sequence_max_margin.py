@@ -1,4 +1,4 @@
-"""ATT-SVM over several problems: exact rows in one unit, KKT conditions and Farkas vectors over the rationals."""
+"""ATT-SVM over several problems: exact rows in one common unit, KKT conditions and Farkas vectors over the rationals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ALPHA = [np.array([1]), np.array([0, 1]), np.array([2])]
 
 
 def ahead(tokens: np.ndarray, q: int, unit: float) -> np.ndarray:
-    """Multiples of a unit, the chosen tokens ahead in every coordinate."""
+    """Return tokens in multiples of a unit, with the chosen tokens ahead in every coordinate."""
     tokens[np.arange(len(tokens)), ALPHA[q]] += 10
     return tokens * unit
 
 
-# Each problem has a unit of its own.
+# Each problem has its own unit.
 KEYS = [
     ahead(RNG.integers(-8, 9, size=(1, 3, 4)), 0, 2.0**-3),
     ahead(RNG.integers(-2, 3, size=(2, 2, 4)), 1, 2.0**5),
@@ -45,7 +45,7 @@ def row(q: int, i: int, t: int) -> list[Fraction]:
     return [Fraction(x) for x in (plain(q)[i, ALPHA[q][i]] - plain(q)[i, t]).tolist()]
 
 
-def test_rows_of_several_problems_are_in_one_unit() -> None:
+def test_rows_of_several_problems_share_one_unit() -> None:
     rows = StackedRows([KeyRows(keys, alpha) for keys, alpha in zip(KEYS, ALPHA, strict=True)])
     places = [(0, 0, 0), (0, 0, 2), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1), (2, 0, 3)]
     assert rows.places == places
@@ -87,7 +87,7 @@ def test_the_solution_satisfies_the_kkt_conditions_exactly() -> None:
     assert sequence_max_margin(KEYS[:1], ALPHA[:1]).p.tolist() == single.p.tolist()  # type: ignore[union-attr]
 
 
-def test_where_nothing_separates_rows_cancel_exactly() -> None:
+def test_infeasible_problems_have_rows_that_cancel_exactly() -> None:
     keys = [np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[[0.0, 0.0], [0.25, 0.0], [0.0, -1.0]]])]
     alpha = [np.array([0]), np.array([0])]
     solution = sequence_max_margin(keys, alpha)

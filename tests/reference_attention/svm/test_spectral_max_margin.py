@@ -1,4 +1,4 @@
-"""The largest margin in the spectral and the nuclear norm: by hand, and against its dual."""
+"""The largest margin in the spectral and in the nuclear norm: by hand, and against its dual."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from reference_attention.svm.norm_max_margin import norm_max_margin
 FIRST = np.zeros(2, dtype=np.int64)
 SPECTRAL, NUCLEAR = Schatten(math.inf, (2, 2)), Schatten(1.0, (2, 2))
 ORTHOGONAL = OuterKeys(np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]]), np.eye(2))
-"""Rows e_1 e_1ᵀ and e_2 e_2ᵀ."""
+"""Keys whose rows are e_1 e_1ᵀ and e_2 e_2ᵀ."""
 
 
 def test_two_orthogonal_rows_by_hand() -> None:
-    """W = I has margins of 1 and ‖I‖_op = 1; in ‖·‖_⋆ it is twice as long, and λ = (½, ½) proves both."""
+    """W = I has margins of 1 and ‖I‖_op = 1, while ‖I‖_⋆ = 2; λ = (½, ½) proves both optimal."""
     spectral, nuclear = (norm_max_margin(ORTHOGONAL, FIRST, norm) for norm in (SPECTRAL, NUCLEAR))
     assert spectral is not None
     assert spectral.margin == pytest.approx(1, rel=1e-8)
@@ -34,7 +34,7 @@ def test_two_orthogonal_rows_by_hand() -> None:
 
 
 @pytest.mark.parametrize("power", [1.0, math.inf])
-def test_bounds_meet_on_random_data(power: float) -> None:
+def test_primal_and_dual_bounds_meet_on_random_data(power: float) -> None:
     rng, met = np.random.default_rng(0), 0
     for _ in range(12):
         n, T, d, e = (int(x) for x in rng.integers(2, 5, 4))
@@ -47,7 +47,7 @@ def test_bounds_meet_on_random_data(power: float) -> None:
     assert met >= 5
 
 
-def test_data_that_cannot_be_separated_have_no_spectral_solution() -> None:
+def test_inseparable_data_have_no_spectral_solution() -> None:
     keys = OuterKeys(np.array([[[0.0], [1.0]], [[0.0], [-1.0]]]), np.ones((2, 1)))
     for power in (1.0, math.inf):
         assert norm_max_margin(keys, FIRST, Schatten(power, (1, 1))) is None
@@ -77,7 +77,7 @@ def test_bad_input_is_refused() -> None:
 @pytest.mark.parametrize("power", [1.0, math.inf])
 @pytest.mark.parametrize("tie", [1e-9, 1e-13])
 def test_near_ties_are_solved(power: float, tie: float) -> None:
-    """Queries and tokens that nearly coincide, rows that nearly cancel: floats then mostly find nothing."""
+    """Queries and tokens nearly coincide and rows nearly cancel, so that floats mostly fail."""
     rng = np.random.default_rng(5)
     for _ in range(6):
         tokens, queries = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 3))
@@ -93,8 +93,8 @@ def test_near_ties_are_solved(power: float, tie: float) -> None:
 
 
 @pytest.mark.parametrize("solve", [barriers.spectral_max_margin, barriers.nuclear_max_margin])
-def test_barriers_find_what_floats_find(solve: Any) -> None:
-    """Two orthogonal rows by numbers of many digits; more entries than are taken on are refused."""
+def test_barrier_methods_agree_with_the_float_solution(solve: Any) -> None:
+    """Solve for two orthogonal rows in many digits; matrices above the size limit are refused."""
     rows = [[fmpq(1), fmpq(0), fmpq(0), fmpq(0)], [fmpq(0), fmpq(0), fmpq(0), fmpq(1)]]
     duals = [[fmpq(1), fmpq(1)]] if solve is barriers.nuclear_max_margin else []
     solved = solve(rows, (2, 2), [fmpq(1), fmpq(0), fmpq(0), fmpq(1)], *duals)

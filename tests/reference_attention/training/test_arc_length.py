@@ -1,4 +1,4 @@
-"""Parts of the integration in arc length: frame, Jacobian, differences, and what it does where a solver fails."""
+"""Parts of the integration in arc length: frame, Jacobian, differences, and the result where a solver fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tracer(problem: Problem, start: Any, *targets: float, gradient: Any = risk.s
 
 
 def failing(y: Any, message: str | None) -> Any:
-    """A solver that fails in its first step, with that point and message."""
+    """Return a solver that fails in its first step, with the given point and message."""
 
     def solver(fun: Any, t: float, y0: Any, end: float, **options: Any) -> Any:
         made = SimpleNamespace(status="running", y=np.asarray(y0, dtype=float), t=t, t_bound=math.inf)
@@ -75,7 +75,7 @@ def test_differenced_curvature_is_the_curvature(scale: float, size: float) -> No
     factor = np.exp(value - log_scale)
     direction, curvature = factor * direction, factor * curvature
     assert direction == pytest.approx(exact, rel=1e-12, abs=1e-12 * np.abs(exact).max())
-    # The error of balanced central differences, of roundings of logits of that size.
+    # The error of balanced central differences for the rounding of logits of that size.
     assert curvature == pytest.approx(second, abs=16 * (EPS * (1 + size)) ** (2 / 3) * scale)
 
 
@@ -89,7 +89,7 @@ def test_the_jacobian_is_the_derivative_of_the_velocity() -> None:
     assert (level._jacobian(0.7, p) == 0).all()
 
 
-def test_a_norm_is_passed_within_a_step_or_at_its_ends() -> None:
+def test_a_norm_is_reached_within_a_step_or_at_its_ends() -> None:
     def dense(u: float) -> Any:
         return np.array([3.0 * u, 4.0 * u])
 
@@ -112,19 +112,19 @@ def test_a_piece_of_no_length_takes_no_time() -> None:
     assert trace._log_time(lambda u: np.array([0.7]), 2.5, (1.0, -3.0), (1.0, -3.0)) == 2.5
 
 
-def test_the_absolute_tolerance_is_rounding_at_the_last_norm() -> None:
+def test_the_absolute_tolerance_is_the_rounding_at_the_last_norm() -> None:
     trace = tracer(valley(), [0.7], 1.0, 1e9)
     assert trace.absolute == pytest.approx(ROUNDINGS * EPS * 1e9)
 
 
 @pytest.mark.parametrize("factor", [2.0**-10, 1.0, 2.0**10])
-def test_arc_length_on_a_line_is_distance(factor: float) -> None:
+def test_on_a_line_arc_length_is_distance(factor: float) -> None:
     flow = gradient_flow(two_tokens(factor, 0.5), np.zeros(1), norm=100.0 / factor)
     assert flow.arc_length == pytest.approx(flow.norms, rel=1e-7)
 
 
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
-def test_where_a_solver_fails_only_a_point_of_rest_there_is_taken(gradient: Any) -> None:
+def test_where_a_solver_fails_only_a_nearby_stationary_point_is_accepted(gradient: Any) -> None:
     far = tracer(valley(), [0.05], 10.0, gradient=gradient)
     assert far.run(failing(None, "no way"), 10) == (Stop.FAILED, "no way (at norm 0.05)")
     assert far.run(failing([math.nan], None), 10) == (
@@ -132,14 +132,14 @@ def test_where_a_solver_fails_only_a_point_of_rest_there_is_taken(gradient: Any)
         "the solver returned NaN or infinite entries (at norm 0.05)",
     )
     assert far.run(failing([math.nan], "lost"), 10) == (Stop.FAILED, "lost (at norm 0.05)")
-    # A saddle is rest, too, where nothing goes on.
+    # If the flow does not go on, a saddle counts as a point of rest, too.
     near = tracer(saddle(), [0.0, 1e-9, 0.0], 10.0, gradient=gradient)
     assert near.run(failing(None, "no way"), 10)[0] is Stop.STATIONARY
     assert near.run(LSODA, 1)[0] is Stop.STATIONARY
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
-def test_newton_tells_a_saddle_from_a_minimum_at_any_scale(factor: float) -> None:
+def test_newton_distinguishes_a_saddle_from_a_minimum_at_any_scale(factor: float) -> None:
     keys = saddle()
     scaled = Problem(keys.keys * factor, keys.scores)
     beside = np.array([1e-6, 1e-6, 0.0]) / factor
@@ -154,8 +154,8 @@ def test_newton_tells_a_saddle_from_a_minimum_at_any_scale(factor: float) -> Non
     assert bottom._stationary_near(beside[:1] + 0.5 / factor, reach, saddles=False) is None
 
 
-def test_a_flow_passes_a_saddle_however_often_one_looks_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step counts as short, and every tenth is looked at."""
+def test_a_flow_passes_a_saddle_however_often_rest_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step counts as short, and every tenth step looks for a point of rest."""
     looks: list[bool] = []
     original = Tracer._stationary_near
 
@@ -182,7 +182,7 @@ def test_a_start_at_rest_is_recorded_once() -> None:
     assert flow.arc_length.tolist() == [0]
 
 
-def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
+def test_after_a_method_that_arrives_no_other_is_tried() -> None:
     flow = gradient_flow(two_tokens(1.0, 0.5), np.zeros(1), norm=10.0)
     assert flow.method == "LSODA"
     assert flow.reason == ""
@@ -192,8 +192,8 @@ def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
     assert "BDF" not in unresolved.reason
 
 
-def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Along the step before, from where it ended; at first down the gradient."""
+def test_walls_are_looked_for_in_the_direction_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The direction is that of the previous step, from its end; for the first step it is −∇L."""
     requests: list[tuple[Any, Any]] = []
     monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: requests.append((p, velocity)) or math.inf)
     problem, _ = separable(0)
@@ -207,7 +207,7 @@ def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatc
         assert length == pytest.approx(1.0, rel=0.01)  # an arc is hardly longer than its chord
 
 
-def test_every_record_lies_in_its_step() -> None:
+def test_every_recorded_point_lies_in_its_step() -> None:
     problem, _ = separable(0)
     trace = tracer(problem, np.full(6, 0.1), 1.0, 2.0, 50.0, 100.0)
     assert trace.run(LSODA, 10_000)[0] is Stop.NORM
@@ -228,7 +228,7 @@ def test_a_common_offset_of_keys_does_not_hide_a_stationary_point(offset: float)
 
 
 @pytest.mark.parametrize(("ends", "status"), [(0.5, "running"), (1.0, "finished")])
-def test_a_step_that_was_shortened_is_not_the_end(ends: float, status: str) -> None:
+def test_a_shortened_step_does_not_end_the_flow(ends: float, status: str) -> None:
     solver = SimpleNamespace(status="running", t=0.0, t_bound=1.0)
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""Many flows at once end where each ends by itself."""
+"""Flows integrated in a batch end at the points where each ends alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.reference_attention.training.test_flow import valley
 
 NORM = 1e4
 WITHIN = 10 * RELATIVE * NORM
-"""Two solvers with this tolerance: each is off by about one of it at the end, for the flow contracts."""
+"""Allowed distance of two solvers with this tolerance: the flow contracts, so that each errs by about one tolerance at
+the end.
+"""
 
 
 def problems(b: int, n: int, tokens: int, d: int, loss: str = "logistic") -> tuple[list[Problem], np.ndarray]:
@@ -33,7 +35,7 @@ def problems(b: int, n: int, tokens: int, d: int, loss: str = "logistic") -> tup
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("tokens", "d"), [(3, 4), (30, 30)])
-def test_batched_hessians_are_those_of_each(loss: str, tokens: int, d: int) -> None:
+def test_batched_hessians_agree_with_single_ones(loss: str, tokens: int, d: int) -> None:
     batch, starts = problems(4, 3, tokens, d, loss)
     field = BatchedGradient(np.stack([p.keys for p in batch]), np.stack([p.scores for p in batch]), LOSSES[loss])
     for size in (0.0, 1.0, 30.0, 3000.0):
@@ -46,7 +48,7 @@ def test_batched_hessians_are_those_of_each(loss: str, tokens: int, d: int) -> N
 
 
 @pytest.mark.parametrize(("b", "n", "tokens", "d"), [(6, 2, 3, 2), (3, 4, 6, 3), (2, 1, 2, 1)])
-def test_flows_end_where_each_ends_by_itself(b: int, n: int, tokens: int, d: int) -> None:
+def test_flows_in_a_batch_end_where_each_ends_alone(b: int, n: int, tokens: int, d: int) -> None:
     batch, starts = problems(b, n, tokens, d)
     flows = gradient_flows(batch, starts, norms=np.full(b, NORM))
     for k, problem in enumerate(batch):
@@ -54,13 +56,13 @@ def test_flows_end_where_each_ends_by_itself(b: int, n: int, tokens: int, d: int
         assert flows.stops[k] == flow.stop
         assert np.linalg.norm(flows.points[k] - flow.final) <= WITHIN
         assert flows.one_minus_cosine(np.array([flow.final] * b))[k] <= (WITHIN / np.linalg.norm(flow.final)) ** 2
-    # What the batch follows it follows to the norm; what rests it hands over, and some of the first do.
+    # The batch follows a flow to its norm, or hands it over if it comes to rest, as some of the first problems do.
     assert (flows.alone == [stop is Stop.STATIONARY for stop in flows.stops]).all()
     assert (Stop.STATIONARY in flows.stops) == (n > 1)
 
 
 @pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
-def test_norms_and_units_are_each_problems_own(unit: float) -> None:
+def test_each_problem_has_its_own_norm_and_units(unit: float) -> None:
     batch, starts = problems(2, 2, 4, 3)
     scaled = [batch[0], Problem(batch[0].keys * unit, batch[0].scores)]
     norms = np.array([1e4, 1e4 / unit])
@@ -70,8 +72,8 @@ def test_norms_and_units_are_each_problems_own(unit: float) -> None:
     assert not flows.alone.any()
 
 
-def test_rest_is_handed_over_in_any_units() -> None:
-    """Long before the steps run out."""
+def test_a_flow_at_rest_is_handed_over_in_any_units() -> None:
+    """The flow is handed over long before the steps run out."""
     for unit in (2.0**-20, 1.0, 2.0**20):
         flat = Problem(valley().keys * unit, valley().scores)
         flows = gradient_flows([flat], np.array([[0.7]]) / unit, norms=np.array([1e4 / unit]))
@@ -80,15 +82,15 @@ def test_rest_is_handed_over_in_any_units() -> None:
         assert flows.steps[0] < batched_flow.MOST / 2
 
 
-def test_a_flow_that_arrives_is_put_on_its_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_final_point_is_placed_exactly_on_its_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched_flow, "ARRIVED", 1e-2)
     batch, starts = problems(3, 2, 4, 3)
     flows = gradient_flows(batch, starts, norms=np.full(3, 50.0))
     assert np.linalg.norm(flows.points, axis=1) == pytest.approx(50.0, rel=1e-14)
 
 
-def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Along the step before, from where it ended; at first down the gradient."""
+def test_walls_are_looked_for_in_the_direction_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The direction is that of the previous step, from its end; for the first step it is −∇L."""
     requests: list[tuple[np.ndarray, np.ndarray]] = []
     original = BatchedGradient.ahead
 
@@ -108,7 +110,7 @@ def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatc
         assert velocity == pytest.approx(due, abs=1e-12)
 
 
-def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_is_accepted_whose_error_exceeds_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     original, tried = batched_flow._Run._extrapolate, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
 
     def heard(self: batched_flow._Run, *arguments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +132,7 @@ def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest
     assert 1 < min(off for was, off in taken if not was) < 2
 
 
-def test_on_a_line_the_arc_is_the_distance() -> None:
+def test_on_a_line_arc_length_is_distance() -> None:
     batch, starts = problems(1, 1, 2, 1)
     run = batched_flow._Run(batch, starts.copy(), np.array([100.0]), RELATIVE)
     run.follow()
@@ -138,8 +140,8 @@ def test_on_a_line_the_arc_is_the_distance() -> None:
     assert arc == pytest.approx(np.abs(run.p - starts)[:, 0], rel=1e-6)
 
 
-def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_made() -> None:
-    """Where a flow is smooth: of half a step 2⁻⁷ of it."""
+def test_the_estimated_error_is_of_order_seven_and_far_above_the_true_error() -> None:
+    """Where the flow is smooth, half a step has 2⁻⁷ of the estimated error."""
     batch, starts = problems(1, 1, 2, 2)
     run = batched_flow._Run(batch, starts, np.array([NORM]), RELATIVE)
     field, on = BatchedGradient(run._keys, run._scores, run._loss), np.arange(1)
@@ -163,8 +165,8 @@ def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_
 
 
 @pytest.mark.parametrize("fault", ["curvature", "weights"])
-def test_a_step_that_is_wrong_does_not_pass(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """Without its curvature a stiff flow does not get on; with weights of another sequence it never is accurate."""
+def test_a_faulty_step_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Without its curvature a stiff flow makes no progress; with weights of another sequence no step is accurate."""
     batch, starts = problems(3, 1, 2, 1) if fault == "weights" else problems(3, 2, 3, 3)
     monkeypatch.setattr(batched_flow, "MOST", 31)
     if fault == "curvature":

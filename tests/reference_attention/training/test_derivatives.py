@@ -1,4 +1,4 @@
-"""Gradients as fast functions of p: where raw logits cancel, where scores tie, and for many problems at once."""
+"""Gradients as fast functions of p: where raw logits cancel, where tokens tie, and for batches of problems."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ LOGISTIC, CORRELATION = LOSSES["logistic"], LOSSES["correlation"]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_raw_logits_cancel_the_selected_token_is_the_one_of_the_differences(seed: int) -> None:
-    # Logits of 2⁶⁷ whose differences, below 2¹⁴, are less than their last digit: raw ones select the first token.
+def test_where_raw_logits_cancel_differences_select_the_token(seed: int) -> None:
+    # The logits are about 2⁶⁷ and their differences, below 2¹⁴, are lost to rounding: raw logits select the first
+    # token.
     along = np.random.default_rng(seed).integers(0, 2**14, size=(3, 4)).astype(float)
     keys = np.stack([np.full((3, 4), 2.0**40), along], axis=-1)
     p = np.array([2.0**27, 1.0])
@@ -37,7 +38,7 @@ def test_where_raw_logits_cancel_the_selected_token_is_the_one_of_the_difference
 
 @pytest.mark.parametrize("b", [1, 3])
 @pytest.mark.parametrize("ties", [False, True])
-def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> None:
+def test_a_batch_of_problems_has_the_gradient_of_each_problem(b: int, ties: bool) -> None:
     rng = np.random.default_rng(b)
     keys, scores = rng.normal(size=(b, 2, 3, 4)), rng.normal(size=(b, 2, 3))
     low = np.argsort(scores, axis=-1)[..., :2]
@@ -53,7 +54,7 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
         log_scale, direction = field(p)
         for k in range(b):
             single = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
-            within = 8 * EPS * (1 + np.abs(keys[k]).max() * np.abs(p[k]).sum())  # of sums in another order, as logits
+            within = 8 * EPS * (1 + np.abs(keys[k]).max() * np.abs(p[k]).sum())  # sums of logits in another order
             assert direction[k] * np.exp(log_scale[k] - single[0]) == pytest.approx(single[1], rel=within, abs=within)
             by_logarithms = scaled_gradient(keys[k], scores[k], LOGISTIC, p[k])
             in_its_scale = direction[k] * np.exp(log_scale[k] - by_logarithms.log_scale)
@@ -61,7 +62,9 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
 
 
 def test_gradients_that_cancel_or_underflow_are_computed_in_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The centred gap of the largest weight is exactly zero, and the other token of the input e^−2000 of it."""
+    """The centred gap of the largest weight is exactly zero, and the other token of the input weighs e^−2000 times as
+    much.
+    """
     keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-2000.0, 3.0]]], [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]]])
     scores = np.array([[[1.0, 1.0, 0.0]], [[1.0, 0.5, 0.0]]])
     requests: list[int] = []
@@ -82,13 +85,13 @@ def test_gradients_that_cancel_or_underflow_are_computed_in_logarithms(monkeypat
 
 
 @pytest.mark.parametrize("tokens", [4, 60])
-def test_both_layouts_follow_tokens_that_are_selected_anew(tokens: int) -> None:
+def test_both_layouts_follow_changes_of_the_selected_token(tokens: int) -> None:
     """Small problems are laid out with the batch last, large ones problem by problem."""
     rng = np.random.default_rng(0)
     keys, scores = rng.normal(size=(5, 3, tokens, 20)), rng.normal(size=(5, 3, tokens))
     field = BatchedGradient(keys, scores, LOGISTIC)
     assert field._by_blas == (tokens == 60)
-    # Beside the origin logits are less than one apart.
+    # Near the origin logits are less than one apart.
     for p in (*(10 * rng.normal(size=(6, 5, 20))), *(0.01 * rng.normal(size=(3, 5, 20)))):
         log_scale, direction = field(p)
         assert (field._token == (keys @ p[:, None, :, None])[..., 0].argmax(axis=-1)).all()
@@ -98,8 +101,8 @@ def test_both_layouts_follow_tokens_that_are_selected_anew(tokens: int) -> None:
 
 
 @pytest.mark.parametrize("below", [650.0, 700.0, 1000.0])
-def test_a_coordinate_that_only_a_far_token_reaches_is_its_own(below: float) -> None:
-    """Its term is told to the last digits down to the end of the normal numbers, and nothing is made up beyond."""
+def test_a_coordinate_that_only_a_tiny_weight_moves_is_accurate(below: float) -> None:
+    """Its term is accurate to the last digits down to the smallest normal numbers, and zero below them."""
     keys = np.array([[[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]])
     scores, p = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([-1.0, -below])
     log_scale, direction = BatchedGradient(keys[None], scores[None], CORRELATION)(p[None])
@@ -110,7 +113,7 @@ def test_a_coordinate_that_only_a_far_token_reaches_is_its_own(below: float) -> 
 
 
 def test_a_batch_has_no_subnormal_weights() -> None:
-    """Arithmetic with them is slow, and they have lost digits."""
+    """Subnormal weights would make arithmetic slow, and have lost digits."""
     keys = np.array([[[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]])
     scores = np.array([[0.0, -1.0], [0.0, -1.0]])
     for below, weighs in ((707.0, True), (709.5, False), (720.0, False)):
@@ -118,14 +121,14 @@ def test_a_batch_has_no_subnormal_weights() -> None:
         assert (direction[0, 1] != 0) == weighs
 
 
-def test_where_a_gradient_cancels_by_hand() -> None:
-    """The widest input has scores 7·10⁹ apart; the longest key is (3, 4)·10⁵ in the other one."""
+def test_the_cancellation_threshold_by_hand() -> None:
+    """Scores of the second input differ by 7·10⁹; the longest key, (3, 4)·10⁵, is in the first."""
     keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
     scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
     least = cancellation_threshold(keys, scores)
     assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12, abs=0)
     assert cancellation_threshold(keys * 1e-5, scores * 1e-9) == NORMAL
-    # Of a batch each its own.
+    # Each problem of a batch has its own threshold.
     assert cancellation_threshold(np.array([keys, keys]), np.array([scores, np.ones((2, 3))])).tolist() == [
         least,
         NORMAL,
@@ -135,7 +138,7 @@ def test_where_a_gradient_cancels_by_hand() -> None:
 @pytest.mark.parametrize("gap", [0.0, 1e-300, 1e-151, 1e-12])
 @pytest.mark.parametrize("third", [1.0, -1.0, 1e-9])
 def test_gradients_where_another_token_ties_with_the_selected_one(gap: float, third: float) -> None:
-    """Of its score, of its logit, of both; near the origin, where all weigh the same, and where the third weighs 0."""
+    """Vary the tie of scores and of logits; near the origin all tokens weigh the same, and far away the third weighs 0."""
     keys = np.array(
         [[[1.0, 0.0, 0.3], [0.0, 1.0, 0.0], [-1.0, -0.5, 0.0]], [[0.0, 0.5, 0.1], [0.5, 0.0, 0], [0.0] * 3]]
     )
@@ -150,15 +153,15 @@ def test_gradients_where_another_token_ties_with_the_selected_one(gap: float, th
             for k, p in enumerate(size * along):
                 expected = scaled_gradient(keys[:n], scores[:n], LOGISTIC, p)
                 alone = gradient_field(keys[:n], scores[:n], LOGISTIC)(p)
-                # Of logits, and of the logarithm of the scale, which is beyond them by that of a score.
+                # The rounding of logits and of the logarithm of the scale, which exceeds the logits by that of a score.
                 within = 16 * EPS * (3 * size + 32) * float(np.linalg.norm(expected.direction))
                 for log, found in ((log_scale[k], direction[k]), alone):
                     off = found * np.exp(log - expected.log_scale) - expected.direction
                     assert np.linalg.norm(off) <= within
 
 
-def test_hessians_where_logarithms_decide_and_where_a_slope_is_lost() -> None:
-    """The first problem's gradient cancels; in the second one input's |ℓ'| is e^−900 of the other's."""
+def test_hessians_where_logarithms_are_needed_and_where_a_slope_is_negligible() -> None:
+    """The first problem's gradient cancels; in the second, |ℓ'| of one input is e^−900 times that of the other."""
     keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-700.0, 3.0]]] * 2, [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]] * 2])
     scores = np.array([[[1.0, 1.0, 0.0]] * 2, [[1.0, 0.5, 0.0], [900.0, 899.0, 900.5]]])
     p = np.array([[1.0, 0.0], [0.3, -0.2]])

@@ -1,4 +1,4 @@
-"""(Normalized) gradient descent: what each step does, its record, its extremes, its rate."""
+"""Gradient descent and normalized gradient descent: each step, the record, extreme steps, and the rate."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def some_problem(seed: int = 0, loss: str = "logistic", n: int = 3, T: int = 4, 
 
 
 def other_gradient(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """The reference under another name: runs through the path of user-supplied kernels."""
+    """Return the reference gradient under another name, so that runs take the code for users' kernels."""
     return risk.scaled_gradient(keys, scores, loss, p)
 
 
 def largest_violation(problem: Problem, run: Trajectory, log_step: float) -> float:
-    """Of L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L‖², the descent inequality at η ≤ 1/L_p."""
+    """Return the largest violation of L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L‖², the descent inequality at η ≤ 1/L_p."""
     value = risk.risk(problem.keys, problem.scores, problem.loss, run.points)
     promised = np.exp(log_step + 2 * run.log_gradient_norm[:-1]) / 2
     return float((np.diff(value, axis=0) + promised).max() / np.abs(value).max())
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_each_step_descends_as_promised_and_the_negated_does_not(loss: str) -> None:
+def test_each_step_satisfies_the_descent_inequality_and_the_negated_step_does_not(loss: str) -> None:
     problem = some_problem(loss=loss)
     start = np.zeros(5)
     run = gradient_descent(problem, start, steps=200)
     assert run.stop is Stop.STEPS
-    # Two risks of a few roundings each.
+    # The two risks carry a few roundings each.
     assert largest_violation(problem, run, -problem.log_smoothness) <= 64 * EPS
     wrong = gradient_descent(problem, start, steps=200, gradient=negated)
     assert largest_violation(problem, wrong, -problem.log_smoothness) > 64 * EPS
@@ -81,7 +81,7 @@ def test_normalized_steps_have_the_given_length_and_time_adds_up() -> None:
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=["shared", "by-column", "stacked"])
-def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, shape: tuple[int, ...]) -> None:
+def test_a_batch_agrees_with_its_single_runs(normalized: bool, gradient: Any, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
     keys, scores = rng.normal(size=(*shape, 3, 4, 5)), rng.normal(size=(*shape, 3, 4))
     starts = rng.normal(size=(2, 3, 5))
@@ -96,7 +96,7 @@ def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, shape: tupl
             place = (i, j)[2 - len(shape) :]
             k, g = keys[place], scores[place]
             one = descend(k, g, loss, starts[i, j], steps=25, log_step=-1.0, normalized=normalized, record_every=5)
-            # 25 steps whose gradients agree to some roundings; the map expands by at most e^{L η} per step.
+            # Over 25 steps the gradients agree up to some roundings; the map expands by at most e^{L η} per step.
             allowed = 25 * 64 * EPS * np.exp(5.0)
             assert np.abs(batch.points[:, i, j] - one.points).max() <= allowed
             assert np.abs(batch.log_risk[:, i, j] - one.log_risk).max() <= allowed
@@ -104,7 +104,7 @@ def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, shape: tupl
             assert np.abs(batch.log_gradient_norm[:, i, j] - one.log_gradient_norm).max() <= allowed
 
 
-def test_records_are_every_so_many_iterates_and_the_last() -> None:
+def test_every_kth_iterate_and_the_last_are_recorded() -> None:
     problem = some_problem(4)
     run = gradient_descent(problem, np.zeros(5), steps=23, record_every=10)
     full = gradient_descent(problem, np.zeros(5), steps=23)
@@ -115,7 +115,7 @@ def test_records_are_every_so_many_iterates_and_the_last() -> None:
 
 
 @pytest.mark.parametrize("starts", [np.ones(5), np.ones((2, 5))])
-def test_unrepresentable_steps_stop_and_tiny_ones_do_not_move(starts: Any) -> None:
+def test_unrepresentable_steps_stop_the_run_and_tiny_ones_do_not_move(starts: Any) -> None:
     problem = some_problem(5)
     over = gradient_descent(problem, starts, steps=5, log_step=1e4)
     assert over.stop is Stop.OVERFLOW
@@ -135,17 +135,17 @@ def test_in_a_batch_only_the_start_that_overflows_stops() -> None:
 
 
 @pytest.mark.parametrize(("log_step", "taken"), [(699.0, True), (706.0, False)])
-def test_a_step_beyond_e_700_is_none_though_it_were_finite(log_step: float, taken: bool) -> None:
+def test_a_step_size_beyond_e_700_is_not_taken_even_if_finite(log_step: float, taken: bool) -> None:
     keys, scores = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[4.0, 0.0]])
     for start in (np.zeros(2), np.zeros((2, 2))):
-        with np.errstate(over="ignore"):  # the square of its norm is beyond the range
+        with np.errstate(over="ignore"):  # the square of its norm overflows
             run = descend(keys, scores, LOSSES["correlation"], start, steps=1, log_step=log_step)
         assert np.all(run.representable == taken)
         assert np.all((run.points[1] != 0) == taken)
 
 
-def test_a_start_that_leaves_the_floats_stays_where_it_was_and_so_does_its_clock() -> None:
-    """A factor of e^699 is one, e^699 times a gradient of 10⁶ is none."""
+def test_a_start_whose_step_overflows_keeps_its_point_and_its_time() -> None:
+    """e^699 is a representable step size, but e^699 times a gradient of 10⁶ is not a representable step."""
     keys, scores = 1e6 * np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1e3, 0.0]])
     log_step = np.array([699.0, -40.0])
     run = descend(keys, scores, LOSSES["correlation"], np.zeros((2, 2)), steps=4, log_step=log_step)
@@ -162,7 +162,7 @@ def test_where_the_gradient_is_zero_nothing_moves(starts: Any) -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 4, 3)), np.full((2, 4), 0.5))
     plain = gradient_descent(problem, starts, steps=3, log_step=-1.0)
     normalized = normalized_gradient_descent(problem, starts, steps=3, step=0.1)
-    # Time passes at rest; the step η that makes η‖∇L‖ = 0.1 does not exist and is not counted.
+    # Time passes at rest; no step size η gives η‖∇L‖ = 0.1, and none is counted.
     elapsed = np.broadcast_to(np.log(np.arange(1, 4)) - 1, (*np.shape(starts)[:-1], 3)).T
     assert plain.log_time[1:] == pytest.approx(elapsed, abs=8 * EPS)
     assert (normalized.log_time == -np.inf).all()
@@ -243,7 +243,7 @@ def test_a_step_that_is_not_positive_is_refused() -> None:
         normalized_gradient_descent(some_problem(), np.zeros(5), steps=1, step=0.0)
 
 
-def test_batches_that_do_not_fit_are_refused() -> None:
+def test_batches_of_unequal_shapes_are_refused() -> None:
     keys, scores = np.zeros((3, 2, 2, 5)), np.zeros((3, 2, 2))
     sentence = (
         "start: batch axes (4, 7) do not broadcast against the problems' (3,) and (3,);"
@@ -254,7 +254,7 @@ def test_batches_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 16.0])
-def test_the_gradient_norms_of_a_batch_are_those_at_its_points(scale: float) -> None:
+def test_the_gradient_norms_of_a_batch_belong_to_its_points(scale: float) -> None:
     problem = Problem(scale * np.random.default_rng(5).standard_normal((3, 4, 2)), np.eye(3, 4))
     starts = np.random.default_rng(6).standard_normal((5, 2)) / scale
     run = gradient_descent(problem, starts, steps=4)
@@ -262,20 +262,20 @@ def test_the_gradient_norms_of_a_batch_are_those_at_its_points(scale: float) -> 
     assert run.log_gradient_norm == pytest.approx(gradient.log_norm, abs=256 * EPS)
 
 
-def test_a_step_of_nothing_takes_no_time_and_goes_nowhere() -> None:
+def test_a_step_of_size_zero_takes_no_time_and_does_not_move() -> None:
     problem = some_problem()
     run = gradient_descent(problem, np.ones(5), steps=3, log_step=-np.inf)
     assert (run.points == 1).all()
     assert (run.log_time == -np.inf).all()
 
 
-def test_every_step_is_recorded_unless_fewer_are_asked_for() -> None:
+def test_every_step_is_recorded_by_default() -> None:
     problem = some_problem()
     run = descend(problem.keys, problem.scores, problem.loss, np.zeros(5), steps=3, log_step=0.0)
     assert run.iterations.tolist() == [0, 1, 2, 3]
 
 
-def test_each_start_may_have_a_direction_of_its_own() -> None:
+def test_each_start_may_have_its_own_direction() -> None:
     problem = some_problem()
     run = gradient_descent(problem, np.ones((3, 5)) + np.arange(3)[:, None], steps=4)
     directions = np.random.default_rng(0).normal(size=(3, 5))
@@ -285,7 +285,7 @@ def test_each_start_may_have_a_direction_of_its_own() -> None:
         assert result[:, k] == pytest.approx(1 - cosines, abs=16 * EPS)
 
 
-def test_a_start_without_axes_is_refused() -> None:
+def test_a_scalar_start_is_refused() -> None:
     problem = some_problem(d=1)
     with pytest.raises(InvalidInput, match=r"start: shape \(\) does not end in d = 1"):
         descend(problem.keys, problem.scores, problem.loss, np.array(1.0), steps=1, log_step=0.0)

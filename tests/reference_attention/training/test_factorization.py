@@ -1,4 +1,6 @@
-"""(K, Q) as points: derivatives by differences, walls by their formula, conservation, safe steps, refusals."""
+"""The factors (K, Q) as one point: derivatives by differences, walls by formula, conservation, safe steps, refused
+input.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from reference_attention.training.factorization import (
 
 RNG = np.random.default_rng(0)
 DATA = QueryDataset(RNG.normal(size=(3, 4, 3)), RNG.normal(size=(3, 2)), [1, -1, 1], [1.0, -0.5, 2.0])
-"""Tokens of dimension 3, queries of dimension 2."""
+"""Data with tokens of dimension 3 and queries of dimension 2."""
 K, Q = RNG.normal(size=(3, 4)), RNG.normal(size=(2, 4))
 LAYOUT = Layout(3, 2, 4)
 ONE = QueryDataset([[[1, 2], [2, -1], [0, 1]]], [[1, 0.5]], [1], [1, 0])
@@ -39,7 +41,7 @@ def value(point: Any) -> float:
     return float(risk.risk(problem.keys, problem.scores, problem.loss, LAYOUT.weights(point)))
 
 
-def test_a_point_is_both_factors_row_by_row() -> None:
+def test_a_point_is_both_factors_flattened_row_by_row() -> None:
     point = LAYOUT.join(K, Q)
     assert all(np.array_equal(a, b) for a, b in zip(LAYOUT.split(point), (K, Q), strict=True))
     assert LAYOUT.weights(point) == pytest.approx((K @ Q.T).ravel(), rel=1e-15)
@@ -65,7 +67,7 @@ def test_gradient_and_hessian_are_those_of_the_risk() -> None:
     assert curvature == pytest.approx(np.array(columns), abs=1e-7 * np.abs(curvature).max())
 
 
-def test_a_wall_is_where_the_quadratic_logits_put_it() -> None:
+def test_the_wall_is_where_the_quadratic_logits_predict_it() -> None:
     result = first_passage(
         np.array([1.0, 1.0, 1.0, 2.0, 1.0]), np.array([1.0, 0, 3, -1, 0]), np.array([0.0, 4, -2, 3, -1])
     )
@@ -77,7 +79,7 @@ def test_a_wall_is_where_the_quadratic_logits_put_it() -> None:
     arc, (_, before) = ahead.arc(point, velocity), ahead.terms(LAYOUT.weights(point))
     top = before.argmax()
     assert math.isfinite(arc)
-    # The same tokens remain selected, so that terms at the wall are those of the same differences.
+    # Compute the terms at the wall from the key differences at the start, because the selected tokens are the same.
     moved = LAYOUT.weights(point + arc * velocity)
     rows = ahead.terms(LAYOUT.weights(point))[0].rows
     logs = before.ravel() + rows @ (moved - LAYOUT.weights(point))
@@ -94,7 +96,7 @@ def test_the_flow_conserves_the_imbalance_and_keeps_rank_one() -> None:
     assert not thin.Q[..., 1].any()
 
 
-def test_the_origin_is_stationary_and_a_saddle_is_no_start_of_a_flow() -> None:
+def test_the_flow_from_the_origin_is_stationary() -> None:
     assert factored_flow(ONE, np.zeros((2, 2)), np.zeros((2, 2)), norm=1.0).stop is Stop.STATIONARY
 
 
@@ -116,7 +118,7 @@ def test_a_safe_step_descends_from_anywhere() -> None:
         assert run.log_steps[0] == log_safe_step(DATA.problem, size * K, Q / size, float(run.log_gradient_norm[0]))
 
 
-def test_constants_bound_what_they_are_constants_of() -> None:
+def test_curvature_constants_bound_hessian_and_gradient() -> None:
     log_smooth, log_steep = log_curvatures(DATA.problem)
     field = newton_field(DATA.problem.keys, DATA.problem.scores, DATA.problem.loss)
     for W in np.random.default_rng(1).normal(size=(200, 6)) * 2:
@@ -125,7 +127,7 @@ def test_constants_bound_what_they_are_constants_of() -> None:
         assert log_scale + math.log(np.linalg.norm(direction)) <= log_steep
 
 
-def test_records_are_thinned_and_a_step_that_overflows_stops() -> None:
+def test_records_are_thinned_and_an_overflowing_step_stops_the_run() -> None:
     run = factored_gradient_descent(DATA, K, Q, steps=7, record_every=3, log_step=-2.0)
     assert run.iterations.tolist() == [0, 3, 6, 7]
     assert run.stop is Stop.STEPS
@@ -134,7 +136,7 @@ def test_records_are_thinned_and_a_step_that_overflows_stops() -> None:
     assert np.array_equal(long.K[-1], K)
 
 
-def test_another_rule_has_no_hessian_of_its_own() -> None:
+def test_another_gradient_rule_has_no_hessian() -> None:
     def rule(gradient: Any, K: Any, Q: Any) -> Any:
         return factor_gradients(gradient, K, Q)
 
@@ -152,7 +154,7 @@ def test_another_rule_has_no_hessian_of_its_own() -> None:
         ({"norm": 1.0}, "norm: 1 must be finite and larger than"),
     ],
 )
-def test_a_flow_refuses_what_does_not_fit(options: dict[str, Any], words: str) -> None:
+def test_a_flow_refuses_factors_that_do_not_fit(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         factored_flow(DATA, **{"K": K, "Q": Q, "norm": 10.0, **options})
 
@@ -166,6 +168,6 @@ def test_a_flow_refuses_what_does_not_fit(options: dict[str, Any], words: str) -
         ({"length": 0.0}, "length: 0.0 is not"),
     ],
 )
-def test_a_descent_refuses_what_it_cannot_do(options: dict[str, Any], words: str) -> None:
+def test_a_descent_refuses_invalid_arguments(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         factored_gradient_descent(DATA, K, Q, **{"steps": 1, **options})

@@ -1,4 +1,4 @@
-"""Gradient flow: closed forms, agreement with descent, rates of its direction, rest, failure."""
+"""Gradient flow: closed forms, agreement with descent, the rate of its direction, points of rest, and failure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 def cooler(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """A softmax of temperature 1.01."""
+    """Return the gradient of a softmax of temperature 1.01."""
     return risk.scaled_gradient(keys, scores, loss, p / 1.01)
 
 
 def separable(seed: int, n: int = 2, T: int = 4, d: int = 6) -> tuple[Problem, MaxMargin]:
-    """A problem of one score gap per input (Assumption B) whose optimal tokens are separable."""
+    """Return a problem with one score gap per input (Assumption B) whose optimal tokens are separable."""
     rng = np.random.default_rng(seed)
     scores = np.zeros((n, T))
     scores[:, 0] = rng.uniform(0.5, 2, size=n)
@@ -77,7 +77,7 @@ def test_time_agrees_where_long_steps_jump_the_peak_of_the_gradient(relative: fl
     assert flow.log_time[1:] == pytest.approx(expected, abs=0.1**4 + 10 * relative)
 
 
-def test_evaluations_are_the_gradients_computed() -> None:
+def test_evaluations_count_the_gradients_computed() -> None:
     calls = []
 
     def counted(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
@@ -90,7 +90,7 @@ def test_evaluations_are_the_gradients_computed() -> None:
 
 
 def distance_to_descent(problem: Problem, start: np.ndarray, path: Flow, steps: int) -> float:
-    """How far the last point of the flow is from that many steps of gradient descent in the same time."""
+    """Return the distance of the flow's last point from that many steps of gradient descent over the same time."""
     log_step = float(path.log_time[-1]) - np.log(steps)
     run = gradient_descent(problem, start, steps=steps, log_step=log_step, record_every=steps)
     return float(np.linalg.norm(run.final - path.final))
@@ -102,7 +102,8 @@ def test_small_steps_of_descent_converge_to_the_flow_at_first_order() -> None:
     path = gradient_flow(problem, start, norm=3.0)
     steps = np.array([200, 400, 800, 1600, 3200])
     apart = [distance_to_descent(problem, start, path, int(s)) for s in steps]
-    # Euler's error is C/N (1 + c/N + …): the slope between N and 2N misses −1 by ~c/N, half as much each time.
+    # Euler's error is C/N (1 + c/N + …): the slope between N and 2N differs from −1 by about c/N, which halves each
+    # time.
     missed = np.abs(np.diff(np.log2(apart)) + 1)
     assert (missed[1:] <= 0.75 * missed[:-1]).all()
     assert missed[-1] <= 0.1
@@ -118,7 +119,7 @@ def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) 
     apart = flow.one_minus_cosine(svm.direction)
     far = flow.norms >= 1e4
     slope = np.polyfit(np.log(flow.norms[far]), np.log(apart[far]), 1)[0]
-    # 1 − cos = |o|²/(2 R²) (1 + O(1/R)) with a bounded offset o, in units of ‖p_mm‖: from R = 1e4 on.
+    # 1 − cos = |o|²/(2 R²) (1 + O(1/R)) with a bounded offset o, in units of ‖p_mm‖: from R = 1e4 on the slope is −2.
     assert abs(slope + 2) <= 10 * svm.norm / 1e4
     assert apart[-1] <= (10 * svm.norm) ** 2 / 1e12
     assert flow.evaluations < 10_000
@@ -127,12 +128,12 @@ def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) 
 
 
 @pytest.mark.parametrize("factor", [-100.0, -1.0, 100.0])
-def test_far_and_opposite_starts_get_there_too(factor: float) -> None:
+def test_far_and_opposite_starts_converge_too(factor: float) -> None:
     problem, svm = separable(1, n=1)
     sideways = np.random.default_rng(0).normal(size=6)
     flow = gradient_flow(problem, factor * svm.direction + sideways, norm=1e6)
     assert flow.stop is Stop.NORM, flow.reason
-    # The offset is at most of the size of the start, 100: 1 − cos ≤ (‖start‖ + O(log R))²/R².
+    # The offset is at most of the size 100 of the start: 1 − cos ≤ (‖start‖ + O(log R))²/R².
     assert flow.one_minus_cosine(svm.direction)[-1] <= (2 * abs(factor) + 100) ** 2 / 1e12
 
 
@@ -147,8 +148,8 @@ def test_the_six_starts_of_figure_1a(c: float) -> None:
     assert flow.one_minus_cosine(svm.direction)[-1] <= 100 / 1e12
 
 
-def test_bad_conditioning_and_duplicates() -> None:
-    # Token 1 is nearly the optimal one (Θ = 5e-4), token 2 is token 3.
+def test_ill_conditioned_keys_and_duplicates_converge() -> None:
+    # Token 1 is nearly the optimal token (Θ = 5e-4), and token 3 equals token 2.
     keys = np.array([[[1.0, 0.0, 0.0], [0.999, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0, 0.0]]))
     svm = max_margin(keys, problem.optimal)
@@ -172,7 +173,9 @@ def test_equal_scores_of_the_selected_token_do_not_stop_the_flow() -> None:
 
 
 def valley(factor: float = 1.0) -> Problem:
-    """Two inputs prefer opposite ends, and both the middle to the other's end: the risk is least at p = 0."""
+    """Return a problem whose inputs prefer opposite ends, but the middle to the other's end: the risk is least at p =
+    0.
+    """
     keys = factor * np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
     return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
 
@@ -199,7 +202,7 @@ def test_terms_that_cancel_in_rounding_are_not_a_stationary_point(factor: float)
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
-def test_where_the_steps_run_out_only_a_point_of_rest_nearby_is_taken(
+def test_where_the_steps_run_out_only_a_nearby_stationary_point_is_accepted(
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_module, "METHODS", {"LSODA": (flow_module.METHODS["LSODA"][0], 3)})
@@ -212,8 +215,9 @@ def test_where_the_steps_run_out_only_a_point_of_rest_nearby_is_taken(
 
 
 def saddle() -> Problem:
-    """The valley along the first coordinate; along the second both ends score higher than the middle;
-    a third is idle."""
+    """Return a problem with the valley along the first coordinate, both ends ahead of the middle along the second, and
+    a third coordinate that is idle.
+    """
     keys = np.zeros((3, 3, 3))
     keys[:2, :, 0], keys[2, :, 1] = valley().keys[:, :, 0], [3.0, 0.0, -3.0]
     return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0], [2.0, 0.0, 2.0]]))
@@ -225,7 +229,7 @@ def test_a_flow_that_passes_a_saddle_goes_on() -> None:
     assert abs(flow.final[0]) <= 1e-9
 
 
-def test_a_saddle_is_not_rest_even_where_every_step_is_short_for_the_norm() -> None:
+def test_a_saddle_is_not_rest_even_where_every_step_is_short_relative_to_the_norm() -> None:
     flow = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
     assert flow.stop is Stop.NORM, flow.reason
     assert abs(flow.final[0]) <= 1e-6
@@ -233,14 +237,16 @@ def test_a_saddle_is_not_rest_even_where_every_step_is_short_for_the_norm() -> N
 
 @pytest.mark.parametrize("norm", [1e8, 1e10])
 def test_a_slope_that_rounding_hides_is_not_rest(norm: float) -> None:
-    """Across the valley the flow rests; along it the slope, still e^{−37}, is what rounding leaves of the other."""
+    """Across the valley the flow rests; along the valley the slope is e^{−37}, less than the rounding of the slope
+    across.
+    """
     flow = gradient_flow(saddle(), np.array([0.7, 1e-3, norm]), norm=1.5 * norm)
     assert flow.stop is Stop.FAILED
     assert "rounding" in flow.reason
 
 
-def test_rest_is_found_where_the_flow_comes_to_it_along_a_curve() -> None:
-    # Three valleys in the plane, bent a little: the steps shorten towards the point of rest before any direction flips.
+def test_a_point_of_rest_is_found_where_the_flow_approaches_on_a_curve() -> None:
+    # Three valleys in the plane, slightly bent: steps shorten towards the point of rest before any direction flips.
     rng = np.random.default_rng(0)
     pulls = np.repeat(rng.normal(size=(3, 2)), 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1))
     keys = np.stack([pulls, np.zeros((6, 2)), -pulls], axis=1) + 0.05 * rng.normal(size=(6, 3, 2))
@@ -253,12 +259,12 @@ def test_rest_is_found_where_the_flow_comes_to_it_along_a_curve() -> None:
 
 
 def vanishing(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """No gradient at all from the norm 3 on."""
+    """Return a gradient that is zero from the norm 3 on."""
     gradient = risk.scaled_gradient(keys, scores, loss, p)
     return ScaledGradient(np.where(np.linalg.norm(p, axis=-1) < 3, gradient.log_scale, -np.inf), gradient.direction)
 
 
-def test_where_the_gradient_vanishes_altogether_the_flow_rests() -> None:
+def test_where_the_gradient_is_zero_the_flow_rests() -> None:
     flow = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=1e3, gradient=vanishing)
     assert flow.stop is Stop.STATIONARY, flow.reason
     assert flow.final[0] == pytest.approx(3.0, rel=1e-6)
@@ -266,7 +272,7 @@ def test_where_the_gradient_vanishes_altogether_the_flow_rests() -> None:
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
-def test_rest_at_a_saturated_softmax(gradient: Any, factor: float) -> None:
+def test_a_point_of_rest_is_found_where_the_softmax_is_saturated(gradient: Any, factor: float) -> None:
     # At x = p·e1 the inputs pull with e^{−x} 2^{10} and −e^{−(40 − x)}…: they balance near x = 20 ± 3.5.
     keys = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0], [-39.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0], [0.0, -1.0, -1.0]]), LOSSES["exponential"])
@@ -280,7 +286,7 @@ def test_rest_at_a_saturated_softmax(gradient: Any, factor: float) -> None:
 
 
 @pytest.mark.parametrize("given", [risk.scaled_gradient, other_gradient])
-def test_records_lie_at_the_norms_asked_for(given: Any) -> None:
+def test_records_lie_at_the_requested_norms(given: Any) -> None:
     problem, _ = separable(2)
     expected = np.array([1.0, 10.0, 1e3])
     flow = gradient_flow(problem, np.full(6, 0.01), norm=1e4, record=expected, gradient=given)
@@ -291,7 +297,7 @@ def test_records_lie_at_the_norms_asked_for(given: Any) -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
-def test_by_default_eight_records_a_decade_from_the_start_or_a_thousandth_of_a_logit(factor: float) -> None:
+def test_default_records_are_eight_a_decade_from_the_start_or_a_thousandth_of_a_logit(factor: float) -> None:
     problem = two_tokens(factor, 0.5)
     decade = 10 ** (np.arange(1, 9) / 8)
     far = gradient_flow(problem, np.array([1.0]) / factor, norm=100.0 / factor)
@@ -307,7 +313,7 @@ def test_norms_that_are_not_between_the_start_and_the_end_are_not_recorded() -> 
     assert flow.norms == pytest.approx([1.0, 3.0, 10.0], rel=8 * EPS)
 
 
-def test_one_minus_cosine_is_at_any_length_of_the_direction() -> None:
+def test_one_minus_cosine_does_not_depend_on_the_length_of_the_direction() -> None:
     problem, _ = separable(1, n=1)
     flow = gradient_flow(problem, np.ones(6), norm=10.0)
     direction = np.array([3.0, -1.0, 0.0, 2.0, 0.5, 1.0])
@@ -338,7 +344,7 @@ def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
     flow = gradient_flow(scaled, np.full(6, 0.1) / factor, norm=1e4 / factor)
     here = gradient_flow(problem, np.full(6, 0.1), norm=1e4)
     assert flow.stop is Stop.NORM, flow.reason
-    # Two runs of a solver of relative tolerance `relative`, over hundreds of steps.
+    # Two runs of a solver of relative tolerance `relative` differ so much over hundreds of steps.
     apart = np.abs(flow.final * factor - here.final).max()
     assert apart <= here.evaluations * (here.relative * 1e4 + here.absolute)
 
@@ -353,8 +359,8 @@ def test_bad_input_is_refused() -> None:
         gradient_flow(problem, np.ones(5), norm=10.0)
 
 
-def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1e10() -> None:
-    # Token 1 has a higher score and, from p_mm on, leads away: without the frame the solver's own error crosses over.
+def test_in_a_frame_along_p_mm_the_flow_follows_a_valley_of_width_one_to_norm_1e10() -> None:
+    # Token 1 has a higher score and, from p_mm on, leads away: without the frame the solver's own error reaches it.
     keys = np.array([[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]])
     problem = Problem(keys, np.array([[-1.0, 1.0, 0.0, -1.0]]), LOSSES["logistic"])
     svm = max_margin(keys, np.array([2]))
@@ -363,7 +369,7 @@ def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1
     across = np.array([1.0, -1.0]) / np.sqrt(2)
     framed = gradient_flow(problem, start, norm=1e11, axis=svm.p)
     assert framed.reached_norm
-    # The offset of the ray to which the duals (0.5, 1.5) lead, and rounding of p at that norm.
+    # The offset to which the duals (0.5, 1.5) lead, up to the rounding of p at that norm.
     offsets = framed.points[1:] @ across
     assert np.ptp(offsets) < 64 * EPS * 1e11
     plain = gradient_flow(problem, start, norm=1e11, relative=1e-8)
@@ -371,7 +377,7 @@ def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1
 
 
 @pytest.mark.parametrize("scale", [1.0, 16.0])
-def test_the_gradient_norms_of_a_flow_are_those_at_its_points(scale: float) -> None:
+def test_the_gradient_norms_of_a_flow_belong_to_its_points(scale: float) -> None:
     problem = Problem(scale * np.random.default_rng(5).standard_normal((3, 4, 2)), np.eye(3, 4))
     run = gradient_flow(problem, np.array([0.1, 0.2]) / scale, norm=5.0 / scale)
     gradient = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)

@@ -25,7 +25,7 @@ def gradient(p: np.ndarray) -> np.ndarray:
     return np.exp(gradient.log_scale)[..., None] * gradient.direction
 
 
-def test_the_euclidean_one_is_normalized_gradient_descent() -> None:
+def test_steepest_descent_in_the_euclidean_norm_is_normalized_gradient_descent() -> None:
     run = steepest_descent(PROBLEM, STARTS, lengths=np.full(5, 0.3), norm=2.0)
     right = normalized_gradient_descent(PROBLEM, STARTS, steps=5, step=0.3).points
     np.testing.assert_allclose(run, right, rtol=1e-12)
@@ -33,7 +33,7 @@ def test_the_euclidean_one_is_normalized_gradient_descent() -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 @pytest.mark.parametrize("norm", [1.0, 1.5, 3.0, math.inf])
-def test_steps_are_steepest_for_the_mean_of_gradients(norm: float, momentum: float) -> None:
+def test_steps_are_steepest_for_the_mean_gradient(norm: float, momentum: float) -> None:
     run = steepest_descent(PROBLEM, STARTS, lengths=LENGTHS, norm=norm, momentum=momentum)
     dual = {1.0: math.inf, math.inf: 1.0}.get(norm, norm / (norm - 1) if norm > 1 else 1.0)
     held = np.zeros_like(STARTS)
@@ -46,7 +46,7 @@ def test_steps_are_steepest_for_the_mean_of_gradients(norm: float, momentum: flo
 
 
 @pytest.mark.parametrize("norm", [1.5, 2.0, 4.0])
-def test_mirror_descent_is_its_formula(norm: float) -> None:
+def test_mirror_descent_agrees_with_its_formula(norm: float) -> None:
     plain = mirror_descent(PROBLEM, STARTS, steps=3, log_step=math.log(0.2), norm=norm)
     other = mirror_descent(PROBLEM, STARTS, steps=3, log_step=math.log(0.2), norm=norm, normalized=True)
     np.testing.assert_allclose(primal_point(plain[0], norm), STARTS, rtol=1e-12)
