@@ -1,4 +1,6 @@
-"""The strategies draw what they are asked for: losses, units, sizes, corners; as ``theorems list drawn`` tells it."""
+"""The strategies draw the requested shares of losses, units, sizes and corners, and ``theorems list drawn`` prints
+them.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ ASKED: tuple[tuple[tuple[str, ...], str, float, float], ...] = (
     (("theorem-5", "theorem-6", "lemma-12"), "W of full column rank", 0.0, 1 / 3),
     (("theorem-6",), "p_relax parallel to p_mm", 0.0, 1 / 3),
 )
-"""Statements, property, and the smallest and the largest share wanted."""
+"""Statements, a property, and the smallest and largest share of cases that must have it."""
 
 
 SIZES: dict[str, Large] = {
@@ -73,16 +75,14 @@ def statistics_of(id: str) -> Drawn:
 
 
 @pytest.mark.parametrize(("ids", "name", "least", "most"), ASKED)
-def test_the_strategies_draw_what_they_are_asked_for(
-    ids: tuple[str, ...], name: str, least: float, most: float
-) -> None:
+def test_the_strategies_draw_the_requested_shares(ids: tuple[str, ...], name: str, least: float, most: float) -> None:
     shares = {id: statistics_of(id).shares[name] for id in ids}
     assert all(share.of for share in shares.values())
     assert {id: str(share) for id, share in shares.items() if not least <= share.value <= most} == {}
 
 
 @pytest.mark.parametrize("id", SIZES)
-def test_a_tenth_to_two_fifths_of_the_cases_drawn_have_many_tokens_and_dimensions(id: str) -> None:
+def test_a_tenth_to_two_fifths_of_the_cases_have_many_tokens_and_dimensions(id: str) -> None:
     large = SIZES[id]
     shapes = [case.problem.keys.shape for case in cases(id)]
     wide = [(n, T, d) for n, T, d in shapes if T in large.tokens and d >= min(large.d) - 1]
@@ -91,7 +91,7 @@ def test_a_tenth_to_two_fifths_of_the_cases_drawn_have_many_tokens_and_dimension
 
 
 def test_the_table_of_shares_names_known_properties() -> None:
-    """No line asks under a name that nothing has."""
+    """Every row of the table of shares names a known property and known statements."""
     known = theorems.statements()
     for ids, name, least, most in ASKED:
         assert name in PROPERTIES
@@ -99,7 +99,7 @@ def test_the_table_of_shares_names_known_properties() -> None:
         assert 0 <= least < most <= 1
 
 
-def test_shares_are_of_the_cases_to_which_they_apply() -> None:
+def test_shares_count_only_cases_to_which_a_property_applies() -> None:
     one = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
     tied = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2), np.zeros((2, 2)), LOSSES["sigmoid"]))
     q = Case(tied.problem, arrays={"q": np.array([1.0, 1.0])})
@@ -113,8 +113,10 @@ def test_shares_are_of_the_cases_to_which_they_apply() -> None:
     assert str(shares["identical support features"]) == ""
 
 
-def test_joint_properties_are_those_of_a_figure() -> None:
-    """Figure 3(b): two supports with different features, W the identity, p_relax away from p_mm; 3(a): all supports."""
+def test_joint_properties_agree_with_figure_3() -> None:
+    """Figure 3(b) has two supports with different features, W = I and p_relax not parallel to p_mm; in 3(a) all inputs
+    are supports.
+    """
     result = drawn_shares("some", [dataset_named("figure-3b")]).shares
     assert str(result["identical support features"]) == "0"
     assert str(result["W of full column rank"]) == "1/1"

@@ -1,4 +1,6 @@
-"""Which chosen tokens user data give: all locally optimal ones when they can be counted, else those that flows find."""
+"""The chosen tokens for user data: all locally optimal choices if they can be counted, otherwise those that flows
+reach.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def random_problem(seed: int, n: int = 2, tokens: int = 3, d: int = 2) -> Proble
 
 
 def by_hand(problem: Problem) -> tuple[list[list[int]], list[list[int]]]:
-    """All α that are separable, and those of them that are locally optimal; every α is tried on its own."""
+    """Return all α that are separable, and those of them that are locally optimal, by trying every α."""
     separable, local = [], []
     for choice in itertools.product(range(problem.T), repeat=problem.n):
         solution = max_margin(problem.keys, np.array(choice, dtype=np.int64))
@@ -32,11 +34,11 @@ def by_hand(problem: Problem) -> tuple[list[list[int]], list[list[int]]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_all_choices_are_found(seed: int) -> None:
+def test_all_separable_and_locally_optimal_choices_are_found(seed: int) -> None:
     problem = random_problem(seed, n=3, tokens=4)
     separable, local = by_hand(problem)
     assert [alpha.tolist() for alpha in separable_choices(problem)] == separable
-    assert 0 < len(separable) < 4**3  # else nothing was pruned, or everything
+    assert 0 < len(separable) < 4**3  # otherwise nothing was pruned, or everything
     results = [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))]
     assert results == (local or [problem.optimal.tolist()])
 
@@ -46,7 +48,7 @@ def test_a_given_choice_is_kept() -> None:
     assert [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)] == [[2, 0]]
 
 
-def test_without_any_the_optimal_tokens_are_reported() -> None:
+def test_without_a_locally_optimal_choice_the_optimal_tokens_are_used() -> None:
     # The optimal token lies within the segment of the two others: no p selects it alone, and each end has the
     # optimal token for its neighbour.
     problem = Problem(np.array([[[-1.0], [0.0], [1.0]]]), np.array([[0.0, 1.0, 0.0]]))

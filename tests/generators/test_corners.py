@@ -17,12 +17,12 @@ from generators.problems import cases
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 EXAMPLES, FEWER = 200, 60
-"""A corner must turn up among so many examples: it is no rarer than about one in fifty, one in fifteen."""
+"""Numbers of examples among which a corner must occur that has at least one case in fifty, or in fifteen."""
 
 
 @cache
 def pool(*expected: str, dataset: bool = False, examples: int = EXAMPLES) -> tuple[Case, ...]:
-    """Examples of a strategy, the same ones in every run, whatever modules are imported."""
+    """Return examples of a strategy, the same ones in every run, whatever modules are imported."""
     drawn: list[Case] = []
 
     @settings(max_examples=examples, derandomize=True, database=None, phases=[Phase.generate])
@@ -36,12 +36,12 @@ def pool(*expected: str, dataset: bool = False, examples: int = EXAMPLES) -> tup
 
 
 def share(corner: Callable[[Case], Any], *expected: str, **options: Any) -> float:
-    """The part of the examples with that property."""
+    """Return the share of the examples with the given property."""
     return float(np.mean([bool(corner(case)) for case in pool(*expected, **options)]))
 
 
 def simplest(corner: Callable[[Case], Any], *expected: str) -> Case:
-    """The example with that property to which Hypothesis shrinks."""
+    """Return the example with the given property to which Hypothesis shrinks."""
     quick = settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink])
     with drawing_from_the_seed_alone():
         return find(cases(assumptions=expected), lambda case: bool(corner(case)), settings=quick)
@@ -59,7 +59,7 @@ def scale(case: Case) -> float:
 
 
 def far_margins(case: Case) -> np.ndarray[Any, Any]:
-    """SVM margins minus one of all tokens that are no neighbours."""
+    """Return the SVM margins minus one of all tokens that are no neighbours."""
     solution = solved(case)
     rest = ~solution.neighbours & np.isfinite(solution.margins)
     return solution.margins[rest] - 1
@@ -117,18 +117,18 @@ def test_separable_corners_are_reached(corner: str, expected: tuple[str, ...]) -
     assert share(SEPARABLE_CORNERS[corner], *expected) > 0
 
 
-def test_extreme_units_are_small_and_large() -> None:
+def test_units_from_tiny_to_huge_are_reached() -> None:
     scales = [scale(c) for c in (*pool("separable", "strict-optimum"), *pool("locally-optimal"))]
     assert min(scales) < 1e-30
     assert max(scales) > 1e30
 
 
-def test_a_corner_that_is_not_there_is_missed() -> None:
+def test_a_corner_that_no_case_has_is_noticed_as_missing() -> None:
     assert share(lambda case: case.problem.n == 5, "locally-optimal") == 0
 
 
 def test_most_problems_are_well_conditioned() -> None:
-    # Limits can be followed at ‖p_mm‖·max|k| of up to about a hundred; some examples must be far beyond.
+    # Limits can be followed up to about ‖p_mm‖·max|k| = 100; some examples must be far beyond.
     expected = ("separable", "strict-optimum")
     assert share(lambda c: solved(c).norm * scale(c) < 100, *expected) > 0.6
     assert share(lambda c: solved(c).norm * scale(c) > 1e3, *expected) > 0.01
@@ -148,7 +148,7 @@ def test_score_corners_are_reached() -> None:
     ("further", "least"), [((), 0.25), (("distinct-scores",), 0.25), (("equal-non-optimal-scores",), 0.1)]
 )
 def test_locally_but_not_globally_optimal_tokens_are_frequent(further: tuple[str, ...], least: float) -> None:
-    # Under Assumption B an input with a neighbour has α as its optimal token: only inputs without one are free.
+    # Under Assumption B an input with a neighbour has α as its optimal token: only inputs without neighbours are free.
     assert (
         share(
             lambda c: (c.problem.gaps(c.alpha) < 0).any(),
@@ -208,6 +208,6 @@ def test_hard_examples_shrink_to_few_small_integers(what: Callable[[Case], Any],
     assert problem.n <= 3
     assert problem.T <= 4
     assert np.abs(problem.keys).max() <= 8
-    # Nine numbers to read, and integers but for the deliberate near-tie.
+    # Nine numbers to read, all of them integers apart from the deliberate near-tie.
     assert (problem.keys != np.round(problem.keys)).sum() <= 1
     assert (problem.keys != 0).sum() <= 9

@@ -1,4 +1,4 @@
-"""What data look like is decided on the numbers: each look is seen where it is, and nowhere else."""
+"""Features of data are decided on the numbers: each is recognised where it is present, and nowhere else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORTED: list[list[float]] = [
     [0.02, -1.85, 0, 1.78, -5],
     [-1, 0.29, 0, -2, -5],
 ]
-"""Keys of a report of a false alarm: a support copied, and moved where p_mm is zero."""
+"""Keys from a report of a false alarm: a support was copied and moved in the coordinate where p_mm is zero."""
 
 LOOKS: dict[str, Any] = {
     "zeros and ones": [[1.0, 0.0], [0.0, 1.0]],
@@ -35,7 +35,7 @@ LOOKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_numbers_have_one_feature(name: str) -> None:
+def test_each_kind_of_numbers_has_its_own_feature_only(name: str) -> None:
     x = np.array([LOOKS[name]])
     result = {look for look in LOOKS if OF_FEATURES[look](x)}
     assert result == {name}
@@ -44,7 +44,7 @@ def test_numbers_have_one_feature(name: str) -> None:
     assert name == "weighted counts" or not OF_FEATURES[name](x)
 
 
-def test_other_units_keep_decimals() -> None:
+def test_decimals_in_other_units_are_recognised() -> None:
     for unit in (1e-3, 1e3):
         assert OF_FEATURES["decimals"](np.array([[[1.234 * unit, 0.01 * unit]]])) == (unit < 1)
     assert OF_FEATURES["columns in other units"](np.array([[[1.0, 1000.0]]]))
@@ -75,13 +75,13 @@ def test_the_features_of_a_reported_data_set_are_recognised() -> None:
     assert shares["repeated input"] == ""
 
 
-def test_copies_constants_and_repeats_are_seen() -> None:
+def test_copies_constants_and_repeats_are_recognised() -> None:
     keys = np.array([[[1.0, 4.0], [0.0, 4.0]]] * 2)
     twice = drawn_shares("some", [Case(Problem(keys, np.array([[1.0, 0.0]] * 2)))]).shares
     assert [str(twice[name]) for name in ("repeated input", "constant coordinate")] == ["1/1", "1/1"]
     assert str(twice["apart in one coordinate, p_mm uses it"]) == "1/1"
     assert str(twice["apart in one coordinate, p_mm does not"]) == "0"
-    # Other scores make another input of it.
+    # With other scores the copied input is a different input.
     assert (
         str(drawn_shares("some", [Case(Problem(keys, np.array([[1.0, 0.0], [2.0, 0.0]])))]).shares["repeated input"])
         == "0"
@@ -89,6 +89,6 @@ def test_copies_constants_and_repeats_are_seen() -> None:
     assert apart_in_one_coordinate(np.array([[[1.0, 2.0], [1.0, 3.0], [0.0, 3.0]]])).sum() == 4
 
 
-def test_where_w_is_trained_features_are_tokens_without_their_score() -> None:
+def test_where_w_is_trained_features_ignore_scores() -> None:
     data = QueryDataset([[[1.0, 0.3], [0.0, 0.7]]], [[1.0, 0.5]], [1.0], [1.0, 0.0])
     assert features_of(Case(data.problem, queried=data)).tolist() == [[[0.3], [0.7]]]

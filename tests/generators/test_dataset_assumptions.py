@@ -1,4 +1,4 @@
-"""Predicates on tokens, labels and head: proofs, refutations, and what is not established."""
+"""Predicates on tokens, labels and head: what they prove, what they refute, and what they leave undecided."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_assumption_c_on_the_papers_family() -> None:
     proven = paper_family(1.0)
     assert proven.holds
     assert "ν" in proven.evidence
-    # ‖(−1, 1.7)‖ < ‖u*‖ = 2 is within the family; (−1, 1.8) is longer, but any mixture still costs margin.
+    # ‖(−1, 1.7)‖ < ‖u*‖ = 2 is within the family; (−1, 1.8) is longer, but any mixture still reduces the margin.
     assert paper_family(1.7).holds
     assert paper_family(1.8).holds
-    # (∓1, 2) instead of (0, 2) for one input costs none: both have Y_i v̄_mm·x = Γ.
+    # Mixing (∓1, 2) with (0, 2) at one input does not reduce the margin: both have Y_i v̄_mm·x = Γ.
     assert paper_family(2.0).holds is not True
 
 
@@ -80,7 +80,7 @@ def test_assumption_c_on_figure_3() -> None:
     X = np.zeros((3, 2, 2))
     X[:, 0] = [(1, 1), (1, -1), (0.5, 1)]
     assert finding_of("optimal-tokens", X, [1, -1, 1], [0, 1]).holds
-    # Its duals can all be positive, but the vertex of the dual polytope that a solver returns has a zero.
+    # All its duals can be positive at once, but the vertex of the dual polytope that a solver returns has a zero.
     label = label_margin(np.array([(1.0, 1.0), (-1.0, 1.0), (0.5, 1.0)]))
     assert label is not None
     assert all(x > 0 for x in label.duals)
@@ -89,7 +89,7 @@ def test_assumption_c_on_figure_3() -> None:
     assert refuted.holds is False
     assert "input 2" in refuted.evidence
     assert finding_of("optimal-support-tokens", X, [1, -1, 1], [0, 1]).holds
-    # One ulp above the margin, the third input is no support any more.
+    # One ulp above the margin, the third input is no longer a support.
     X[2, 0] = (0.5, 1 + ULP)
     assert finding_of("optimal-tokens", X, [1, -1, 1], [0, 1]).holds is False
 
@@ -132,7 +132,8 @@ def test_label_margin_solves_the_svm_exactly(features: Any) -> None:
 
 
 REFUTED = {
-    # A non-support that can be tied away (Figure 3(b)); a longer token, of the same label margin or of a larger one.
+    # A non-support that can be tied away (Figure 3(b)); then a longer token of the same label margin, and one of a
+    # larger margin.
     "tied": ([[[1, 1], [0, 0]], [[1, -1], [0, 0]], [[0.5, 1.5], [0, 0]]], [1, -1, 1]),
     "longer": ([[[2, 1], [3, 2]], [[-2, -1], [1, 1]]], [1, -1]),
     "swapped": ([[[1, 3], [0.99, -3.2]], [[1, -3], [0.5, 0]]], [1, 1]),
@@ -141,7 +142,7 @@ REFUTED = {
 
 
 def nonoptimality_and_loss(example: Case, p: np.ndarray) -> tuple[float, float]:
-    """max_i (1 − s_iα), and Γ less the label margin at p, in units of Γ."""
+    """Return max_i (1 − s_iα), and Γ minus the label margin at p, in units of Γ."""
     assert example.dataset is not None
     signed = example.dataset.Y[:, None, None] * example.dataset.X
     weights = softmax_weights(example.problem.keys, p)
@@ -152,8 +153,10 @@ def nonoptimality_and_loss(example: Case, p: np.ndarray) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", sorted(REFUTED))
-def test_the_prompt_that_is_named_refutes_assumption_c(name: str) -> None:
-    """No ν > 1e-9 at the prompt as printed, to six digits: 1 − s_iα is not small and the label margin is Γ."""
+def test_the_reported_prompt_refutes_assumption_c(name: str) -> None:
+    """At the prompt as printed, to six digits, 1 − s_iα is not small but the label margin is Γ, so that no ν > 1e-9
+    exists.
+    """
     X, Y = REFUTED[name]
     finding = finding_of("optimal-tokens", X, Y, [1, 1], alpha=[0] * len(X))
     assert finding.holds is False
@@ -163,7 +166,7 @@ def test_the_prompt_that_is_named_refutes_assumption_c(name: str) -> None:
     q, loss = nonoptimality_and_loss(example, np.array([float(x) for x in named[1].split(",")]))
     assert q > 0.1
     assert loss < 1e-10
-    # A prompt that selects α refutes nothing, and this check notices.
+    # A prompt that selects α refutes nothing, which this check must notice.
     selecting = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(selecting, MaxMargin)
     assert nonoptimality_and_loss(example, 40 * selecting.p)[0] < 1e-9

@@ -1,4 +1,4 @@
-"""The named datasets are what the paper's figures need."""
+"""The named datasets satisfy what the paper's figures require."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_name_gives_a_consistent_case(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed", "noise", "T"), [("tsvm-paths-3", 1, 0.3, 3), ("tsvm-paths-5", 3, 0.5, 5)])
-def test_the_notebooks_data_are_what_their_generator_draws(name: str, seed: int, noise: float, T: int) -> None:
+def test_the_notebook_data_agree_with_their_generator(name: str, seed: int, noise: float, T: int) -> None:
     torch = pytest.importorskip("torch")
     drawn = torch.Generator().manual_seed(seed)
     v = torch.randn(2, generator=drawn)
@@ -88,11 +88,11 @@ def test_figure_1b_has_a_locally_but_not_globally_optimal_token() -> None:
     case = dataset_named("figure-1b").replace(alpha=np.array([1]))
     assert ASSUMPTIONS["locally-optimal"].check(case).holds
     assert case.problem.gaps(case.alpha).min() < 0
-    # In Figure 1(a) the same token is no more than a non-optimal one.
+    # In Figure 1(a) the same token is not even locally optimal.
     assert ASSUMPTIONS["locally-optimal"].check(dataset_named("figure-1a").replace(alpha=np.array([1]))).holds is False
 
 
-def test_figure_5_takes_every_c_and_both_losses() -> None:
+def test_figure_5_accepts_every_c_and_both_losses() -> None:
     assert dataset_named("figure-5-c100").problem.scores.max() == 100
     assert dataset_named("figure-5-c3-correlation").problem.loss.name == "correlation"
     assert dataset_named("figure-5").problem.scores.max() == 10
@@ -106,7 +106,7 @@ def test_figure_8_shows_two_svm_directions_from_two_starts() -> None:
         alpha = np.argmax(case.problem.keys @ end, axis=1)
         solution = max_margin(case.problem.keys, alpha)
         assert isinstance(solution, MaxMargin)
-        # Directions approach like 1/‖p‖; the constant is below ten here.
+        # Directions converge like 1/‖p‖, here with a constant below ten.
         assert np.linalg.norm(end / np.linalg.norm(end) - solution.direction) < 10 / 1e5
         assert ASSUMPTIONS["locally-optimal"].check(case.replace(alpha=alpha.astype(np.int64))).holds
         reached.append(tuple(alpha))

@@ -1,4 +1,4 @@
-"""Cases with a direction: what is promised holds by construction, the corners occur, and examples shrink."""
+"""Cases with a direction: the promised properties hold by construction, the corners occur, and examples shrink."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def test_theorem_4_holds_by_construction(case: Case) -> None:
 
 
 @given(direction_cases(kinds=("higher",), general=False))
-def test_higher_neighbours_by_construction(case: Case) -> None:
+def test_higher_neighbours_hold_by_construction(case: Case) -> None:
     assert ASSUMPTIONS["higher-neighbours"].check(case).holds
 
 
 @given(pair_cases())
-def test_pairs_by_construction(case: Case) -> None:
+def test_pairs_satisfy_their_assumptions_by_construction(case: Case) -> None:
     for id in ("wider-direction", "decided-neighbours"):
         assert ASSUMPTIONS[id].check(case).holds
 
 
 @pytest.mark.parametrize("kind", ["lower", "mixed", "tied", "near", "higher"])
-def test_each_kind_is_what_it_says(kind: str) -> None:
+def test_each_kind_of_direction_has_its_property(kind: str) -> None:
     @settings(max_examples=25)
     @given(direction_cases(kinds=(kind,)))  # type: ignore[arg-type]
     def check(case: Case) -> None:
@@ -81,10 +81,10 @@ def test_the_corners_occur() -> None:
 def test_examples_shrink() -> None:
     small = find(direction_cases(), lambda case: True)
     assert small.problem.keys.size <= 6
-    assert np.abs(small.problem.keys).max() <= 3  # where the shrinker stops depends on the draws
+    assert np.abs(small.problem.keys).max() <= 3  # the place where the shrinker stops depends on the draws
 
 
-def test_levels_that_general_position_forbids() -> None:
+def test_levels_excluded_by_general_position() -> None:
     assert levels_allowed(np.array([[0.0, 1.0, 1.0]]), 2)
     assert not levels_allowed(np.array([[0.0, 1.0, 1.0]]), 1), "two rows of level 1 in one dimension"
     assert not levels_allowed(np.array([[0.0, 0.0]]), 1), "a tie in one dimension is a zero row"
@@ -101,7 +101,7 @@ def test_without_a_direction_nothing_is_established(id: str) -> None:
     assert ASSUMPTIONS[id].check(Case(PROBLEM)).holds is None
 
 
-def test_an_lmm_direction_is_refused_and_one_beside_it_is_not() -> None:
+def test_an_lmm_direction_violates_the_assumption_and_a_nearby_one_does_not() -> None:
     def holds(q: list[float], scores: list[float] | None = None) -> bool | None:
         other = PROBLEM if scores is None else Problem(PROBLEM.keys, np.array([scores]))
         return ASSUMPTIONS["not-locally-optimal-direction"].check(Case(other, arrays={"q": np.array(q)})).holds

@@ -1,4 +1,4 @@
-"""Prompts anywhere, and points of a cone by construction."""
+"""Strategies for prompts of any size, and for points that lie in a cone by construction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_points_lie_in_the_cone(case: Case, mu: float, radius: float, data: st.D
     arrays = {"cone_mu": np.array(max(mu, 2.0**-45)), "cone_radius": np.array(radius)}
     placed = case.replace(start=p, arrays=arrays)
     assert ASSUMPTIONS["in-cone"].check(placed).holds
-    # The check can fail: the same point is outside a narrower cone or beyond a larger radius.
+    # The check can fail: the same point lies outside a larger radius and outside a narrower cone.
     too_far = case.replace(start=p, arrays={**arrays, "cone_radius": np.array(2 * np.linalg.norm(p) + 1)})
     assert ASSUMPTIONS["in-cone"].check(too_far).holds is False
 
@@ -68,6 +68,6 @@ def test_the_boundary_of_the_cone_is_approached() -> None:
 
 
 @pytest.mark.parametrize(("p", "mu", "radius"), [([0.0], 0.5, 1.0), ([1.0], 1.5, 1.0), ([1.0], 0.5, -1.0)])
-def test_no_cone_is_refused(p: list[float], mu: float, radius: float) -> None:
+def test_bad_cones_are_refused(p: list[float], mu: float, radius: float) -> None:
     with pytest.raises(InvalidInput, match="cone"):
         points_in_cone(np.array(p), mu, radius).example()

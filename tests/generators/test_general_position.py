@@ -1,4 +1,4 @@
-"""General position: hand-made keys, near-misses, and agreement with the definition taken literally."""
+"""General position: keys by hand, near misses, and agreement with the literal definition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def holds_for(keys: Any) -> bool | None:
 
 
 def literally(keys: np.ndarray[Any, Any]) -> bool:
-    """The definition: every choice α, every set of rows (i, t), rank or range over the rationals."""
+    """Decide the definition literally: every choice α, every set of rows (i, t), rank or range over the rationals."""
     n, tokens, d = keys.shape
     for alpha in product(range(tokens), repeat=n):
         rows = [keys[i, a] - keys[i, t] for i, a in enumerate(alpha) for t in range(tokens) if t != a]
@@ -50,18 +50,18 @@ def test_a_repeated_token_or_difference_is_not_in_general_position() -> None:
     assert holds_for([[[0], [1]], [[5], [7]]])
 
 
-def test_the_all_ones_vector() -> None:
+def test_the_all_ones_vector_must_not_be_in_the_range() -> None:
     # d = 1, rows ±1 and 2: p = 1 gives all ones for two equal rows only.
     assert holds_for([[[1], [0]], [[2], [0]]])
     assert holds_for([[[1], [0]], [[1], [0]]]) is False
-    # d = 2: (1,0), (0,1), (1/2,1/2) are independent in pairs, but all reach 1 with p = (1, 1).
+    # d = 2: (1,0), (0,1), (1/2,1/2) are pairwise independent, but all have the product 1 with p = (1, 1).
     keys = [[[1, 0], [0, 0]], [[0, 1], [0, 0]], [[0.5, 0.5], [0, 0]]]
     assert holds_for(keys) is False
     keys[2][0][0] += 2.0**-50
     assert holds_for(keys)
 
 
-def test_more_matrices_than_are_tried_is_not_established() -> None:
+def test_beyond_the_limit_of_matrices_nothing_is_established() -> None:
     assert matrices(4, 6, 5) > MOST_MATRICES
     assert holds_for(np.arange(120.0).reshape(4, 6, 5)) is None
 
@@ -74,7 +74,7 @@ def test_matrices_are_counted_as_they_are_enumerated(shape: tuple[int, int, int]
 
 @pytest.mark.parametrize("shape", [(30, 2, 2), (200, 2, 1), (16, 256, 256), (100, 3, 8)])
 def test_sizes_beyond_reach_are_counted_not_enumerated(shape: tuple[int, int, int]) -> None:
-    """T^n splits were once gone through: at n = 30 that took for ever."""
+    """Enumerating T^n splits would take for ever at n = 30."""
     generator = np.random.default_rng(0)
     assert holds_for(generator.normal(size=shape)) is (True if matrices(*shape) <= MOST_MATRICES else None)
 
@@ -94,7 +94,7 @@ def test_the_enumeration_agrees_with_the_definition(keys: np.ndarray[Any, Any]) 
 
 
 @pytest.mark.parametrize("scale", [2.0**-300, 2.0**300])
-def test_units_do_not_matter(scale: float) -> None:
+def test_units_do_not_change_the_decision(scale: float) -> None:
     keys = np.array([[[0, 0], [1, 1], [2, 3.0]]])
     assert holds_for(keys * scale)
     assert holds_for(np.array([[[0, 0], [1, 1], [2, 2.0]]]) * scale) is False

@@ -1,4 +1,4 @@
-"""One case in five has the sizes at which kernels work block by block, and the assumptions hold there, too."""
+"""One case in five has sizes at which kernels work block by block; the assumptions hold on these cases, too."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_length_around_a_block_can_come_up() -> None:
     assert lengths == {(axis, size) for axis in "Td" for size in AROUND_BLOCKS}
 
 
-def test_sizes_are_asked_for_once() -> None:
+def test_large_sizes_cannot_be_combined_with_other_sizes() -> None:
     with pytest.raises(InvalidInput, match=r"^large: tokens or d already gives the sizes"):
         cases(large=BLOCKS, d=1)
     with pytest.raises(InvalidInput, match=r"^large: general-position"):

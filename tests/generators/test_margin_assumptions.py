@@ -1,4 +1,4 @@
-"""Predicates on margins, exact: instances that miss by one ulp or by 3e-9, and solvers that lie."""
+"""Exact predicates on margins: instances that fail by one ulp or by 3e-9, and solvers that return wrong results."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_separable_and_its_farkas_proof() -> None:
     assert opposed.holds is False
     assert "1/2" in opposed.evidence
     assert opposed.exact == {"λ": {"0,1": "1/2", "1,1": "1/2"}}
-    # The smallest turn away from opposition separates again.
+    # The smallest turn away from exact opposition makes the tokens separable again.
     assert finding_of("separable", [[[1, 0], [0, 0]], [[-1, 1e-12], [0, 0]]], [[1, 0], [1, 0]]).holds
     doubled = finding_of("separable", [[[1, 0], [1, 0]]], [[1, 0]])
     assert doubled.holds is False
 
 
-def test_evidence_of_real_data_is_short_and_the_exact_numbers_are_beside_it() -> None:
-    """Nine multipliers of hundreds of digits: a reader sees the four largest as they round."""
+def test_evidence_on_real_data_is_short_with_exact_numbers_kept() -> None:
+    """There are nine multipliers of hundreds of digits; the evidence shows the four largest, rounded."""
     rng = np.random.default_rng(0)
     result = ASSUMPTIONS["separable"].check(
         Case(Problem(rng.standard_normal((6, 10, 8)), rng.standard_normal((6, 10))))
@@ -56,14 +56,14 @@ def test_evidence_of_real_data_is_short_and_the_exact_numbers_are_beside_it() ->
     assert f"… {len(exact)} in all" in result.evidence
 
 
-def test_separable_is_about_the_chosen_tokens() -> None:
+def test_separability_depends_on_the_chosen_tokens() -> None:
     keys, scores = [[[2], [1], [0]]], [[1, 0, 0]]
     assert finding_of("separable", keys, scores).holds
     assert finding_of("separable", keys, scores, [2]).holds
     assert finding_of("separable", keys, scores, [1]).holds is False
 
 
-def test_locally_optimal_needs_the_neighbours_below() -> None:
+def test_locally_optimal_requires_neighbours_of_lower_score() -> None:
     keys = [[[0, 0], [-1, 0], [-2, 1]]]
     assert finding_of("locally-optimal", keys, [[0, -1, 5]], [0]).holds
     higher = finding_of("locally-optimal", keys, [[0, 0, 5]], [0])
@@ -81,19 +81,19 @@ def test_a_margin_of_almost_one_is_no_neighbour(beyond: float) -> None:
     assert finding_of("locally-optimal", [[[0], [-1], [-1]]], [[0, -1, 5]], [0]).holds is False
 
 
-def test_an_input_without_neighbours_is_free() -> None:
+def test_an_input_without_neighbours_is_not_constrained() -> None:
     keys = [[[1, 0], [0, 0]], [[-2, 1], [0, 0]]]
     assert finding_of("locally-optimal", keys, [[1, 0], [1, 0]], [0, 1]).holds
     assert finding_of("locally-optimal", keys, [[1, 0], [1, 0]], [1, 0]).holds is False
 
 
 def test_optimal_sets_are_separable_though_no_single_token_is() -> None:
-    # (1) and (1) share the optimum: ATT-SVM(opt) is infeasible, ATT-SVM' is not.
+    # Two equal tokens (1) are optimal: ATT-SVM with a single one of them is infeasible, ATT-SVM' is not.
     keys, scores = [[[1], [1], [0]]], [[1, 1, 0]]
     assert finding_of("separable", keys, scores).holds is False
     assert finding_of("separable-optimal-sets", keys, scores).holds
     assert finding_of("separable-optimal-sets", [[[0], [0], [1], [-1]]], [[1, 1, 0, 0]]).holds is False
-    # Only the second of the optimal tokens is outside the others.
+    # Only the second optimal token lies outside the hull of the others.
     second = finding_of("separable-optimal-sets", [[[0], [2], [1], [-1]]], [[1, 1, 0, 0]])
     assert second.holds
     assert "[1]" in second.evidence
@@ -113,10 +113,10 @@ def start_in_cone(start: list[float], mu: float, radius: float) -> Finding:
 
 
 def test_in_cone_is_exact_at_its_boundary() -> None:
-    # cos = 3/5 lies between 1 − 7/16 and 1 − 3/8; being no dyadic number it cannot be met exactly.
+    # cos = 3/5 lies between 1 − 7/16 and 1 − 3/8; no float μ gives 1 − μ = 3/5 exactly.
     assert start_in_cone([3, 4], 0.4375, 5).holds
     assert start_in_cone([3, 4], 0.375, 5).holds is False
-    # (1, 0) on the axis: any μ; length exactly R, one ulp below.
+    # (1, 0) is on the axis, so that any μ will do; its length is exactly R, then one ulp below.
     assert start_in_cone([1, 0], 0.0, 1).holds
     assert start_in_cone([1 - ULP / 2, 0], 0.0, 1).holds is False
     assert start_in_cone([1, 2.0**-60], 0.0, 1).holds is False
@@ -144,7 +144,7 @@ def test_step_size() -> None:
     assert ASSUMPTIONS["step-size"].check(flat).holds
 
 
-def test_a_solver_that_lies_establishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_returns_wrong_results_establishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, alpha = np.array([[[1.0, 0], [0, 0]], [[0, 1], [0, 0]]]), np.zeros(2, dtype=np.int64)
     lie = Infeasible(alpha, np.zeros((2, 2)), {(0, 1): fmpq(1)})
     honest = max_margin(keys, alpha)

@@ -1,4 +1,4 @@
-"""Assumption C: the cone certificate is right, refutations are witnessed, the strategies reach the corners."""
+"""Assumption C: the cone certificate is right, refutations have a witness, the strategies reach the corners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def signed(case: Case) -> np.ndarray:
 
 
 def label_margin_at(tokens: np.ndarray, weights: np.ndarray) -> float:
-    """The label margin of mixed features, 0 where no head separates them."""
+    """Return the label margin of mixed features, or 0 if no head separates them."""
     features = np.sum(weights[..., None] * tokens, axis=1)
     svm = label_svm(np.where(np.abs(features) < 1e-100, 0.0, features))
     return svm.margin if isinstance(svm, LabelSvm) else 0.0
@@ -40,7 +40,7 @@ def label_margin_at(tokens: np.ndarray, weights: np.ndarray) -> float:
 @settings(max_examples=40)
 @given(joint_cases(), st.integers(0, 2**16))
 def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> None:
-    """m(s) ≤ Γ − ν q_max for all softmax weights, not only those of some p; vertices, edges and the interior."""
+    """Check m(s) ≤ Γ − ν q_max for all softmax weights (vertices, edges, interior), not only those that some p attains."""
     optimality = token_optimality(case)
     assert optimality.holds, optimality.evidence
     tokens, alpha = signed(case), case.chosen_tokens
@@ -69,7 +69,7 @@ def test_supports_are_certified_and_non_supports_are_not(case: Case) -> None:
 
 
 def test_the_papers_example_has_the_papers_constants() -> None:
-    """x_i1 = Y_i u*, ‖x_it‖ < ‖u*‖: ν = ‖u*‖ − max‖x_it‖."""
+    """With x_i1 = Y_i u* and ‖x_it‖ < ‖u*‖, ν = ‖u*‖ − max‖x_it‖."""
     case = case_of([[(2.0, 0.0), (0.0, 1.0)], [(-2.0, 0.0), (0.6, 0.8)]], [1.0, -1.0])
     optimality = token_optimality(case)
     assert optimality.holds
@@ -77,14 +77,14 @@ def test_the_papers_example_has_the_papers_constants() -> None:
 
 
 def test_figure_3a_is_certified_with_the_best_dual() -> None:
-    """Γ = 1, zero tokens: ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima 1/2, 1/2, 2/3."""
+    """With Γ = 1 and zero tokens, ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima 1/2, 1/2, 2/3."""
     optimality = token_optimality(DATASETS["figure-3a"]())
     assert optimality.holds
     assert optimality.nu == pytest.approx(1 / 3, rel=1e-9) or optimality.nu == pytest.approx(0.5, rel=1e-9)
 
 
 def test_negative_copies_are_refuted_with_a_witness() -> None:
-    """z = (1, ±10) with copies −0.9 z: c < 0 is not covered, and indeed a swap gives a margin far above Γ = 1."""
+    """z = (1, ±10) with copies −0.9 z: the theorem on c ≥ 0 does not apply, and a swap gives a margin far above Γ = 1."""
     first, second = np.array([1.0, 10.0]), np.array([1.0, -10.0])
     case = case_of([[tuple(first), tuple(-0.9 * first)], [tuple(second), tuple(0.0 * second)]], [1.0, 1.0])
     optimality = token_optimality(case)
@@ -103,7 +103,7 @@ def test_the_boundary_of_the_cone_is_not_certified() -> None:
 
 
 def test_a_longer_token_is_refuted() -> None:
-    """One input: selecting the longer token has the larger label margin."""
+    """With one input, selecting the longer token gives the larger label margin."""
     optimality = token_optimality(case_of([[(1.0, 0.0), (0.0, 2.0)]], [1.0]))
     assert optimality.holds is False
 
@@ -151,7 +151,9 @@ def test_the_strategy_reaches_the_corners() -> None:
 
 
 def test_nu_of_a_token_that_is_nearly_the_chosen_one_is_valid() -> None:
-    """Tokens within 1e-5 of chosen ones of length 1000: floats lose digits of what is between. Γ = 1, λ = 1/2."""
+    """Tokens lie within 1e-5 of chosen ones of length 1000, so that floats lose digits of the differences. Γ = 1, λ =
+    1/2.
+    """
     X = np.zeros((2, 2, 3))
     X[:, 0] = [[1.0, 1000.1, 0.0], [1.0, -1000.1, 0.0]]
     X[:, 1] = (1 - 2.0**-26) * X[:, 0]

@@ -1,4 +1,4 @@
-"""Locally optimal tokens that are not optimal are constructed, and what the families promise stays."""
+"""Strategies construct locally optimal tokens that are not optimal, and keep the properties of their families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data as users have them: exact by construction, each kind as often as asked, neighbours without a dual, shrinking."""
+"""Realistic data: exact by construction, each kind as often as requested, neighbours without a dual, shrinking."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from theorems.run.registry.lookup import statement_named
 EXAMPLES = 60
 OWN = [id for id in COMBINATIONS if not {"general-position", "optimal-tokens", "optimal-support-tokens"} & {*id}]
 LATER = {"prompt-selects", "descent-selects", "in-cone", "step-size"}
-"""Assumptions that a statement's own constants or a run decide, and no data alone."""
+"""Assumptions that depend on a statement's own constants or on a run, and that data alone do not decide."""
 
 
 def sample(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]:
-    """The same draws in every run."""
+    """Return the same draws in every run."""
     drawn: list[Any] = []
 
-    # Health checks but for slowness stay on: filter_too_much would mean that the construction is none.
+    # Only the health check for slowness is off: filter_too_much would show that the data are filtered, not constructed.
     @settings(
         max_examples=examples,
         derandomize=True,
@@ -64,13 +64,13 @@ def sample(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]
 
 @pytest.fixture
 def users_only() -> Iterator[None]:
-    """Every case is as users have it, where the assumptions allow it."""
+    """Make every case realistic where the assumptions allow it."""
     with realistic(True):
         yield
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_levels_that_are_the_least_apart_are_different_floats_in_order(kind: Kind) -> None:
+def test_adjacent_levels_are_different_floats_in_order(kind: Kind) -> None:
     for grid in sample(grids(2, (kind,)), 30):
         every = np.arange(grid.low, grid.high - grid.least + 1)[:, None] * np.ones(2, dtype=np.int64)
         assert (grid.values(every) < grid.values(every + grid.least)).all()
@@ -125,7 +125,7 @@ def test_bfloat16_is_rounded_to_nearest() -> None:
 
 @st.composite
 def separated(draw: DrawFn) -> tuple[Any, Any, Any]:
-    """Keys, α, and the tokens they were to be separated from."""
+    """Draw keys, α, and a mask of the tokens from which α is to be separated."""
     n, T, d = (draw(st.integers(low, high)) for low, high in ((1, 3), (2, 5), (1, 4)))
     frame = Frame(n, T, d, (3, 5, 4))
     repeats = draw(repeated_inputs(n))
@@ -137,7 +137,9 @@ def separated(draw: DrawFn) -> tuple[Any, Any, Any]:
 
 
 def separable(keys: Any, alpha: Any, constrained: Any) -> bool:
-    """By the exact solver; a token that is not constrained is replaced by one that is, or its input left out."""
+    """Decide separability with the exact solver; an unconstrained token is replaced by a constrained one, or its input
+    left out.
+    """
     made = keys.copy()
     free = constrained & (np.arange(keys.shape[1]) != alpha[:, None])
     for i, mask in enumerate(free):
@@ -148,7 +150,7 @@ def separable(keys: Any, alpha: Any, constrained: Any) -> bool:
     return isinstance(max_margin(made[some], alpha[some]), MaxMargin)
 
 
-def test_constrained_tokens_are_separated_and_a_fault_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constrained_tokens_are_separated_and_a_planted_fault_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(separable(*item) for item in sample(separated(), 120))
     monkeypatch.setattr(realistic_keys, "_set_apart", lambda *args, **options: None)
     assert not all(separable(*item) for item in sample(separated(), 60))
@@ -179,7 +181,7 @@ def unmet_assumptions(id: str) -> list[tuple[str, str]]:
 
 
 def idle(case: Case) -> bool:
-    """Whether some neighbour of the chosen tokens has dual 0 in every dual solution."""
+    """Return whether some neighbour of the chosen tokens has dual 0 in every dual solution."""
     svm = max_margin(case.problem.exact_keys, case.chosen_tokens)
     return (
         isinstance(svm, MaxMargin)
@@ -194,7 +196,7 @@ def idle(case: Case) -> bool:
     [("separable", "strict-optimum"), ("locally-optimal",), ("single-input", "equal-non-optimal-scores", "separable")],
     ids="+".join,
 )
-def test_a_third_have_neighbours_without_duals(expected: tuple[str, ...]) -> None:
+def test_a_third_of_cases_have_neighbours_without_duals(expected: tuple[str, ...]) -> None:
     drawn = sample(cases(assumptions=expected, large=MODERATE), 90)
     assert np.mean([idle(case) for case in drawn]) > 1 / 3
 
@@ -210,7 +212,7 @@ def share_with_idle_neighbour(id: str) -> float:
     return float(np.mean([idle(case) for case in sample(statement_named(id).cases(), 60)]))
 
 
-def test_a_copy_leaves_the_solution_as_it_is_and_has_no_dual() -> None:
+def test_a_copied_token_leaves_the_solution_unchanged_and_has_no_dual() -> None:
     keys = np.array([[[0.0, 0.0], [-1.0, 0.0], [-3.0, 5.0], [-2.0, 0.0]]])
     made = with_idle_neighbour(keys, np.array([0]), 1, 0.25, solver(np.array([0])))
     svm = max_margin(made, [0])
@@ -223,13 +225,13 @@ def test_a_copy_leaves_the_solution_as_it_is_and_has_no_dual() -> None:
     assert kept.tolist() == [[[0.0, 0.0], [-1.0, 0.0], [-1.0, 0.25], [-3.0, 5.0]]]
 
 
-def test_without_a_spare_token_one_is_made() -> None:
+def test_without_a_spare_token_one_is_appended() -> None:
     keys = np.array([[[0.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]])
     made = with_idle_neighbour(keys, np.array([0]), 2, 1.0, solver(np.array([0])))
     svm = max_margin(made, [0])
     assert isinstance(svm, MaxMargin)
     assert not svm.strictly_complementary
-    # Where nothing separates there is no support, and nothing is changed.
+    # Where α is not separable there is no support, and nothing is changed.
     inside = np.array([[[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]])
     assert with_idle_neighbour(inside, np.array([0]), 1, 1.0, solver(np.array([0]))) is inside
 
@@ -267,7 +269,7 @@ def test_a_neighbour_without_a_dual_shrinks_to_few_small_integers() -> None:
     assert (problem.keys != 0).sum() <= 4
 
 
-def test_separable_without_more_is_what_is_simplest() -> None:
+def test_the_simplest_separable_case_has_two_tokens() -> None:
     assert shrunk(lambda case: ASSUMPTIONS["separable"].check(case).holds is True).problem.keys.tolist() == [
         [[0.0], [-1.0]]
     ]

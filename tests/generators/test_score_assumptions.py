@@ -1,4 +1,4 @@
-"""Predicates on losses and scores, each with an instance that misses by one ulp."""
+"""Predicates on losses and scores, each with an instance that fails by one ulp."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_single_input() -> None:
     assert finding_of("single-input", [[1, 0], [1, 0]]) == Finding(False, "n = 2")
 
 
-def test_mixing_hurts_unless_no_token_is_worse() -> None:
+def test_mixing_hurts_unless_no_token_scores_lower() -> None:
     mixed = finding_of("mixing-hurts", [[1, 1, 0.5], [2, 2, 2]])
     assert mixed.holds
     assert "Lemma 14" in mixed.evidence
@@ -66,28 +66,28 @@ def test_well_behaved_loss() -> None:
 
 
 class Increasing(Logistic):
-    """Assumption A fails: ℓ grows."""
+    """A loss that increases and so violates Assumption A."""
 
     def derivative(self, u: Any) -> Any:
         return -super().derivative(u)
 
 
 class Steeper(Exponential):
-    """States M1 too small, by a millionth."""
+    """A loss that states M1 too small, by a millionth."""
 
     def log_bound(self, low: float, high: float) -> float:
         return super().log_bound(low, high) - 1e-6
 
 
 class Rougher(Exponential):
-    """States M0 too small by far."""
+    """A loss that states M0 far too small."""
 
     def log_lipschitz(self, low: float, high: float) -> float:
         return super().log_lipschitz(low, high) - 3
 
 
 class Renamed(Logistic):
-    """Another class, whose constants are right but not proven here."""
+    """A loss of an unknown class: its constants are right, but not proven here."""
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_unknown_loss_is_refuted_or_not_established(loss: Any, holds: bool | 
     assert message in finding.evidence
 
 
-def test_ids_are_looked_up() -> None:
+def test_assumptions_are_looked_up_by_id() -> None:
     assert assumption_named("separable").id == "separable"
     with pytest.raises(InvalidInput, match="separable"):
         assumption_named("seperable")

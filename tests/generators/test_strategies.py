@@ -1,4 +1,4 @@
-"""Every strategy satisfies every assumption asked for; impossible wishes are refused at once."""
+"""Every strategy satisfies each requested assumption; impossible requests are refused at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COMBINATIONS = [
 
 
 def broken_assumptions(case: Case, expected: tuple[str, ...]) -> dict[str, str]:
-    """The assumptions that do not hold, with their evidence."""
+    """Return the assumptions that do not hold, with their evidence."""
     findings = {id: ASSUMPTIONS[id].check(case) for id in expected}
     return {id: result.evidence for id, result in findings.items() if result.holds is not True}
 
@@ -52,7 +52,7 @@ def broken_assumptions(case: Case, expected: tuple[str, ...]) -> dict[str, str]:
 def test_drawn_cases_satisfy_the_assumptions(expected: tuple[str, ...]) -> None:
     seen = 0
 
-    # Health checks but for slowness stay on: filter_too_much would mean that the construction is none.
+    # Only the health check for slowness is off: filter_too_much would show that the data are filtered, not constructed.
     @settings(suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
     @given(cases(assumptions=expected))
     def check(case: Case) -> None:
@@ -71,7 +71,7 @@ REJECTING = re.compile(r"\.filter\(|\bassume\(|\breject\(|\.mark_invalid\(")
 
 
 @pytest.mark.parametrize("module", [problem_cases, directions, keys, numbers, generators.problems, scores, tokens])
-def test_nothing_drawn_is_rejected(module: ModuleType) -> None:
+def test_no_drawn_case_is_rejected(module: ModuleType) -> None:
     assert not REJECTING.search(inspect.getsource(module))
     assert REJECTING.search("st.integers().filter(bool)")
 
@@ -109,7 +109,7 @@ def test_a_neighbour_lifted_to_the_chosen_score_is_noticed(case: Case) -> None:
 
 @settings(max_examples=50)
 @given(cases(alpha="any", assumptions=("separable",), start="anywhere", dataset=True, losses=("correlation",)))
-def test_options_are_honoured(case: Case) -> None:
+def test_options_determine_the_drawn_case(case: Case) -> None:
     assert case.alpha is not None
     assert case.alpha.dtype == np.int64
     assert case.start is not None
@@ -121,7 +121,7 @@ def test_options_are_honoured(case: Case) -> None:
 
 @settings(max_examples=50)
 @given(problems(n=3, tokens=(2, 3), d=7, assumptions=("separable",)))
-def test_lengths_are_honoured(problem: object) -> None:
+def test_requested_lengths_are_drawn(problem: object) -> None:
     assert problem.n == 3  # type: ignore[attr-defined]
     assert problem.T in (2, 3)  # type: ignore[attr-defined]
     assert problem.d == 7  # type: ignore[attr-defined]
@@ -158,13 +158,13 @@ def test_starts_may_depend_on_the_problem(case: Case) -> None:
         ({"d": (3, 2)}, "d:"),
     ],
 )
-def test_impossible_wishes_are_refused_when_asked(arguments: dict[str, object], word: str) -> None:
+def test_impossible_requests_are_refused_before_drawing(arguments: dict[str, object], word: str) -> None:
     with pytest.raises(InvalidInput, match=word):
         cases(**arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("id", ["locally-optimal", "positive-labels", "optimal-tokens", "in-cone"])
-def test_problems_refuses_what_only_a_case_can_hold(id: str) -> None:
+def test_problems_refuses_options_of_cases(id: str) -> None:
     with pytest.raises(InvalidInput, match="cases"):
         problems(assumptions=(id,))
 

@@ -1,4 +1,6 @@
-"""Data of a paper's own: written down and read back to the same numbers, with sentences for what does not fit."""
+"""Data of a paper's own kind: written and read back to the same numbers, and refused with a sentence if they do not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def test_a_subject_survives_a_round_trip_to_the_last_digit() -> None:
     assert not back.values.flags.writeable
 
 
-def test_a_subject_is_sent_to_another_process() -> None:
+def test_a_subject_can_be_pickled_for_another_process() -> None:
     import pickle
 
     there = pickle.loads(pickle.dumps(Given(CASE, "test-lse")))
@@ -48,7 +50,7 @@ def test_a_subject_is_sent_to_another_process() -> None:
     assert there.failed == "test-lse"
 
 
-def test_a_file_of_arrays_is_read_as_well(tmp_path: Path) -> None:
+def test_a_subject_is_read_from_a_file_of_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", kind="test-logits", values=np.array([1, 2]), counts=np.array([1.0, 2.0]), shift=0.5)
     case = load(str(tmp_path / "mine.npz"), 3).case
     assert (case.values.dtype, case.counts.tolist(), case.shift, case.seed) == (np.float64, [1, 2], 0.5, 3)
@@ -90,7 +92,7 @@ def test_two_papers_cannot_have_the_same_kind() -> None:
             pass
 
 
-def test_commands_that_need_keys_and_scores_say_so() -> None:
+def test_commands_that_need_keys_and_scores_refuse_other_subjects() -> None:
     with pytest.raises(InvalidInput, match="mine: holds logits; give keys and scores"):
         attention_case(Given(CASE))
     case = subject_of({"keys": [[[1.0], [0.0]]], "scores": [[1.0, 0.0]]})

@@ -1,4 +1,4 @@
-"""Masks of users' files: data with a mask are the data without the tokens that do not count."""
+"""Masks in users' files: data with a mask equal the data without the masked tokens."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ MASK = [[1, 1, 0], [1, 1, 0]]
 
 
 def same(one: Case, other: Case) -> bool:
-    """Return whether both hold the same numbers; the file of a case does not say where its tokens stood."""
+    """Return whether both cases hold the same numbers; the positions of tokens in a user's file are ignored."""
     return as_text(one.replace(name="")) == as_text(other.replace(name=""))
 
 
 @st.composite
 def padded(draw: st.DrawFn, kept: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
-    """Draw tokens of any numbers, NaN included, among those of a file, and the mask of the others."""
+    """Pad the tokens of a file at random positions with arbitrary numbers, NaN included; return the arrays and the
+    mask.
+    """
     length = draw(st.integers(4, 6))
     mask = np.array([np.isin(range(length), draw(st.permutations(range(length)))[:3]) for _ in range(2)])
     other, arrays = draw(st.sampled_from([0.0, 1e300, float("nan")])), dict(kept)
@@ -45,7 +47,7 @@ def padded(draw: st.DrawFn, kept: dict[str, Any]) -> tuple[dict[str, Any], np.nd
 
 @pytest.mark.parametrize("kept", [TOKENS, PAIR, TOKENS | {"queries": [[1, 2], [0.5, -1]]}, TOKENS | {"W": [[1, 2]]}])
 @given(data=st.data())
-def test_a_masked_token_is_as_if_absent(kept: dict[str, Any], data: st.DataObject) -> None:
+def test_a_masked_token_counts_as_absent(kept: dict[str, Any], data: st.DataObject) -> None:
     arrays, mask = data.draw(padded(kept))
     alpha = data.draw(st.lists(st.integers(0, 2), min_size=2, max_size=2))
     positions = np.nonzero(mask)[1].reshape(2, 3)
@@ -54,7 +56,7 @@ def test_a_masked_token_is_as_if_absent(kept: dict[str, Any], data: st.DataObjec
     assert np.array_equal(case.positions, positions)
 
 
-def test_npz_json_and_python_agree_and_every_form_of_truth(tmp_path: Any) -> None:
+def test_masks_from_npz_json_and_python_agree_in_every_boolean_form(tmp_path: Any) -> None:
     np.savez(tmp_path / "a.npz", **PADDED, mask=np.array(MASK, dtype=bool))
     (tmp_path / "a.json").write_text(to_json(PADDED | {"mask": [[True, True, False], [1, 1.0, 0]]}))
     cases = [load(str(tmp_path / name), 0).case for name in ("a.npz", "a.json")]
@@ -74,7 +76,7 @@ def test_padding_is_optimal_without_a_mask_and_absent_with_one() -> None:
     assert verify("theorem-1", data=PADDED | {"mask": MASK})["theorem-1"].verdict is Verdict.UPHELD
 
 
-def test_numbers_that_a_mask_moves_are_explained() -> None:
+def test_numbers_changed_by_a_mask_are_explained() -> None:
     left = {name: np.asarray(value)[:, ::-1] for name, value in PADDED.items()}
     it = explain(left | {"mask": [[0, 1, 1], [0, 1, 1]]})
     assert "tokens are numbered without them: token 0 of input 0 is number 1 of the file." in paragraphs(it)[0]
@@ -119,7 +121,7 @@ def test_queries_that_see_different_numbers_of_tokens_are_explained_together() -
         (TOKENS | {"causal": True}, "causal says what queries see; add queries of shape (n, L, e)."),
     ],
 )
-def test_a_mask_that_is_ambiguous_is_one_sentence(arrays: dict[str, Any], message: str) -> None:
+def test_an_ambiguous_mask_is_refused_in_one_sentence(arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         case_of(arrays)
     assert message in str(refused.value)

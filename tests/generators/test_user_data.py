@@ -1,4 +1,4 @@
-"""Arrays of single statements in a user's file: a direction, or two."""
+"""Arrays that only some statements read from a user's file, such as directions and masks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.run.verify import verify_data
 
 
 def test_two_directions_beside_the_keys_are_those_of_lemma_8(tmp_path: Path) -> None:
-    """q1 and q2 select token 0, q2 by the larger margin; other units of the keys leave them as they are."""
+    """q1 and q2 select token 0, q2 by the larger margin; other units of the keys change neither direction."""
     keys, scores = np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -8.0]]]), np.array([[1.0, 0.0, 0.5]])
     for unit in (1.0, 2.0**40):
         np.savez(tmp_path / "q.npz", keys=keys * unit, scores=scores, q1=[3.0, 4.0], q2=[1.0, 0.0])
@@ -28,7 +28,7 @@ def test_two_directions_beside_the_keys_are_those_of_lemma_8(tmp_path: Path) -> 
     assert verify_data("lemma-8", load(str(tmp_path / "q.npz"), 0)).counts == {Verdict.NOT_APPLICABLE: 1}
 
 
-def test_a_figure_that_shares_its_data_is_data_too() -> None:
+def test_figures_that_share_data_are_accepted_as_data() -> None:
     assert np.array_equal(load("figure-4b", 0).case.problem.keys, load("figure-4", 0).case.problem.keys)
 
 
@@ -58,8 +58,8 @@ CALL = {name: [[[[1.0]]]] for name in ("query", "key", "value", "upstream")}
         (CALL, "bias", [[[[False]]]]),
     ],
 )
-def test_truth_values_are_no_numbers(tmp_path: Path, values: dict[str, Any], name: str, value: Any) -> None:
-    """Among numbers NumPy takes them for 1 and 0 without a trace."""
+def test_booleans_among_numbers_are_refused(tmp_path: Path, values: dict[str, Any], name: str, value: Any) -> None:
+    """NumPy converts booleans among numbers silently to 1 and 0."""
     for further in ({name: value}, *([{"arrays": {name: value}}] if name in ("q", "eta") else [])):
         (tmp_path / "data.json").write_text(to_json(values | further), encoding="utf-8")
         with pytest.raises(InvalidInput) as refused:
@@ -67,14 +67,14 @@ def test_truth_values_are_no_numbers(tmp_path: Path, values: dict[str, Any], nam
         assert str(refused.value) == f"{name}: true and false are no numbers; write 1 for true and 0 for false."
 
 
-def test_truth_values_of_an_npz_file_are_no_numbers_either(tmp_path: Path) -> None:
+def test_booleans_in_an_npz_file_are_refused_as_numbers(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", keys=np.array([[[True, False], [False, True]]]), scores=[[1.0, 0.0]])
     with pytest.raises(InvalidInput, match=r"^keys: true and false are no numbers"):
         load(str(tmp_path / "data.npz"), 0)
 
 
 def test_masks_may_be_truth_values(tmp_path: Path) -> None:
-    """They say what is seen, in 0 and 1 as well."""
+    """A mask is given in booleans or in zeros and ones."""
     queried = TOKENS | {"Y": [[1, 1]], "queries": [[[1, 1], [1, 2]]]}
     for further in ({"mask": [[[True, True], [False, True]]]}, {"mask": [[[1, 1], [0, 1]]]}, {"causal": True}):
         (tmp_path / "data.json").write_text(to_json(queried | further), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Next-token data in and out, a corpus, and what is said of them."""
+"""Next-token data: drawn cases, files, the counts of a corpus, and the explanations of such data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_planted_cases_are_compatible_and_separable(case: NextTokens) -> None:
 
 @ALL
 @given(cases_with_something_apart())
-def test_something_can_be_ruled_out(case: NextTokens) -> None:
+def test_drawn_cases_have_a_token_that_can_be_ruled_out(case: NextTokens) -> None:
     assert SOMETHING_APART.check(case).holds
     assert SHORT_STEPS.check(case).holds
 
@@ -77,12 +77,12 @@ def test_sequences_predict_one_of_their_tokens(case: NextTokens) -> None:
         (independent_sequences, (INDEPENDENT_TOKENS, LABELS_WITHIN)),
     ],
 )
-def test_assumptions_hold_on_numbers_as_people_have_them(strategy: Any, assumptions: Any) -> None:
+def test_assumptions_hold_on_realistic_cases(strategy: Any, assumptions: Any) -> None:
     for case in draw(strategy):
         assert all(assumption.check(case.normalise()).holds for assumption in assumptions)
 
 
-def test_numbers_as_people_have_them_are_reached() -> None:
+def test_realistic_cases_reach_large_counts_sizes_and_ratios() -> None:
     drawn = draw(next_token_cases)
     with_counts = [case for case in drawn if case.counts is not None]
     sizes = [np.abs(case.embeddings).max(axis=1) for case in drawn]
@@ -95,7 +95,7 @@ def test_numbers_as_people_have_them_are_reached() -> None:
 
 
 def draw(strategy: Any) -> list[NextTokens]:
-    """Realistic cases of a strategy."""
+    """Return realistic cases of a strategy."""
     cases: list[NextTokens] = []
     with realistic(True):
         unchecked = tuple(HealthCheck)
@@ -106,14 +106,14 @@ def draw(strategy: Any) -> list[NextTokens]:
 
 @settings(max_examples=40, deadline=None, database=None)
 @given(next_token_cases())
-def test_a_case_is_read_as_it_was_written(case: NextTokens) -> None:
+def test_a_written_case_is_read_unchanged(case: NextTokens) -> None:
     again = subject_of(from_json(as_text(case)))
     assert isinstance(again, NextTokens)
     assert as_text(again) == as_text(case)
     assert np.array_equal(again.problem.vectors, case.problem.vectors)
 
 
-def test_a_corpus_is_counted_by_windows() -> None:
+def test_a_corpus_becomes_counts_by_windows() -> None:
     case = NextTokens.of_corpus("abab abba", 2)
     assert case.counts is not None
     assert case.windows == (" a", "a ", "ab", "b ", "ba", "bb") or " a" in case.windows
@@ -132,7 +132,7 @@ def test_windows_of_one_token_are_separable_and_compatible() -> None:
     assert ends.infimum == pytest.approx(ends.entropy, abs=1e-12)
 
 
-def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
+def test_token_ids_and_text_are_read_from_files(tmp_path: Path) -> None:
     values = {"kind": "next-tokens", "corpus": [0, 3, 0, 5, 0, 3], "window": 1}
     (tmp_path / "ids.json").write_text(json.dumps(values), encoding="utf-8")
     case = load(str(tmp_path / "ids.json"), 7).case
@@ -210,7 +210,7 @@ def test_parts_that_share_no_coordinate_have_the_limits_of_the_whole() -> None:
     assert sum(len(part.margins) for part in parts.parts) == len(whole.margins)
 
 
-def test_contexts_are_parted_only_where_they_share_no_coordinate() -> None:
+def test_contexts_are_split_into_parts_only_where_they_share_no_coordinate() -> None:
     h = np.array([[1.0, 0, 0, 0], [0, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, -2, 0, 0]])
     case = NextTokens(h, np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]]))
     assert [contexts for contexts, _ in case.parts] == [(0, 2, 4), (1,), (3,)]
@@ -225,7 +225,7 @@ def test_contexts_are_parted_only_where_they_share_no_coordinate() -> None:
         assert assumption.check(case).holds == assumption.check(together).holds
 
 
-def test_a_text_of_two_thousand_letters_is_explained_and_not_verified(tmp_path: Path) -> None:
+def test_a_text_of_two_thousand_letters_can_be_explained_but_not_verified(tmp_path: Path) -> None:
     letters = np.random.default_rng(0).choice([*"abcdefghijklmnopqrstuvwxyz "], 2000)
     (tmp_path / "text.txt").write_text("".join(letters), encoding="utf-8")
     source = str(tmp_path / "text.txt")
@@ -242,6 +242,6 @@ def test_a_text_of_two_thousand_letters_is_explained_and_not_verified(tmp_path: 
 
 
 @pytest.mark.parametrize("window", ["", "0", "-1", "two", "1.5"])
-def test_a_window_that_is_no_number_is_refused(window: str) -> None:
+def test_a_window_that_is_not_a_number_is_refused(window: str) -> None:
     with pytest.raises(InvalidInput, match="give a whole number ≥ 1"):
         load(f"text.txt:window={window}", 0)

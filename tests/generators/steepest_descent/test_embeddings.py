@@ -1,4 +1,4 @@
-"""Embeddings: separable by construction, and with what makes them hard."""
+"""Embeddings: separable by construction, and with the properties that make them hard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WANTED = ("strict-optimum", "separable")
 @pytest.mark.parametrize("make", [embedded_cases, embedded_query_cases])
 @pytest.mark.parametrize("single", [False, True])
 def test_the_best_tokens_are_separable(make: Any, single: bool) -> None:
-    """Decided by predicates that know nothing of the strategy."""
+    """The predicates that decide this know nothing of the strategy."""
     expected = (*WANTED, "single-input", "equal-non-optimal-scores") if single else WANTED
 
     @FEW
@@ -47,7 +47,7 @@ def test_classes_are_separable(case: LabelledFeatures) -> None:
 
 
 def drawn_by(strategy: SearchStrategy[Any], examples: int = 200) -> list[Any]:
-    """Return what it draws."""
+    """Return what the strategy draws."""
     drawn: list[Any] = []
 
     @settings(FEW, max_examples=examples)
@@ -59,8 +59,8 @@ def drawn_by(strategy: SearchStrategy[Any], examples: int = 200) -> list[Any]:
     return drawn
 
 
-def test_hard_ones_are_drawn() -> None:
-    """Scales far apart, copies, near-ties, length one."""
+def test_hard_embeddings_are_drawn() -> None:
+    """Embeddings of very different lengths, copies, near-ties, and unit lengths occur."""
     ratios, ties, unit = [], set(), 0
     for example in drawn_by(embeddings(6, 3)):
         lengths = np.linalg.norm(example, axis=1)
@@ -74,8 +74,8 @@ def test_hard_ones_are_drawn() -> None:
     assert unit > 0
 
 
-def test_every_second_realistic_case_is_one() -> None:
-    """Features of the ordinary strategy are short decimals."""
+def test_every_second_realistic_case_has_embeddings() -> None:
+    """Embeddings are recognised by their digits: features of the ordinary strategy are short decimals."""
 
     def floats(every: bool) -> int:
         with realistic(every):

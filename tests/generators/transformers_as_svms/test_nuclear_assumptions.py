@@ -1,4 +1,4 @@
-"""Whether the W of least nuclear norm is the only one: by hand."""
+"""Uniqueness of the W of least nuclear norm, decided by hand."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_a_proven_solution_is_the_only_one() -> None:
 
 
 def test_a_constraint_without_a_dual_is_not_decided() -> None:
-    """Rows (1, −1) and (1, 0): p = (1, 0) has margin 1 on both, and its dual is that of the second alone."""
+    """Rows are (1, −1) and (1, 0): p = (1, 0) has margin 1 on both, but only the second row has a positive dual."""
     undecided = case_of([[[1.0, 0], [0, 1.0], [0, 0]]], [[1.0, 2.0]])
     assert unique_nuclear_solution(undecided).holds is None
 
 
-def test_without_queries_or_a_solution() -> None:
+def test_without_queries_or_a_solution_uniqueness_is_not_established() -> None:
     problem = Problem([[[1.0], [0.0]]], [[1.0, 0.0]])
     infeasible = case_of([[[1.0, 0], [0, 0], [3.0, 0]]], [[1.0, 1.0]])
     for check in (unique_nuclear_solution, rank_gap):
@@ -55,7 +55,7 @@ def test_without_queries_or_a_solution() -> None:
         assert check(infeasible).holds is False
 
 
-def test_both_of_two_solutions_are_solutions() -> None:
+def test_both_of_two_reported_solutions_are_feasible_and_optimal() -> None:
     assert SEVERAL.queried is not None
     svm = nuclear_max_margin(SEVERAL.queried.keys, [0, 0])
     assert isinstance(svm, NuclearMaxMargin)
@@ -71,7 +71,7 @@ def test_both_of_two_solutions_are_solutions() -> None:
     ("rows", "semidefinite"),
     [([[1, 1], [1, 1]], True), ([[0, 0], [0, 2]], True), ([[0, 1], [1, 5]], False), ([[1, 2], [2, 1]], False)],
 )
-def test_semidefinite(rows: list[list[int]], semidefinite: bool) -> None:
+def test_semidefinite_matrices_are_recognised(rows: list[list[int]], semidefinite: bool) -> None:
     assert is_semidefinite(fmpq_mat(rows)) is semidefinite
 
 

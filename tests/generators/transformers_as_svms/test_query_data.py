@@ -1,4 +1,4 @@
-"""A user's file with queries: W is trained, from W0 or K0 Q0ᵀ, and all is decided for tokens and queries."""
+"""A user's file with queries: W is trained, from W0 or K0 Q0ᵀ, and assumptions are decided on tokens and queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from theorems.run.verify import verify_data
 
 
 def arrays(**changed: Any) -> dict[str, Any]:
-    """Two inputs of three tokens on the unit sphere, with queries: 53-bit numbers, whose products are rounded."""
+    """Return two inputs of three tokens on the unit sphere, with queries: 53-bit numbers, whose products are rounded."""
     rng = np.random.default_rng(0)
     X, queries = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
     X /= np.linalg.norm(X, axis=2, keepdims=True)
@@ -33,7 +33,7 @@ def saved(tmp_path: Path, **changed: Any) -> str:
     return str(path)
 
 
-def test_statements_about_queries_are_those_of_data_with_queries(tmp_path: Path) -> None:
+def test_data_with_queries_select_the_statements_about_queries(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
     ids = [statement.id for statement in select_statements((), subject=given.case)]
     assert "tsvm-frobenius-path" in ids
@@ -48,7 +48,9 @@ def test_statements_about_queries_are_those_of_data_with_queries(tmp_path: Path)
 
 
 def test_neighbours_are_those_of_the_factors_not_of_rounded_products(tmp_path: Path) -> None:
-    """Rows of which one is three times the other have margins 1 and 3: of tokens and queries, not of rounded keys."""
+    """One row is three times another and has three times its margin, exactly for tokens and queries, but not for
+    rounded keys.
+    """
     x, z = np.round(np.array([0.1, 0.3]) * 2**49) / 2**49, np.array([1 / 3, 0.7])
     given = load(saved(tmp_path, X=np.stack([0 * x, -3 * x, -x])[None], queries=z[None], Y=[1], v=[1.0, 0.0]), 0)
     problem = given.case.problem
@@ -83,7 +85,7 @@ def test_query_data_survive_a_round_trip(tmp_path: Path) -> None:
     assert again.problem.factors is not None
 
 
-def test_assumptions_tell_the_ranks(tmp_path: Path) -> None:
+def test_assumptions_report_dimensions_and_ranks(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
     by_name = {finding.id: finding for finding in findings(given, select_statements((), subject=given.case))}
     assert by_name["queries-given"].evidence == "2 queries of dimension 3, 3 tokens of dimension 3 each"

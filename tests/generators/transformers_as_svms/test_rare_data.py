@@ -1,4 +1,4 @@
-"""Data that statements on W can only be told from by: each is drawn, often enough that a nightly run meets many.
+"""Rare data that reveal faults of statements on W: each kind is drawn often enough that a nightly run meets many.
 
 Every property is decided on the drawn case, not read off the strategy.
 """
@@ -75,13 +75,13 @@ def solved(case: Case) -> MaxMargin:
 
 
 def dependent_with_duals(case: Case) -> bool:
-    """Then offset-limit is claimed."""
+    """Return whether the statement claims offset-limit: dependent rows with positive duals."""
     svm = solved(case)
     return svm.strictly_complementary and not svm.independent
 
 
 def neighbour_without_dual(case: Case) -> bool:
-    """Then path-rate-with-logarithm is claimed."""
+    """Return whether the statement claims path-rate-with-logarithm: a neighbour has no positive dual."""
     return not solved(case).strictly_complementary
 
 
@@ -102,7 +102,7 @@ REACHED: tuple[tuple[str, Callable[[Case], Any], float], ...] = (
     ("tsvm-frobenius-path", dependent_with_duals, 0.05),
     ("tsvm-frobenius-path", neighbour_without_dual, 0.1),
 )
-"""A statement, a property of its cases, and the least share that have it."""
+"""A statement, a property of its cases, and the least share of cases that must have it."""
 
 
 @pytest.mark.parametrize(("id", "holds", "least"), REACHED, ids=lambda x: getattr(x, "__name__", str(x)))

@@ -1,4 +1,4 @@
-"""Cases with realistic numbers, and shares of properties, of statements on W."""
+"""Cases of statements on W: realistic numbers, and the shares of their properties."""
 
 from __future__ import annotations
 

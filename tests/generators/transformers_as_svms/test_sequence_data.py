@@ -28,7 +28,7 @@ def saved(tmp_path: Path, **changed: Any) -> str:
     return str(path)
 
 
-def test_a_causal_file_is_verified_by_its_statement_and_no_other(tmp_path: Path) -> None:
+def test_a_causal_file_is_verified_by_its_own_statement_only(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
     chosen = select_statements((), subject=given.case)
     assert [item.id for item in chosen] == ["tsvm-sequence"]
@@ -39,7 +39,7 @@ def test_a_causal_file_is_verified_by_its_statement_and_no_other(tmp_path: Path)
     assert verify_data("tsvm-sequence", load("figure-1a", 0)).counts == {Verdict.NOT_APPLICABLE: 1}
 
 
-def test_python_takes_the_data_itself() -> None:
+def test_arrays_are_accepted_from_python() -> None:
     data = SequenceDataset(X, X, Y, [1.0, 0.0], causal=True)
     (result,) = verify(data, "tsvm-sequence")
     assert result.verdict is Verdict.UPHELD
