@@ -48,7 +48,7 @@ def test_points_lie_in_the_cone(case: Case, mu: float, radius: float, data: st.D
     arrays = {"cone_mu": np.array(max(mu, 2.0**-45)), "cone_radius": np.array(radius)}
     placed = case.replace(start=p, arrays=arrays)
     assert ASSUMPTIONS["in-cone"].check(placed).holds
-    # The check can fail: the same point lies outside a larger radius and outside a narrower cone.
+    # The check can fail: with a larger radius the same point is too short.
     too_far = case.replace(start=p, arrays={**arrays, "cone_radius": np.array(2 * np.linalg.norm(p) + 1)})
     assert ASSUMPTIONS["in-cone"].check(too_far).holds is False
 

@@ -40,7 +40,9 @@ def label_margin_at(tokens: np.ndarray, weights: np.ndarray) -> float:
 @settings(max_examples=40)
 @given(joint_cases(), st.integers(0, 2**16))
 def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> None:
-    """Check m(s) ≤ Γ − ν q_max for all softmax weights (vertices, edges, interior), not only those that some p attains."""
+    """Check m(s) ≤ Γ − ν q_max for all softmax weights (vertices, edges, interior), not only those that
+    some p attains.
+    """
     optimality = token_optimality(case)
     assert optimality.holds, optimality.evidence
     tokens, alpha = signed(case), case.chosen_tokens
@@ -77,14 +79,18 @@ def test_the_papers_example_has_the_papers_constants() -> None:
 
 
 def test_figure_3a_is_certified_with_the_best_dual() -> None:
-    """With Γ = 1 and zero tokens, ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima 1/2, 1/2, 2/3."""
+    """With Γ = 1 and zero tokens, ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima
+    1/2, 1/2, 2/3.
+    """
     optimality = token_optimality(DATASETS["figure-3a"]())
     assert optimality.holds
     assert optimality.nu == pytest.approx(1 / 3, rel=1e-9) or optimality.nu == pytest.approx(0.5, rel=1e-9)
 
 
 def test_negative_copies_are_refuted_with_a_witness() -> None:
-    """z = (1, ±10) with copies −0.9 z: the theorem on c ≥ 0 does not apply, and a swap gives a margin far above Γ = 1."""
+    """z = (1, ±10) with copies −0.9 z: the theorem on c ≥ 0 does not apply, and a swap gives a margin far
+    above Γ = 1.
+    """
     first, second = np.array([1.0, 10.0]), np.array([1.0, -10.0])
     case = case_of([[tuple(first), tuple(-0.9 * first)], [tuple(second), tuple(0.0 * second)]], [1.0, 1.0])
     optimality = token_optimality(case)

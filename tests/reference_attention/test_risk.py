@@ -243,7 +243,9 @@ def _wrong_loss(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 
 def _saturated_cancellation(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """Return the textbook formula in float64: right at moderate norms, but without digits once the softmax saturates."""
+    """Return the textbook formula in float64: right at moderate norms, but without digits once the softmax
+    saturates.
+    """
     s = risk.softmax_weights(keys, p)
     f = (s * scores).sum(axis=-1)
     c = loss.derivative(f)[..., None] * s * (scores - f[..., None]) / keys.shape[-3]

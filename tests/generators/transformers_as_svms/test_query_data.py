@@ -18,7 +18,9 @@ from theorems.run.verify import verify_data
 
 
 def arrays(**changed: Any) -> dict[str, Any]:
-    """Return two inputs of three tokens on the unit sphere, with queries: 53-bit numbers, whose products are rounded."""
+    """Return two inputs of three tokens on the unit sphere, with queries: 53-bit numbers, whose products
+    are rounded.
+    """
     rng = np.random.default_rng(0)
     X, queries = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
     X /= np.linalg.norm(X, axis=2, keepdims=True)

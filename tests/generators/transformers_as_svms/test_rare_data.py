@@ -59,7 +59,7 @@ def many_tokens(case: Case) -> bool:
 
 
 def ties(case: Case) -> bool:
-    """A query sees two tokens of one score."""
+    """Return whether a query sees two tokens of one score."""
     assert case.sequence is not None
     return any(len(set(row)) < len(row) for part in case.sequence.parts for row in part.problem.scores.tolist())
 

@@ -1,4 +1,6 @@
-"""The joint risk, its derivatives and its parts on inputs of every kind, against 80-digit arithmetic and definitions."""
+"""The joint risk, its derivatives and its parts on inputs of every kind, against 80-digit arithmetic and
+definitions.
+"""
 
 from __future__ import annotations
 

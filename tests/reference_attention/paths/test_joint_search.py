@@ -38,7 +38,9 @@ def test_a_start_that_selects_other_tokens_does_not_change_the_minimiser() -> No
 
 
 def narrow(k: int = 4) -> Joint:
-    """Return inputs whose chosen tokens are ahead only in a narrow cone around (1, …, 1): rows e_j − 0.3 Σ_{i≠j} e_i."""
+    """Return inputs whose chosen tokens are ahead only in a narrow cone around (1, …, 1): rows e_j − 0.3
+    Σ_{i≠j} e_i.
+    """
     rows = 1.3 * np.eye(k) - 0.3
     keys = np.stack([rows, np.zeros_like(rows)], axis=1)
     tokens = np.stack([np.tile([1.0, 0.0], (k, 1)), np.zeros((k, 2))], axis=1)

@@ -163,7 +163,9 @@ def assert_certified(
 def assert_complementarity(
     rows: dict[Pair, list[Fraction]], p: list[Fraction], neighbours: set[Pair], solution: MaxMargin
 ) -> None:
-    """Assert that duals claimed to be positive are so, and that every dual which enumeration finds positive is claimed."""
+    """Assert that duals claimed to be positive are so, and that every dual which enumeration finds positive
+    is claimed.
+    """
     maximal, positive = solution.exact_maximal_duals, solution.exact_positive_duals
     assert all(x > 0 for x in maximal.values())
     assert combination(rows, {pair: fraction(x) for pair, x in maximal.items()}) == p
@@ -456,7 +458,9 @@ def test_independent_rows_are_the_first_spanning_ones() -> None:
 
 
 def test_products_that_underflow_decide_nothing() -> None:
-    """A required margin of 0 is the sum of 1.625, −1.375 and −0.375 units of the last place, which round to 2 − 1 − 0."""
+    """A required margin of 0 is the sum of 1.625, −1.375 and −0.375 units of the last place, which round to
+    2 − 1 − 0.
+    """
     large, small = 2.0**400, 2.0**-137
     keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
     keys[0, 0], keys[1, 0] = (large, small, small, small), (0.0, 1.625 * small, -1.375 * small, -0.375 * small)

@@ -33,7 +33,9 @@ def solved(keys: np.ndarray, optimal: np.ndarray) -> MaxMarginSets:  # type: ign
 
 
 def test_the_papers_example_has_two_solutions_and_is_not_convex() -> None:
-    """With optimal tokens (1, 0) and (0, 1), and (0, 0) otherwise, G_mm = {(1, 0), (0, 1)}; their mean is infeasible."""
+    """With optimal tokens (1, 0) and (0, 1), and (0, 0) otherwise, G_mm = {(1, 0), (0, 1)}; their mean is
+    infeasible.
+    """
     solution = solved(PAPER, PAPER_SETS)
     assert sorted(c.p.tolist() for c in solution.solutions) == [[0.0, 1.0], [1.0, 0.0]]
     assert all(c.norm_squared == 1 for c in solution.solutions)

@@ -1,4 +1,6 @@
-"""ATT-SVM over several problems: exact rows in one common unit, KKT conditions and Farkas vectors over the rationals."""
+"""ATT-SVM over several problems: exact rows in one common unit, KKT conditions and Farkas vectors over the
+rationals.
+"""
 
 from __future__ import annotations
 

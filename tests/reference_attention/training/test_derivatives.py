@@ -138,7 +138,9 @@ def test_the_cancellation_threshold_by_hand() -> None:
 @pytest.mark.parametrize("gap", [0.0, 1e-300, 1e-151, 1e-12])
 @pytest.mark.parametrize("third", [1.0, -1.0, 1e-9])
 def test_gradients_where_another_token_ties_with_the_selected_one(gap: float, third: float) -> None:
-    """Vary the tie of scores and of logits; near the origin all tokens weigh the same, and far away the third weighs 0."""
+    """Vary the tie of scores and of logits; near the origin all tokens weigh the same, and far away the
+    third weighs 0.
+    """
     keys = np.array(
         [[[1.0, 0.0, 0.3], [0.0, 1.0, 0.0], [-1.0, -0.5, 0.0]], [[0.0, 0.5, 0.1], [0.5, 0.0, 0], [0.0] * 3]]
     )

@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of adaptive methods, and how each is weakened."""
+"""The named constants of the effective bounds of adaptive methods, and a weaker value for each."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ CONSTANTS: tuple[Constant, ...] = (
 """The constants of all statements that have effective bounds."""
 
 WITNESSES: dict[str, dict[str, object]] = {}
-"""Cases by the statement, tried before any others."""
+"""Cases for each statement that are tried before any others."""

@@ -1,4 +1,6 @@
-"""Guarantees of Adam's margin in ``theorems bench``: the sums of the statements, above what is measured, or vacuous."""
+"""Bounds on Adam's margin gap in ``theorems bench``: equal to the statements' sums, above the measured gap,
+or vacuous.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def gap_of(source: str, rule: str, start: list[float], steps: int) -> Gap | None
 
 @pytest.mark.parametrize("further", [0.0, 0.3])
 @pytest.mark.parametrize("betas", [(0.5, 0.5), (0.0, 0.9), (0.9, 0.95)])
-def test_the_rates_are_those_of_the_statements(betas: tuple[float, float], further: float) -> None:
+def test_the_rates_equal_those_of_the_statements(betas: tuple[float, float], further: float) -> None:
     steps, gamma, reach, moves = 40, 0.7, 1.5, 2.5
     lengths = 0.02 / np.sqrt(np.arange(1.0, steps + 1))
     bounds = AdamBounds(
@@ -47,7 +49,7 @@ def test_rates_beyond_floats_are_vacuous() -> None:
     assert kappa[1:] == [-math.inf] * 4
 
 
-def test_one_input_has_a_bound_with_short_memory_and_none_that_says_something_with_a_long_one() -> None:
+def test_one_input_has_a_bound_with_short_memory_and_a_vacuous_one_with_long_memory() -> None:
     short = gap_of("figure-1a", "adam-0.5-0.5-0.1", [0.0, -1.0], 6000)
     assert short is not None
     assert short.at_most is not None
@@ -59,7 +61,7 @@ def test_one_input_has_a_bound_with_short_memory_and_none_that_says_something_wi
     assert usual.measured < 1
 
 
-def test_several_inputs_have_one_from_a_margin_only() -> None:
+def test_several_inputs_have_a_bound_only_if_started_with_a_margin() -> None:
     problem = load("figure-1c", 0).case.problem
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -74,11 +76,11 @@ def test_several_inputs_have_one_from_a_margin_only() -> None:
 @pytest.mark.parametrize(
     "rule", ["adam-1-0.9-0.1", "adam-0.9-0.1", "adam-0.9-0.99-0", "adam-0.9-x-1", "adam--0.9-0.9-1"]
 )
-def test_rules_of_adam_that_are_none_are_refused(rule: str) -> None:
+def test_invalid_rules_of_adam_are_refused(rule: str) -> None:
     with pytest.raises(InvalidInput, match="adam-B1-B2-ETA"):
         rule_named(rule)
 
 
-def test_where_no_theorem_names_a_limit() -> None:
+def test_without_a_theorem_there_is_no_limit() -> None:
     limits = [rule_named(f"adam-{numbers}").theory.limit for numbers in ("0.1", "0.9-0.99-0.1", "0.9-0.8-0.1")]
     assert limits == ["unknown", "ℓ∞", "unknown"]

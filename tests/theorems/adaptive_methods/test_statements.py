@@ -132,17 +132,18 @@ def test_faults_are_caught(id: str, fault: str) -> None:
 
 
 def binary(rows: list[list[float]], counts: list[int] | None = None) -> LabelledFeatures:
-    """Two classes, all samples of class 0, so that W = (w, −w) has the margins 2 x·w."""
+    """Return two classes with all samples in class 0, so that W = (w, −w) has the margins 2 x·w."""
     n = len(rows)
     return LabelledFeatures(np.array(rows), np.zeros(n, dtype=np.int64), np.array(counts or [1] * n), 2)
 
 
 THREE = binary([[1, 1, -1, 1, -1], [1, 1, -1, -1, 1], [3, -3, 3, 3, 3]])
-"""Samples of equal moduli whose ℓ2 and ℓ∞ solutions, (11, 5, −5, 3, 3)/21 and (1, 1, −1, 1, 1)/3, differ."""
+"""Samples with entries of equal moduli whose ℓ2 and ℓ∞ solutions, (11, 5, −5, 3, 3)/21 and (1, 1, −1, 1, 1)/3, differ.
+"""
 
 
 APART = np.array([[4.0, -1.0, 1.0], [-1.0, 2.0, 0.5]])
-"""Samples of whose weights at the fixed point none is rational."""
+"""Samples whose weights at the fixed point are all irrational."""
 
 
 def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
@@ -151,7 +152,7 @@ def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
     return LabelGeometry(case, solution)
 
 
-def test_the_two_solutions_of_three_samples() -> None:
+def test_the_two_solutions_of_three_samples_by_hand() -> None:
     for norm, due in ((2.0, np.array([11, 5, -5, 3, 3]) / 21), (math.inf, np.array([1, 1, -1, 1, 1]) / 3)):
         p = geometry_of(THREE, norm).solution.p
         w = (p[:5] - p[5:]) / 2
@@ -185,7 +186,7 @@ def test_full_batches_go_to_one_margin_and_single_samples_to_the_other(beta: tup
 
 
 def test_the_formulas_of_adam_in_plain_floats() -> None:
-    """κ_t as it is printed, with loops, and the direction of a run that is computed otherwise."""
+    """Compute κ_t as printed, with loops, and compare the run's direction with a second computation."""
     geometry = geometry_of(THREE, math.inf)
     first, second, steps = 0.5, 0.9, 12
     lengths = 1e-3 / np.sqrt(np.arange(1.0, steps + 1))
@@ -218,7 +219,7 @@ def test_the_formulas_of_adam_in_plain_floats() -> None:
 
 
 def test_misplaced_mass_by_hand() -> None:
-    """Two samples in turn, β = ½, steps so short that only memory counts: χ = log 2 once both were seen."""
+    """Two samples take turns, β = ½, and steps are so short that only memory counts: χ = log 2 once both were used."""
     shares = np.tile(np.eye(2), (30, 1))
     share = misplaced(exact(1.0), StepSchedule(np.full(60, 1e-12), 0.5), shares, exact(np.array([0.5, 0.5])))
     assert share.value[0] == 1.0
@@ -228,8 +229,10 @@ def test_misplaced_mass_by_hand() -> None:
 
 
 @pytest.mark.parametrize("weight", [1, 3])
-def test_a_step_may_lose_as_much_as_lemma_0_says_and_no_less_is_claimed(weight: int) -> None:
-    """A step against the gradient loses |b|/π_min at most; a bound without 1/π_min fails where weights are unequal."""
+def test_the_loss_of_a_step_is_bounded_as_in_lemma_0_and_no_lower(weight: int) -> None:
+    """A step against the gradient loses at most |b|/π_min; the bound without 1/π_min fails where weights
+    are unequal.
+    """
     case = binary([[1.0], [1.0]], [1, weight])
     geometry = geometry_of(case, math.inf)
     lengths = np.full(1, 0.01)
@@ -248,7 +251,9 @@ def test_a_step_may_lose_as_much_as_lemma_0_says_and_no_less_is_claimed(weight: 
 
 
 def test_bounds_are_vacuous_where_rounding_of_w_hides_the_steps() -> None:
-    """Steps of 1e-22 vanish in the rounding of W near 1e20, which ρ includes: e^{Dρη} overflows, no bound does."""
+    """Steps of 1e-22 are lost in the rounding of W near 1e20, which ρ includes: e^{Dρη} overflows, and the bounds
+    become vacuous without overflowing.
+    """
     features = np.array([[1.991543865584311e-17], [323.61612839427823], [647.2322567885565]])
     case = LabelledFeatures(features, np.zeros(3, dtype=np.int64), np.array([3551, 222, 1]), 2, seed=4899)
     claims = check(statement(ADAM), case, REFERENCE).claims
@@ -257,7 +262,7 @@ def test_bounds_are_vacuous_where_rounding_of_w_hides_the_steps() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_schedules_are_right_and_wrong_ones_are_seen(kind: str) -> None:
+def test_schedules_are_valid_and_wrong_ones_are_detected(kind: str) -> None:
     rng, weights = np.random.default_rng(0), np.full(5, 0.2)
     shares = batch_schedule(kind, weights, 2, 12, rng)
     assert schedule_fault(BatchSchedule(kind, 2, shares), weights, 12) == ""
@@ -278,7 +283,7 @@ def test_bad_schedules_are_refused() -> None:
 
 
 def test_with_unequal_gaps_the_first_step_of_adam_goes_the_wrong_way() -> None:
-    """Rows 3 and 1 with gaps 0.1 and 1: −∇L(0) = −1/18 although every p > 0 separates."""
+    """Rows are 3 and 1, with gaps 0.1 and 1: −∇L(0) = −1/18 although every p > 0 separates."""
     problem = Problem(np.array([[[3.0], [0.0], [2.0]]]), np.array([[1.0, 0.9, 0.0]]), loss_named("correlation"))
     case = Case(problem)
     slope = scaled_gradient(problem.keys, problem.scores, problem.loss, np.zeros((1, 1)))
@@ -289,7 +294,7 @@ def test_with_unequal_gaps_the_first_step_of_adam_goes_the_wrong_way() -> None:
         assert Verdict.FALSIFIED in {claim.verdict for claim in claims}
 
 
-def test_equal_moduli_are_decided_and_needed() -> None:
+def test_equal_moduli_are_decided_and_necessary() -> None:
     assert equal_moduli(THREE).holds is True
     unequal = binary([[4.0, 1.0], [4.0, -1.0]])
     assert equal_moduli(unequal).holds is False
@@ -301,7 +306,9 @@ def test_equal_moduli_are_decided_and_needed() -> None:
 
 
 def test_fixed_points_by_hand() -> None:
-    """Equal moduli: the duals of (11, 5, −5, 3, 3)/21; one sample: all entries move equally; two: by bisection."""
+    """Equal moduli: the duals of (11, 5, −5, 3, 3)/21. One sample: all entries move equally. Two samples:
+    by bisection.
+    """
     ones = np.ones(3, dtype=np.int64)
     point = proxy_fixed_point(THREE.features, ones, 1)
     assert point is not None
@@ -324,7 +331,7 @@ def test_fixed_points_by_hand() -> None:
 
 
 def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
-    """Steps of 0.3/√t; for Adam β = (0.5, 0.9999). The direction is neither the ℓ2 nor the ℓ∞ solution."""
+    """The steps are 0.3/√t, with β = (0.5, 0.9999) for Adam; the direction is neither the ℓ2 nor the ℓ∞ solution."""
     ones = np.ones(2, dtype=np.int64)
     point = proxy_fixed_point(APART, ones, 1)
     assert point is not None
@@ -348,8 +355,8 @@ def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
     assert cosine(w, W) > 0.999
 
 
-def test_a_support_that_floats_do_not_tell_is_undecided() -> None:
-    """A margin outside the support is smaller than those inside, by less than a rounding."""
+def test_a_support_that_floats_do_not_resolve_is_undecided() -> None:
+    """A margin outside the support is smaller than the margins inside, by less than their rounding."""
     rows = np.array([[1.0, 0.5], [0.5, 0.1], [0.3, 0.3], [1.0, 1.0], [1.0, 1.0], [2.0, 0.1]])
     case = LabelledFeatures(rows, np.zeros(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3]), 2, seed=0)
     outcome = check(statement("adam-proxy-fixed-point"), case, REFERENCE)
@@ -382,7 +389,7 @@ def test_rows_whose_gradient_cancels_are_tilted_by_rounding() -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_weights_that_are_none_and_a_solver_that_finds_none() -> None:
+def test_wrong_weights_falsify_and_a_solver_without_result_is_inconclusive() -> None:
     id, third = "adam-proxy-fixed-point", fmpq(1, 3)
     for point in (
         ProxyFixedPoint([0, 1, 2], [third, third]),

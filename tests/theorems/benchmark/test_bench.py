@@ -1,4 +1,4 @@
-"""``theorems bench``: what it counts is right, repeatable, and what docs/benchmarks.md says."""
+"""``theorems bench``: its counts are right, repeatable, and those in docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def documented_counts() -> dict[tuple[str, str], list[str]]:
-    """The document's table: counts by data and rule."""
+    """Return the counts in the document's table, by data and rule."""
     table = DOCUMENT.partition("stays at or below each level\n")[2].partition("\nlimit: ")[0]
     rows = (line.split() for line in table.splitlines() if line.strip().startswith("figure-1"))
     return {(row[0], row[1]): row[3:9] for row in rows}
@@ -61,7 +61,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize(("name", "rule"), QUICK)
-def test_the_document_has_what_the_command_counts(name: str, rule: str) -> None:
+def test_the_document_has_the_counts_of_the_command(name: str, rule: str) -> None:
     assert set(documented_counts()) == {(data, item) for data in DATA for item in DEFAULT}
     within = [cell if cell != "-" and int(cell) <= CAP else "-" for cell in documented_counts()[name, rule]]
     assert counted(name, rule, CAP) == within
@@ -74,7 +74,7 @@ def test_a_wrong_gradient_is_noticed(fault: str) -> None:
     assert result != counted("figure-1a", "normalized-1", 300)
 
 
-def test_a_level_counts_from_where_it_is_kept() -> None:
+def test_a_level_is_reached_when_the_run_stays_below_it() -> None:
     iterations = np.array([0, 10, 20, 30])
     assert first_within(np.array([0.5, 0.05, 0.2, 0.05]), iterations, 0.1) == 30
     assert first_within(np.array([math.nan, 0.05, 0.1, 0.05]), iterations, 0.1) == 10
@@ -82,14 +82,14 @@ def test_a_level_counts_from_where_it_is_kept() -> None:
     assert first_within(np.array([0.05, 0.05, 0.05, math.nan]), iterations, 0.1) is None
 
 
-def test_runs_that_miss_the_cap_count_as_infinite() -> None:
+def test_runs_that_do_not_reach_a_level_count_as_infinite() -> None:
     result = spread([5, None, 3, None, 4])
     assert result.quartiles == (4, 5, None)
     assert result.not_within == 2
     assert spread([None, None]).quartiles == (None, None, None)
 
 
-def test_the_limit_is_that_of_the_flow_from_the_same_start() -> None:
+def test_the_limit_is_the_one_of_the_flow_from_the_same_start() -> None:
     problem = dataset_named("figure-1b").problem
     local, best = (limit_of(problem, np.array([0.0, c])) for c in (-1.0, 1.0))
     assert isinstance(local, Limit)
@@ -99,18 +99,18 @@ def test_the_limit_is_that_of_the_flow_from_the_same_start() -> None:
 
 
 def opposed() -> Problem:
-    """Two inputs that pull in opposite directions: the flow ends at p = 0."""
+    """Return two inputs that pull in opposite directions, so that the flow ends at p = 0."""
     return Problem(np.array([[[1.0], [0.0]], [[-1.0], [0.0]]]), np.array([[1.0, 0.0], [1.0, 0.0]]))
 
 
-def test_a_finite_stationary_point_is_no_limit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finite_stationary_point_is_not_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(limit_of(opposed(), np.array([0.5])), str)
     np.savez("opposed.npz", keys=opposed().keys, scores=opposed().scores, p0=np.array([0.5]))
     assert main(["bench", "--data", "opposed.npz", "--examples", "0", "--jobs", "1"]) == 3
     assert "no limit" in capsys.readouterr().out
 
 
-def test_units_of_work_are_pure_functions_that_can_be_sent() -> None:
+def test_units_of_work_are_pure_functions_that_can_be_pickled() -> None:
     unit = Generated(3, 1, 2, ("normalized-1",), 50)
     there, here = pickle.loads(pickle.dumps(unit)).run(nothing), unit.run(nothing)
     assert there.compared == here.compared
@@ -131,14 +131,14 @@ def test_mirror_descent_is_compared_with_the_solution_in_its_norm() -> None:
     result = Named("figure-1a", (rule, "normalized-1", "adam-0.1"), 1000).run(nothing).compared[0]
     (power,) = result.powers
     assert power.norm == 3.0
-    # One constraint is tight, k = (−0.1, 1): p_j ∝ √|k_j|.
+    # One constraint is tight, with the row k = (−0.1, 1): p_j ∝ √|k_j|.
     due = np.sqrt([0.1, 1.0]) * [-1, 1]
     assert power.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-9)
     mirrored, normalized, adam = result.rules
     assert mirrored.one_minus_cosine < 1e-4 < 1 - np.dot(power.direction, result.limit)
     assert normalized.one_minus_cosine < 1e-5
     assert (mirrored.theory.limit, normalized.theory.limit, adam.theory.limit) == ("ℓ3", "ℓ2", "unknown")
-    assert mirrored.at_most is None  # not along the gradient
+    assert mirrored.at_most is None  # the limit is not along the gradient
     assert adam.at_most is None
 
 
@@ -146,22 +146,22 @@ def test_margins_are_shares_of_the_largest() -> None:
     result = Named("figure-1a", ("normalized-1", "normalized-mirror-9-1"), 1000).run(nothing).compared[0]
     euclidean, boxed = result.rules[0].margins
     assert euclidean == pytest.approx(1.0, abs=1e-4)
-    # p_mm ∝ (−0.1, 1) has ‖p‖_1-dual margin 1.01/1, the largest at ‖p‖_∞ = 1 is 1.1.
+    # The margin of p_mm ∝ (−0.1, 1) over ‖p‖_∞ is 1.01/1; the largest one is 1.1.
     assert boxed == pytest.approx(1.01 / 1.1, rel=1e-3)
     assert max(item for run in result.rules for item in run.margins) <= 1 + 1e-12
     assert result.rules[1].margins[1] > boxed
 
 
-def test_rates_are_fitted_to_what_was_run() -> None:
+def test_rates_are_fitted_to_the_iterates_of_the_run() -> None:
     result = Named("figure-1c", ("normalized-1", "gd-1"), 2000).run(nothing).compared[0]
     normalized, plain = (run.rate for run in result.rules)
     assert normalized is not None
     assert plain is not None
     assert (normalized.against, plain.against) == ("t", "log t")
-    assert normalized.exponent == pytest.approx(1.0, abs=0.05)  # p = u p_mm + O(1), and u grows like t
+    assert normalized.exponent == pytest.approx(1.0, abs=0.05)  # p = u p_mm + O(1), where u grows like t
 
 
-def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
+def test_rules_of_files_have_their_own_units_and_join_the_table() -> None:
     result = units(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
     assert [unit.id for unit in result] == [
         "figure-1a",
@@ -178,7 +178,7 @@ def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
     assert [power.norm for power in whole.powers] == [3.0]
 
 
-def test_the_drawing_has_a_curve_per_rule_and_is_the_same_again() -> None:
+def test_the_drawing_has_a_curve_per_rule_and_is_reproducible() -> None:
     rules = ("gd-1", "normalized-1")
     named = list(Named("figure-1a", rules, 30).run(nothing).compared)
     generated = list(Generated(0, 0, 3, rules, 30).run(nothing).compared)
@@ -213,7 +213,7 @@ def test_the_command_writes_the_drawing(capsys: pytest.CaptureFixture[str]) -> N
     assert Path("runs.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_rule_that_has_not_turned_yet_is_not_counted_among_other_tokens() -> None:
+def test_a_rule_that_has_not_converged_is_not_counted_as_selecting_other_tokens() -> None:
     result = Named("figure-1a", ("gd-1",), 3).run(nothing).compared[0]
     assert not result.rules[0].selects_limit
     (summary,) = summaries([result])
@@ -224,7 +224,7 @@ def test_a_rule_that_has_not_turned_yet_is_not_counted_among_other_tokens() -> N
 def test_proven_bounds_lie_above_the_measurements_and_are_not_trivial() -> None:
     rules = ("normalized-1", "gd-1/L")
     normalized, plain = Named("figure-1a", rules, 300).run(nothing).compared[0].rules
-    assert plain.at_most is None  # it has not turned yet
+    assert plain.at_most is None  # the direction has not converged yet
     assert normalized.at_most is not None
     assert normalized.one_minus_cosine <= normalized.at_most < 0.1
     longer = Named("figure-1a", rules[:1], 600).run(nothing).compared[0].rules[0]
@@ -232,7 +232,7 @@ def test_proven_bounds_lie_above_the_measurements_and_are_not_trivial() -> None:
     assert longer.at_most < 0.6 * normalized.at_most  # log t/t
 
 
-def test_nothing_is_proven_of_a_local_limit_or_of_tied_scores() -> None:
+def test_local_limits_and_tied_scores_have_no_proven_bound() -> None:
     (local,) = Named("figure-1b", ("normalized-1",), 300).run(nothing).compared[0].rules
     assert local.at_most is None
     tied = Problem(np.array([[[1.0], [0.0], [1.0]]]), np.array([[1.0, 0.0, 1.0]]))
@@ -242,7 +242,7 @@ def test_nothing_is_proven_of_a_local_limit_or_of_tied_scores() -> None:
 
 
 def test_the_proven_bound_fails_for_a_wrong_run() -> None:
-    """Half of the way beside the ray: what it has turned is less than its norm has grown."""
+    """The run keeps a distance of half its norm from the ray: it has turned less than its growth requires."""
     problem = dataset_named("figure-1a").problem
     limit = limit_of(problem, np.array([0.0, -1.0]))
     assert isinstance(limit, Limit)
@@ -299,7 +299,7 @@ def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         (["--steps", "0"], "'--steps'"),
     ],
 )
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *arguments]) == 2
     printed = capsys.readouterr()
     assert message in printed.err
@@ -307,7 +307,7 @@ def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFix
     assert not printed.out
 
 
-def test_rules_are_what_their_names_say() -> None:
+def test_rules_have_the_meaning_of_their_names() -> None:
     problem = dataset_named("figure-1a").problem
     start = np.array([[0.0, -1.0]])
     assert log_step(problem, rule_named("gd-1/L").step, REFERENCE) == -problem.log_smoothness
@@ -318,14 +318,14 @@ def test_rules_are_what_their_names_say() -> None:
 
 
 def problem_gradient(problem: Problem, p: np.ndarray) -> np.ndarray:
-    """∇L(p) as one array."""
+    """Return ∇L(p) as one array."""
     from reference_attention.risk import scaled_gradient
 
     gradient = scaled_gradient(problem.keys, problem.scores, problem.loss, p)
     return np.asarray(gradient.direction) * math.exp(float(gradient.log_scale))
 
 
-def test_w_is_compared_with_both_svms_and_factors_find_the_nuclear_one() -> None:
+def test_w_is_compared_with_both_svms_and_factors_converge_to_the_nuclear_one() -> None:
     batch = Named("tsvm-paths-5", ("normalized-1", "normalized-factored-0.1"), 1500).run(lambda done: None)
     by_w, by_factors = (run.nuclear for run in batch.compared[0].rules)
     assert by_w is not None

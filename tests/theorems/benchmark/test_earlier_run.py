@@ -1,4 +1,4 @@
-"""``theorems bench --compare``: every difference in a count is seen, and nothing else is compared."""
+"""``theorems bench --compare`` reports every difference in a count, and compares only runs of the same counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The JSON of a run with :data:`OPTIONS`."""
+    """Return the JSON of a run with :data:`OPTIONS`."""
     path = tmp_path_factory.mktemp("bench") / "then.json"
     assert main(["bench", *OPTIONS, "--json", str(path)]) == 0
     return path.read_text(encoding="utf-8")
@@ -55,7 +55,7 @@ def test_better_at_one_level_and_worse_at_another_is_worse() -> None:
     assert row.changes == "0.1: 3 → 2; 0.01: 9 → 10"
 
 
-def test_generated_problems_are_a_row() -> None:
+def test_generated_problems_are_compared_as_one_row() -> None:
     before = report({"0.1": 3}, [1, 2, None], 4)
     for quartiles, missing, verdict in (
         ([1, 2, None], 5, Verdict.WORSE),
@@ -65,13 +65,13 @@ def test_generated_problems_are_a_row() -> None:
         assert comparison_rows(before, report({"0.1": 3}, quartiles, missing))[1].verdict is verdict  # type: ignore[arg-type]
 
 
-def test_rows_of_one_run_alone_are_neither() -> None:
+def test_rows_of_only_one_run_are_new_or_not_run() -> None:
     before, after = report({"0.1": 3}, [1, 2, 3], 0), report({"0.1": 3}, [1, 2, 3], 0)
     after["data"][0]["rules"][0]["rule"] = "other"
     assert [row.verdict for row in comparison_rows(before, after)] == [Verdict.NEW, Verdict.SAME, Verdict.NOT_RUN]
 
 
-def test_the_same_run_is_the_same_and_a_slower_one_is_worse(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_equal_run_is_the_same_and_a_slower_one_is_worse(written: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("then.json").write_text(written, encoding="utf-8")
     assert main(["bench", *OPTIONS, "--compare", "then.json"]) == 0
     output = capsys.readouterr().out.partition("against then.json")[2]
@@ -86,7 +86,7 @@ def test_the_same_run_is_the_same_and_a_slower_one_is_worse(written: str, capsys
 
 
 def altered(values: dict[str, Any], how: str) -> Any:
-    """A report in which something is otherwise."""
+    """Return a report with one entry changed."""
     if how == "steps":
         values["steps"] = 61
     elif how == "seed":
@@ -113,7 +113,7 @@ def altered(values: dict[str, Any], how: str) -> Any:
         ("a list", "is not a JSON object"),
     ],
 )
-def test_a_run_with_other_counts_is_refused(
+def test_a_report_with_other_options_is_refused(
     how: str, message: str, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("then.json").write_text(json.dumps(altered(json.loads(written), how)), encoding="utf-8")

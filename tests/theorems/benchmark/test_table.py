@@ -1,4 +1,4 @@
-"""The tables of ``theorems bench``: which rows there are and what is in their cells; how rules take zeros."""
+"""The tables of ``theorems bench``: their rows and cells; and how rules treat zeros."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = ("normalized-1", "normalized-mirror-3-1", "adam-0.1")
 
 
 def tables(named: list[Comparison], generated: list[Comparison]) -> dict[str, list[tuple[str, ...]]]:
-    """Rows by the first two words of a heading."""
+    """Return the rows by the first two words of the table's heading."""
     return {" ".join(heading.split()[:2]): rows for heading, _, rows, _ in parts(named, generated, 40)}
 
 
@@ -57,7 +57,7 @@ def test_every_rule_has_its_rows() -> None:
 
 
 def test_a_flow_rests_where_there_is_no_slope() -> None:
-    """At p = 0 and beside it, of equal scores."""
+    """With equal scores the flow stays at its start, at p = 0 and beside it."""
     flat = Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 1.0]]))
     starts = np.array([[0.0, 0.0], [1.0, -2.0]])
     run = read_at([flat, flat], starts, 1.0, np.array([0, 1, 5]))
@@ -66,7 +66,7 @@ def test_a_flow_rests_where_there_is_no_slope() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("norm", 1.0), ("exponent", 0.0), ("proven", -0.5), ("proven", 0.0)])
-def test_a_theory_has_positive_numbers(field: str, value: float) -> None:
+def test_the_numbers_of_a_theory_must_be_positive(field: str, value: float) -> None:
     class Own(Optimiser):
         theory = replace(Theory(2.0, "mine"), **{field: value})
 
@@ -75,12 +75,12 @@ def test_a_theory_has_positive_numbers(field: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["mirror-3-0", "normalized-mirror-3-0", "mirror-1-1", "gd-0", "adam-0"])
-def test_a_rule_without_a_step_is_unknown(name: str) -> None:
+def test_a_rule_with_step_zero_is_unknown(name: str) -> None:
     with pytest.raises(InvalidInput, match="is none of"):
         rule_named(name)
 
 
-def test_two_iterates_are_the_least_of_which_something_is_proven() -> None:
+def test_a_proven_bound_needs_two_iterates() -> None:
     problem = dataset_named("figure-1a").problem
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -89,22 +89,22 @@ def test_two_iterates_are_the_least_of_which_something_is_proven() -> None:
     assert proven_bound(problem, svm, ray[1:]) is None
 
 
-def test_other_tokens_are_those_of_a_run_that_has_settled() -> None:
-    """Gradient descent passes the other token on its way; the flow's limit is token 1 of figure-1b."""
+def test_only_a_settled_run_selects_other_tokens() -> None:
+    """Runs pass other tokens on their way; a run is settled if it selects its tokens firmly for most of the time."""
     problem = dataset_named("figure-1a").problem
     iterations = np.arange(101)
     toward = problem.keys[0, 1] - problem.keys[0, 0]
     far, near = (np.linspace(0.1, size, 101)[:, None] * toward for size in (100.0, 0.2))
     assert problem.selection_at(far[-1]).tolist() == [1]
     assert has_settled(problem, far, iterations)
-    assert not has_settled(problem, near, iterations)  # its weights are small
+    assert not has_settled(problem, near, iterations)  # its weights are spread
     late = np.where(iterations[:, None] < 50, -far, far)
-    assert not has_settled(problem, late, iterations)  # it changed after a tenth of the run
+    assert not has_settled(problem, late, iterations)  # its selection changed after a tenth of the run
     early = np.where(iterations[:, None] < 5, -far, far)
     assert has_settled(problem, early, iterations)
 
 
-def test_a_run_that_is_not_there_yet_is_not_said_to_select_others() -> None:
+def test_a_run_that_is_not_settled_is_not_reported_as_selecting_others() -> None:
     named = list(Named("figure-1b", ("gd-0.01", "adam-0.1"), 600).run(lambda done: None).compared)
     slow, adam = named[0].rules
     if not slow.selects_limit:
@@ -115,13 +115,13 @@ def test_a_run_that_is_not_there_yet_is_not_said_to_select_others() -> None:
     assert summaries(named)[1].other_tokens == int(adam.settled and not adam.selects_limit)
 
 
-def test_many_token_ids_are_short() -> None:
+def test_many_token_ids_are_abbreviated() -> None:
     assert token_ids((0, 1, 2)) == "0, 1, 2"
     assert token_ids((3,) * 50) == "3 of all 50"
     assert token_ids(tuple(range(50))) == "0, 1, 2, 3, 4, 5, … 50 tokens"
 
 
-def test_w_has_a_spectral_margin_that_muon_makes_large() -> None:
+def test_w_has_a_spectral_margin_that_muon_enlarges() -> None:
     (result,) = Named("tsvm-paths-3", ("spectral-0.1", "normalized-0.1"), 300).run(lambda done: None).compared
     spectral, normalized = (run.spectral for run in result.rules)
     assert spectral is not None

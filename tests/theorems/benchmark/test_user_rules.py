@@ -1,4 +1,6 @@
-"""Rules in somebody's own file: a good one is compared, a bad one is a sentence, and none decides our exit code."""
+"""Rules in a user's own file: a good one is compared, a bad one is reported in a sentence, and none decides our exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -87,18 +89,18 @@ def _with_a_file_of_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     Path("broken.py").write_text("import nothing_of_this_name\n", encoding="utf-8")
 
 
-def test_a_rule_of_a_file_stands_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_of_a_file_is_listed_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     rules = ["--rule", "mine.py:Normalized", "--rule", "normalized-1"]
     assert main(["bench", *ON_FIGURE_1A, *rules, "--steps", "60", "--json", "r.json"]) == 0
     report = json.loads(Path("r.json").read_text(encoding="utf-8"))
     mine, ours = report["data"][0]["rules"]
     assert mine["rule"] == "mine.py:Normalized"
-    assert mine["iterations"] == ours["iterations"]  # it is the same rule
+    assert mine["iterations"] == ours["iterations"]  # both are the same rule
     assert mine["theory"]["source"] == "mine"
     assert "mine.py:Normalized" in capsys.readouterr().out
 
 
-def test_a_run_begins_anew_on_every_problem() -> None:
+def test_a_run_starts_afresh_on_every_problem() -> None:
     rule = rule_named("mine.py:Counting")
     problem = Named("figure-1a", ("gd-1",), 1)._problems()[0][0]
     starts = np.array([[0.0, -1.0], [0.0, -1.0]])
@@ -116,7 +118,7 @@ def test_a_run_begins_anew_on_every_problem() -> None:
         ("Leaves", "mine.py, line 34: SystemExit: 0"),
     ],
 )
-def test_a_rule_that_fails_is_a_sentence(name: str, message: str) -> None:
+def test_a_rule_that_fails_is_reported_in_a_sentence(name: str, message: str) -> None:
     result = Named("figure-1a", (f"mine.py:{name}",), 5).run(nothing)
     assert result.failed == message
     assert result.compared == ()
@@ -125,10 +127,10 @@ def test_a_rule_that_fails_is_a_sentence(name: str, message: str) -> None:
 def test_a_step_that_is_not_finite_ends_the_run() -> None:
     (run,) = Named("figure-1a", ("mine.py:Infinite",), 5).run(nothing).compared[0].rules
     assert not run.representable
-    assert run.norm == 1.0  # it stays at its start, (0, −1)
+    assert run.norm == 1.0  # the run stays at its start, (0, −1)
 
 
-def test_a_rule_that_ends_its_process_costs_only_its_own_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_that_ends_its_process_loses_only_its_own_row(capsys: pytest.CaptureFixture[str]) -> None:
     rules = ["--rule", "mine.py:Dies", "--rule", "normalized-1", "--steps", "5", "--json", "r.json"]
     assert main(["bench", *ON_FIGURE_1A, *rules]) == 3
     printed = capsys.readouterr()
@@ -153,7 +155,7 @@ def test_a_rule_that_ends_its_process_costs_only_its_own_row(capsys: pytest.Capt
         ("broken.py:Rule", "broken.py, line 1: ModuleNotFoundError"),
     ],
 )
-def test_a_file_that_cannot_be_used(rule: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unusable_file_is_refused(rule: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     from reference_attention.errors import InvalidInput
 
     with pytest.raises(InvalidInput) as refused:

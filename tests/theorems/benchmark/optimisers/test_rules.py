@@ -1,4 +1,6 @@
-"""Each rule against the formula that its page has, in plain floats on data where these serve; and far beyond them."""
+"""Each rule compared with the formula on its page: in plain floats where these suffice, and on gradients far below
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,15 @@ from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
 
 STEPS, FEW = 25, 3
-"""Polyak's steps may be long: after three of them the textbook's softmax is saturated."""
+"""Numbers of steps to compare; only few for Polyak's, whose steps are so long that the textbook's softmax saturates."""
 CLOSE = 1e-9
-"""The textbook's gradient loses a few digits here, steps are of order one, and 25 of them amplify that a little."""
+"""Allowed difference: the textbook's gradient loses a few digits, and 25 steps of order one amplify that a little."""
 
 Gradient = Callable[[np.ndarray], np.ndarray]
 
 
 def textbook(problem: Problem) -> tuple[Gradient, Callable[[np.ndarray], float]]:
-    """∇L and L of the logistic loss as one writes them down."""
+    """Return ∇L and L of the logistic loss by their textbook formulas."""
 
     def outputs(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weights = np.exp(problem.keys @ p)
@@ -50,7 +52,7 @@ def textbook(problem: Problem) -> tuple[Gradient, Callable[[np.ndarray], float]]
 
 
 def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """The iterates of a rule."""
+    """Yield the iterates of a rule by its formula in plain floats."""
     g, value = textbook(problem)
     best = float(np.log1p(np.exp(-problem.scores.max(axis=1))).mean())
     u, m, v, q = 0 * p, 0 * p, 0 * p, 1.5 if "1.5" in name else 3.0
@@ -93,7 +95,7 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
 
 
 def factored_step(name: str, at: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both factors from the old ones, η = 0.2."""
+    """Return both factors after one step of η = 0.2, each computed from the old ones."""
     k, q = at @ Q, at.T @ K
     if name == "factored-0.2":
         return K - 0.2 * k, Q - 0.2 * q
@@ -106,7 +108,7 @@ def factored_step(name: str, at: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tu
 
 
 def iterates(name: str, problem: Problem, start: np.ndarray, shape: tuple[int, ...], steps: int) -> np.ndarray:
-    """The first iterates after the start."""
+    """Return the first iterates after the start."""
     return np.array(list(islice(plain(name, problem, start, shape), steps)))
 
 
@@ -134,7 +136,7 @@ def two_problems() -> tuple[list[Problem], np.ndarray]:
 
 
 def off(name: str, under_test: Any = REFERENCE) -> float:
-    """The largest distance of an iterate from the formula's, on two problems at once and on W."""
+    """Return the largest distance of an iterate from the formula's, on a batch of two problems and on W."""
     problems, starts = two_problems()
     steps = FEW if name == "polyak" else STEPS
     run = rule_named(name).run(problems, starts, steps, under_test)
@@ -149,12 +151,12 @@ def off(name: str, under_test: Any = REFERENCE) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_rule_is_its_formula(name: str) -> None:
+def test_a_rule_agrees_with_its_formula(name: str) -> None:
     assert off(name) <= CLOSE
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wrong_gradient_is_another_run(name: str) -> None:
+def test_a_wrong_gradient_gives_another_run(name: str) -> None:
     assert off(name, fault_named("temperature").implementation) > 1e-3
 
 
@@ -194,7 +196,7 @@ def test_a_matrix_of_rank_zero_is_not_orthogonalised() -> None:
     assert (orthogonal_factor(0 * flat) == 0).all()
 
 
-def test_the_flow_is_what_another_solver_integrates() -> None:
+def test_the_flow_agrees_with_another_solver() -> None:
     problems, starts = two_problems()
     run = rule_named("flow-0.5").run(problems, starts, 10)
     for b, (problem, start) in enumerate(zip(problems, starts, strict=True)):
@@ -205,7 +207,7 @@ def test_the_flow_is_what_another_solver_integrates() -> None:
             return -at / np.linalg.norm(at)
 
         due = solve_ivp(velocity, (0, 5), start, method="DOP853", rtol=1e-10, atol=1e-10, t_eval=run.iterations / 2)
-        # The flow is integrated to a relative 1e-9, over a length of a few norms.
+        # The flow is integrated to a relative error of 1e-9, over a length of a few norms.
         assert run.points[:, b] == pytest.approx(due.y.T, abs=1e-7)
     assert run.representable.all()
     wrong = rule_named("flow-0.5").run(problems, starts, 10, fault_named("temperature").implementation)
@@ -213,7 +215,7 @@ def test_the_flow_is_what_another_solver_integrates() -> None:
 
 
 FAINT = 3000.0
-"""Gradients are made e^{3000} times smaller: far below the smallest float."""
+"""The exponent by which gradients are reduced: e^{−3000} is far below the smallest float."""
 
 
 @pytest.mark.parametrize("name", ["adam-0.1", "muon-0.2", "polyak", "normalized-mirror-3-0.4", "flow-0.5"])
@@ -229,12 +231,12 @@ def test_rules_without_a_scale_go_on_where_gradients_underflow(name: str) -> Non
     problems, starts = two_problems()
     faint = REFERENCE.replace("", {scaled_gradient: fainter, log_excess_risk: less})
     first, second = (rule_named(name).run(problems, starts, STEPS, which).points for which in (REFERENCE, faint))
-    # A log scale of 3000 carries a relative rounding of 3e-13, which every step takes up.
+    # A log scale of 3000 carries a relative rounding of 3e-13, which enters every step.
     assert first == pytest.approx(second, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", ["heavy-ball-1", "mirror-3-0.4"])
-def test_rules_with_a_scale_stand_still_there_and_move_with_a_step_that_fits(name: str) -> None:
+def test_rules_with_a_scale_stand_still_where_gradients_underflow(name: str) -> None:
     def fainter(*arguments: Any) -> ScaledGradient:
         gradient = risk.scaled_gradient(*arguments)
         return ScaledGradient(gradient.log_scale - FAINT, gradient.direction)
@@ -247,27 +249,27 @@ def test_rules_with_a_scale_stand_still_there_and_move_with_a_step_that_fits(nam
 
 @pytest.mark.parametrize("name", [*NAMES, "flow-1"])
 def test_at_a_stationary_point_a_rule_stays(name: str) -> None:
-    """Keys that are all the same: ∇L = 0 exactly, everywhere."""
+    """All keys are equal: ∇L = 0 exactly, everywhere."""
     same = Problem(np.ones((2, 3, 2)), np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
     run = rule_named(name).run([same, same], np.array([[1.0, -2.0], [0.5, 0.0]]), 4)
     assert run.points[-1] == pytest.approx(run.points[0], rel=1e-14)
 
 
-def test_a_step_beyond_float64_ends_a_run_where_it_is() -> None:
+def test_a_step_beyond_float64_stops_the_run_at_its_last_point() -> None:
     problem = dataset_named("figure-1b").problem
     run = rule_named("polyak").run([problem, problem], np.array([[0.0, -1.0], [0.0, 1.0]]), 300)
     assert run.representable.tolist() == [False, True]  # near the local direction L − L* does not vanish
     assert np.isfinite(run.points).all()
 
 
-def test_factors_normalized_apart_follow_the_authors_code_and_their_penalty_where_the_gradient_vanishes() -> None:
+def test_separately_normalized_factors_follow_the_authors_code_where_the_gradient_vanishes() -> None:
     assert off("factored-apart-0.2") <= CLOSE
     same = Problem(np.ones((2, 3, 2)), np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
     run = rule_named("factored-apart-0.2").run([same], np.array([[1.0, -2.0]]), 4)
     assert run.norms[-1, 0] < 0.8 * run.norms[0, 0]
 
 
-def test_a_class_of_torch_takes_the_steps_of_its_formula() -> None:
+def test_a_torch_optimiser_takes_the_steps_of_its_formula() -> None:
     pytest.importorskip("torch")
     case = dataset_named("figure-1a")
     start = np.array([[0.0, -1.0]])
@@ -287,7 +289,7 @@ def test_a_class_of_torch_takes_the_steps_of_its_formula() -> None:
     assert np.allclose(run.points, adam_run.points, rtol=1e-9, atol=1e-12)
 
 
-def test_a_class_of_torch_begins_anew_on_every_problem() -> None:
+def test_a_torch_optimiser_starts_afresh_on_every_problem() -> None:
     pytest.importorskip("torch")
     problem = dataset_named("figure-1a").problem
     run = rule_named("torch.optim:Adam(lr=0.1)").run([problem] * 2, np.array([[0.0, -1.0]] * 2), 10)
@@ -313,7 +315,7 @@ def test_a_class_of_torch_begins_anew_on_every_problem() -> None:
         ("torch.optim:SparseAdam(lr=1)", "cannot be used"),
     ],
 )
-def test_a_class_of_torch_that_cannot_be_used_is_a_sentence(name: str, says: str) -> None:
+def test_a_torch_class_that_is_unusable_is_refused_in_a_sentence(name: str, says: str) -> None:
     pytest.importorskip("torch")
     with pytest.raises(InvalidInput, match=says):
         rule_named(name)
@@ -342,8 +344,8 @@ def test_several_values_make_several_rules() -> None:
         rule_named(expand_rules(["gd-1,,2"])[1])
 
 
-def test_a_naive_gradient_ends_where_only_its_rounding_is_left() -> None:
-    """Its first steps are those of the textbook; its end is what docs/benchmarks.md says."""
+def test_a_naive_gradient_stalls_at_its_rounding() -> None:
+    """The first steps agree with those of the stable gradient; the end agrees with docs/benchmarks.md."""
     problem, start = dataset_named("figure-1a").problem, np.array([[0.0, -1.0]])
     ours, naive = (rule_named(f"{kind}-1").run([problem], start, 2000) for kind in ("normalized", "naive-normalized"))
     assert np.allclose(ours.points[:20], naive.points[:20], rtol=1e-6)
