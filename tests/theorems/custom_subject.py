@@ -23,7 +23,7 @@ from theorems.faults.fault import Fault, Kind
 
 @dataclass(frozen=True, eq=False)
 class Logits(Subject, kind="test-logits", noun="logits"):
-    """Logits h, each so many times."""
+    """Logits h with their multiplicities."""
 
     values: Float64[np.ndarray, "m"]
     counts: Int64[np.ndarray, "m"]
@@ -53,19 +53,19 @@ class Logits(Subject, kind="test-logits", noun="logits"):
 
 @st.composite
 def logits(draw: st.DrawFn, least: int = 0) -> Logits:
-    """One to six small whole numbers, up to three times each."""
+    """Draw one to six small whole numbers, each with a multiplicity of up to three."""
     values = draw(st.lists(st.integers(-3, 3), min_size=1, max_size=6))
     counts = draw(st.lists(st.integers(1, 3), min_size=len(values), max_size=len(values)))
     return Logits(np.array(values, dtype=np.float64), np.array(counts), seed=draw(st.integers(0, 9)))
 
 
 def log_sum_exp(values: Float64[np.ndarray, "m"], counts: Int64[np.ndarray, "m"]) -> float:
-    """log Σ c e^h."""
+    """Return log Σ c e^h."""
     return float(np.log(np.sum(counts * np.exp(values))))
 
 
 def without_counts(values: Float64[np.ndarray, "m"], counts: Int64[np.ndarray, "m"]) -> float:
-    """Every logit once."""
+    """Return the log-sum-exp that counts every logit once."""
     return log_sum_exp(values, np.ones_like(counts))
 
 
@@ -92,7 +92,7 @@ def false_one(case: Logits, under_test: Implementation) -> Iterator[Claim]:
 
 @dataclass(frozen=True)
 class Uncounted:
-    """Size → log-sum-exp of every logit once."""
+    """An adapter of a function of the size: the log-sum-exp that counts every logit once."""
 
     def __call__(self, size: float) -> Implementation:
         return REFERENCE.replace("", {log_sum_exp: without_counts})

@@ -1,4 +1,6 @@
-"""Adversarial bounded arrays, exact numbers anywhere in them, and whether a result contains the truth."""
+"""Adversarial bounded arrays, exact numbers drawn from their balls, and a test that a result contains the
+true value.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,16 @@ from flint import arb
 from theorems.bounded import Bounded
 
 BITS = 2600
-"""Floats between 2^−1074 and 2^1024, and their sums, are exact in so many bits; products of two nearly."""
+"""Precision in bits: floats between 2^−1074 and 2^1024 and their sums are exact, products of two nearly so."""
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 INFINITY, UNDEFINED = arb("inf"), arb("nan")
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """1e-300 to 1e300, subnormals, zeros, integers, neighbours of them, and exact infinities, of both signs."""
+    """Return values of both signs: 1e-300 to 1e300, subnormals, zeros, integers and their neighbours, and exact
+    infinities.
+    """
     kinds = [
         np.exp(rng.uniform(-690, 690, shape)),
         np.exp(rng.uniform(-20, 20, shape)),
@@ -46,7 +50,9 @@ def positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def exponents(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Where e^x is ordinary, overflows, is subnormal, vanishes, or is near one; −∞ and a few of :func:`wide`."""
+    """Return exponents x where e^x is ordinary, overflows, is subnormal, vanishes or is near 1; also −∞ and a few of
+    :func:`wide`.
+    """
     x = rng.uniform(-760, 715, shape)
     x = np.where(rng.random(shape) < 0.4, rng.normal(size=shape) * 3, x)
     x = np.where(rng.random(shape) < 0.1, rng.normal(size=shape) * 1e-12, x)
@@ -56,7 +62,7 @@ def exponents(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """The second half of the last axis takes the first away again, but for a rounding."""
+    """Return rows whose entries cancel in pairs up to a rounding."""
     x = finite(rng, shape) / 1e10
     if not shape:
         return x
@@ -74,7 +80,9 @@ def upper(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def with_errors(rng: np.random.Generator, value: np.ndarray, unknown: float = 0.02) -> Bounded:
-    """None, a rounding, a part of the value, all of it, more than it, of its own size, of order one; a few unknown."""
+    """Return the values with errors of zero, a rounding, a part of the value, all of it, more, any size, or order 1; a
+    few unknown.
+    """
     shape = value.shape
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
     kinds = [
@@ -88,15 +96,15 @@ def with_errors(rng: np.random.Generator, value: np.ndarray, unknown: float = 0.
     ]
     weights = np.array([4, 3, 4, 1, 0.5, 0.5, 1.5])
     chosen = rng.choice(len(kinds), shape, p=weights / weights.sum())
-    # Many an operand is exact everywhere.
+    # One time in five all entries of the operand are exact.
     error = np.choose(chosen, kinds) * (rng.random() < 0.8)
     error = np.where(rng.random(shape) < unknown * (rng.random() < 0.3), np.inf, error)
     return Bounded(value, np.where(np.isinf(value), 0.0, error))
 
 
 def sampled(rng: np.random.Generator, x: Bounded, corner: float | None = None) -> np.ndarray:
-    """Exact numbers in the balls, as an array of ``arb``: ends, centre or between; anything, NaN too, where nothing is
-    known.
+    """Return exact numbers from the balls as an array of ``arb``: ends, centre or between; where the error is infinite,
+    any number or NaN.
     """
     theta = rng.choice([-1.0, -1.0, 1.0, 1.0, 0.0, 0.5, -0.75, 2.0**-20], x.shape)
     if corner is not None:
@@ -114,7 +122,9 @@ def sampled(rng: np.random.Generator, x: Bounded, corner: float | None = None) -
 
 
 def inside(truth: Any, value: float, error: float) -> bool:
-    """|truth − value| ≤ error for sure; unknown contains everything, an infinite value only itself."""
+    """Return whether |truth − value| ≤ error for sure; an infinite error contains everything, an infinite value only
+    itself.
+    """
     if np.isnan(value) or not error >= 0:
         return False
     if np.isinf(error):
@@ -125,7 +135,7 @@ def inside(truth: Any, value: float, error: float) -> bool:
 
 
 def escaped(truth: Any, result: Bounded) -> list[str]:
-    """Where the truth lies outside; empty if the result is right."""
+    """Return descriptions of the entries whose true value lies outside; the list is empty if the result is right."""
     truth = np.asarray(truth, dtype=object)
     assert truth.shape == result.shape, (truth.shape, result.shape)
     return [
@@ -136,7 +146,7 @@ def escaped(truth: Any, result: Bounded) -> list[str]:
 
 
 def used(truth: Any, result: Bounded) -> np.ndarray:
-    """|truth − value| / error, 0 where both vanish."""
+    """Return |truth − value| / error, or 0 where both vanish."""
     truth = np.asarray(truth, dtype=object)
     out = np.zeros(result.shape)
     for k in np.ndindex(result.shape):

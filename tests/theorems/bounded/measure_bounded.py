@@ -1,4 +1,4 @@
-"""What bounded arrays cost and how tight they are: ``python -m tests.theorems.bounded.measure_bounded``.
+"""Measure how slow bounded arrays are and how tight their bounds: ``python -m tests.theorems.bounded.measure_bounded``.
 
 Times are ratios to plain NumPy on the same arrays, measured in turn; widths are measured against ball arithmetic. The
 last table is of kernels: which share of what somebody else's may be off by they use.
@@ -41,7 +41,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def seconds(run: Callable[[], Any], other: Callable[[], Any], repeat: int = 200) -> tuple[float, float]:
-    """The quickest of many, the two taken in turn."""
+    """Return the shortest time of each function over many runs, taken in turn."""
     best = [np.inf, np.inf]
     for _ in range(repeat):
         for k, f in enumerate((run, other)):
@@ -88,20 +88,20 @@ def widths() -> None:
         print(f"  {primitive.name:20} {ratio.max():.3f} {np.median(ratio):.3f}")
 
 
-# ---- which share of what a kernel is allowed kernels use ------------------------------------------------------
+# ---- the share of a kernel's allowed error that kernels use ----------------------------------------------------
 
 SHAPES = [(1, 2, 1), (2, 4, 2), (3, 8, 8), (4, 16, 16), (4, 64, 32)]
-"""(n, T, d)."""
+"""Values of (n, T, d)."""
 SPACINGS = {torch.float64: EPS, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7}
 
 
 def eager(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """softmax(q kᵀ) v, every operation in the type of its arguments."""
+    """Return softmax(q kᵀ) v, with every operation in the type of its arguments."""
     return torch.softmax(query @ keys.transpose(-2, -1), dim=-1) @ values
 
 
 def sdpa(backend: SDPBackend) -> Call:
-    """PyTorch's own, on one of its paths."""
+    """Return PyTorch's own attention on the given backend."""
 
     def call(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         with sdpa_kernel(backend):
@@ -113,7 +113,7 @@ def sdpa(backend: SDPBackend) -> Call:
 
 
 def tiled(block: int) -> Call:
-    """Block by block with a running maximum, differentiated from a stored log Σ e^l: flash attention, by hand."""
+    """Return flash attention by hand: block by block with a running maximum, differentiated from a stored log Σ e^l."""
     return lambda query, keys, values: _Tiled.apply(query, keys, values, block)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -151,13 +151,13 @@ KERNELS: dict[str, Call] = {
 
 
 def problems(rng: np.random.Generator) -> Iterator[tuple[Problem, np.ndarray]]:
-    """Keys and scores of any sign and with offsets, logits from 1e-2 to 1e4."""
+    """Yield problems with keys and scores of any sign and with offsets, and prompts with logits from 1e-2 to 1e4."""
     for n, tokens, d in SHAPES:
         for k in range(6):
             keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
             if k % 3 == 1:
                 keys += 4.0
-            if k % 3 == 2:  # the maximum is found again and again
+            if k % 3 == 2:  # the running maximum rises again and again
                 keys = np.sort(keys, axis=1)
             problem = Problem(keys, scores)
             points = rng.normal(size=(16, d)) / np.sqrt(d) * 10.0 ** rng.uniform(-2, 4 if k % 2 else 1, (16, 1))
@@ -165,7 +165,7 @@ def problems(rng: np.random.Generator) -> Iterator[tuple[Problem, np.ndarray]]:
 
 
 def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
-    """The largest part of twice the textbook formula's error that a kernel is off by."""
+    """Return the error of a kernel as the largest share of its bound, twice the textbook formula's error."""
     used = dict.fromkeys(("weights", "above 1e-30", "output", "gradient"), 0.0)
     eps = SPACINGS[dtype]
     for problem, points in problems(np.random.default_rng(seed)):

@@ -1,4 +1,4 @@
-"""Every rule of bounded arrays, with its truth on exact numbers and how wide it may be: one table."""
+"""A table of all rules of bounded arrays, each with its true value on exact numbers and the width that it may have."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Primitive:
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers on arrays of them."""
+    """Return a function of numbers as a function of arrays, entry by entry."""
     return np.frompyfunc(function, function.__code__.co_argcount, 1)
 
 
@@ -128,7 +128,7 @@ def finite_part(t: Any) -> Any:
 
 
 def logsumexp_of(row: Sequence[Any]) -> Any:
-    """Exactly of one term; shifted, since no number of bits holds e^{1e300}."""
+    """Return log Σ e^t, exactly for one term; the largest term is taken out, since no precision holds e^{1e300}."""
     if any(t.is_nan() for t in row):
         return UNDEFINED
     live = [t for t in row if t != -INFINITY]
@@ -139,7 +139,7 @@ def logsumexp_of(row: Sequence[Any]) -> Any:
 
 
 def exp_of_difference(t: Any) -> Any:
-    """e^t for t ≤ 0; below e^{−10⁶} an enclosure will do."""
+    """Return e^t for t ≤ 0; below t = −10⁶ only an enclosure."""
     if t < -(10**6):
         tiny = arb(-(10**6)).exp()
         return tiny.union(arb(0))
@@ -150,7 +150,7 @@ logaddexp = each(lambda s, t: logsumexp_of([s, t]))
 
 
 def along(function: Callable[[Sequence[Any]], Any]) -> Callable[[Any], Any]:
-    """A function of a row on the last axis."""
+    """Return a function of a row as a function of arrays, along the last axis."""
 
     def applied(x: Any) -> Any:
         out = np.empty(x.shape[:-1], dtype=object)
@@ -637,4 +637,4 @@ NO_NUMBERS = {
     *(call(f) for f in (np.greater_equal, np.greater, np.less_equal, np.less, np.equal, np.not_equal, np.isfinite)),
     *(np.zeros_like, np.ones_like, np.full_like, np.shape, np.ndim, np.size),
 }
-"""Rules whose result is no ball of numbers, or depends on no number: tested one by one."""
+"""Rules whose result is no ball of numbers or does not depend on numbers: tested one by one."""

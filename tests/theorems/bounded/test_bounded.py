@@ -1,4 +1,4 @@
-"""Every primitive against ball arithmetic: the truth inside always, the ball never absurdly wide."""
+"""Every primitive against ball arithmetic: the true value is always inside, and the ball is never absurdly wide."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from theorems.bounded.arithmetic import EPS, LIBRARY, UNIT
 from theorems.bounded.array import FUNCTIONS, UFUNCS
 
 TRIALS = 12
-"""Draws of operands per primitive, kind of values and shapes."""
+"""Number of draws of operands per primitive, kind of values and shapes."""
 
 each_primitive = pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda p: p.name)
 
 
 def failures(primitive: Primitive, seed: int, trials: int = TRIALS) -> list[str]:
-    """Where the truth escapes, over adversarial operands and exact numbers in them."""
+    """Return the entries whose true value is outside, over adversarial operands and exact numbers from their balls."""
     rng = np.random.default_rng(seed)
     results = []
     with oracle.precision(BITS), np.errstate(all="ignore"):
@@ -37,7 +37,7 @@ def failures(primitive: Primitive, seed: int, trials: int = TRIALS) -> list[str]
 
 
 @each_primitive
-def test_the_truth_is_inside(primitive: Primitive) -> None:
+def test_the_true_value_is_inside(primitive: Primitive) -> None:
     result = failures(primitive, seed=20230613)
     assert not result, "\n".join(result[:5])
 
@@ -54,7 +54,7 @@ def test_own_rounding_is_not_absurdly_wide(primitive: Primitive) -> None:
 
 @each_primitive
 def test_inherited_errors_are_not_absurdly_wide(primitive: Primitive) -> None:
-    """With operands known to a millionth, and positive, some corner of their balls uses much of the result's."""
+    """If operands are positive and known to 1e-6, some corner of their balls must use much of the result's ball."""
     rng = np.random.default_rng(2)
     for shapes in primitive.shapes:
         values = [np.abs(tame(rng, shape)) for tame, shape in zip(primitive.tame, shapes, strict=True)]
@@ -65,7 +65,7 @@ def test_inherited_errors_are_not_absurdly_wide(primitive: Primitive) -> None:
             continue
         with oracle.precision(200):
             most = np.zeros(result.shape)
-            # Corners: all up, all down, away from zero, towards it, and the second operand against the first.
+            # Corners: all up, all down, away from zero, towards zero, and the second operand against the first.
             for corner in ([1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]):
                 exact = [sampled(rng, x, c) for x, c in zip(operands, corner, strict=False)]
                 most = np.maximum(most, used(primitive.truth(*exact), result))
@@ -78,8 +78,8 @@ def test_every_rule_is_in_the_table() -> None:
 
 
 def test_library_functions_are_as_good_as_assumed() -> None:
-    """NumPy's exp, expm1, log, log1p on vectors, strided vectors and scalars: within LIBRARY units, half of it
-    measured.
+    """NumPy's exp, expm1, log and log1p on vectors, strided vectors and scalars err by at most LIBRARY units, twice the
+    measured error.
     """
     rng = np.random.default_rng(5)
     near_one = 1 + rng.normal(size=4000) * 10.0 ** rng.uniform(-16, 0, 4000)
@@ -103,7 +103,7 @@ def test_library_functions_are_as_good_as_assumed() -> None:
     assert max(worst.values()) <= LIBRARY / 2
 
 
-def test_comparisons_are_true_only_where_sure() -> None:
+def test_comparisons_are_true_only_where_they_are_certain() -> None:
     rng = np.random.default_rng(6)
     sure = 0
     with oracle.precision(BITS), np.errstate(all="ignore"):
@@ -137,9 +137,7 @@ def test_comparisons_are_true_only_where_sure() -> None:
         ([0.0, -100.0], [0.0, 99.0], 0.4),
     ],
 )
-def test_a_term_far_beneath_lends_no_error_to_a_log_sum_exp(
-    value: list[float], error: list[float], most: float
-) -> None:
+def test_a_negligible_term_adds_no_error_to_a_log_sum_exp(value: list[float], error: list[float], most: float) -> None:
     x = Bounded(value, error)
     result = np.logaddexp.reduce(x)
     assert result.error <= most

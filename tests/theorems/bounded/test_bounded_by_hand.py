@@ -1,4 +1,4 @@
-"""What is exact stays exact, and balls by hand: the random operands of the other tests seldom are zero or infinite."""
+"""Exact operands, zeros and infinities by hand: the random operands of the other tests are seldom zero or infinite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ each_arithmetic = pytest.mark.parametrize("eps", [None, 2.0**-52, SINGLE], ids=[
 
 
 def block(eps: float | None) -> Any:
-    """The arithmetic of a kernel with that spacing, or of none."""
+    """Return the arithmetic of a kernel with the given spacing, or plain arithmetic for None."""
     return nullcontext() if eps is None else spacing(eps)
 
 
@@ -38,7 +38,7 @@ def test_functions_that_vanish_at_zero_are_exact_there(eps: float | None, functi
 
 
 @each_arithmetic
-def test_a_product_with_zeros_is_exactly_zero(eps: float | None) -> None:
+def test_a_dot_product_with_zeros_is_exactly_zero(eps: float | None) -> None:
     with block(eps):
         for found in (np.dot(exact(np.ones(3)), ZEROS), np.dot(ZEROS, Bounded(np.ones(3), np.full(3, 0.5)))):
             assert found.value == found.error == 0
@@ -51,7 +51,7 @@ def test_a_sum_of_one_term_is_the_term(eps: float | None) -> None:
         assert np.sum(exact(np.array([0.1, 0.0, 0.0]))).error == 0
 
 
-def test_only_what_is_exact_is_surely_equal() -> None:
+def test_only_exact_numbers_are_certainly_equal() -> None:
     three, none = exact(np.array([3.0])), exact(np.array([0.0]))
     assert (three == 3.0).all()
     assert not (three == none).any()
@@ -60,7 +60,7 @@ def test_only_what_is_exact_is_surely_equal() -> None:
 
 
 def test_a_kernel_takes_the_logarithm_of_any_point_of_the_ball() -> None:
-    """Of ½, the lowest point of 1 ± ½, it is off by a share of log 2."""
+    """At ½, the lowest point of 1 ± ½, the kernel's logarithm errs by a share of log 2."""
     now = of_kernel(SINGLE, 4.0)
     with spacing(SINGLE, 4.0):
         result = np.log(Bounded(np.array([1.0]), np.array([0.5])))
@@ -69,7 +69,7 @@ def test_a_kernel_takes_the_logarithm_of_any_point_of_the_ball() -> None:
 
 @pytest.mark.parametrize("size", [1.0, 2.0**24, 2.0**40])
 def test_a_log_sum_exp_in_floats_is_in_the_ball(size: float) -> None:
-    """At 2²⁴ the log 2 of two equal terms is less than the last digit."""
+    """At 2²⁴ the log 2 of two equal terms is less than a unit in the last place of the sum."""
     x = np.full(2, size)
     with spacing(SINGLE):
         result = np.logaddexp.reduce(exact(x))
@@ -85,7 +85,7 @@ def test_formats_are_those_of_torch(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_spacing_tells_the_range(dtype: Any) -> None:
+def test_a_spacing_determines_the_range(dtype: Any) -> None:
     known = np.finfo(dtype)
     result = of_kernel(float(known.eps), 1.0)
     assert result.largest == float(known.max)
@@ -93,12 +93,12 @@ def test_a_spacing_tells_the_range(dtype: Any) -> None:
     assert (result.theirs, result.rounding) == (known.eps / 2, known.eps / 2 + 2.0**-53)
 
 
-def test_the_power_of_two_below_the_largest() -> None:
+def test_power_of_two_is_the_largest_below_the_largest_entry() -> None:
     for x, power in ((5.0, 4.0), (4.0, 4.0), (-0.3, 0.25), (0.0, 1.0)):
         assert power_of_two(np.array([[x, x / 8]])) == power
 
 
 @pytest.mark.parametrize("x", [0.0, 1.0])
-def test_a_quotient_by_what_may_just_be_zero_is_unknown(x: float) -> None:
+def test_a_quotient_by_a_ball_that_touches_zero_is_unknown(x: float) -> None:
     result = exact(np.array([x])) / Bounded(np.array([1.0]), np.array([1.0]))
     assert np.isposinf(result.error).all()

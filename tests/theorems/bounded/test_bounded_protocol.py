@@ -1,4 +1,6 @@
-"""Bounded arrays never turn into floats by accident; what they lack raises; planted mistakes are seen."""
+"""Bounded arrays never turn into floats by accident, functions without a rule raise, and planted mistakes
+are detected.
+"""
 
 from __future__ import annotations
 
@@ -127,19 +129,19 @@ def test_the_message_names_the_function() -> None:
         lambda: X * (2**60 + 1),
     ],
 )
-def test_values_that_are_no_exact_floats_are_refused(wrong: Callable[[], Any]) -> None:
+def test_values_that_are_not_exact_floats_are_refused(wrong: Callable[[], Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         wrong()
 
 
-def test_floats_of_all_kinds_are_exact_from_either_side() -> None:
+def test_numbers_of_all_types_combine_with_bounded_arrays_from_either_side() -> None:
     for other in (2, 2.0, np.float64(2), np.float32(2), np.int64(2), True, [1, 2, 3], np.arange(3), np.ones(3, bool)):
         for combined in (X + other, other + X, np.add(other, X), X * other, other - X, other / exact([1.0, 2.0, 4.0])):
             assert isinstance(combined, Bounded)
     assert isinstance(np.eye(3) @ X, Bounded)
 
 
-def test_the_largest_and_the_longest_numbers_are_known() -> None:
+def test_the_largest_floats_and_integers_are_handled() -> None:
     largest = np.finfo(float).max
     assert hull(exact([largest]), exact([largest])).error == 0
     for make in (Bounded, exact):
@@ -160,10 +162,10 @@ def test_values_and_errors_are_read_only() -> None:
             result.value[0] = 7.0
         with pytest.raises(ValueError, match="read-only"):
             result.error[0] = 7.0
-    mine[1] = 8.0  # still the caller's own
+    mine[1] = 8.0  # the caller's own array stays writable
 
 
-def test_unknown_is_never_sure() -> None:
+def test_comparisons_with_unknown_entries_are_never_certain() -> None:
     unknown = exact([1.0]) / Bounded([0.0], [1.0])
     assert np.isinf(unknown.error).all()
     for other in (unknown, exact([-np.inf]), exact([np.inf]), exact([0.0])):
@@ -205,10 +207,10 @@ def test_zeros_stay_exact() -> None:
         assert result.value == 0
         assert result.error == 0
     assert np.sum(exact([0.0, 5.0, 0.0])).error == 0
-    assert (exact([3.0]) - 2.5).error == 0  # a float difference without rounding is known to be one
+    assert (exact([3.0]) - 2.5).error == 0  # a float difference without rounding is recognised as exact
 
 
-def test_pieces_of_a_formula() -> None:
+def test_either_and_hull_contain_both_pieces() -> None:
     x = Bounded([-1.0, 0.0, 1.0], 0.1)
     pieces = either(x >= 0, x < 0, x, -x)
     assert pieces.value.tolist() == [1.0, 0.0, 1.0]
@@ -218,7 +220,7 @@ def test_pieces_of_a_formula() -> None:
     assert isinstance(hull(exact(np.inf), exact(np.inf)), Bounded)
 
 
-def test_likes_and_shapes() -> None:
+def test_like_functions_and_shapes() -> None:
     assert np.zeros_like(X).error.tolist() == [0.0, 0.0, 0.0]
     assert np.ones_like(X).value.tolist() == [1.0, 1.0, 1.0]
     assert np.full_like(X, -np.inf).value.tolist() == [-np.inf] * 3
@@ -231,7 +233,7 @@ def test_likes_and_shapes() -> None:
 
 
 def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
-    """One of the mistakes that a derivation or its code may have."""
+    """Plant a mistake that a derivation or its code may have."""
     fine = arithmetic.FLOAT64
     wrong = {
         "no-rounding": replace(fine, rounding=0.0),
@@ -277,7 +279,7 @@ def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
         ("maximum-of-one", ["maximum"]),
     ],
 )
-def test_planted_mistakes_are_seen(mistake: str, seen_by: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_mistakes_are_detected(mistake: str, seen_by: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, mistake)
     by_name = {primitive.name: primitive for primitive in PRIMITIVES}
     assert [name for name in seen_by if not failures(by_name[name], seed=1, trials=20)] == []

@@ -1,4 +1,4 @@
-"""Inside ``spacing(eps)`` the same formula run in numbers of that spacing lies in the ball, for every primitive."""
+"""Within ``spacing(eps)`` every primitive's ball contains the result of the same formula in numbers of that spacing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPUTED = [p for p in PRIMITIVES if p not in MOVES]
 
 
 def shifted(x: np.ndarray) -> np.ndarray:
-    """Log-sum-exp as kernels have it; NumPy's own adds up pairwise."""
+    """Return log-sum-exp as kernels compute it; NumPy's own adds in pairs."""
     with np.errstate(invalid="ignore"):
         top = np.max(x, axis=-1, keepdims=True)
         top = np.where(np.isfinite(top), top, x.dtype.type(0))
@@ -26,11 +26,11 @@ def shifted(x: np.ndarray) -> np.ndarray:
 
 
 KERNELS: dict[str, Callable[..., Any]] = {"logaddexp.reduce": shifted}
-"""Formulas that a kernel writes differently."""
+"""Formulas that kernels write differently from the primitive."""
 
 
 def of_all_sizes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """The range of float32, its subnormals, zeros."""
+    """Return numbers over the range of float32, with its subnormals and zeros."""
     x = np.exp(rng.uniform(-100, 88, shape)) * rng.choice([-1.0, 1.0], shape)
     x = np.where(rng.random(shape) < 0.6, rng.normal(size=shape) * 5, x)
     return np.where(rng.random(shape) < 0.1, 0.0, x)
@@ -46,7 +46,7 @@ def moderate(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     [(np.float32, 2.0**-23, of_all_sizes), (np.float32, 2.0**-23, moderate), (np.float16, 2.0**-10, moderate)],
     ids=["float32", "float32-tame", "float16"],
 )
-def test_a_kernel_lies_in_the_ball(primitive: Primitive, kind: Any, eps: float, draw: Any) -> None:
+def test_a_kernel_s_result_lies_in_the_ball(primitive: Primitive, kind: Any, eps: float, draw: Any) -> None:
     assert outside(primitive, kind, eps, draw) == []
 
 
@@ -59,7 +59,7 @@ def outside(primitive: Primitive, kind: Any, eps: float, draw: Any, trials: int 
             continue
         for _ in range(trials):
             numbers = [np.asarray(draw(rng, shape), dtype=kind) for shape in shapes]
-            # The kernel's operand lies anywhere in a ball around another value, or is that value.
+            # The kernel's operand is the value itself, or lies anywhere in a ball around another value.
             values = [
                 x.astype(float) * (1 + rng.choice([0.0, eps, 1e-3]) * rng.uniform(-1, 1, x.shape)) for x in numbers
             ]
@@ -78,14 +78,14 @@ def outside(primitive: Primitive, kind: Any, eps: float, draw: Any, trials: int 
 
 
 @pytest.mark.parametrize("primitive", [p for p in COMPUTED if p.size is not None], ids=lambda p: p.name)
-def test_a_spacing_that_is_too_fine_is_seen(primitive: Primitive) -> None:
-    """A float32 kernel does not lie in the ball of a kernel a thousand times finer."""
-    if primitive.name != "sqrt":  # of positive numbers only, which are drawn elsewhere
+def test_a_ball_for_too_fine_a_spacing_is_left(primitive: Primitive) -> None:
+    """The result of a float32 kernel lies outside the ball for a spacing a thousand times finer."""
+    if primitive.name != "sqrt":  # it takes positive numbers only, which are drawn elsewhere
         assert outside(primitive, np.float32, 2.0**-33, moderate)
 
 
-def test_every_rule_that_computes_is_among_them() -> None:
-    """The rest moves entries, or compares."""
+def test_every_rule_that_computes_is_tested() -> None:
+    """The remaining rules only move entries or compare them."""
     from theorems.bounded.array import FUNCTIONS, UFUNCS
 
     assert {*UFUNCS, *FUNCTIONS} == {p.key for p in (*COMPUTED, *MOVES)} | NO_NUMBERS
@@ -100,7 +100,7 @@ def test_the_error_grows_with_the_spacing() -> None:
         np.testing.assert_allclose(error / plain, 1 + eps / EPS, rtol=1e-2)
 
 
-def test_numbers_that_overflow_a_kernel_are_unknown() -> None:
+def test_numbers_that_overflow_in_a_kernel_are_unknown() -> None:
     x = exact([1e30, 1e10])
     with spacing(2.0**-23):
         assert np.isinf((x * x).error).tolist() == [True, False]
@@ -123,7 +123,7 @@ def test_constants_are_rounded_by_the_kernel() -> None:
     assert with_rounding(0.0).error == 0
 
 
-def test_blocks_nest_and_end() -> None:
+def test_spacing_blocks_nest_and_end() -> None:
     def fails_inside() -> None:
         with spacing(2.0**-7):
             with spacing(2.0**-23):

@@ -1,4 +1,4 @@
-"""The command: exit codes, bad input in one sentence, same seed and same output, nothing lost on Ctrl-C."""
+"""The command: exit codes, bad input in one sentence, the same output for the same seed, results kept on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_bad_input_is_one_sentence(
 
 
 @fakes
-def test_an_internal_error_is_not_a_verdict(
+def test_an_internal_error_is_not_reported_as_a_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*arguments: object) -> None:
@@ -185,13 +185,13 @@ def test_json_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert verified() == report
     seconds = re.compile(r"\d+\.\d")
     assert seconds.sub("", capsys.readouterr().out) == seconds.sub("", first)
-    # A statement does not change with the company it is in.
+    # A statement's result does not depend on the other statements of the run.
     assert main(["verify", "undecided", "--examples", "15", "--seed", "4", "--json", "report.json"]) == 3
     assert verified()["statements"] == [report["statements"][2]]
 
 
 @fakes
-def test_json_to_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_written_to_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -216,7 +216,7 @@ def test_a_failure_reproduces_from_its_file(capsys: pytest.CaptureFixture[str]) 
         assert again["examples"] == 1
         assert again["verdict"] == ("falsified" if code == 1 else "inconclusive")
         capsys.readouterr()
-        # The file knows which statement it is about.
+        # The saved file names its statement.
         assert main(["verify", "--data", command[-1]]) == code
         assert lines[0] in capsys.readouterr().out or code == 3
     assert "one-input" in json.loads(next(Path("falsified").glob("false-*.json")).read_text())["claim"]
@@ -230,7 +230,7 @@ def test_a_case_that_cannot_be_written_is_still_falsified(capsys: pytest.Capture
 
 
 @fakes
-def test_data_that_falsify_are_written_down_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_of_a_user_that_falsify_are_written_too(capsys: pytest.CaptureFixture[str]) -> None:
     case = Case(Problem(np.ones((2, 2, 1)), np.zeros((2, 2))), alpha=np.array([1, 0]), name="[bold]odd[/bold]")
     Path("mine.json").write_text(as_text(case))
     assert main(["verify", "false", "--data", "mine.json", "--out", "elsewhere"]) == 1
@@ -239,7 +239,7 @@ def test_data_that_falsify_are_written_down_too(capsys: pytest.CaptureFixture[st
 
 
 @fakes
-def test_bad_input_found_late_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_noticed_during_the_run_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("far.npz", keys=np.full((1, 2, 1), 1e-140), scores=np.zeros((1, 2)), u=np.ones(1), eta=np.array(1e-50))
     assert main(["verify", "true", "--data", "far.npz"]) == 2
     assert "eta: magnitudes leave float64" in capsys.readouterr().err
@@ -292,7 +292,9 @@ def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFi
         (["list", "counterexamples", "lemma-99"], "'lemma-99' is not a statement"),
     ],
 )
-def test_bad_arguments_of_show_and_list(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_of_show_and_list_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert message in printed.err
@@ -303,7 +305,7 @@ def test_bad_arguments_of_show_and_list(arguments: list[str], message: str, caps
 # ---- as a process ----------------------------------------------------------------------------------------
 
 
-def test_processes_and_their_number_do_not_matter() -> None:
+def test_results_do_not_depend_on_processes_and_their_number() -> None:
     ids = ["true", "false", "undecided", "broken", "never"]
     reports, outputs = [], []
     for jobs in ("1", "2"):
@@ -318,7 +320,7 @@ def test_processes_and_their_number_do_not_matter() -> None:
     assert outputs[0] == outputs[1]
 
 
-def test_user_data_reach_other_processes() -> None:
+def test_user_data_are_sent_to_other_processes() -> None:
     Path("mine.json").write_text(as_text(Case(Problem(np.ones((2, 2, 1)), np.zeros((2, 2))), start=np.ones(1))))
     process = in_a_process("verify", "true", "false", "--jobs", "2", "--data", "mine.json", fake=True)
     assert process.returncode == 1, process.stderr
@@ -347,7 +349,7 @@ def test_the_command_starts_without_torch_and_matplotlib(option: str) -> None:
 
 
 def test_no_placeholder_is_the_name_of_its_option() -> None:
-    """Versions of typer before 0.29 take such a placeholder for the option: ``--DEVICE``."""
+    """Versions of typer before 0.29 print such a placeholder instead of the option: ``--DEVICE``."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     options = [option for command in commands.values() for option in command.params if option.opts[0].startswith("-")]
     assert len(options) > 60

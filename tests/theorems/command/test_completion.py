@@ -18,7 +18,7 @@ from theorems.run.registry.suite import assumptions, statements
 
 
 def completed(line: str) -> list[str]:
-    """What bash is told."""
+    """Return the words that bash would offer."""
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_THEOREMS_COMPLETE": "complete_bash"}
     process = subprocess.run(
         [sys.executable, "-m", "theorems"],
@@ -47,7 +47,7 @@ def test_completion_offers_exactly_the_registered_names() -> None:
     assert completion.rules("gd") == ["gd-1", "gd-1/L"]
 
 
-def test_data_are_names_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_are_completed_by_names_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("figures").mkdir()
     for name in ("figs.npz", "figs.txt", "figures/one.json", ".hidden.json"):

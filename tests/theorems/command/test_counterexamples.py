@@ -1,4 +1,4 @@
-"""hunt, replay, list counterexamples: exit codes, files, one sentence for bad input."""
+"""``theorems hunt``, ``replay`` and ``list counterexamples``: exit codes, files, one sentence for bad input."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_a_hunt_that_finds_nothing_says_how_much_it_tried(capsys: pytest.Capture
     assert main(["replay", "here/lemma-3.json"]) == 2
 
 
-def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_that_no_longer_falsify_exit_without_failure(capsys: pytest.CaptureFixture[str]) -> None:
     record = json.loads(FILE.read_text(encoding="utf-8"))
     case = record["case"]
     case["keys"], case["scores"] = case["keys"][:1], case["scores"][:1]
     Path("one.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "one.json"]) == 0
     assert "single-input holds" in capsys.readouterr().out
-    # The start that makes the other input win.
+    # With negated scores the start may lead to the other input's token.
     record = json.loads(FILE.read_text(encoding="utf-8"))
     record["case"]["scores"] = [[-x for x in row] for row in record["case"]["scores"]]
     Path("other.json").write_text(json.dumps(record), encoding="utf-8")
@@ -99,15 +99,15 @@ def test_a_damaged_record_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -
         assert message in capsys.readouterr().err
 
 
-def test_replay_says_which_claim_is_violated_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_names_the_violated_claim_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
     record = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
     Path("other.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "other.json"]) == 3
     assert "norm-diverges holds here, but direction-is-max-margin is violated" in capsys.readouterr().out
 
 
-def test_the_numbers_are_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
-    """The keys (0, 1) and (1, 2) have p_mm = (3, −1), whatever units the search uses."""
+def test_numbers_are_printed_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys (0, 1) and (1, 2) have p_mm = (3, −1), in whatever units the search works."""
     assert main(["replay", str(FILE)]) == 1
     output = capsys.readouterr().out
     assert f"‖p_mm‖ = {math.sqrt(10):.6g}" in output
@@ -142,7 +142,7 @@ def mine(case, under_test):
         ("yield at_least('norm', Form.EXACT, -1.0, 0.0, rounding=float('inf'), why='exact')", [], "is infinite"),
     ],
 )
-def test_a_conclusion_that_says_nothing_is_no_hunt(
+def test_a_conclusion_without_claims_is_no_counterexample(
     body: str, without: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
@@ -162,7 +162,9 @@ def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.Captu
     assert 0 < met < 40
 
 
-def test_recorded_counterexamples(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recorded_counterexamples_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("some").mkdir()
     shutil.copy(FILE, "some")
     monkeypatch.setattr(assumption_table, "COUNTEREXAMPLES", Path("some").absolute())

@@ -1,4 +1,6 @@
-"""Files that are none, memory that is gone, disks that are full or broken: a sentence, and nothing finished is lost."""
+"""Special files, exhausted memory, full or broken disks: each is reported in a sentence, and finished
+results are kept.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +74,12 @@ STEPS = (
     "reference_attention.files.tempfile.mkstemp",
     *(f"os.{name}" for name in ("open", "write", "fsync", "replace")),
 )
-"""The calls that make up a write."""
+"""The calls by which a file is written."""
 FILES = ["--json", "r.json", "--junit-xml", "r.xml", "--report", "r.sarif", "--resume", "r.jsonl"]
 
 
 class Failing:
-    """Calls of a function, one of which fails."""
+    """A function whose call number `at` fails."""
 
     def __init__(self, usual: Callable[..., Any], at: int, number: int) -> None:
         self.usual, self.at, self.number, self.calls = usual, at, number, 0
@@ -97,7 +99,7 @@ def test_finished_results_are_kept_whichever_write_fails(
     monkeypatch.chdir(tmp_path)
     install(monkeypatch.setattr)
     command = ["verify", "true", "--examples", "2", "--jobs", "1", *FILES]
-    # The first call is that of a file that cannot be written, which is found out before anything runs.
+    # The first call tests whether a file can be written, before anything runs.
     for at in range(1, 30):
         for path in tmp_path.iterdir():
             path.unlink()
@@ -146,7 +148,7 @@ def test_data_of_another_kind_are_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("option", ["--json", "--junit-xml", "--resume", "--out", "--data"])
-def test_names_that_no_file_can_have(
+def test_impossible_file_names_are_refused(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What commands print of hunts and tables, and how they end, by hand."""
+"""Lines that commands print about hunts and tables, and exit codes, checked by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 class Heard(Console):
-    """No terminal; keeps what is printed, line by line."""
+    """A console without a terminal that keeps the printed lines."""
 
     def __init__(self) -> None:
         super().__init__(file=StringIO(), force_terminal=False, width=500)
@@ -52,7 +52,7 @@ def recorded_case() -> Case:
 
 
 def test_the_numbers_of_a_counterexample_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """When it is found, and when it is replayed."""
+    """They are printed when a counterexample is found and when it is replayed."""
     lines = list(case_lines(recorded_case()))
     assert lines
     assert main(["replay", str(FILE)]) == 1
@@ -66,7 +66,7 @@ def test_the_numbers_of_a_counterexample_are_printed(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_a_hunt_says_how_it_ended(
+def test_a_hunt_prints_how_it_ended(
     interrupted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Hunt.run
@@ -83,7 +83,7 @@ def test_a_hunt_says_how_it_ended(
 
 
 def test_the_progress_of_a_hunt_is_printed_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With cases per second; not before some seconds have passed, nor again at once."""
+    """The line has the cases per second; it is printed only after some seconds, and then every few seconds."""
     now = [100.0]
     monkeypatch.setattr(console_output.time, "monotonic", lambda: now[0])
     heard = Heard()
@@ -103,7 +103,9 @@ def test_the_progress_of_a_hunt_is_printed_every_few_seconds(monkeypatch: pytest
 
 
 def test_completed_rounds_are_reused() -> None:
-    """All of them; but for the last where it has a counterexample, which is drawn once more, or was cut short."""
+    """All rounds are reused except a last one that has a counterexample, which is drawn again, or that was
+    cut short.
+    """
     looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)
     assert RoundsResult("lemma-3").as_known(ROUND - 1) == ((), ())
@@ -116,7 +118,7 @@ def test_completed_rounds_are_reused() -> None:
     assert result.as_known(None) == ((one,), result.rounds[1])
 
 
-def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_faults_sets_the_exit_code_and_prints_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     def said() -> list[str]:
         return capsys.readouterr().err.splitlines()
 
@@ -130,11 +132,11 @@ def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture
     assert said()[0].endswith("this statement's column of the table means nothing: sum")
 
 
-def test_a_bar_within_a_cell_of_a_document_is_no_border() -> None:
+def test_a_bar_within_a_table_cell_is_escaped() -> None:
     assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
 
 
-def test_a_document_for_ci_says_version_and_seed() -> None:
+def test_a_junit_document_has_version_and_seed() -> None:
     assert main(["verify", "lemma-3", "--examples", "1", "--jobs", "1", "--seed", "5", "--junit-xml", "r.xml"]) == 0
     [suite] = ElementTree.parse("r.xml").getroot()
     result = {element.get("name"): element.get("value") for element in suite.iter("property")}
@@ -142,7 +144,7 @@ def test_a_document_for_ci_says_version_and_seed() -> None:
     assert result["seed"] == "5"
 
 
-def test_the_command_takes_its_own_arguments(
+def test_the_command_parses_its_own_arguments(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["theorems", "show", "lemma-3"])
@@ -150,7 +152,7 @@ def test_the_command_takes_its_own_arguments(
     assert "lemma-3" in capsys.readouterr().out
 
 
-def test_a_table_that_was_interrupted_says_so(
+def test_an_interrupted_table_exits_as_interrupted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stopped(*arguments: Any, **how: Any) -> Any:
@@ -161,7 +163,7 @@ def test_a_table_that_was_interrupted_says_so(
 
 
 def test_a_statement_of_a_file_cannot_end_the_process_that_asks_for_it() -> None:
-    """From Python, without an attention kernel."""
+    """The statement is requested from Python, without an attention kernel."""
     Path("mine.py").write_text(LEAVES, encoding="utf-8")
     results = verify("mine.py:leaves", examples=2)
     assert [result.verdict for result in results.results] == [Verdict.INCONCLUSIVE]

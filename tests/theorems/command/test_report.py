@@ -1,4 +1,6 @@
-"""``verify --report`` and ``theorems report``: one document per run, the same again, escaped; verify's exit code."""
+"""``verify --report`` and ``theorems report``: one document per run, reproducible and escaped, with
+verify's exit code.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ QUICK = ["--examples", "20", "--jobs", "1"]
 
 
 def document_of(*arguments: str, code: int = 0) -> str:
-    """Verify, and return the document in Markdown."""
+    """Run verify, and return the document in Markdown."""
     assert main(["verify", *arguments, "--jobs", "1", "--report", "live.md"]) == code
     return Path("live.md").read_text(encoding="utf-8")
 
@@ -53,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 @pytest.fixture
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries()  # registered while the real statements are there
+    entries()  # register them while the real statements are installed
     install(monkeypatch.setattr)
 
 
@@ -76,16 +78,16 @@ def test_a_report_exits_like_verify_live_and_from_results(
         rows = [[line for line in text.splitlines() if line.startswith(f"| `{id}` |")] for text in (live, recorded)]
         assert rows[0] == rows[1] != []
         sections = [section_of(id, text) for text in (live, recorded)]
-        assert sections[0].startswith(sections[1].rstrip())  # the case of a failure is not in the results
+        assert sections[0].startswith(sections[1].rstrip())  # the results do not contain the case of a failure
 
 
 def section_of(id: str, text: str) -> str:
-    """What the document says of the claims of a statement."""
+    """Return the section of the document on the claims of a statement."""
     return re.split(r"^##", text.partition(f"\n### {id}: ")[2], flags=re.MULTILINE)[0]
 
 
 @fakes
-def test_a_falsified_statement_stands_there_with_its_case() -> None:
+def test_a_falsified_statement_is_reported_with_its_case() -> None:
     text = document_of("false", *QUICK, code=1)
     assert "Verdict: falsified" in text
     assert "The smallest failing case found" in text
@@ -187,11 +189,11 @@ def test_every_pair_has_a_recorded_hunt() -> None:
     assert not any(Status.HOLE in item.by_status for item in result)
     by_id = {item.id: item.by_status for item in result}
     assert "single-input" in by_id["theorem-2"][Status.REFUTED]
-    assert "step-size" not in by_id["theorem-2"].get(Status.REFUTED, [])  # FINDINGS.md: it is not needed
+    assert "step-size" not in by_id["theorem-2"].get(Status.REFUTED, [])  # FINDINGS.md: the assumption is not needed
     assert by_id["theorem-3"][Status.NEEDED] == ["separable"]
 
 
-def test_the_table_of_planted_faults_is_counted(tmp_path: Path) -> None:
+def test_the_planted_faults_are_counted(tmp_path: Path) -> None:
     rows = ["| fault | in | L3 | L11 |", "| --- | --- | --- | --- |", "| `sparsemax` | softmax | 2 |  |"]
     rows += ["| `top-2` | softmax | – |  |", "| `svm-with-bias` | svm | = | 1 |", "", "| fault | size |"]
     (tmp_path / RECORDS).mkdir(parents=True)
@@ -221,7 +223,7 @@ def test_a_statement_in_a_file_brings_its_tolerances_and_no_evidence() -> None:
 
 
 class Balanced(HTMLParser):
-    """Every tag is closed in its order; what is loaded and what scripts there are is collected."""
+    """A parser that checks that tags are closed in order, and collects loaded addresses and scripts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -294,7 +296,7 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
         (["found.json"], "found.json: statements[0].not_found is not what theorems verify --json writes"),
     ],
 )
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     claim = {"name": "c", "form": "exact", "verdict": "upheld", "worst_slack": None, "tolerance": 0, "why": "exact"}
     one = {"id": "x", "title": "", "verdict": "upheld", "examples": 1, "counts": {}, "claims": [claim], "reason": ""}
     good = {"version": "0", "seed": 0, "examples": 1, "data": None, "implementation": "r", "statements": [one]}
@@ -330,7 +332,7 @@ def test_ctrl_c_writes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 @fakes
-def test_a_document_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_document_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     usual = os.replace
 
     def full(source: str, target: Path) -> None:
@@ -344,7 +346,7 @@ def test_a_document_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caps
     assert not list(Path().iterdir())
 
 
-def test_foreign_names_are_seen_and_do_nothing() -> None:
+def test_names_from_outside_are_escaped_and_shortened() -> None:
     name = "\x1b[31m" + "x" * 100_000 + "\u202e"
     document = [Heading(1, name), paragraph(name, Code(name)), Table((name,), ((name,),)), Listing(name)]
     for text in (html(document), markdown(document)):
@@ -354,7 +356,7 @@ def test_foreign_names_are_seen_and_do_nothing() -> None:
         assert len(text) < 10_000
 
 
-def test_a_document_that_verify_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_refuses_reports_of_other_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "lemma-3", "--report", "report.txt"]) == 2
     assert "--report: report.txt does not end in .md, .html or .sarif; rename it." in capsys.readouterr().err
     kernel = "torch.nn.functional:scaled_dot_product_attention"

@@ -1,4 +1,4 @@
-"""verify --report FILE.sarif and --badge: what code scanning and shields.io are given."""
+"""``verify --report FILE.sarif`` and ``--badge``: the files for code scanning and for shields.io."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = [
 
 
 def check_structure(values: dict[str, Any]) -> None:
-    """What the schema of SARIF 2.1.0 requires of the properties that are there, and its table of kinds and levels."""
+    """Assert what the schema of SARIF 2.1.0 requires of the properties used, and its table of kinds and levels."""
     assert values["version"] == "2.1.0"
     assert values["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = values["runs"]
@@ -57,7 +57,7 @@ def check_structure(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kernel", [None, HERE, "jax:jax.nn:dot_product_attention"])
-def test_a_result_for_each_verdict_that_is_no_pass(kernel: str | None) -> None:
+def test_each_verdict_except_upheld_gives_a_result(kernel: str | None) -> None:
     record = json.loads(sarif_text(ALL, kernel, {"lemma-3": "an approximation"}))
     check_structure(record)
     result = {item["ruleId"]: item for item in record["runs"][0]["results"]}
@@ -77,7 +77,7 @@ def test_a_level_that_the_standard_forbids_is_caught() -> None:
         check_structure(record)
 
 
-def test_the_place_is_where_the_kernel_is_defined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_location_is_the_definition_of_the_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("src/mine").mkdir(parents=True)
     Path("src/mine/attention.py").write_text("import torch\n\n\ndef kernel(q, k, v):\n    return v\n\nother = kernel\n")
@@ -94,7 +94,7 @@ def test_the_place_is_where_the_kernel_is_defined(monkeypatch: pytest.MonkeyPatc
     assert place("elsewhere.attention:kernel") is None
 
 
-def test_the_badge_counts_what_was_tried() -> None:
+def test_the_badge_counts_the_checked_cases() -> None:
     def badge(results: list[Result]) -> tuple[str, str]:
         record = json.loads(badge_text(results))
         assert (record["schemaVersion"], record["label"]) == (1, "attention")
@@ -107,7 +107,7 @@ def test_the_badge_counts_what_was_tried() -> None:
     assert badge([ALL[3], ALL[4]]) == ("not tested", "lightgrey")
 
 
-def test_sarif_and_badge_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_writes_sarif_and_badge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--report", str(tmp_path / "a.sarif"), "--badge", str(tmp_path / "badge.json"), "--out", str(tmp_path)]
     ids = ["kernel-log-sum-exp", "kernel-output", "--examples", "2", "--jobs", "0"]
     assert main(["verify", *ids, "--attention", HERE, *files]) == 1

@@ -1,4 +1,6 @@
-"""Signals, closed pipes, full disks: what is finished is written, one sentence, a sane exit code, no traceback."""
+"""Signals, closed pipes and full disks: finished results are written, with one sentence, a sane exit code and no
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def _as_of_a_terminal() -> None:
-    """Signals as a command has them that is started in a terminal; under ``nohup`` the tests are started with some
-    ignored, which every child would inherit.
+    """Reset signals to the defaults of a command started in a terminal; under ``nohup`` the tests ignore some, which
+    every child would inherit.
     """
     for number in CODES:
         signal.signal(number, signal.SIG_DFL)
@@ -43,12 +45,12 @@ INTERRUPTIONS = [(signal.SIGINT, jobs, group) for jobs in ("1", "2") for group i
     ("number", "jobs", "group"), [*INTERRUPTIONS, (signal.SIGTERM, "2", False), (signal.SIGHUP, "1", False)]
 )
 def test_finished_results_are_written_on_a_signal(number: signal.Signals, jobs: str, group: bool) -> None:
-    """The signal is sent to the command alone, or to its process group, as a terminal sends Ctrl-C."""
+    """The signal is sent to the command alone or, like Ctrl-C in a terminal, to its process group."""
     files = ["--json", "r.json", "--junit-xml", "r.xml", "--resume", "r.jsonl"]
     process = started(FAKE, "verify", "slow", "true", "--examples", "200", "--jobs", jobs, *files)
     assert process.stderr is not None
-    assert "true" in process.stderr.readline()  # the quick statement is done
-    time.sleep(2.0)  # some examples of the slow one are done
+    assert "true" in process.stderr.readline()  # the quick statement has finished
+    time.sleep(2.0)  # some examples of the slow statement have finished
     if group:
         os.killpg(process.pid, number)
     else:
@@ -68,7 +70,7 @@ def test_finished_results_are_written_on_a_signal(number: signal.Signals, jobs: 
 
 @pytest.mark.parametrize("number", list(CODES))
 def test_a_signal_while_the_command_starts_ends_it_cleanly(number: signal.Signals) -> None:
-    """From when Python has read our first line: before that it is Python that a signal ends."""
+    """The signal arrives while the command imports typer, after our own first line; before that Python handles it."""
     code = f"import os, signal; os.kill(os.getpid(), signal.{number.name})"
     hook = "import builtins, sys; usual = builtins.__import__\n"
     hook += "def load(name, *rest):\n    if name == 'typer':\n        " + code + "\n    return usual(name, *rest)\n"
@@ -91,7 +93,7 @@ VERIFY_INTO_A_FILE = [*FAKE, "verify", "true", "false", "--examples", "9", "--jo
 
 
 @pytest.mark.parametrize("command", [VERIFY_INTO_A_FILE, [sys.executable, "-m", "theorems", "list", "tolerances"]])
-def test_a_closed_standard_output_is_no_verdict_and_loses_no_file(command: list[str]) -> None:
+def test_a_closed_standard_output_gives_no_verdict_and_loses_no_file(command: list[str]) -> None:
     process = started(command)
     assert process.stdout is not None
     process.stdout.close()
@@ -104,7 +106,7 @@ def test_a_closed_standard_output_is_no_verdict_and_loses_no_file(command: list[
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at hand")
-def test_a_full_disk_is_one_sentence() -> None:
+def test_a_full_disk_is_reported_in_one_sentence() -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         process = started(FAKE, "verify", "true", "true-too", "--examples", "3", "--jobs", "1", stdout=full)
         _, err = process.communicate(timeout=30)
@@ -112,7 +114,7 @@ def test_a_full_disk_is_one_sentence() -> None:
         *_, last = err.splitlines()
         assert last == "theorems: standard output cannot be written (No space left on device)."
         assert "Traceback" not in err
-        # Nobody hears of the progress, and the verdicts are as ever.
+        # Progress cannot be printed, but the verdicts are unchanged.
         process = started(FAKE, "verify", "true", "false", "--examples", "9", "--jobs", "1", stderr=full)
         out, _ = process.communicate(timeout=30)
         assert process.returncode == 1

@@ -1,4 +1,6 @@
-"""verify --timeout, --fail-fast, --junit-xml, --resume; hunt, power, bench and figures --resume."""
+"""``verify`` with ``--timeout``, ``--fail-fast``, ``--junit-xml`` and ``--resume``; and ``--resume`` of the other
+commands.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def results(path: str = "r.json") -> list[dict[str, object]]:
     return report
 
 
-def test_a_statement_that_takes_too_long_is_inconclusive_with_what_it_had() -> None:
+def test_a_statement_that_exceeds_its_time_is_inconclusive_with_its_results_so_far() -> None:
     options = ["--examples", "60", "--timeout", "3", "--resume", "r.jsonl", "--json", "r.json"]
     process = in_a_process("verify", "slow", "true", *options, fake=True)
     assert process.returncode == 3, process.stderr
@@ -44,7 +46,7 @@ def test_a_statement_that_takes_too_long_is_inconclusive_with_what_it_had() -> N
 
 
 @fakes
-def test_the_first_falsified_statement_ends_a_run_that_is_to_fail_fast(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_fail_fast_the_first_falsified_statement_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     ids, options = ["true", "false", "undecided"], ["--examples", "9", "--jobs", "1", "--json", "r.json"]
     assert main(["verify", *ids, *options, "--fail-fast"]) == 1
     assert [result["examples"] for result in results()][::2] == [9, 0]
@@ -58,7 +60,7 @@ def test_the_first_falsified_statement_ends_a_run_that_is_to_fail_fast(capsys: p
 
 
 @fakes
-def test_junit_xml(capsys: pytest.CaptureFixture[str]) -> None:
+def test_junit_xml_has_a_case_for_each_statement(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("two.npz", keys=np.ones((2, 2, 1)), scores=np.zeros((2, 2)), p0=np.ones(1))
     options = ["--data", "two.npz", "--jobs", "1", "--junit-xml", "r.xml"]
     assert main(["verify", "true", "false", "broken", "single", *options]) == 1
@@ -74,7 +76,7 @@ def test_junit_xml(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(re.fullmatch(r"\d+\.\d{3}", case.get("time", "")) for case in suite.iter("testcase"))
 
 
-def test_junit_xml_of_what_no_xml_may_hold() -> None:
+def test_junit_xml_escapes_characters_that_xml_forbids() -> None:
     odd = Result(
         "a.py:<b>", "t", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "nul \0 esc \x1b & < \ud800"}
     )
@@ -111,7 +113,7 @@ def test_a_journal_of_another_run_is_refused(capsys: pytest.CaptureFixture[str])
 
 
 def twice(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str], list[str]]:
-    """What a command prints, and what it prints when it goes on with its journal cut off after two lines."""
+    """Return what a command prints, and what it prints when it resumes from its journal cut off after two lines."""
     messages = []
     for _ in range(2):
         code = main([*arguments, "--resume", "r.jsonl"])

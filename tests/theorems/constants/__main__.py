@@ -1,4 +1,6 @@
-"""Say by how much each constant is weakened before its statement fails; ``--write`` keeps the cases and the table."""
+"""Measure by how much each constant can be weakened before its statement fails; ``--write`` stores the cases and the
+table.
+"""
 
 from __future__ import annotations
 

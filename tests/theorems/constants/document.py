@@ -1,4 +1,4 @@
-"""The table of constants as the document docs/constants.md, from what is kept."""
+"""The document docs/constants.md: the table of constants, from the stored witnesses."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ constants.
 
 
 def markdown() -> str:
-    """The whole document."""
+    """Return the whole document."""
     rows = [row(id, constant, stored_witnesses(id).get(constant.key)) for id in ids() for constant in constants_of(id)]
     return HEAD + "\n".join(rows) + "\n"
 
 
 def row(id: str, constant: Constant, witness: Witness | None) -> str:
-    """A line of the table."""
+    """Return a row of the table."""
     seen = ("–", "", constant.unseen) if witness is None else (f"{witness.share:.3g}", witness.claim, witness.place)
     return "| " + " | ".join((id, constant.says, constant.becomes, *seen)) + " |"

@@ -1,4 +1,6 @@
-"""By how much a constant is weakened before a claim fails, and on which case; kept, and replayed."""
+"""The weakening of a constant at which a claim fails, with the case on which it fails; stored, and replayed
+by tests.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from theorems.run.verify import draw_cases
 
 KEPT = Path(__file__).parent / "kept"
 LARGEST = 200
-"""Numbers that the keys of a kept case have at most."""
+"""Largest number of entries of the keys of a stored case."""
 SHARES = tuple(2.0**-k for k in range(1, 11))
-"""Shares that are tried after 1, down to the first that no case sees."""
+"""Shares that are tried after 1, down to the first at which no case fails."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Witness:
 
 
 def failing(id: str, case: Any, constant: Constant, share: float) -> str:
-    """The first claim that is falsified with the weakened constant; empty if none is."""
+    """Return the first claim that is falsified with the weakened constant, or an empty text."""
     with constant.weakened(share):
         for claim in statement_named(id).conclusion(case.normalise(), REFERENCE):
             if claim.verdict is Verdict.FALSIFIED:
@@ -55,7 +57,7 @@ def failing(id: str, case: Any, constant: Constant, share: float) -> str:
 
 
 def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
-    """Those of the witnesses that the table has, those whose strengths are kept, and drawn ones; small ones."""
+    """Yield small cases: the fixed ones of the table, the stored ones that measure strengths, and drawn ones."""
     yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
     yield from ((f"kept {k + 1}", witness.case) for k, witness in enumerate(stored_cases(id)))
     drawn = draw_cases(statement_named(id), examples, 0)
@@ -63,7 +65,9 @@ def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
 
 
 def measure(constant: Constant, id: str, examples: int, most: int = 4) -> Witness | None:
-    """The witness of the smallest share among the first few cases that fail at all; None if none does."""
+    """Return the witness of the smallest share among the first few cases that fail at share 1, or None if
+    none fails.
+    """
     failures: list[tuple[str, Any, str]] = []
     for place, case in cases_of(id, examples):
         small = not isinstance(case, Case) or case.problem.keys.size <= LARGEST
@@ -84,7 +88,7 @@ def measure(constant: Constant, id: str, examples: int, most: int = 4) -> Witnes
 
 
 def path_of(id: str) -> Path:
-    """Where the witnesses of a statement are kept."""
+    """Return the file in which the witnesses of a statement are stored."""
     return KEPT / f"{id}.json"
 
 
@@ -95,7 +99,7 @@ def keep(id: str, witnesses: dict[str, Witness | None]) -> None:
 
 
 def stored_witnesses(id: str) -> dict[str, Witness | None]:
-    """Those that are kept; none where nothing is."""
+    """Return the stored witnesses of a statement, or an empty table."""
     if not path_of(id).exists():
         return {}
     record = json.loads(path_of(id).read_text(encoding="utf-8"))
@@ -103,15 +107,15 @@ def stored_witnesses(id: str) -> dict[str, Witness | None]:
 
 
 def case_from(text: str) -> Any:
-    """The case of a witness."""
+    """Return the case of a witness from its text."""
     return subject_of(from_json(text))
 
 
 def constants_of(id: str) -> list[Constant]:
-    """Those of the table that the statement claims with."""
+    """Return the constants of the table that the statement's claims use."""
     return [constant for constant in CONSTANTS if id in constant.ids]
 
 
 def ids() -> list[str]:
-    """The statements that have constants in the table."""
+    """Return the statements that have constants in the table."""
     return list(dict.fromkeys(id for constant in CONSTANTS for id in constant.ids))

@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of all papers, and how each is weakened.
+"""The named constants of the effective bounds of all papers, and a weaker value for each.
 
 Those of a paper are ``CONSTANTS`` of ``constants.py`` in the folder of its tests, beside ``WITNESSES``, cases to try
 first.
@@ -13,6 +13,6 @@ from tests.theorems.constants.weakening import Constant
 _MODULES = modules_of_papers("constants")
 
 CONSTANTS: tuple[Constant, ...] = tuple(constant for module in _MODULES for constant in module.CONSTANTS)
-"""Of all statements that have effective bounds with constants of their own."""
+"""The constants of all statements that have effective bounds with constants of their own."""
 WITNESSES: dict[str, dict[str, Subject]] = {id: cases for module in _MODULES for id, cases in module.WITNESSES.items()}
-"""Cases by the statement, tried before any others."""
+"""Cases for each statement that are tried before any others."""

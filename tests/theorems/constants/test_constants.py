@@ -1,4 +1,4 @@
-"""Every constant of the table is weakened again, on the case that is kept: with as much as is said its claim fails.
+"""Each constant of the table is weakened by its stored share on its stored case, on which a claim must then fail.
 
 A new constant is measured by ``python -m tests.theorems.constants ID --write``.
 """
@@ -28,7 +28,7 @@ def test_a_weakened_constant_falsifies_a_claim(constant: Constant, witness: Witn
     assert failing(witness.id, case, constant, 0.0) == ""
 
 
-def test_none_is_unseen_without_a_reason() -> None:
+def test_a_constant_without_a_witness_has_a_reason() -> None:
     missing = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if item.key not in stored_witnesses(id)]
     assert missing == []
     silent = [
@@ -43,16 +43,16 @@ def test_none_is_unseen_without_a_reason() -> None:
     assert {*silent} <= {*unsaid}
 
 
-def test_nothing_is_kept_of_other_constants() -> None:
+def test_witnesses_are_stored_for_exactly_the_constants_of_the_table() -> None:
     for id in ids():
         assert set(stored_witnesses(id)) == {item.key for item in constants_of(id)}
 
 
-def test_the_document_is_the_table() -> None:
+def test_the_document_agrees_with_the_table() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == markdown()
 
 
-def test_names_are_those_of_statements_and_constants() -> None:
+def test_names_in_the_table_exist_and_are_unique() -> None:
     assert len({(item.key, item.ids) for item in CONSTANTS}) == len(CONSTANTS)
     for id in {*ids(), *WITNESSES}:
         assert statement_named(id).id == id

@@ -1,4 +1,4 @@
-"""A statement's own constants made weaker, by a share from 0 (as they are) to 1 (as much as the table says).
+"""A statement's own constants made weaker, by a share from 0 (unchanged) to 1 (the weaker value in the table).
 
 An unneeded factor is a finding, and a needed one has a case on which the statement fails without it.
 """
@@ -19,7 +19,9 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 
 Weakened = Callable[[Callable[..., Any], float], Callable[..., Any]]
-"""(the constant as a function of what it is made of, share) → the weakened one, likewise."""
+"""A map from the constant, as a function of its arguments, and a share to the weakened constant, a function of the same
+arguments.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,12 @@ class Constant:
 
     @property
     def key(self) -> str:
-        """Under which its witnesses are kept."""
+        """Return the key under which its witnesses are stored."""
         return f"{self.says} → {self.becomes}"
 
     @contextmanager
     def weakened(self, share: float) -> Iterator[None]:
-        """Within it the constant is weaker by that share."""
+        """Weaken the constant by the given share within the block."""
         original = vars(self.owner)[self.attribute]
         if isinstance(original, cached_property):
             new: Any = property(self.weaken(original.func, share))
@@ -65,17 +67,17 @@ class Constant:
 
 
 def scaled(factor: float) -> Weakened:
-    """Times factor^share."""
+    """Weaken by multiplying with factor^share."""
     return lambda original, share: lambda *of, **by: original(*of, **by) * factor**share
 
 
 def faded(original: Callable[..., Any], share: float) -> Callable[..., Any]:
-    """Times 1 − share."""
+    """Weaken by multiplying with 1 − share."""
     return lambda *of, **by: original(*of, **by) * (1 - share)
 
 
 def lowered(amount: Callable[..., Any]) -> Weakened:
-    """A logarithm less share · amount, the amount a function of what the constant is made of."""
+    """Weaken a logarithm by subtracting share · amount, where amount is a function of the constant's arguments."""
     return lambda original, share: lambda *of, **by: original(*of, **by) - share * amount(*of, **by)
 
 
@@ -86,7 +88,7 @@ LOG_2 = float(np.log(2.0))
 
 
 def half(*of: Any) -> float:
-    """log 2."""
+    """Return log 2, for any arguments."""
     return LOG_2
 
 
@@ -106,7 +108,7 @@ def log_gaps(problem: Problem) -> float:
 
 
 def towards_one(original: Any, share: float) -> Any:
-    """x^(1 − share)."""
+    """Weaken x to x^(1 − share)."""
     return lambda *of: np.exp((1 - share) * np.log(original(*of)))
 
 
@@ -115,6 +117,6 @@ def less_share(original: Any, share: float) -> Any:
 
 
 def case(rows: list[list[float]], scores: list[float], loss: str) -> Case:
-    """One input whose optimal token is the origin, and whose rows are these."""
+    """Return one input whose optimal token is the origin, with the given rows."""
     keys = np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]])
     return Case(Problem(keys, np.array([scores]), loss_named(loss)), seed=1)

@@ -1,4 +1,4 @@
-"""Names of claims that are declared once, with their part and when they are made."""
+"""Names of claims, declared once with their part and the cases on which the claims are made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield at_least(SAID, Form.EXACT, 1.0, 0.0, rounding=0.0)
 
 
-def test_a_statement_reads_its_claims_off_the_declarations() -> None:
+def test_a_statement_reads_its_claims_from_the_declarations() -> None:
     made = statement("declared", claims=(GIVEN, SAID, MORE))(conclusion)
     assert dict(made.claims) == {"given": ALWAYS, "said": ALWAYS, "more": "n = 1"}
     assert (made.states, made.premises) == (("said",), ("given",))
@@ -32,11 +32,11 @@ def test_a_statement_reads_its_claims_off_the_declarations() -> None:
     assert {type(name) for name in (*made.claims, *made.states, *made.premises)} == {str}
 
 
-def test_without_a_stated_claim_no_source_states_the_conclusion() -> None:
+def test_without_a_stated_claim_a_statement_has_no_stated_part() -> None:
     assert statement("declared", claims=(GIVEN, MORE))(conclusion).states == ()
 
 
-def test_claims_and_what_is_sent_carry_the_plain_name() -> None:
+def test_claims_and_pickles_carry_the_plain_name() -> None:
     claim = at_least(MORE, Form.EXACT, 1.0, 0.0, rounding=0.0)
     assert type(claim.name) is str
     assert claim.name == "more"
@@ -45,7 +45,7 @@ def test_claims_and_what_is_sent_carry_the_plain_name() -> None:
     assert sent == "more"
 
 
-def test_a_claim_is_made_on_fewer_cases_by_another_statement() -> None:
+def test_another_statement_may_make_a_claim_on_fewer_cases() -> None:
     fewer = MORE.only("tokens tie")
     assert (fewer, fewer.part, fewer.when) == ("more", Part.SHARPER, "tokens tie; n = 1")
     assert SAID.only(ONE_INPUT).when is ONE_INPUT
@@ -60,14 +60,14 @@ def test_a_claim_is_made_on_fewer_cases_by_another_statement() -> None:
         ((SAID,), {"premises": ("said",)}, "leave out"),
     ],
 )
-def test_declarations_that_say_nothing_are_refused(
+def test_contradictory_declarations_are_refused(
     claims: tuple[ClaimName, ...], options: dict[str, tuple[str, ...]], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         statement("declared", claims=claims, **options)
 
 
-def test_premises_are_those_of_every_object_in_order() -> None:
+def test_premises_of_all_objects_are_listed_in_order() -> None:
     class Run:
         def premises(self) -> Iterator[Claim]:
             yield at_least("second", Form.EXACT, 1.0, 0.0, rounding=0.0)

@@ -1,4 +1,6 @@
-"""Keys and scores of tokens, p_mm and its flags: right ones are upheld, wrong ones caught, whoever reports them."""
+"""Claims on keys, scores, p_mm and its flags: right values are upheld and wrong ones falsified, whoever
+reports them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def failing_claims(case: Case, under_test: Implementation) -> list[str]:
     return [claim.name for claim in dataset_claims(case, under_test) if claim.verdict is not Verdict.UPHELD]
 
 
-def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
+def test_the_reference_computes_products_within_half_an_ulp_in_any_unit() -> None:
     for case in (random_case(), random_case(square=False)):
         assert len(list(dataset_claims(case, REFERENCE))) == 2
         assert not failing_claims(case, REFERENCE)
@@ -39,12 +41,12 @@ def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
 
 
 @pytest.mark.parametrize("fault", TOKEN_FAULTS, ids=lambda fault: fault.name)
-def test_other_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
     (result,) = failing_claims(random_case(), fault.implementation)
     assert result == ("keys-are-products" if fault.name.startswith("keys") else "scores-are-products")
 
 
-def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand() -> None:
+def test_an_error_of_one_unit_in_the_last_place_is_caught_in_results_and_in_data() -> None:
     case = random_case()
     assert case.dataset is not None
     keys = np.nextafter(case.problem.keys, np.inf)
@@ -60,7 +62,7 @@ def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand(
     assert failing_claims(case, REFERENCE.replace("", {keys_and_scores: lambda data: (keys[:1], scores)})) != []
 
 
-def test_half_way_between_two_floats_either_will_do() -> None:
+def test_half_way_between_two_floats_either_is_accepted() -> None:
     data = Dataset([[[1.0, 2.0**-53], [0.0, 0.0]]], [1], [1.0, 1.0])
     case = Case(data.problem, dataset=data)
     assert not failing_claims(case, REFERENCE)
@@ -70,14 +72,14 @@ def test_half_way_between_two_floats_either_will_do() -> None:
 
 
 DEPENDENT = Problem([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])
-"""Two equal rows: dependent, and both can have a positive dual."""
+"""Two equal rows: they are dependent, and both can have a positive dual."""
 WITHOUT_DUAL = Problem([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -5.0]]], [[1.0, 0.0, 0.0]])
-"""p_mm = (1, 0) is the first row alone; the second, (1, 5), is a neighbour whose dual can only be 0."""
+"""p_mm = (1, 0) is the first row alone; the second row, (1, 5), is a neighbour whose dual can only be 0."""
 SIMPLE = Problem([[[1.0, 0.0], [0.0, 0.0], [-3.0, 5.0]]], [[1.0, 0.0, 2.0]])
 
 
 @pytest.mark.parametrize("problem", [DEPENDENT, WITHOUT_DUAL, SIMPLE])
-def test_flags_that_are_right_are_upheld_and_their_opposites_are_not(problem: Problem) -> None:
+def test_right_flags_are_upheld_and_their_opposites_are_not(problem: Problem) -> None:
     svm = max_margin(problem.keys, [0])
     assert isinstance(svm, MaxMargin)
     assert svm_claim(problem, svm.alpha, svm).verdict is Verdict.UPHELD
@@ -89,7 +91,7 @@ def test_flags_that_are_right_are_upheld_and_their_opposites_are_not(problem: Pr
         assert verdict is (Verdict.FALSIFIED if changed else Verdict.UPHELD), fault.name
 
 
-def test_p_relax_is_certified_with_the_margins_that_it_is_asked_for() -> None:
+def test_p_relax_is_certified_with_the_requested_margins() -> None:
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 3.0], [0.0, 0.0]]])
     problem, alpha, support = Problem(keys, [[1.0, 0.0]] * 2), np.zeros(2, dtype=np.int64), np.array([True, False])
     relaxed, full = relaxed_max_margin(keys, alpha, support), max_margin(keys, alpha)
@@ -101,7 +103,7 @@ def test_p_relax_is_certified_with_the_margins_that_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["always-locally-optimal", "never-locally-optimal", "locally-optimal-with-ties"])
-def test_local_optimality_is_looked_at_with_higher_lower_and_equal_scores(name: str) -> None:
+def test_local_optimality_is_tested_with_higher_lower_and_equal_scores(name: str) -> None:
     svm = max_margin(SIMPLE.keys, [0])
     assert isinstance(svm, MaxMargin)
     assert local_optimality_claim(SIMPLE, svm.alpha, svm, REFERENCE).verdict is Verdict.UPHELD

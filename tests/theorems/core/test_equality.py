@@ -1,4 +1,4 @@
-"""The claim that two evaluations agree: in both directions, with the rounding of both, hidden by nothing."""
+"""The claim that two evaluations agree: in both directions, within the rounding of both; no entry hides another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from theorems.core.claim import Verdict
 from theorems.core.equality import equal
 
 
-def test_off_in_either_direction_is_falsified() -> None:
+def test_a_deviation_in_either_direction_is_falsified() -> None:
     one = Bounded([1.0, 2.0], [1e-9, 1e-9])
     assert equal("x", one, [1.0, 2.0]).verdict is Verdict.UPHELD
     for off in (1e-8, -1e-8):
@@ -17,11 +17,11 @@ def test_off_in_either_direction_is_falsified() -> None:
             assert equal("x", *sides).verdict is Verdict.FALSIFIED
 
 
-def test_both_errors_are_allowed() -> None:
+def test_the_errors_of_both_sides_are_allowed() -> None:
     assert equal("x", Bounded(1.0, 1e-9), Bounded(1.0 + 1.9e-9, 1e-9)).verdict is Verdict.UPHELD
 
 
-def test_the_same_exact_number_hides_no_other() -> None:
+def test_an_exactly_equal_entry_hides_no_other() -> None:
     claim = equal("x", Bounded([0.0, 1.0], [0.0, 1e-9]), [0.0, 1.0])
     assert claim.tolerance > 0
     assert equal("x", Bounded([0.0, 1.0]), [0.0, 1.0]).verdict is Verdict.UPHELD

@@ -1,4 +1,6 @@
-"""One falsified is falsified, one undecided is inconclusive, and without one upheld there is nothing to go by."""
+"""One falsified verdict makes a run falsified, one undecided makes it inconclusive, and so does the lack of an upheld
+one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ CODES = {
     Verdict.UPHELD: Exit.UPHELD,
     Verdict.NOT_APPLICABLE: Exit.INCONCLUSIVE,
 }
-"""The earlier outweigh the later."""
+"""Verdicts with their exit codes, the gravest first."""
 
 
 @pytest.mark.parametrize("count", range(1, 5))

@@ -1,4 +1,4 @@
-"""Differences of keys: the same for one point and for many, however large the problem is."""
+"""Differences of keys: equal for one point and for many, at any size of the problem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.core.key_rows import LARGE, key_rows
 
 @pytest.mark.parametrize("d", [2, LARGE])
 @pytest.mark.parametrize("token", [[0, 2], [[0, 2], [0, 2]], [[0, 2], [1, 2], [0, 2]]])
-def test_rows_are_differences_with_their_rounding(d: int, token: list[object]) -> None:
+def test_rows_are_differences_with_bounds_of_their_rounding(d: int, token: list[object]) -> None:
     rng = np.random.default_rng(d)
     keys = rng.standard_normal((2, 3, d)) * 2.0 ** rng.integers(-30, 30, (2, 3, d))
     problem, chosen = Problem(keys, np.zeros((2, 3)), "logistic"), np.array(token)
@@ -30,8 +30,10 @@ def test_rows_are_differences_with_their_rounding(d: int, token: list[object]) -
 
 
 @pytest.mark.parametrize("d", [2, LARGE])
-def test_rows_are_of_the_numbers_that_are_asked_for(d: int) -> None:
-    """In plain floats within a search, and with the rounding of the arithmetic at hand, whatever was asked before."""
+def test_rows_follow_the_arithmetic_in_force(d: int) -> None:
+    """Rows are plain floats within a search, and otherwise carry the rounding of the current spacing, whatever was
+    computed before.
+    """
     keys = np.random.default_rng(0).standard_normal((2, 3, d))
     problem, chosen = Problem(keys, np.zeros((2, 3)), "logistic"), np.array([0, 2])
     usual = key_rows(problem, chosen)
@@ -47,8 +49,8 @@ def test_rows_are_of_the_numbers_that_are_asked_for(d: int) -> None:
     assert coarse.error.max() > 1e6 * usual.error.max() > 0
 
 
-def test_rows_of_rounded_products_enclose_those_of_factors_and_of_floats() -> None:
-    """What is decided exactly is about factors; an implementation is given the floats."""
+def test_row_error_bounds_contain_the_rows_of_factors_and_of_floats() -> None:
+    """Exact decisions are about the factors, but an implementation gets the floats."""
     X = np.array([[[0.9, 0.3], [0.9009, 0.3], [-0.1, 1 / 3]]])
     keys = OuterKeys(X, np.array([[0.7, 0.1]]))
     problem = Problem(keys, np.zeros((1, 3)), "logistic")
@@ -64,6 +66,6 @@ def test_rows_of_rounded_products_enclose_those_of_factors_and_of_floats() -> No
             assert abs(of_floats - Fraction(value)) <= Fraction(error)
             beyond_its_own += abs(of_floats - Fraction(value)) > Fraction(2.0**-51 * abs(value))
     assert beyond_its_own > 0
-    # The same token, and the same entry of two tokens: nothing was rounded differently.
+    # The same token, or equal entries of two tokens: the rounding errors are equal.
     assert (result.error[0] == 0).all()
     assert (result.error[1, 2:] == 0).all()

@@ -1,4 +1,6 @@
-"""A statement lists the claims that it may make: one that is not listed is an error, one that is never made is said."""
+"""Each statement lists its claims: making an unlisted one is an error, and a listed one that is never made
+is reported.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def test_every_statement_of_the_suite_lists_its_claims(id: str) -> None:
 
 @pytest.mark.parametrize("id", CHEAP)
 def test_the_claims_made_are_those_listed(id: str) -> None:
-    """Both ways: an unlisted one would be an error, which is inconclusive."""
+    """Test both directions; an unlisted claim is an error, which makes the verdict inconclusive."""
     result = verify_generated(id, EXAMPLES, 0)
     assert result.verdict is Verdict.UPHELD, result.reason
     assert result.never_made == ()
@@ -56,7 +58,7 @@ def test_the_claims_made_on_a_case_are_among_those_listed(id: str) -> None:
 
 @statement("two-claims", claims=always("first") | {"never": "where pigs fly"})
 def two_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """One of two claims, and with three tokens one that is not listed."""
+    """One of two claims, and with three tokens an unlisted one."""
     yield Claim("first", Form.EXACT, 0.0, 0.0, EXACT)
     if case.problem.T == 3:
         yield Claim("unlisted", Form.EXACT, 0.0, 0.0, EXACT)

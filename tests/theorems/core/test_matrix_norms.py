@@ -1,4 +1,4 @@
-"""Rational upper bounds of norms of matrices: above the norm, near it, also where singular values are 0 or tiny."""
+"""Rational upper bounds of matrix norms: above the norm and close to it, also where singular values are 0 or tiny."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MATRICES = {
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_bounds_are_above_and_near(name: str) -> None:
+def test_bounds_are_above_the_norm_and_close(name: str) -> None:
     matrix = MATRICES[name]
     sizes = np.linalg.svd(matrix, compute_uv=False)
     spectral, nuclear = (f(rational_matrix(matrix)) for f in (spectral_norm_above, nuclear_norm_above))

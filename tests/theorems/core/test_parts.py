@@ -1,4 +1,6 @@
-"""Whose claim failed: premises, the conclusion as its source states it, sharper forms of ours."""
+"""The part of a statement to which a failed claim belongs: a premise, the stated conclusion, or a sharper claim of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ LISTED = always("run", "limit", "sharp") | {"single": SINGLE, "several": SEVERAL
 
 
 def stating(*claims: Claim, states: tuple[str, ...] | None = ("limit",), premises: tuple[str, ...] = ("run",)) -> Any:
-    """A statement that makes these claims on every case."""
+    """Return a statement that makes the given claims on every case."""
 
     @statement("stating", claims=LISTED, states=states, premises=premises)
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -55,7 +57,7 @@ def parts_of(tried: Statement) -> Parts:
     return result.parts
 
 
-def test_a_failure_of_a_sharper_form_alone() -> None:
+def test_a_failure_of_only_a_sharper_claim() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     parts = parts_of(tried)
     assert (parts.stated, parts.premises, parts.sharper) == (UPHELD, UPHELD, FALSIFIED)
@@ -86,8 +88,8 @@ def test_a_failure_of_the_stated_conclusion() -> None:
     )
 
 
-def test_a_part_that_was_never_reached_is_not_upheld() -> None:
-    """The conclusion ended with the claim that failed, or left its own claim undecided."""
+def test_a_part_that_was_not_reached_is_not_upheld() -> None:
+    """The conclusion ended with the claim that failed, or left the stated claim undecided."""
     for claims in ([RUN, NO_SHARP], [RUN, undecided_claim("limit", "too far", Form.LIMIT), NO_SHARP]):
         tried = stating(*claims)
         assert parts_of(tried).stated is INCONCLUSIVE
@@ -98,11 +100,11 @@ def test_a_part_that_was_never_reached_is_not_upheld() -> None:
 
 
 @pytest.mark.parametrize(("states", "stated"), [(("limit", "several"), UPHELD), (("limit", "single"), INCONCLUSIVE)])
-def test_a_claim_is_missed_only_where_it_is_due(states: tuple[str, ...], stated: Verdict) -> None:
+def test_a_claim_is_missing_only_where_its_condition_holds(states: tuple[str, ...], stated: Verdict) -> None:
     assert parts_of(stating(RUN, LIMIT, NO_SHARP, states=states)).stated is stated
 
 
-def test_a_condition_that_cannot_be_decided_counts_as_due() -> None:
+def test_an_undecidable_condition_counts_as_holding() -> None:
     assert parts_of(stating(RUN, LIMIT, NO_SHARP, states=("limit", "sometimes"))).stated is INCONCLUSIVE
     assert not SEVERAL.holds(CASE)
     broken = Condition("who knows", lambda case: case.nothing)
@@ -116,7 +118,7 @@ def test_a_condition_that_cannot_be_decided_counts_as_due() -> None:
     assert parts_of(conclusion).stated is INCONCLUSIVE
 
 
-def test_where_a_premise_fails_nothing_is_said_of_the_conclusion() -> None:
+def test_where_a_premise_fails_the_conclusion_is_undecided() -> None:
     for limit in (LIMIT, NO_LIMIT):
         tried = stating(NO_RUN, limit)
         assert parts_of(tried).stated is INCONCLUSIVE
@@ -130,7 +132,7 @@ def test_a_claim_of_ours_that_no_source_states() -> None:
     assert "(a claim of ours, which the paper does not state)" in check(tried, CASE, REFERENCE).reason
 
 
-def test_all_claims_are_the_conclusion_if_none_is_declared_so() -> None:
+def test_without_a_declaration_all_claims_are_the_conclusion() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP, states=None, premises=())
     parts = parts_of(tried)
     assert (parts.stated, parts.premises, parts.sharper) == (FALSIFIED, None, None)
@@ -149,13 +151,13 @@ def test_all_claims_are_the_conclusion_if_none_is_declared_so() -> None:
         ),
     ],
 )
-def test_names_are_checked(wrong: Any, sentence: str) -> None:
+def test_unknown_names_of_parts_are_refused(wrong: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput) as error:
         stating(RUN, **wrong)
     assert str(error.value) == sentence
 
 
-def test_only_falsified_cases_count_and_the_worst_of_them() -> None:
+def test_only_falsified_cases_count_and_of_them_the_worst() -> None:
     upheld, sharp, limit = (
         of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
         for tried in (stating(RUN, LIMIT, SHARP), stating(RUN, LIMIT, NO_SHARP), stating(RUN, NO_LIMIT, SHARP))
@@ -170,7 +172,7 @@ def test_only_falsified_cases_count_and_the_worst_of_them() -> None:
     assert merge_parts([]) is None
 
 
-def test_parts_are_kept_and_older_records_are_read() -> None:
+def test_parts_are_stored_and_older_records_are_read() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
     record = json.loads(json.dumps(encode(result)))
@@ -182,7 +184,7 @@ def test_parts_are_kept_and_older_records_are_read() -> None:
     assert Parts.of_json(result.conclusion.as_json()) == result.conclusion
 
 
-def test_every_statement_of_a_paper_says_which_claims_are_its_conclusion() -> None:
+def test_every_statement_of_a_paper_declares_its_stated_claims() -> None:
     conjectures = {"conjecture-joint-descent", "conjecture-mixing", "conjecture-independent-rows"}
     for theorem in statements().values():
         assert theorem.states is not None, theorem.id

@@ -1,4 +1,4 @@
-"""The probe points reach the hard regions, are the same every time, and the local search climbs."""
+"""The probe points reach the hard regions and are reproducible, and the local search climbs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_origin_and_both_sides_of_q_are_probed() -> None:
     assert (1 - cosines < 1e-12).sum() < len(cosines) / 2
 
 
-def test_without_a_direction_or_with_a_zero_one_all_points_are_finite() -> None:
+def test_without_a_direction_or_with_a_zero_direction_all_points_are_finite() -> None:
     for q in (None, np.zeros(3)):
         points = probe_points(np.random.default_rng(0), a_problem(), q, m=50)
         assert points.shape == (51, 3)

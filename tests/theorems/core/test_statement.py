@@ -1,4 +1,4 @@
-"""Claims and the registry: a claim that says nothing, a NaN or an unknown tolerance never passes."""
+"""Claims and the registry: a claim that is vacuous, a NaN or an unknown tolerance never passes."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_an_infinite_tolerance_is_never_a_pass() -> None:
     assert elsewhere.verdict is Verdict.UPHELD
 
 
-def test_a_negative_tolerance_is_a_mistake_and_falsifies_nothing() -> None:
+def test_a_negative_tolerance_is_refused_and_falsifies_nothing() -> None:
     with pytest.raises(ValueError, match="claim x: its tolerance is -3"):
         at_least("x", Form.EFFECTIVE, 1.0, 0.0, rounding=-3.0, why="rounding")
 
 
-def test_sides_that_carry_their_rounding_need_no_tolerance() -> None:
+def test_sides_with_error_bounds_need_no_tolerance() -> None:
     left = Bounded([1.0, 5.0, 3.0], [0.5, 0.0, np.inf])
     upheld = at_least("x", Form.EFFECTIVE, left, [1.25, 5.0, 9.0])
     assert upheld.verdict is Verdict.UPHELD
@@ -110,15 +110,15 @@ def test_at_least_without_points_is_undecided() -> None:
     assert "no iterate" in claim.undecided
 
 
-def test_at_least_finds_the_nan() -> None:
+def test_at_least_with_a_nan_is_undecided_unless_another_entry_fails() -> None:
     left = np.array([5.0, math.nan, -1.0])
     assert at_least("x", Form.EXACT, left, -2.0, rounding=0.0, why="exact").verdict is Verdict.INCONCLUSIVE
     assert at_least("x", Form.EXACT, 5.0, 0.0, rounding=np.abs(left), why="exact").verdict is Verdict.INCONCLUSIVE
-    # It does not hide an entry that fails.
+    # The NaN does not hide an entry that fails.
     assert at_least("x", Form.EXACT, left, 0.0, rounding=0.0, why="exact").verdict is Verdict.FALSIFIED
 
 
-def test_an_entry_at_which_both_sides_are_the_same_does_not_hide_the_others() -> None:
+def test_an_entry_with_equal_sides_does_not_hide_the_others() -> None:
     claim = at_least("x", Form.EFFECTIVE, [0.0, 1.5, 9.0], [0.0, 1.0, 1.0], rounding=1e-15, why="rounding")
     assert (claim.slack, claim.verdict) == (0.5, Verdict.UPHELD)
     alone = at_least("x", Form.EFFECTIVE, [0.0, 3.0], [0.0, 3.0], rounding=1e-15, why="rounding")
@@ -129,7 +129,7 @@ def test_an_entry_at_which_both_sides_are_the_same_does_not_hide_the_others() ->
     assert (failed.slack, failed.verdict) == (-1.0, Verdict.FALSIFIED)
 
 
-def test_a_statement_is_made_where_it_stands() -> None:
+def test_a_statement_is_registered_where_it_is_defined() -> None:
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         """What it says."""
         yield Claim("x", Form.EXACT, 1.0, 0.0, "exact")
@@ -159,7 +159,7 @@ def test_two_statements_of_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -
     assert statements()["lemma-3"] is not twin
 
 
-def test_a_conclusion_that_cannot_go_on_ends_with_an_undecided_claim() -> None:
+def test_a_conclusion_that_stops_early_ends_with_an_undecided_claim() -> None:
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         """It stops halfway."""
         yield Claim("first", Form.EXACT, 1.0, 0.0, "exact")
@@ -179,7 +179,7 @@ def test_unknown_ids_are_refused_with_the_nearest_three() -> None:
         statement_named("lemma-0")
 
 
-def test_order_is_the_papers() -> None:
+def test_statements_are_in_the_order_of_the_paper() -> None:
     ids = ["lemma-10", "theorem-2", "lemma-3", "other", "theorem-1", "lemma-1"]
     random.Random(0).shuffle(ids)
     assert sorted(ids, key=suite.in_order) == ["lemma-1", "lemma-3", "lemma-10", "theorem-1", "theorem-2", "other"]
@@ -208,19 +208,19 @@ def test_ids_and_aliases_are_unique() -> None:
             assert statement_named(name) is theorem
 
 
-def test_slack_and_tolerance_are_in_the_same_unit() -> None:
+def test_slack_and_tolerance_have_the_same_unit() -> None:
     claim = at_least("a", Form.EFFECTIVE, [3.0], [1.0], rounding=0.5, scale=4.0, why="rounding")
     assert (claim.slack, claim.tolerance) == (0.5, 0.125)
 
 
-def test_one_missing_number_is_the_worst_entry() -> None:
+def test_a_claim_with_one_nan_is_undecided() -> None:
     nan = float("nan")
     for left, rounding in (([nan, 5.0], [0.0, 0.0]), ([5.0, 5.0], [0.0, nan]), ([5.0, nan], [0.0, 0.0])):
         claim = at_least("a", Form.EFFECTIVE, left, 0.0, rounding=rounding, why="rounding")
         assert claim.verdict is Verdict.INCONCLUSIVE
 
 
-def test_nothing_tried_is_undecided_without_a_tolerance() -> None:
+def test_a_claim_without_entries_is_undecided_with_tolerance_zero() -> None:
     claim = at_least("a", Form.EFFECTIVE, [], 0.0, rounding=0.0, why="rounding")
     assert claim.verdict is Verdict.INCONCLUSIVE
     assert (claim.slack, claim.tolerance) == (0.0, 0.0)
@@ -236,7 +236,7 @@ def verdict_of_refinement(*claims: Claim) -> Verdict:
     return refinement(*claims).verdict
 
 
-def test_a_sharper_claim_is_not_judged_where_its_limit_is_open() -> None:
+def test_a_sharper_claim_is_not_judged_where_its_limit_is_undecided() -> None:
     limit = Claim("direction", Form.LIMIT, 0.0, 0.0, "exact")
     open_limit = undecided_claim("direction", "no minimiser was found", Form.LIMIT)
     wrong = Claim("offset", Form.SHARP, -1.0, 0.0, "exact")

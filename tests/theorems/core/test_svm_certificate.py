@@ -1,4 +1,4 @@
-"""What is said wrongly of p_mm is seen, wherever it stands and however little it is wrong."""
+"""Errors in a reported p_mm are detected, wherever they are and however small."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from theorems.core.svm_certificate import local_optimality_claim, svm_claim
 from theorems.core.svm_flags import _gaining, _proves
 
 KEYS = np.array([[[0.0, 0], [-1, 1], [-3, -1]], [[0.0, 0], [-1, -1], [-2, 5]]])
-"""Rows (1, −1), (3, 1) of the first input, (1, 1), (2, −5) of the second would ask for more: p_mm = (1, 0)."""
+"""Rows are (1, −1), (3, 1) of the first input and (1, 1), (2, −5) of the second; p_mm = (1, 0) satisfies all with
+margin 1 or more.
+"""
 SCORES = np.array([[2.0, 1, 3], [1.0, -1, 2]])
 PROBLEM, ALPHA = Problem(KEYS, SCORES), np.array([0, 0])
 
@@ -49,7 +51,7 @@ def test_the_right_solution_is_certified() -> None:
 
 
 @pytest.mark.parametrize("at", [(0, 1), (0, 2), (1, 1), (1, 2)])
-def test_every_margin_and_every_neighbour_is_looked_at(at: tuple[int, int]) -> None:
+def test_every_margin_and_every_neighbour_is_checked(at: tuple[int, int]) -> None:
     svm = solution()
     which = f"token {at[1]} of input {at[0]}"
     result, why = verdict(replace(svm, margins=changed(svm.margins, at, svm.margins[at] * (1 + 64 * EPS))))
@@ -61,7 +63,7 @@ def test_every_margin_and_every_neighbour_is_looked_at(at: tuple[int, int]) -> N
 
 
 def with_exact(svm: MaxMargin, **attributes: Any) -> MaxMargin:
-    """With other rationals."""
+    """Return the solution with other rationals."""
     exact = copy(svm.exact)
     exact.__dict__.update(attributes)
     return replace(svm, exact=exact)
@@ -74,7 +76,7 @@ def test_the_violated_margin_of_a_wrong_point_is_named() -> None:
 
 
 def test_duals_combine_the_rows_of_their_own_inputs() -> None:
-    """½ of (1, −1) and ½ of (1, 1)."""
+    """The duals are ½ of (1, −1), from input 0, and ½ of (1, 1), from input 1."""
     svm = solution()
     assert svm.exact.duals == {(0, 1): fmpq(1, 2), (1, 1): fmpq(1, 2)}
     wrong = with_exact(svm, duals={(0, 1): fmpq(1), (1, 1): fmpq(1, 3)})
@@ -91,7 +93,7 @@ def test_floats_are_the_rationals_rounded(units: int) -> None:
 
 
 class Misjudged(MaxMargin):
-    """As if the rows of its neighbours were dependent when they are not, and the other way round."""
+    """A solution that reports independent rows as dependent, and dependent ones as independent."""
 
     @property
     def independent(self) -> bool:
@@ -102,7 +104,7 @@ def solution_of(svm: MaxMargin) -> MaxMargin:
     return MaxMargin(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
 
 
-def test_rows_that_are_called_dependent_are_counted() -> None:
+def test_a_wrong_claim_of_dependence_is_detected() -> None:
     svm = solution()
     wrong = Misjudged(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
     assert verdict(wrong) == (Verdict.FALSIFIED, "the rows of 2 neighbours have rank 2, but are called dependent")
@@ -110,7 +112,7 @@ def test_rows_that_are_called_dependent_are_counted() -> None:
 
 @pytest.mark.parametrize(("scores", "called"), [(SCORES, "γ"), (-SCORES, "−γ"), (0 * SCORES, "0")])
 def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: str) -> None:
-    """Neighbours score below α, above it, or the same; whoever is wrong about one of these is told which."""
+    """Neighbours score below α, above α, or the same; a wrong answer on any of these is named."""
     svm = solution()
     assert local_optimality_claim(PROBLEM, ALPHA, svm, REFERENCE).verdict is Verdict.UPHELD
 
@@ -131,7 +133,7 @@ def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: s
         ([[1, 0]], [True], False),
         ([[1, 0], [2, 1], [1, 1]], [False, True, True], True),
         ([["1/4", 0], ["1/4", "1/4"]], [False, True], True),
-        # A gain as small as the rounding of a duplicate, and one that asks for z of 10¹² elsewhere.
+        # A gain as small as the rounding of a duplicate; and a gain that requires an entry of z of 10¹².
         ([[1, 0], [1, "1/1000000000000"]], [False, True], True),
         ([[1, 0, 0], [1, 5, 0], [1, -5, "1/1000000000000"]], [False, True, True], True),
         ([[1, 0, 0], [1, 5, 0], [1, -5, 0]], [False, True, True], False),
@@ -140,7 +142,7 @@ def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: s
 def test_a_direction_proves_that_neighbours_have_no_dual(
     rows: list[list[Any]], without: list[bool], proven: bool
 ) -> None:
-    """z = (0, 1) loses nothing on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one always loses."""
+    """z = (0, 1) is zero on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one row always loses."""
     exact = [[fmpq(x) for x in row] for row in rows]
     p = [fmpq(1), *[fmpq(0)] * (len(rows[0]) - 1)]
     z = _gaining(exact, without)
@@ -148,8 +150,8 @@ def test_a_direction_proves_that_neighbours_have_no_dual(
     assert not _proves([-x for x in z], exact, without, p)
 
 
-def test_a_copy_of_a_support_token_that_is_a_rounding_off_has_no_dual() -> None:
-    """What it is off by is a coordinate that is constant otherwise; a gain of 1e-9 is a gain."""
+def test_a_copy_of_a_support_token_moved_by_a_rounding_has_no_dual() -> None:
+    """The copy differs in a coordinate that is constant otherwise; even a gain of 1e-9 is a gain."""
     problem = Problem([[[0.0, 0.0], [0.0, -1.0], [1e-9, -1.0]]], [[1.0, 0.0, 0.0]])
     svm = solution(problem)
     assert svm.neighbours.sum() == 2

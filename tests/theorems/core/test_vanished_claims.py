@@ -1,4 +1,6 @@
-"""A claim that vanishes under what is tried, because a flag is reported wrongly, leaves the statement undecided."""
+"""A claim that is no longer made under the tested implementation, because it reports a wrong flag, leaves the statement
+undecided.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from theorems.core.tolerances import EXACT
 
 @statement("flagged")
 def flagged(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """One claim, and another one where the neighbours are independent."""
+    """One claim, and another one if the neighbours are independent."""
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
     result = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(result, MaxMargin) and result.independent:
@@ -38,9 +40,9 @@ REPEATED = Problem(np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]), np.array([[
 ON_THE_EDGE = Problem(
     np.array([[[2.0, 2.0], [1.0, 2.0], [2.0, 1.0], [0.0, 3.0]]]), np.array([[1.0, 0.0, 0.0, 0.0]]), LOSSES["logistic"]
 )
-"""p_mm = (1, 1) with the rows (1, 0), (0, 1) and (2, −1): dependent, and all of them can have a dual."""
+"""p_mm = (1, 1) with the rows (1, 0), (0, 1) and (2, −1): they are dependent, and all can have a positive dual."""
 NO_DUAL = Problem(np.array([[[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"])
-"""p_mm = (1, 0) with the rows (1, 0) and (1, 1): independent, and the second has no dual."""
+"""p_mm = (1, 0) with the rows (1, 0) and (1, 1): they are independent, and the second has dual 0."""
 
 
 def saying(**flags: Any) -> Implementation:
@@ -52,7 +54,7 @@ def saying(**flags: Any) -> Implementation:
     return REFERENCE.replace("flags", {max_margin: solve})
 
 
-def test_a_claim_that_vanishes_is_no_pass() -> None:
+def test_a_vanished_claim_makes_the_statement_inconclusive() -> None:
     case = Case(INDEPENDENT)
     assert check(flagged, case, REFERENCE).verdict is Verdict.UPHELD
     outcome = check(flagged, case, saying(independent=False))
@@ -68,14 +70,14 @@ def fragile(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
 
 
-def test_a_comparison_with_the_reference_that_breaks_down_is_no_pass() -> None:
+def test_a_comparison_that_raises_on_the_reference_is_inconclusive() -> None:
     outcome = check(fragile, Case(INDEPENDENT), saying())
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "ZeroDivisionError: the reference" in outcome.reason
 
 
 @pytest.mark.parametrize("problem", [INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL])
-def test_flags_are_decided_a_second_time(problem: Problem) -> None:
+def test_flags_are_decided_independently(problem: Problem) -> None:
     solution = max_margin(problem.keys, problem.optimal)
     assert isinstance(solution, MaxMargin)
     assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, solution)
@@ -89,7 +91,7 @@ def test_flags_are_decided_a_second_time(problem: Problem) -> None:
         assert wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, wrong), flags
 
 
-def test_flags_of_the_example_problems() -> None:
+def test_the_flags_of_the_example_problems() -> None:
     flags = []
     for problem in (INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL):
         solution = max_margin(problem.keys, problem.optimal)
@@ -99,7 +101,7 @@ def test_flags_of_the_example_problems() -> None:
     assert flags == [(True, True), (False, True), (False, True), (True, False)]
 
 
-def test_flags_of_named_data() -> None:
+def test_the_flags_of_named_data() -> None:
     problem = dataset_named("figure-1a").problem
     solution = max_margin(problem.keys, problem.optimal)
     assert isinstance(solution, MaxMargin)

@@ -1,4 +1,4 @@
-"""Small parts of a verdict, by hand."""
+"""Small functions behind a verdict, checked by hand."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def claim(slack: float, not_found: bool = False, undecided: str = "") -> Claim:
         ([claim(-1.0), claim(math.nan, True, "search")], False),
     ],
 )
-def test_a_case_is_not_found_only_if_no_other_claim_is_undecided(claims: list[Claim], found: bool) -> None:
+def test_a_case_counts_as_not_found_only_if_no_other_claim_is_undecided(claims: list[Claim], found: bool) -> None:
     assert _not_found(claims) is found
 
 
 def test_rows_of_outer_products() -> None:
-    """(x_iα − x_it) z_iᵀ, row by row."""
+    """Rows are (x_iα − x_it) z_iᵀ, flattened row by row."""
     data = QueryDataset([[[1.0, 2.0], [4.0, 8.0]]], [[1.0, 10.0, 100.0]], [1.0], [1.0, 0.0], "correlation")
     result = key_rows(data.problem, np.array([1]))
     assert result.value.tolist() == [[[3, 30, 300, 6, 60, 600], [0] * 6]]
@@ -60,18 +60,18 @@ def test_rows_of_outer_products() -> None:
     assert verdicts == {"scores-are-products": "upheld", "keys-are-outer-products": "upheld"}
 
 
-def test_a_margin_is_reached_along_a_short_row() -> None:
+def test_probe_points_reach_a_margin_along_a_short_row() -> None:
     moved = with_margin(np.array([[1.0, 2.0]]), np.array([[0.25, 0.0]]), np.array([1.0]))
     assert moved.tolist() == [[4.0, 2.0]]
 
 
-def test_where_counterexamples_lie_in_a_checkout() -> None:
+def test_the_folder_of_counterexamples_in_a_checkout() -> None:
     assert RECORDED == ROOT
     assert COUNTEREXAMPLES.is_dir()
 
 
 @pytest.mark.parametrize("use", [SVM_ONLY, BELOW_ROUNDING, FAR, SATURATED])
-def test_an_outcome_without_a_kernel_call_says_so(use: KernelUse) -> None:
+def test_a_result_without_a_kernel_call_is_recognised(use: KernelUse) -> None:
     assert not use.called
     assert calls("somewhere", turn=1).called
 

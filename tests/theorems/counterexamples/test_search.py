@@ -1,4 +1,4 @@
-"""Hunts: the same seed finds the same counterexample, small and round; true statements stand; nothing found is lost."""
+"""Hunts: the same seed gives the same small counterexample, true statements are not refuted, and no find is lost."""
 
 from __future__ import annotations
 
@@ -67,21 +67,21 @@ def test_the_same_data_with_one_input_are_no_counterexample() -> None:
     observation = examine(hunt.weakened, alone, guided=False)
     assert not observation.is_counterexample
     assert "single-input holds" in observation.refusal
-    # And the conclusion itself is not always false: there it holds.
+    # The conclusion itself holds for one input, so that it is not simply always false.
     start = np.zeros(problem.d) if alone.start is None else alone.start
     claims = list(direction_claims(alone.problem, start, Implementation(), alone.problem.optimal))
     assert {c.verdict for c in claims} == {Verdict.UPHELD}
 
 
 @pytest.mark.parametrize("id", ["lemma-5", "lemma-11"])
-def test_a_statement_as_it_stands_is_not_refuted(id: str) -> None:
+def test_a_complete_statement_is_not_refuted(id: str) -> None:
     hunt = Hunt(weakened_named(id, ""), 0, 300.0, cases=25)
     hunt.run()
     assert hunt.found is None
     assert hunt.effort.tried == 25
 
 
-def test_ctrl_c_keeps_what_was_found() -> None:
+def test_ctrl_c_keeps_the_counterexample_found() -> None:
     def interrupted(effort: Effort) -> None:
         if effort.shrinking == 12:
             raise KeyboardInterrupt
@@ -123,7 +123,7 @@ def fake(slack: float, tolerance: float, *, kept: bool | None = True, fails: boo
 CASE = Case(Problem(np.eye(2)[None], np.array([[1.0, 0.0]]), LOSSES["logistic"]))
 
 
-def test_a_hunt_that_was_cut_off_goes_on_to_the_same_counterexample() -> None:
+def test_a_resumed_hunt_finds_the_same_counterexample() -> None:
     def run(known: list[Observation]) -> tuple[Hunt, list[Observation]]:
         noted: list[Observation] = []
         hunt = Hunt(rare, 3, 300.0, known=known, note=noted.append)
@@ -149,7 +149,7 @@ def test_a_hunt_that_was_cut_off_goes_on_to_the_same_counterexample() -> None:
     for cut in (1, whole.effort.tried - 1, whole.effort.tried, whole.effort.tried + 5, len(noted)):
         again, more = run(noted[:cut])
         assert told(again) == told(whole)
-        assert len(more) == len(noted) - cut  # what is known is not looked at again
+        assert len(more) == len(noted) - cut  # known cases are not examined again
 
 
 def seen(*numbers: float, **findings: bool | None) -> CaseCheck:
@@ -163,7 +163,7 @@ def test_a_violation_must_be_far_beyond_its_tolerance() -> None:
     assert not seen(float("nan"), 1e-9).is_counterexample
 
 
-def test_assumptions_are_decided_or_there_is_no_counterexample() -> None:
+def test_an_undecided_assumption_gives_no_counterexample() -> None:
     assert not seen(-1.0, 1e-9, kept=False).is_counterexample
     undecided = seen(-1.0, 1e-9, kept=None)
     assert not undecided.is_counterexample
@@ -182,8 +182,10 @@ def test_a_conclusion_that_breaks_down_refutes_nothing() -> None:
     assert "ZeroDivisionError" in result.refusal
 
 
-def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
-    """Keys of size 3e23 beside a start of norm one: in units of the keys, p(0) has norm 3e23 and every step is lost."""
+def test_a_flow_that_cannot_move_in_float64_does_not_refute_divergence() -> None:
+    """Keys are of size 3e23 and the start of norm 1: in units of the keys, p(0) has norm 3e23 and every step is lost to
+    rounding.
+    """
     scale = 3e23
     keys = np.array([[[0.0, 0.0], [-scale, 0.0]], [[0.0, 0.0], [0.0, -scale]]])
     case = Case(Problem(keys, np.array([[0.0, -1.0], [0.0, -1.0]]), LOSSES["correlation"]), start=np.array([0.0, -1.0]))
@@ -193,7 +195,7 @@ def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
 
 
 def test_a_finite_stationary_point_refutes_divergence() -> None:
-    """Optimal tokens in opposite directions: the risk is coercive along the line."""
+    """Optimal tokens lie in opposite directions: the risk is coercive along the line."""
     from theorems.without.flow_claims import follow_flow
 
     keys = np.array([[[1.0], [0.0]], [[-1.0], [0.0]]])
@@ -212,7 +214,9 @@ def test_a_case_on_which_a_conclusion_raises_counts_as_meeting_the_assumptions()
 
 
 def test_the_objective_of_a_search() -> None:
-    """The measure of violation where it is guided by one; otherwise how far a claim is beyond its tolerance."""
+    """The objective is the measure of violation if one is given, and otherwise how far a claim exceeds its
+    tolerance.
+    """
     made = replace(fake(-1.0, 0.0), violation=lambda case: 0.125)
     assert examine(made, CASE).score == 0.125
     beyond = examine(replace(made, violation=None), CASE).score

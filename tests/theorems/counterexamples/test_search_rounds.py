@@ -1,4 +1,4 @@
-"""A hunt in rounds that are looked through elsewhere comes to what it comes to here."""
+"""A hunt whose rounds are searched in other processes gives the same result as a hunt in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HARMLESS = ("lemma-11", "")
 
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this process; in others they have their usual length."""
+    """Shorten the rounds in this process; other processes keep the usual length."""
     for module in (search, rounds_, theorems.command.counterexamples):
         monkeypatch.setattr(module, "ROUND", 4)
     monkeypatch.setattr(rounds_, "MANY", 20)
@@ -43,10 +43,10 @@ def hunted(id: str, without: str, **more: Any) -> Hunt:
     return hunt
 
 
-def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
+def test_separately_searched_rounds_agree_with_the_hunt() -> None:
     [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, ignore)
     assert [len(item) for item in seen.rounds] == [4] * 3
-    # Each is drawn from a seed of its own.
+    # Each round is drawn from its own seed.
     whole = hunted(*HARMLESS, cases=9)
     again = hunted(*HARMLESS, cases=9, rounds=seen.rounds)
     assert again.effort == whole.effort
@@ -54,7 +54,7 @@ def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
     assert hunted(*HARMLESS, cases=9, rounds=seen.rounds[:1]).effort == whole.effort
 
 
-def test_the_first_round_with_a_counterexample_ends_it() -> None:
+def test_the_first_round_with_a_counterexample_ends_the_hunt() -> None:
     [seen] = run([rounds_of(*EASY, 3, 60)], 1, ignore)
     assert seen.has_counterexample
     assert not any(item[-1].counterexample for item in seen.rounds[:-1])
@@ -66,7 +66,7 @@ def test_the_first_round_with_a_counterexample_ends_it() -> None:
     assert repr(there.found.problem) == repr(here.found.problem)
 
 
-def test_an_unfinished_round_has_no_case() -> None:
+def test_an_unfinished_round_has_no_cases() -> None:
     work = rounds_of(*EASY, 0, None)
     assert work.count == rounds_.MANY
     assert work.parts()[7] == replace(work, count=1, part=7)
@@ -91,7 +91,7 @@ def on_threads(name: str, run: dict[str, Any], journal: Path | None) -> Iterator
 def test_a_hunt_on_an_engine_prints_the_same(
     options: list[str], code: Exit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.undo()  # workers have rounds of the usual length
+    monkeypatch.undo()  # worker processes have rounds of the usual length
     monkeypatch.setattr(theorems.command.common, "coordinator", on_threads)
     monkeypatch.chdir(tmp_path)
     messages = []
@@ -104,7 +104,7 @@ def test_a_hunt_on_an_engine_prints_the_same(
 
 
 class Busy(OnExecutor):
-    """Answers a few tasks, and never the others."""
+    """An executor that answers a few tasks, and never the others."""
 
     answers = 0
 
@@ -113,7 +113,7 @@ class Busy(OnExecutor):
         return super().submit(task) if self.answers >= 0 else Future()
 
 
-def test_the_time_of_a_hunt_ends_it_everywhere(
+def test_the_time_limit_of_a_hunt_ends_it_on_every_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
@@ -128,7 +128,7 @@ def test_the_time_of_a_hunt_ends_it_everywhere(
     assert "theorems: lemma-11: no round of 4 cases was finished in 0.3 s; nothing is" in capsys.readouterr().err
 
 
-def test_rounds_in_a_journal_are_not_looked_through_again(
+def test_rounds_in_a_journal_are_not_searched_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

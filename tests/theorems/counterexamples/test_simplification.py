@@ -1,4 +1,4 @@
-"""The simplifier reaches the smallest instance of a property, and never leaves the property."""
+"""The simplifier reaches the smallest instance of a property, and keeps the property at every step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def large() -> Case:
     return Case(Problem(keys, scores, LOSSES["logistic"]), start=rng.normal(size=3), seed=77)
 
 
-def test_without_a_condition_everything_goes() -> None:
+def test_without_a_property_the_smallest_case_is_reached() -> None:
     small = simplify_counterexample(large(), lambda case: True)
     assert (small.problem.n, small.problem.T, small.problem.d) == (1, 2, 1)
     assert not small.problem.keys.any()
@@ -28,7 +28,7 @@ def test_without_a_condition_everything_goes() -> None:
     assert not small.start.any()
 
 
-def test_needed_numbers_stay_and_are_rounded() -> None:
+def test_necessary_numbers_stay_and_are_rounded() -> None:
     def two_inputs_that_disagree(case: Case) -> bool:
         k = case.problem.keys
         return case.problem.n >= 2 and bool(k[0, 0, 0] > 1.7) and bool(k[1, 0, 0] < -0.3)
@@ -57,7 +57,7 @@ def test_ties_stay_ties() -> None:
     assert sorted(set(small.problem.scores.ravel())) in ([-1.0, 0.0], [0.0, 1.0])
 
 
-def test_chosen_tokens_follow_what_is_dropped() -> None:
+def test_chosen_tokens_are_renumbered_when_tokens_are_dropped() -> None:
     case = large().replace(alpha=np.array([3, 1, 2]))
     chosen = [tuple(case.problem.keys[i, a]) for i, a in enumerate(case.alpha)]  # type: ignore[arg-type]
 
@@ -99,7 +99,7 @@ def test_the_number_of_steps_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("name", ["keys", "scores", "start"])
-def test_parts_make_the_case_again(name: str) -> None:
+def test_a_case_is_rebuilt_from_its_parts(name: str) -> None:
     case = large()
     again = Parts.of(case).build()
     assert again is not None

@@ -1,4 +1,4 @@
-"""Single steps of the simplifier, what counts as simple, and what a record may hold; by hand."""
+"""Single steps of the simplifier, its order of simplicity, and the contents of a record, checked by hand."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def case_of(keys: Any, scores: Any, **further: Any) -> Case:
 
 
 def queried(d: int, e: int, start: bool = True) -> Case:
-    """d-dimensional tokens, e-dimensional queries, W(0) counts from 1."""
+    """Return a case with d-dimensional tokens and e-dimensional queries; the entries of W(0) count from 1."""
     X = np.arange(1.0, 1 + 2 * d).reshape(1, 2, d)
     data = QueryDataset(X, np.arange(10.0, 10 + e)[None], np.array([1.0]), np.arange(1.0, 1 + d), LOSSES["correlation"])
     W = np.arange(1.0, 1 + d * e) if start else None
     return Case(data.problem, queried=data, start=W)
 
 
-def test_a_dimension_less_of_tokens_takes_a_row_of_the_weights() -> None:
-    """W(0) = (1 2 3; 4 5 6) for d = 2, e = 3."""
+def test_dropping_a_token_dimension_drops_a_row_of_the_weights() -> None:
+    """For d = 2 and e = 3, W(0) = (1 2 3; 4 5 6)."""
     steps = list(_narrower(Parts.of(queried(2, 3))))
     assert [step.arrays["start"].tolist() for step in steps[:2]] == [[1, 2, 3], [4, 5, 6]]
     assert [step.arrays["X"].tolist() for step in steps[:2]] == [[[[1], [3]]], [[[2], [4]]]]
@@ -53,12 +53,12 @@ def test_a_dimension_less_of_tokens_takes_a_row_of_the_weights() -> None:
 
 
 @pytest.mark.parametrize(("d", "e", "steps"), [(1, 1, 0), (1, 2, 2), (2, 1, 2)])
-def test_one_dimension_stays(d: int, e: int, steps: int) -> None:
+def test_the_last_dimension_is_not_dropped(d: int, e: int, steps: int) -> None:
     assert len(list(_narrower(Parts.of(queried(d, e, start=False))))) == steps
 
 
-def test_an_input_dimension_less_of_a_dataset_keeps_its_keys() -> None:
-    """W maps two dimensions to one: X, v and W lose a column."""
+def test_dropping_an_input_dimension_keeps_the_keys() -> None:
+    """W maps two dimensions to one; X, v and W lose a column."""
     data = Dataset(X=[[[1.0, 2.0], [3.0, 4.0]]], Y=[1.0], v=[5.0, 6.0], W=[[7.0, 8.0]], loss="correlation")
     steps = [step for step in _fewer(Parts.of(Case(data.problem, data))) if step.arrays["X"].shape[2] == 1]
     assert [step.arrays["X"].ravel().tolist() for step in steps] == [[1, 3], [2, 4]]
@@ -66,7 +66,7 @@ def test_an_input_dimension_less_of_a_dataset_keeps_its_keys() -> None:
     assert [step.arrays["v"].tolist() for step in steps] == [[5], [6]]
 
 
-def test_chosen_tokens_move_up_where_one_before_them_goes() -> None:
+def test_chosen_tokens_are_renumbered_where_an_earlier_one_is_dropped() -> None:
     made = case_of([[[1.0], [2.0], [3.0]]], [[0.0, 1.0, 2.0]], alpha=np.array([1]))
     assert [item.tolist() for item in _tokens_to_drop(made)] == [[2], [0]]
     steps = [step for step in _fewer(Parts.of(made)) if step.arrays["keys"].shape[1] == 2]
@@ -90,7 +90,7 @@ def test_arrays_in_the_coordinates_of_the_keys_are_recognised(name: str, value: 
     assert _among_keys(name, value, 3) is among
 
 
-def test_arrays_are_rounded_in_halves_and_in_larger_units() -> None:
+def test_arrays_are_rounded_to_halves_and_to_integers_in_smaller_units() -> None:
     steps = [
         step.arrays["keys"].ravel().tolist() for step in _rounded_arrays(Parts.of(case_of([[[0.26], [1.7]]], [[0, 0]])))
     ]
@@ -111,7 +111,7 @@ def test_equal_values_become_simpler_together() -> None:
     assert all(scores[1] == scores[2] and scores[0] == 0.7 for _, scores in steps)
 
 
-def test_simple_numbers_come_first() -> None:
+def test_simple_numbers_are_tried_first() -> None:
     order = [0.0, 1.0, 2.0, -2.0, 10.0, 0.5, 100.0, 0.25, 0.125, 0.3]
     result = sorted(order, key=_complexity)
     assert result[:3] == [0.0, 1.0, 2.0]
@@ -148,7 +148,7 @@ FINDING = {"id": "separable", "holds": None, "because": "of it"}
         ({"exact_of": 1}, False),
     ],
 )
-def test_a_finding_of_a_record(changed: dict[str, Any], right: bool) -> None:
+def test_a_finding_is_read_from_a_record(changed: dict[str, Any], right: bool) -> None:
     assert _is_finding(FINDING | changed) is right
 
 
@@ -167,7 +167,7 @@ def test_a_finding_needs_all_its_parts() -> None:
         ([], False),
     ],
 )
-def test_an_effort_of_a_record(effort: Any, right: bool) -> None:
+def test_an_effort_is_read_from_a_record(effort: Any, right: bool) -> None:
     assert _is_effort(effort) is right
 
 
@@ -176,7 +176,7 @@ def claim(slack: float, undecided: str = "") -> Claim:
 
 
 def test_why_a_case_is_no_counterexample() -> None:
-    """What could not be decided may still be one."""
+    """If something is undecided, the case may still be a counterexample."""
     assert _why_not((), [], "") == ("the conclusion made no claim", True)
     lost = claim(math.nan, "no digits")
     assert _why_not((lost,), [lost], "") == ("sum: no digits", True)

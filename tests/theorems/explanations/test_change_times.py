@@ -1,4 +1,6 @@
-"""When a flow changes the tokens of the trained weights: as gradient descent in short steps does, and in words."""
+"""Times at which a flow leaves the tokens of the trained weights: equal to those of short gradient steps,
+and in words.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from theorems.explanations.sentences import paragraphs
 from theorems.library.explain import explain
 
 DATA = {"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "p": [4.0, 2.0]}
-"""The data of Figure 1(b), with a p that gives token 1 the largest weight; the flow goes on to token 0."""
+"""The data of Figure 1(b), with a p that gives token 1 the largest weight; the flow then moves to token 0."""
 FACTORS = {
     "X": [[[2.0, 1.0], [0.0, 1.0], [1.0, -1.0]]],
     "queries": [[1.0, 0.5]],

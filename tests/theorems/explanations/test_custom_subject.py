@@ -1,4 +1,4 @@
-"""Data of a paper's own kind are explained by what the paper says, their assumptions, and the statements that apply."""
+"""The explanation of a paper's own kind of data: the paper's text, then assumptions, then the statements that apply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorems.explanations.custom_subject, "is_explained", lambda statement: True)
 
 
-def test_what_the_paper_says_then_assumptions_then_statements() -> None:
+def test_the_paper_s_text_precedes_assumptions_and_statements() -> None:
     result = explain(CASE)
     assert repr(result) == "Explanation(mine: logits, m = 2)"
     message = str(result).splitlines()

@@ -1,4 +1,4 @@
-"""theorems explain: planted facts are found and said, exact numbers are exact, and bad input is one sentence."""
+"""``theorems explain``: planted facts are reported, exact numbers are exact, and bad input gives one sentence."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from theorems.library.explain import explain
 from theorems.library.verify import verify
 
 OPPOSED = {"keys": [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], "scores": [[1, 0], [1, 0]], "p0": [2, 0]}
-"""Two inputs that pull p in opposite directions alike: the flow goes to 0, and no p separates."""
+"""Two inputs that pull p equally in opposite directions: the flow goes to 0, and no p separates."""
 BETWEEN = {"keys": [[[0, 0], [1, 0], [-1, 0]]], "scores": [[1, 0.5, 0]]}
 """The optimal token lies between the others; at the best finite p two of them share the weight."""
 TWICE = {"keys": [[[1, 0], [1, 0], [0, 1]]], "scores": [[1, 1, 0]]}
-"""The optimal token is there twice."""
+"""Two equal copies of the optimal token."""
 WIDE = {"keys": np.random.default_rng(1).normal(size=(14, 20, 16)), "scores": np.eye(20)[:14] * 3 + 0.1}
-"""More inputs and tokens than a screen holds."""
+"""More inputs and tokens than fit on a screen."""
 
 
 @cache
@@ -42,7 +42,7 @@ def on(name: str, starts: int = 0, seed: int = 0) -> Explanation:
 
 @cache
 def local() -> Explanation:
-    """Figure 1(b) from a start on the side of the token that is only locally optimal."""
+    """Explain Figure 1(b) from a start near the token that is only locally optimal."""
     return explain(dataset_named("figure-1b").replace(start=np.array([3.0, 0.0])))
 
 
@@ -85,7 +85,7 @@ def test_one_input_with_equal_scores_has_its_limit_from_theorem_2() -> None:
     assert it.path.flow.one_minus_cosine(it.selection.svm.p)[-1] < 1e-11  # type: ignore[union-attr]
 
 
-def test_several_inputs_leave_the_direction_open_and_the_start_decides() -> None:
+def test_with_several_inputs_the_limit_depends_on_the_start() -> None:
     it = on("figure-8", 4)
     selected = [item.selects.tolist() for item in it.others if item.selects is not None]
     assert sorted(map(tuple, selected)) == [(0, 0), (0, 1), (0, 1), (0, 1)]
@@ -115,7 +115,7 @@ def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
     assert not any(id.startswith("theorem") for id in applying(it))
 
 
-def test_a_flow_to_a_finite_point_says_where() -> None:
+def test_a_flow_to_a_finite_point_reports_that_point() -> None:
     it = explain(BETWEEN)
     assert headline(it).startswith("from p(0) = 0 the flow converges to a prompt of norm ")
     assert it.path.stationary
@@ -123,14 +123,14 @@ def test_a_flow_to_a_finite_point_says_where() -> None:
     assert {token.token for token in it.tokens if token.weights[-1] > 0.2} == {0, 1}
 
 
-def test_a_constant_risk_moves_nothing() -> None:
+def test_under_a_constant_risk_nothing_moves() -> None:
     it = explain({"keys": [[[1, 0], [0, 1]]], "scores": [[1, 1]]})
     assert headline(it) == "from p(0) = 0 the flow stays at its start, where the gradient is zero, and selects nothing"
     assert all(token.globally_optimal for token in it.tokens)
     assert "NaN" not in it.to_json()
 
 
-def test_a_tie_is_a_tie() -> None:
+def test_a_tie_is_reported_as_a_tie() -> None:
     it = explain(TWICE)
     assert headline(it) == "from p(0) = 0 the flow ties tokens [0, 1] of input 0, exactly"
     assert [token.selected for token in it.tokens] == [True, True, False]
@@ -159,15 +159,15 @@ def test_applicable_statements_are_those_that_verify_checks(name: str) -> None:
         assert (result.id in applying(on(name))) == (result.verdict is not Verdict.NOT_APPLICABLE), result.id
 
 
-def test_given_tokens_are_looked_at_too() -> None:
+def test_given_tokens_are_explained_too() -> None:
     it = explain({"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "alpha": [1]})
     assert [item.name for item in it.choices] == ["optimal", "given"]
     assert it.choices[1].locally_optimal
     assert {checked.of for checked in it.assumptions} >= {"optimal", "selected"}
 
 
-def test_the_json_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """p_mm = Σ λ (k_α − k_t), every margin at least 1, over the rationals in the file."""
+def test_the_json_has_an_exact_solution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Check p_mm = Σ λ (k_α − k_t) and every margin ≥ 1 over the rationals in the file."""
     path = tmp_path / "explained.json"
     assert main(["explain", "--data", "figure-1c", "--json", str(path)]) == 0
     assert "selects the optimal token of every input (GMM)" in capsys.readouterr().out
@@ -215,7 +215,7 @@ def test_a_table_stays_readable() -> None:
     assert max(map(len, str(it).splitlines())) <= 120
 
 
-def test_a_notebook_shows_the_same() -> None:
+def test_a_notebook_shows_the_same_explanation() -> None:
     shown = explain(TWICE)._repr_html_()
     assert shown.count("<table>") == len(sections(explain(TWICE)))
     assert "ties tokens [0, 1]" in shown
@@ -224,7 +224,7 @@ def test_a_notebook_shows_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", ["figure-8", "space"])
-def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> None:
+def test_drawings_in_and_beyond_the_plane_are_reproducible(name: str, tmp_path: Path) -> None:
     path = tmp_path / "drawn.svg"
     if name == "space":
         it = explain(Problem(np.eye(3)[None], [[1, 0.5, 0]]))

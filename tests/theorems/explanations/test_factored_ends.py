@@ -1,4 +1,4 @@
-"""Where W and (K, Q) end: each at its own SVM, from one's own factors, in words; and nothing without queries."""
+"""The limits of training W and of training (K, Q): each its own SVM, from the user's factors, in words."""
 
 from __future__ import annotations
 

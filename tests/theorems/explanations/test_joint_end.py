@@ -1,4 +1,4 @@
-"""theorems explain --train v: the run is that of plain numpy, and what is said of its limit agrees with Figure 3."""
+"""``theorems explain --train v``: the run agrees with plain numpy, and the reported limit with Figure 3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from theorems.explanations.sentences import paragraphs
 from theorems.library.explain import explain
 
 RECORDED = 3
-"""Records up to step 100; by step 1,000 plain exponentials underflow."""
+"""Number of records to compare, up to step 100; by step 1,000 plain exponentials underflow."""
 
 
 def explained(data: Any) -> Explanation:
@@ -49,7 +49,7 @@ def plain_run(X: np.ndarray, Y: np.ndarray, v: np.ndarray, p: np.ndarray, steps:
 
 
 @pytest.mark.parametrize("name", ["figure-3a", "figure-3b"])
-def test_the_run_is_that_of_plain_numpy(name: str) -> None:
+def test_the_run_agrees_with_plain_numpy(name: str) -> None:
     case = dataset_named(name)
     data = case.dataset
     assert data is not None
@@ -69,8 +69,8 @@ def test_the_run_is_that_of_plain_numpy(name: str) -> None:
     assert joint.apart["v to v̄_mm"][2] == pytest.approx(1 - v[1] / np.linalg.norm(v), abs=1e-9)
 
 
-def test_figure_3_is_said_in_words() -> None:
-    """Where every input supports the head the prompt goes to p̄_mm, otherwise to p̄_relax, far from p̄_mm."""
+def test_the_limits_of_figure_3_are_explained_in_words() -> None:
+    """If every input supports the head, the prompt goes to p̄_mm, otherwise to p̄_relax, far from p̄_mm."""
     first, second = of_figure("figure-3a"), of_figure("figure-3b")
     assert first.joint is not None
     assert second.joint is not None
@@ -89,7 +89,7 @@ def test_figure_3_is_said_in_words() -> None:
 
 
 def test_a_faulty_gradient_changes_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A head that is trained uphill no longer reaches v̄_mm."""
+    """If the head is trained uphill, it does not reach v̄_mm."""
 
     def uphill(*arguments: Any, head_step: float, **others: Any) -> Any:
         return joint_descent(*arguments, head_step=-head_step, **others)
@@ -109,7 +109,7 @@ def test_labels_that_no_head_separates_are_not_decided() -> None:
     assert any("Where they end is not decided." in words for words in paragraphs(it))
 
 
-def test_units_change_steps_and_nothing_else() -> None:
+def test_a_change_of_units_changes_only_the_steps() -> None:
     case = dataset_named("figure-3b")
     assert case.dataset is not None
     X, Y, v = case.dataset.X, case.dataset.Y, case.dataset.v

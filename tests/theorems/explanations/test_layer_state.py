@@ -1,4 +1,6 @@
-"""theorems explain with trained weights: what they do as given, against plain numpy, and where the flow takes them."""
+"""``theorems explain`` with trained weights: their attention agrees with plain numpy, and the flow from them is
+followed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ RNG = np.random.default_rng(1)
 TOKENS = {"X": RNG.normal(size=(3, 4, 3)), "v": 3 * RNG.normal(size=3), "Y": np.array([1, -1, 1])}
 QUERIES = TOKENS | {"queries": RNG.normal(size=(3, 2))}
 NOT_LOCAL = {"keys": [[[1, 0], [0, 1], [0, 0]]], "scores": [[1, 2, 0]]}
-"""Both others are neighbours of token 0, and token 1 scores more."""
+"""Both other tokens are neighbours of token 0, and token 1 has a higher score."""
 Optimiser = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 
 
@@ -129,7 +131,7 @@ def test_the_explanation_of_a_trained_layer_agrees_with_plain_numpy(
 
 @pytest.mark.parametrize(("names", "optimiser", "steps"), [layer for layer in LAYERS if layer[1] is sgd])
 def test_the_flow_goes_where_training_goes(names: str, optimiser: Optimiser, steps: int) -> None:
-    """W and K, Q leave the tokens that they choose after ten steps; p keeps tokens that are only locally optimal."""
+    """W and K, Q leave the tokens selected after ten steps; p keeps tokens that are only locally optimal."""
     data = TOKENS if names == "p" else QUERIES
     it, later = (explain(data | trained(names, optimiser, many)) for many in (steps, 1500))
     assert it.selection is not None
@@ -168,8 +170,8 @@ def test_a_weight_below_the_range_of_floats_is_not_called_zero() -> None:
     assert "The gradient there has norm 1e-2172: steps of gradient descent in float64 hardly move it." in words(it)
 
 
-def test_the_flow_on_factors_starts_at_the_trained_ones() -> None:
-    """Factors with one column keep W of rank 1 to the end, where W alone has rank 2."""
+def test_the_flow_on_factors_starts_at_the_trained_factors() -> None:
+    """Factors with one column keep W at rank 1, while training W alone gives rank 2."""
     it = explain(QUERIES | {"K_trained": [[1.0], [2], [0]], "Q_trained": [[1.0], [-1]]})
     assert [(end.trained, end.rank) for end in it.ends] == [("W", 2), ("(K, Q)", 1)]
     assert "The flow on the factors K and Q ends (norm reached) with the largest weights at [" in words(it)
@@ -177,7 +179,7 @@ def test_the_flow_on_factors_starts_at_the_trained_ones() -> None:
     assert "not followed, as they have 350 entries, more than 300; it may end at other tokens" in words(wide)
 
 
-def test_ties_and_zero_select_nothing_and_have_no_direction() -> None:
+def test_ties_and_zero_weights_select_nothing_and_have_no_direction() -> None:
     tied = explain(NOT_LOCAL | {"p": [1, 1]})
     assert tied.layer is not None
     assert (tied.layer.tied_inputs.tolist(), tied.layer.chosen, tied.layer.in_norms) == ([0], None, ())
@@ -191,8 +193,8 @@ def test_ties_and_zero_select_nothing_and_have_no_direction() -> None:
     assert "NaN" not in zero.to_json()
 
 
-def test_a_start_beside_the_weights_is_followed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Figure 1(b) from p(0) = (3, 0) goes to token 1, which is only locally optimal; the trained p selects token 0."""
+def test_a_given_start_is_followed_beside_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From p(0) = (3, 0) Figure 1(b) goes to token 1, which is only locally optimal; the trained p selects token 0."""
     problem = dataset_named("figure-1b").problem
     data, record = tmp_path / "trained.npz", tmp_path / "said.json"
     np.savez(data, keys=problem.keys, scores=problem.scores, p=[-1.0, 4.0], p0=[3.0, 0.0])
@@ -226,7 +228,7 @@ def test_a_start_beside_the_weights_is_followed_too(tmp_path: Path, capsys: pyte
         ({"W_trained": [["a", "b"]] * 3}, "W_trained: dtype <U1 is not real numeric"),
     ],
 )
-def test_weights_that_do_not_fit_are_one_sentence(
+def test_weights_that_do_not_fit_are_refused_in_one_sentence(
     weights: dict[str, Any], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.npz"
@@ -247,8 +249,8 @@ def test_weights_of_a_product_need_queries_and_several_are_inputs_of_their_own()
         assert several.layer.tokens[2 * i + k] == np.argmax(np.array(TOKENS["X"])[i] @ W @ queries[i, k])
 
 
-def test_trained_weights_survive_a_file_and_units(tmp_path: Path) -> None:
-    """A case is written with its trained weights; in other units of the keys they stay the same layer."""
+def test_trained_weights_survive_files_and_changes_of_units(tmp_path: Path) -> None:
+    """A case is written with its trained weights; in other units of the keys the layer stays the same."""
     case = case_of(QUERIES | trained("KQ", sgd, 10) | {"X": 16 * QUERIES["X"]})
     first = layer_weights_of(case)
     assert first is not None

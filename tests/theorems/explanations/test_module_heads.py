@@ -1,4 +1,6 @@
-"""theorems explain --module: a torch layer's weights give its own attention, and its file runs in another process."""
+"""``theorems explain --module``: the weights of a torch layer give its own attention, and its file runs in another
+process.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"kdim": 4, "vdim": 3, "batch_first": True}])
 def test_each_head_has_the_weights_that_the_layer_computes(options: dict[str, Any]) -> None:
-    """With random biases; only the bias of the queries changes weights, so keys of another bias give the same."""
+    """Biases are random; only the bias of the queries changes the attention weights, so other biases of the keys give
+    the same.
+    """
     torch.manual_seed(2)
     layer = nn.MultiheadAttention(4, 2, **options).double().eval()
     if layer.in_proj_bias is not None:
@@ -119,7 +123,7 @@ def test_a_file_that_ends_its_process_does_not_decide_the_exit_code(
         ("mine.py:os", "mine.py:os: module is not supported; give nn.MultiheadAttention"),
     ],
 )
-def test_names_that_cannot_be_read_are_one_sentence(here: Path, name: str, sentence: str) -> None:
+def test_unreadable_names_are_refused_in_one_sentence(here: Path, name: str, sentence: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         load_heads(name)
     assert sentence in str(raised.value)
@@ -137,7 +141,7 @@ def test_names_that_cannot_be_read_are_one_sentence(here: Path, name: str, sente
         (nn.MultiheadAttention(6, 2), "K_trained: shape (6, 3) has length 6 along axis 0, but the other arrays need 4"),
     ],
 )
-def test_objects_that_do_not_fit_are_one_sentence(module: Any, sentence: str) -> None:
+def test_objects_that_do_not_fit_are_refused_in_one_sentence(module: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         explain(DATA, module=module)
     assert sentence in str(raised.value)
@@ -155,7 +159,7 @@ def test_weights_are_given_once_and_a_start_goes_with_a_bias() -> None:
     assert len(heads_of([{"p": [1]}, lambda: {"p": [2]}], "several")) == 2
 
 
-def test_tokens_of_the_flow_on_factors_are_shown_where_it_selects_some() -> None:
+def test_tokens_of_the_flow_on_factors_are_shown_only_where_it_selects_some() -> None:
     [_, end] = explain(DATA, module=(nn.Linear(4, 2), nn.Linear(4, 2))).ends  # type: ignore[union-attr]
     shown = [tokens_of_factors(replace(end, ended=how)) for how in ("norm reached", "stationary", "failed")]
     assert shown == [format_tokens(end.selects), "none", "?"]

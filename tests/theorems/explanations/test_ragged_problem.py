@@ -1,4 +1,4 @@
-"""Inputs that keep different numbers of tokens: against other code, and against each token in so many copies.
+"""Inputs that keep different numbers of tokens: compared with other code, and with a problem of repeated tokens.
 
 Where each token of input i is repeated lcm(T_1, …, T_n)/T_i times, the inputs have one length and the same risk.
 """
@@ -31,11 +31,11 @@ from theorems.explanations.sentences import paragraphs
 COUNTS = (4, 2, 3)
 SEEDS = range(6)
 SOLVER = 1e-6
-"""Most by which two flows differ: a hundred times the solver's tolerances, as errors of many steps add up."""
+"""Largest distance between two flows: a hundred times the solver's tolerance, as errors of many steps add up."""
 
 
 def ragged(seed: int, **further: Any) -> dict[str, Any]:
-    """Return keys and scores of which each input keeps another number of tokens; the others are NaN."""
+    """Return keys and scores of which each input keeps a different number of tokens; the others are NaN."""
     rng = np.random.default_rng(seed)
     mask = np.array([np.isin(range(5), rng.permutation(5)[:count]) for count in COUNTS])
     keys, scores = rng.integers(-6, 7, (3, 5, 3)) / 2.0, rng.integers(-4, 5, (3, 5)) / 4.0
@@ -64,7 +64,7 @@ def repeated(data: dict[str, Any]) -> Problem:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gradient_and_weights_are_those_of_repeated_tokens(seed: int) -> None:
+def test_gradient_and_weights_agree_with_those_of_repeated_tokens(seed: int) -> None:
     data = ragged(seed)
     problem, same = problem_of(data), repeated(data)
     for p in np.random.default_rng(seed).normal(size=(5, 3)) * [[0.0], [0.1], [1], [5], [30]]:
@@ -78,7 +78,7 @@ def test_gradient_and_weights_are_those_of_repeated_tokens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_choice_has_the_solution_of_the_solver_for_several_problems(seed: int) -> None:
+def test_every_choice_agrees_with_the_solver_for_several_problems(seed: int) -> None:
     data = ragged(seed)
     problem = problem_of(data)
     optima = []
@@ -106,7 +106,7 @@ def test_every_choice_has_the_solution_of_the_solver_for_several_problems(seed: 
 
 
 def test_a_copy_is_never_selected() -> None:
-    """Equal rows may have products that are rounded differently, so that a copy has the largest one."""
+    """Equal rows may have products that are rounded differently, so that a copy has the largest product."""
     problem = problem_of(ragged(0))
     assert not problem.counted.all()
     object.__setattr__(problem, "keys", problem.keys + np.where(problem.counted, 0.0, 1.0)[..., None])
@@ -115,7 +115,7 @@ def test_a_copy_is_never_selected() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_the_flow_is_that_of_repeated_tokens(seed: int) -> None:
+def test_the_flow_agrees_with_that_of_repeated_tokens(seed: int) -> None:
     data = ragged(seed)
     path = follow_flow(problem_of(data), np.zeros(3))
     norms = path.flow.norms[1::8]
@@ -127,7 +127,7 @@ def test_the_flow_is_that_of_repeated_tokens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_no_token_that_is_left_out_is_called_anything_and_none_matters(seed: int) -> None:
+def test_masked_tokens_are_not_classified_and_do_not_matter(seed: int) -> None:
     data = ragged(seed, p=[1.0, -0.5, 2.0])
     it = explain(data)
     assert [(token.input, token.token) for token in it.tokens] == [(i, t) for i in range(3) for t in range(COUNTS[i])]

@@ -1,4 +1,6 @@
-"""theorems explain --rule: where a rule leads from the same start, what is not settled yet, and what theory names."""
+"""``theorems explain --rule``: the end of a rule from the same start, whether it has settled, and the limit
+in theory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from theorems.explanations.content import sections
 from theorems.library.explain import explain
 
 DATA = {"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "p": [4.0, 2.0]}
-"""The data of Figure 1(b), with a p that gives token 1 the largest weight; the flow goes on to token 0."""
+"""The data of Figure 1(b), with a p that gives token 1 the largest weight; the flow then moves to token 0."""
 
 
 def normalized(p: np.ndarray, steps: int) -> np.ndarray:
@@ -43,7 +45,7 @@ def test_a_rule_is_followed_from_the_trained_weights(monkeypatch: pytest.MonkeyP
     assert end.settled
 
 
-def test_an_unsettled_run_is_not_said_to_select(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsettled_run_is_not_reported_as_selecting(monkeypatch: pytest.MonkeyPatch) -> None:
     """After ten short steps from 0 no token has half of the weight."""
     monkeypatch.setattr(rule_ends, "STEPS", 10)
     monkeypatch.setattr(rule_ends, "EVERY", 1)
@@ -57,7 +59,7 @@ def test_an_unsettled_run_is_not_said_to_select(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_gradient_descent_on_tokens_that_are_not_locally_optimal_has_not_settled() -> None:
-    """Token 1 has nearly all weight for 20,000 steps, and its only neighbour scores more."""
+    """Token 1 has nearly all the weight for 20,000 steps, but its only neighbour has a higher score."""
     data = {"keys": [[[0, 0], [4, 0]]], "scores": [[1, 0]], "p": [2.0, 0.0]}
     gd, mirror = explain(data, rules=["gd-1e-6", "mirror-1.5-1e-6"]).rules  # type: ignore[union-attr]
     assert (gd.tokens, gd.since, gd.locally_optimal) == ((1,), 0, False)

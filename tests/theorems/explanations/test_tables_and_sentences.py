@@ -1,4 +1,4 @@
-"""What theorems explain says of a few problems, row by row and word by word."""
+"""The tables and sentences of ``theorems explain`` on a few problems, row by row and word by word."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sentences_of(it: Explanation) -> str:
     return " ".join(paragraphs(it))
 
 
-def test_tokens_are_what_they_are_and_weights_begin_beyond_the_start() -> None:
+def test_tokens_have_their_kind_and_weights_at_norms_beyond_the_start() -> None:
     columns = next(item.columns for item in sections(local()) if item.caption.startswith("Tokens"))
     assert columns[-3:] == ("at ‖p‖ = 10", "at ‖p‖ = 100", "at ‖p‖ = 1e+03")
     assert rows(local(), "Tokens") == (
@@ -44,21 +44,21 @@ def test_tokens_are_what_they_are_and_weights_begin_beyond_the_start() -> None:
     ]
 
 
-def test_directions_are_told_with_how_near_the_flow_comes() -> None:
+def test_directions_are_listed_with_the_distance_of_the_flow() -> None:
     optimal, selected = rows(local(), "Max-margin")
     assert optimal == ("optimal", "[0]", "0.995037", "1.00499", "1 of 2", "1", "yes", "1.1")
     assert selected[:-1] == ("selected", "[1]", "1", "1", "1 of 2", "1", "yes")
     assert 0 < float(selected[-1]) < 1e-12
 
 
-def test_the_flow_is_told_at_whole_decades_and_at_its_end() -> None:
+def test_the_flow_is_listed_at_whole_decades_and_at_its_end() -> None:
     result = rows(local(), "The gradient flow; it ended by: norm reached")
     assert [row[0] for row in result] == ["10", "100", "1e+03", "1e+04", "1e+05", "1e+06", "3e+06"]
     assert result[0] == ("10", "1", "0.0024", "8.1e-05")
     assert [row[0] for row in rows(two_inputs(), "The gradient flow")][:4] == ["0.1", "1", "10", "100"]
 
 
-def test_other_starts_are_numbered_and_end_somewhere() -> None:
+def test_other_starts_are_numbered_with_their_ends() -> None:
     result = rows(two_inputs(), "Seeded starts")
     assert [row[:4] for row in result] == [("1", "9.49", "[0, 1]", "LMM"), ("2", "9.49", "[0, 1]", "LMM")]
     between = explain({"keys": [[[0, 0], [1, 0], [-1, 0]]], "scores": [[1, 0.5, 0]]}, starts=1)
@@ -102,8 +102,8 @@ def test_ties_of_many_inputs_are_counted() -> None:
     assert "tokens [0, 1] of input 0 and tokens [0, 1] of input 1 and tokens of 1 more, exactly" in headline(three)
 
 
-def test_zero_tokens_at_the_end_are_said_to_count() -> None:
-    """One zero token may be meant, as in Figure 1; several are perhaps padding, and are named once for all inputs."""
+def test_zero_tokens_at_the_end_are_reported_to_count() -> None:
+    """One zero token may be intended, as in Figure 1; several may be padding, and are mentioned once for all inputs."""
     keys = [[[1, 0], [0, 1], [0, 0], [0, 0]], [[1, 0], [0, 1], [1, 1], [0, 0]]]
     padded = explain({"keys": keys, "scores": [[-1, -2, 0, 0], [1, 2, 3, 0]]})
     assert paragraphs(padded)[0].startswith("Tokens 2 to 3 of input 0 have zero keys and scores, as padding has.")
@@ -118,7 +118,9 @@ def test_statements_that_do_not_apply_are_named_with_the_assumption() -> None:
 
 
 def test_the_explanation_of_trained_weights_has_both_solutions() -> None:
-    """Orthogonal queries, each with its own direction: least Frobenius rank 2; of least nuclear norm several."""
+    """With orthogonal queries each input has its own direction: the least Frobenius norm has rank 2, the least nuclear
+    norm several solutions.
+    """
     data = {"X": [[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], "queries": [[1, 0], [0, 1]], "Y": [1, 1], "v": [1, 1]}
     two = explain(data)
     first, second = rows(two, "Solutions W of ATT-SVM")

@@ -1,4 +1,4 @@
-"""Checkpoints of a run of training: what is said of it agrees with plain numpy, and faults are refused."""
+"""Checkpoints of a training run: their explanation agrees with plain numpy, and faulty ones are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def descend(keys: np.ndarray, scores: np.ndarray, p: np.ndarray, eta: float, at:
 
 
 def vectors(data: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys and scores, for queries vec(x zᵀ) and Y v·x."""
+    """Return keys and scores; with queries, vec(x zᵀ) and Y v·x."""
     if "keys" in data:
         return data["keys"], data["scores"]
     n, T, _ = data["X"].shape
@@ -93,8 +93,10 @@ def test_a_run_agrees_with_plain_numpy(made: Any, data: dict[str, Any]) -> None:
     assert run.margins[-1] == pytest.approx(it.layer.in_norms[0].margin)
 
 
-def test_the_flow_is_what_small_steps_approach() -> None:
-    """At equal norms gradient descent with a step of 1/50 is at the flow's angle, and one of 2 is not."""
+def test_small_steps_approach_the_flow() -> None:
+    """At equal norms, gradient descent with steps of 1/50 agrees with the flow's direction, and with steps of 2 does
+    not.
+    """
     begin = np.array([1.0, 0.5])
     small = descend(*vectors(FIGURE), begin, 0.02, [0, 2000, 10000])
     run = explain(FIGURE | {"p": small}).run
@@ -121,8 +123,8 @@ def test_the_words_say_when_the_tokens_changed() -> None:
     assert [row[2] for row in table.rows] == ["[1]", "[1]", "[1]", "[0]", "[0]"]
 
 
-def test_a_run_that_ends_elsewhere_than_the_flow_is_said_to() -> None:
-    """From (9, 0) the flow keeps token 1; a run that somebody's rule leads to token 0 is not explained by it."""
+def test_a_run_that_ends_at_other_tokens_than_the_flow_is_reported() -> None:
+    """From (9, 0) the flow keeps token 1; it does not explain a run that another rule leads to token 0."""
     it = explain(FIGURE | {"p": [[9, 0], [1, 2], [1, 4]]})
     assert it.run is not None
     assert it.run.steps.tolist() == [0, 1, 2]
@@ -132,7 +134,7 @@ def test_a_run_that_ends_elsewhere_than_the_flow_is_said_to() -> None:
     assert "Its tokens of largest weight still changed before the last checkpoint." in changed.words
 
 
-def test_a_run_from_zero_and_to_a_tie_has_no_angle_there() -> None:
+def test_a_checkpoint_at_zero_has_no_angle() -> None:
     it = explain(FIGURE | {"p": [[0, 0], [0, 4]]})
     assert it.run is not None
     assert it.run.ties.tolist() == [True, False]
@@ -183,13 +185,13 @@ def test_factors_many_checkpoints_and_files(tmp_path: Path) -> None:
         ({"p": np.ones((2, 2, 2))}, "p: shape (2, 2, 2) has 3 dimension(s)"),
     ],
 )
-def test_checkpoints_that_do_not_fit_are_one_sentence(changed: dict[str, Any], message: str) -> None:
+def test_checkpoints_that_do_not_fit_are_refused_in_one_sentence(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         case_of(FIGURE | changed)
     assert message in str(refused.value)
 
 
-def test_factors_that_do_not_fit_are_one_sentence() -> None:
+def test_factors_that_do_not_fit_are_refused_in_one_sentence() -> None:
     K, Q = np.ones((3, 3, 2)), np.ones((2, 2, 2))
     with pytest.raises(InvalidInput, match="Q_trained: has 2 checkpoints, but K_trained has 3; give the same number"):
         case_of(QUERIES | {"K_trained": K, "Q_trained": Q})

@@ -28,9 +28,9 @@ FRAMES = 28
 POINTS = 40
 """Number of points of a flow."""
 WAY = np.array([[0.4, 1.2], [-2.0, 1.0]])
-"""The places between which token 0 of input 1 is dragged, and back."""
+"""The places between which token 0 of input 1 is dragged to and fro."""
 NORM, EXTENT, SIZE, HEIGHT = 12.0, 2.5, 520, 350
-"""‖p‖ at the edge, token coordinates there, pixels across, and pixels down to the words."""
+"""‖p‖ at the edge of the picture, token coordinates there, width in pixels, and height in pixels above the words."""
 STYLE = f"""
 svg {{ background: #ffffff; color: #1c1c1e; }} .foot {{ fill: #ffffff; }}
 text {{ fill: currentColor; font: 15px system-ui, sans-serif; }}

@@ -1,4 +1,4 @@
-"""A headless Chromium that is there, and what it sees of a page of Bokeh; skipped where there is none."""
+"""A headless Chromium, if one is installed, and access to what a Bokeh page shows; otherwise tests are skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ needs_browser = pytest.mark.skipif(
     reason="no Chromium, or neither playwright nor bokeh is installed",
 )
 WAIT = 30_000
-"""Milliseconds for what takes a fraction of that on an idle machine."""
+"""Milliseconds to wait for what takes a fraction of this time on an idle machine."""
 
 PLACE = """([name, k]) => {
   const document = Bokeh.documents[0], view = Bokeh.index.find_one(document.get_model_by_name('plane'));
@@ -46,7 +46,7 @@ DRAWN = (
 
 @contextmanager
 def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address of the page that the command serves, and the command."""
+    """Yield the address of the page that the command serves, and the command's process."""
     command = [sys.executable, "-m", "theorems", "explore", "--no-open", *arguments]
     fresh = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -55,7 +55,7 @@ def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         stderr=subprocess.DEVNULL,
         text=True,
         env=fresh,
-        # Under nohup SIGHUP is ignored, and what is begun inherits that.
+        # Under nohup SIGHUP is ignored, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     try:
@@ -69,7 +69,7 @@ def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 class Seen:
-    """A page in a browser, with everything that it loaded and complained of."""
+    """A page in a browser, with the addresses that it loaded and its console messages."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -81,17 +81,17 @@ class Seen:
         page.on("request", lambda request: self.loaded.append(request.url))
 
     def open(self, address: str) -> Seen:
-        """Go there, and wait for the picture."""
+        """Open the address, and wait for the picture."""
         self.page.goto(address)
         self.page.wait_for_function(DRAWN)
         return self
 
     def column(self, source: str, name: str) -> list[Any]:
-        """A column of what is drawn."""
+        """Return a column of a drawn data source."""
         return self.page.evaluate(COLUMN, [source, name])
 
     def edit(self, cell: Any, text: str) -> None:
-        """Type into a cell of a table: rows that are drawn anew close its editor, which is opened again then."""
+        """Type into a cell of a table; if a redraw of the rows closes its editor, open it again."""
         from playwright.sync_api import Error
 
         for attempt in range(10):
@@ -105,17 +105,19 @@ class Seen:
                     raise
 
     def wait_for(self, source: str, name: str, k: int, condition: str) -> None:
-        """Wait until an entry of what is drawn, ``x``, has it: words on the page may come before the picture."""
+        """Wait until entry k of a drawn column, called ``x``, satisfies the condition: the words may change before the
+        picture.
+        """
         script = f"([name, column, k]) => {{ const x = ({COLUMN})([name, column])[k]; return {condition}; }}"
         self.page.wait_for_function(script, arg=[source, name, k])
 
     def place(self, source: str, k: int) -> tuple[float, float]:
-        """Where on the screen the k-th point of a source is."""
+        """Return the place of the k-th point of a source on the screen."""
         x, y = self.page.evaluate(PLACE, [source, k])
         return x, y
 
     def drag(self, source: str, k: int, across: float, up: float, *, drop: bool = True) -> None:
-        """Drag a point by so many pixels."""
+        """Drag a point by the given numbers of pixels."""
         x, y = self.place(source, k)
         self.page.mouse.move(x, y)
         self.page.mouse.down()
@@ -126,27 +128,27 @@ class Seen:
             self.page.mouse.up()
 
     def until(self, text: str) -> None:
-        """Wait until that text is on the page."""
+        """Wait until the text is on the page."""
         self.page.get_by_text(text, exact=False).first.wait_for()
 
     def shows(self, title: str, value: str) -> None:
-        """Wait until the input with a title has that value."""
+        """Wait until the input with the given title has the given value."""
         from playwright.sync_api import expect
 
         expect(self.widget(title)).to_have_value(value, timeout=WAIT)
 
     def row(self, name: str) -> Any:
-        """The row of a table that begins with a name."""
+        """Return the row of a table that begins with the given name."""
         return self.page.locator("tr", has=self.page.locator(f"td:first-child:text-is('{name}')"))
 
     def widget(self, title: str) -> Any:
-        """The input with a title."""
+        """Return the input with the given title."""
         return self.page.get_by_label(title, exact=True)
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser."""
+    """Yield a browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

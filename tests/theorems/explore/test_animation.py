@@ -1,4 +1,4 @@
-"""The animated picture is what the command writes, small, without a script, and says what the flows do."""
+"""The stored animation equals the command's output, is small, runs no script, and describes the flows in words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PICTURE = ROOT / "docs" / "images" / "explore.svg"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def test_the_animation_is_what_the_command_writes() -> None:
-    """Up to a pixel, as flows differ in their last digits from machine to machine."""
+def test_the_stored_animation_is_the_output_of_the_command() -> None:
+    """Compare up to a pixel, as flows differ in their last digits between machines."""
     kept, made = PICTURE.read_text(encoding="utf-8"), animation_svg(frames())
     assert NUMBER.sub("", made) == NUMBER.sub("", kept)
     apart = np.array(NUMBER.findall(made), dtype=float) - np.array(NUMBER.findall(kept), dtype=float)

@@ -1,4 +1,6 @@
-"""The page in headless Chromium: drag, tie, counterexample, save, reload, a phone, the dark, the keyboard alone."""
+"""The page in headless Chromium: dragging, ties, counterexamples, saving, reloading, small screens, and the keyboard
+alone.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def test_a_start_is_dragged_and_its_run_follows(seen: Seen) -> None:
     )
 
 
-def test_a_tie_of_scores_takes_assumption_b_away(seen: Seen) -> None:
+def test_a_tie_of_scores_violates_assumption_b(seen: Seen) -> None:
     seen.row("equal-non-optimal-scores").get_by_text("holds").wait_for()
     seen.widget("selected token or start").select_option("token 0·1")
     seen.shows("score", "0")
@@ -80,7 +82,7 @@ def test_a_tie_of_scores_takes_assumption_b_away(seen: Seen) -> None:
     seen.row("strict-optimum").get_by_text("does not hold").wait_for()
 
 
-def test_the_counterexample_is_a_click_and_its_theorem_fails(seen: Seen) -> None:
+def test_a_click_shows_the_counterexample_and_its_theorem_fails(seen: Seen) -> None:
     seen.widget("recorded counterexample").select_option("theorem-2-without-single-input")
     row = seen.row("theorem-2 without single-input")
     row.get_by_text("fails").wait_for()
@@ -106,7 +108,7 @@ def test_a_file_saved_in_the_browser_is_read_by_the_suite(seen: Seen, tmp_path: 
     assert process.returncode == 0
 
 
-def test_a_reload_keeps_what_was_done(seen: Seen) -> None:
+def test_a_reload_keeps_the_changes(seen: Seen) -> None:
     seen.drag("tokens", 0, 40, 20)
     seen.until("figure-8 (edited)")
     seen.page.wait_for_url("**/?state=*")
@@ -117,7 +119,7 @@ def test_a_reload_keeps_what_was_done(seen: Seen) -> None:
     assert seen.column("tokens", "x") == before
 
 
-def test_a_bad_file_gets_its_sentence_on_the_page(seen: Seen, tmp_path: Path) -> None:
+def test_a_bad_file_is_refused_with_a_sentence_on_the_page(seen: Seen, tmp_path: Path) -> None:
     bad = tmp_path / "mine.json"
     bad.write_text(json.dumps({"keys": [[[1, 2], [3, 4]]], "skores": [[1, 0]]}), encoding="utf-8")
     seen.page.locator("input[type=file]").set_input_files(str(bad))
@@ -130,7 +132,7 @@ def test_a_bad_file_gets_its_sentence_on_the_page(seen: Seen, tmp_path: Path) ->
     assert seen.page.get_by_role("alert").count() == 0
 
 
-def test_the_table_takes_a_score(seen: Seen) -> None:
+def test_a_score_can_be_edited_in_the_table(seen: Seen) -> None:
     cell = seen.page.locator(".slick-row").nth(1).locator(".slick-cell").nth(2)
     seen.edit(cell, "0.5")
     seen.until("figure-8 (edited)")
@@ -152,7 +154,7 @@ def test_the_keyboard_alone_moves_a_token_and_saves(seen: Seen) -> None:
     seen.wait_for("tokens", "x", 0, f"x != {before}")
 
 
-def test_the_slider_plays_and_stops(seen: Seen) -> None:
+def test_the_slider_can_be_played_and_stopped(seen: Seen) -> None:
     seen.page.get_by_role("button", name="Play").click()
     seen.page.wait_for_function("() => Bokeh.documents[0].get_model_by_name('now').data.x.length == 1")
     first = seen.column("now", "y")

@@ -1,4 +1,4 @@
-"""Who may look: this machine, at the address with its secret; until the terminal ends it."""
+"""Access to the page: only from this machine and at the secret address, until the terminal closes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def address() -> Iterator[str]:
 
 
 def answer(address: str, path: str = "", **headers: str) -> tuple[int, str]:
-    """Status and text of a request with other headers."""
+    """Return the status and text of a request with the given headers."""
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     connection.request("GET", path or parts.path, headers=headers)
@@ -36,7 +36,7 @@ def answer(address: str, path: str = "", **headers: str) -> tuple[int, str]:
     return result.status, result.read().decode("utf-8", "replace")
 
 
-def test_the_right_address_answers_and_no_other_does(address: str) -> None:
+def test_only_the_right_address_answers(address: str) -> None:
     assert answer(address)[0] == 200
     for path in ("/", "/wrong/", "/static/js/bokeh.min.js", "/ws", "/wrong/ws", "/autoload.js"):
         assert answer(address, path)[0] == 404, path
@@ -44,14 +44,14 @@ def test_the_right_address_answers_and_no_other_does(address: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.org", "evil.org:80", "127.0.0.1.evil.org", "192.168.0.1", "127x0x0x1", ""])
 def test_a_request_for_another_host_is_refused(address: str, host: str) -> None:
-    """As a page elsewhere makes it, whose name has been pointed here."""
+    """A page elsewhere can make such a request if its host name points to this machine."""
     status, text = answer(address, Host=host)
     assert status in (400, 404)
     assert "theorems" not in text
 
 
 @pytest.mark.parametrize(("origin", "status"), [("http://evil.org", 403), ("http://127.0.0.1:1", 403), ("", 101)])
-def test_a_web_socket_is_opened_from_its_own_page_alone(address: str, origin: str, status: int) -> None:
+def test_a_web_socket_is_opened_only_from_its_own_page(address: str, origin: str, status: int) -> None:
     parts = urlsplit(address)
     token = answer(address)[1].partition('"token":"')[2].partition('"')[0]
     assert token
@@ -74,7 +74,7 @@ def test_a_web_socket_is_opened_from_its_own_page_alone(address: str, origin: st
 @pytest.mark.parametrize(
     "token", ["", "junk", "e30", "!", "bnVsbA", "eyJzZXNzaW9uX2lkIjogMSwgIl9femxpYiI6IDN9", "x" * 60000]
 )
-def test_a_token_that_is_none_is_answered_by_nothing(address: str, token: str) -> None:
+def test_an_invalid_token_is_refused(address: str, token: str) -> None:
     status, text = answer(
         address, f"{urlsplit(address).path}ws", **{"Sec-WebSocket-Protocol": f"bokeh, {token}", "Upgrade": "websocket"}
     )
@@ -82,7 +82,7 @@ def test_a_token_that_is_none_is_answered_by_nothing(address: str, token: str) -
     assert "Traceback" not in text
 
 
-def test_the_server_listens_on_this_machine_alone(address: str) -> None:
+def test_the_server_listens_on_this_machine_only(address: str) -> None:
     port = urlsplit(address).port
     listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     places = [parts[1].split(":") for parts in listening if parts[3] == "0A"]
@@ -92,7 +92,7 @@ def test_the_server_listens_on_this_machine_alone(address: str) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_the_server_and_its_children_end_with_their_terminal(number: signal.Signals, code: int) -> None:
     with served("--data", "figure-1a") as (address, process):
-        assert answer(address)[0] == 200  # a page, and its work
+        assert answer(address)[0] == 200  # the page and its process for computations are up
         until = time.monotonic() + 30
         while not (children := children_of(process)) and time.monotonic() < until:
             time.sleep(0.05)
@@ -106,12 +106,12 @@ def test_the_server_and_its_children_end_with_their_terminal(number: signal.Sign
 
 
 def children_of(process: subprocess.Popen[str]) -> list[int]:
-    """The processes that a command has begun."""
+    """Return the child processes of a command."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
     return [int(child) for task in tasks for child in task.read_text().split()]
 
 
-def test_a_damaged_link_says_so_and_shows_the_data_of_the_command(address: str) -> None:
+def test_a_damaged_link_is_reported_and_the_data_of_the_command_are_shown(address: str) -> None:
     assert answer(address, f"{urlsplit(address).path}?state=AAAA")[0] == 200
 
 
@@ -123,12 +123,14 @@ def test_a_damaged_link_says_so_and_shows_the_data_of_the_command(address: str) 
         (["--data", "http://127.0.0.1:5006/x/?state=damaged"], "link: it holds no data"),
     ],
 )
-def test_bad_input_is_a_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused_in_a_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explore", "--no-open", *arguments]) == Exit.BAD_INPUT
     assert message in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_a_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_in_a_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     port = urlsplit(address).port
     assert main(["explore", "--no-open", "--port", str(port)]) == Exit.BAD_INPUT
     assert f"--port: {port} cannot be used" in capsys.readouterr().err

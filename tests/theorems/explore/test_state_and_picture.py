@@ -1,4 +1,4 @@
-"""The pure part: what a change makes of the data, what is drawn of them, what is saved; against the engine itself."""
+"""The functions without a browser: how changes affect the data, what is drawn, what is saved; against the engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def columns(name: str) -> dict[str, Columns]:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_tokens_are_those_of_the_data_and_neighbours_those_of_the_exact_solution(name: str) -> None:
+def test_tokens_agree_with_the_data_and_neighbours_with_the_exact_solution(name: str) -> None:
     state = state_of(dataset_named(name))
     problem, solved = state.case.problem, solve(state)
     drawn = tokens(state, solved)
@@ -57,7 +57,9 @@ def test_tokens_are_those_of_the_data_and_neighbours_those_of_the_exact_solution
 
 @pytest.mark.parametrize("name", SIZES)
 def test_the_band_has_its_chosen_token_and_neighbours_on_its_edges(name: str) -> None:
-    """p_mm lies in the plane, so lines across it are level sets of k·p_mm: neighbours alone are on the second."""
+    """p_mm lies in the plane, so that lines across it are level sets of k·p_mm: only neighbours are on the
+    second line.
+    """
     state = state_of(dataset_named(name))
     solved = solve(state)
     drawn, lines = tokens(state, solved), band(state, solved)
@@ -81,7 +83,7 @@ def test_directions_are_those_of_optimal_and_locally_optimal_tokens() -> None:
     assert np.allclose(ends / np.linalg.norm(ends, axis=1)[:, None], [[0.1**0.5, 0.9**0.5], [1, 0]])
 
 
-def test_runs_are_the_references_own() -> None:
+def test_runs_agree_with_the_reference() -> None:
     state = state_of(dataset_named("figure-8"))
     problem, norm = state.case.problem, 7.0
     result = {rule: follow(state, norm) for rule, follow in RULES.items()}
@@ -114,7 +116,7 @@ def test_frames_have_the_weights_and_margins_of_the_run() -> None:
     assert drawn["margins"][-1][2] == pytest.approx(float((keys[0, 0] - keys[0, 2]) @ p / np.linalg.norm(p)))
 
 
-def test_contours_are_levels_of_the_risk() -> None:
+def test_contours_are_level_sets_of_the_risk() -> None:
     state = state_of(dataset_named("figure-1b"))
     view, problem = solve(state).view, state.case.problem
     drawn = contours(state, view)
@@ -125,7 +127,7 @@ def test_contours_are_levels_of_the_risk() -> None:
         assert np.abs(result - level).max() < 0.02  # the grid is coarse
 
 
-def test_matrices_are_both_solutions_and_the_end_of_the_run() -> None:
+def test_matrices_show_both_solutions_and_the_end_of_the_run() -> None:
     state = state_of(dataset_named("tsvm-paths-3"))
     solved = solve(state)
     run = RULES["flow"](state, solved.view.norm)[0]
@@ -156,7 +158,7 @@ def test_a_token_moved_in_the_plane_is_where_it_was_dropped(name: str) -> None:
     assert moved.with_token(0, 0, moved.tokens[0, 0]).case.name == f"{name} (edited)"
 
 
-def test_scores_follow_where_they_come_from_tokens_and_are_given_elsewhere() -> None:
+def test_scores_can_be_edited_only_where_tokens_do_not_determine_them() -> None:
     followed = state_of(dataset_named("figure-3a"))
     moved = followed.with_token(0, 0, np.array([1.0, 3.0]))
     assert moved.case.problem.scores[0, 0] == 3
@@ -170,7 +172,7 @@ def test_scores_follow_where_they_come_from_tokens_and_are_given_elsewhere() -> 
         given.with_score(0, 0, float("nan"))
 
 
-def test_starts_come_and_go() -> None:
+def test_starts_can_be_added_and_removed() -> None:
     state = state_of(dataset_named("figure-8"))
     more = state.with_starts(4)
     assert len({tuple(row) for row in more.starts.tolist()}) == 4
@@ -183,7 +185,7 @@ def test_starts_come_and_go() -> None:
     assert np.array_equal(recorded.with_start(0, np.ones(2)).case.start, [1, 1])
 
 
-def test_tokens_that_no_prompt_separates_are_said_to_be_so() -> None:
+def test_tokens_that_no_prompt_separates_are_reported() -> None:
     problem = Problem(np.array([[[1.0, 0], [0, 0], [3, 0]]]), np.array([[1.0, 0, 0]]))
     state = state_of(Case(problem))
     parts = [part for part, _ in parts_of(state)]
@@ -193,14 +195,14 @@ def test_tokens_that_no_prompt_separates_are_said_to_be_so() -> None:
 
 
 @pytest.mark.parametrize("keys", [np.zeros((1, 2, 1)), np.zeros((2, 3, 4)), np.ones((1, 3, 2))])
-def test_keys_without_any_spread_are_drawn_all_the_same(keys: np.ndarray) -> None:
+def test_keys_without_any_spread_are_drawn(keys: np.ndarray) -> None:
     scores = np.tile(np.arange(keys.shape[1], dtype=float), (len(keys), 1))
     parts = [part for part, _ in parts_of(state_of(Case(Problem(keys, scores))))]
     assert [part.name for part in parts] == ["tokens", "runs", "contours"]
 
 
 @pytest.mark.parametrize("name", [*SIZES, "theorem-2-without-single-input"])
-def test_a_saved_state_reads_back(name: str, tmp_path: Path) -> None:
+def test_a_saved_state_is_read_back(name: str, tmp_path: Path) -> None:
     state = state_named(name)
     for file, content in (("a.json", downloads.as_json(state.case)), ("a.npz", downloads.as_npz(state.case))):
         (tmp_path / file).write_bytes(content)
@@ -221,7 +223,7 @@ def test_a_saved_test_passes(tmp_path: Path) -> None:
     assert subprocess.run(run, check=False, capture_output=True).returncode == 0
 
 
-def test_a_link_holds_everything_that_is_looked_at() -> None:
+def test_a_link_contains_the_whole_state() -> None:
     state = state_named("figure-8").with_starts(3).but(token=(1, 1), alpha=(0, 1), reach=REACHES[2], rule="Muon")
     result = unpack_link(f"http://127.0.0.1:5006/secret/?{NAME}={pack(state)}")
     assert as_text(result.case) == as_text(state.case)
@@ -230,20 +232,20 @@ def test_a_link_holds_everything_that_is_looked_at() -> None:
     assert state_named(f"?{NAME}={pack(state)}").token == (1, 1)
 
 
-def test_data_too_long_for_an_address_have_no_link() -> None:
+def test_data_too_long_for_an_address_give_no_link() -> None:
     rng = np.random.default_rng(0)
     assert pack(state_of(Case(Problem(rng.normal(size=(10, 10, 20)), rng.normal(size=(10, 10)))))) == ""
     assert len(pack(state_named("digits"))) <= LONGEST
 
 
-def test_a_damaged_link_is_a_sentence() -> None:
+def test_a_damaged_link_is_refused_in_a_sentence() -> None:
     whole = pack(state_named("figure-8"))
     for damaged in (whole[:-9], whole[::-1], "AAAA", ""):
         with pytest.raises(InvalidInput, match=r"^link: "):
             unpack_link(damaged)
 
 
-def test_a_link_that_looks_beyond_its_data_is_refused() -> None:
+def test_a_link_with_indices_beyond_its_data_is_refused() -> None:
     state = state_named("figure-8")
     elsewhere = {"token": (5, 0), "alpha": (0, 7), "reach": 3.0, "rule": "other", "starts": np.zeros((1, 3))}
     for name, value in elsewhere.items():
@@ -267,7 +269,7 @@ def test_tokens_in_one_place_share_a_label() -> None:
     assert tokens(many, solve(many))["label"][0] == "0·0, 0·1, 0·2 and 4 more"
 
 
-def test_hover_names_what_has_no_number() -> None:
+def test_hover_text_names_missing_numbers() -> None:
     state = state_of(dataset_named("figure-8"))
     drawn = tokens(state, solve(state))
     assert [says.startswith("none, it is chosen") for says in drawn["margin_says"]] == [
@@ -322,7 +324,7 @@ def test_a_sentence_says_what_is_selected_now() -> None:
 
 
 @pytest.mark.parametrize("p", [[0.5, 0.25], [500.0, 250.0]])
-def test_trained_weights_are_drawn_where_they_are_or_at_the_edge(p: list[float]) -> None:
+def test_trained_weights_are_drawn_at_their_place_or_at_the_edge(p: list[float]) -> None:
     case = dataset_named("figure-8").replace(arrays={"p": np.array(p)})
     state = state_of(case)
     view = solve(state).view

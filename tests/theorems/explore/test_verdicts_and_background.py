@@ -1,4 +1,4 @@
-"""Verdicts are those of ``theorems verify --data``, in their order, and dropped when nobody asks for them any more."""
+"""Verdicts on the page agree with ``theorems verify --data``, come in order, and outdated requests are dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from theorems.run.verify import nothing
 
 
 @pytest.mark.parametrize("name", ["figure-1a", "tsvm-paths-3"])
-def test_verdicts_are_those_of_verify(name: str) -> None:
+def test_verdicts_agree_with_those_of_verify(name: str) -> None:
     case = dataset_named(name)
     results = verify(data=case)
     with closing(Pool(1)) as pool:
@@ -51,14 +51,14 @@ def test_theorem_2_fails_without_a_single_input_on_its_counterexample() -> None:
 
 
 def test_an_assumption_that_holds_is_not_reported_to_fail() -> None:
-    """Two inputs apart from each other: the flow goes to p_mm all the same."""
+    """The two inputs act on separate coordinates, so that the flow goes to p_mm nevertheless."""
     keys = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]])
     case = Case(Problem(keys, np.array([[1.0, 0], [1.0, 0]])))
     (unit,) = [item for item in plan(case) if (item.id, item.without) == ("theorem-2", "single-input")]
     assert unit.run(nothing).verdict != "fails"
 
 
-def test_a_tie_takes_assumption_b_away() -> None:
+def test_a_tie_violates_assumption_b() -> None:
     tied = state_named("figure-8").with_score(0, 1, 1.0).case
     by_name = {item.id: item.holds for item in assumptions_of(tied)}
     assert by_name["strict-optimum"] is False
@@ -67,7 +67,7 @@ def test_a_tie_takes_assumption_b_away() -> None:
     assert StatementOnData("theorem-1", plan(tied)[0].given).run(nothing).verdict == "not-applicable"
 
 
-def test_statements_about_former_data_are_dropped() -> None:
+def test_results_for_former_data_are_dropped() -> None:
     case = dataset_named("figure-8")
     asked = threading.Event()
     with closing(Pool(1)) as pool:
@@ -81,7 +81,7 @@ def test_statements_about_former_data_are_dropped() -> None:
     assert [k for k, _ in again] == [0, 1, 2]
 
 
-def test_the_latest_request_alone_is_worked_on_and_results_keep_their_order() -> None:
+def test_only_the_latest_request_is_computed_and_results_keep_their_order() -> None:
     taken: list[Any] = []
     done = threading.Event()
     latest = Latest(lambda call: call())
@@ -112,7 +112,7 @@ def test_the_latest_request_alone_is_worked_on_and_results_keep_their_order() ->
     assert taken == ["old 0", *(f"new {k}" for k in range(5)), None]
 
 
-def test_exceptions_of_the_background_are_raised() -> None:
+def test_exceptions_in_the_background_are_raised() -> None:
     failed: list[Exception] = []
     heard = threading.Event()
 
@@ -131,7 +131,7 @@ def test_exceptions_of_the_background_are_raised() -> None:
     assert str(failed[0]) == "no"
 
 
-def test_a_pause_waits_for_the_last_of_many_requests() -> None:
+def test_only_the_last_of_many_quick_requests_is_computed() -> None:
     begun: list[int] = []
     done = threading.Event()
     latest = Latest(lambda call: call(), pause=0.2)
@@ -148,7 +148,7 @@ def test_a_pause_waits_for_the_last_of_many_requests() -> None:
     assert begun == [4]
 
 
-def test_a_page_whose_tab_is_closed_before_its_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_closed_before_its_results_arrive_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("bokeh")
     from bokeh.document import Document
 
@@ -158,7 +158,7 @@ def test_a_page_whose_tab_is_closed_before_its_work_ends(monkeypatch: pytest.Mon
     monkeypatch.setattr(threading, "excepthook", failures.append)
     document = Document()
     page = Page(document, state_named("figure-1a"))
-    document.callbacks.destroy()  # what the server does first
+    document.callbacks.destroy()  # the server does this first
     page.change(page.state)
     page.close()
     page._pictures.join(30.0)
@@ -166,8 +166,8 @@ def test_a_page_whose_tab_is_closed_before_its_work_ends(monkeypatch: pytest.Mon
     assert not failures
 
 
-def test_conclusions_that_need_other_data_are_left_open() -> None:
-    """Theorem 2 gives the direction for n = 1 only; figure-8 has two inputs, whose flows have two limits."""
+def test_conclusions_that_need_other_data_are_undecided() -> None:
+    """Theorem 2 gives the direction only for n = 1; figure-8 has two inputs, whose flows have two limits."""
     verdict_of_unit = {}
     for name in ("figure-8", "figure-1b"):
         (unit,) = [item for item in plan(dataset_named(name)) if (item.id, item.without) == ("theorem-2", "")]
