@@ -1,4 +1,4 @@
-"""Tiny statements, true and false ones, to test runner and command with; also as a command of its own.
+"""Tiny statements, true and false, on which to test the runner and the command; also runnable as a command.
 
 ``python fake_statements.py verify …`` is ``theorems verify …`` on these, in processes of their own too.
 """
@@ -26,7 +26,7 @@ from theorems.core.statement import Statement
 
 @st.composite
 def small_cases(draw: st.DrawFn, least_n: int = 1) -> Case:
-    """One to three inputs of two or three tokens in the plane, whole numbers."""
+    """Draw one to three inputs of two or three tokens in the plane, whole numbers."""
     n, tokens = draw(st.integers(least_n, 3)), draw(st.integers(2, 3))
     whole = st.integers(-9, 9)
     keys = draw(st.lists(whole, min_size=2 * n * tokens, max_size=2 * n * tokens))
@@ -90,7 +90,7 @@ def fake_statement(
     from_data: Callable[[Case], Iterator[Case]] = lambda case: iter([case]),
     aliases: tuple[str, ...] = (),
 ) -> Statement:
-    """A statement without registering it."""
+    """Return a statement that is not registered."""
     text = conclusion.__doc__ or ""
     title = text.partition(".")[0]
     return Statement(
@@ -115,7 +115,7 @@ FAKES = {
 
 
 def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[str, Statement] = FAKES) -> None:
-    """Make these the statements there are (``put`` = ``monkeypatch.setattr`` for the time of a test)."""
+    """Replace the suite's statements by the given ones; with ``put`` = ``monkeypatch.setattr`` only for one test."""
     for module in (theorems.run.registry.lookup, theorems.command.listings):
         put(module, "statements", lambda: fakes)
 

@@ -10,7 +10,7 @@ from reference_attention.training.flow import Flow
 
 
 def flow_through(points: ArrayLike, norms: ArrayLike) -> Flow:
-    """Recorded at those norms, whatever the norms of the points are; nothing else of it is known."""
+    """Return a flow recorded at the given norms, whatever the norms of its points; its other fields are unknown."""
     at = np.array(norms, dtype=np.float64)
     unknown = np.full(len(at), np.nan)
     return Flow(

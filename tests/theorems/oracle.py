@@ -1,4 +1,4 @@
-"""Softmax attention in ball arithmetic (Arb through python-flint): the truth, with a proven error.
+"""Softmax attention in ball arithmetic (Arb through python-flint): the true values, with a proven error.
 
 Inputs are floats taken exactly; outputs are ``flint.arb`` balls of relative radius far below float64. Slow:
 a few points at a time, only for tests.
@@ -21,12 +21,12 @@ from reference_attention.problem import Problem
 from tests.reference_attention.exact_losses import SLOPES, VALUES
 
 BITS = 256
-"""Working precision beyond what the range of the logits needs."""
+"""Working precision in bits beyond what the range of the logits needs."""
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Ball arithmetic with that many bits inside the block."""
+    """Use ball arithmetic of the given precision in bits inside the block."""
     before = ctx.prec
     ctx.prec = bits
     try:
@@ -40,14 +40,15 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> fmpq:
 
 
 def logits(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[fmpq]]:
-    """K p, exactly; (n, T)."""
+    """Return K p, exactly; (n, T)."""
     prompt = p.tolist()
     return [[_dot(key, prompt) for key in keys] for keys in problem.keys.tolist()]
 
 
 def bits_for(problem: Problem, p: Float64[np.ndarray, "d"]) -> int:
-    """Enough bits that 1 − s and ℓ(γᵀs) − ℓ(γ) keep their leading ones although s differs from 1 by
-    e^{−range}."""
+    """Return enough bits that 1 − s and ℓ(γᵀs) − ℓ(γ) keep their leading digits although s differs from 1 by
+    e^{−range}.
+    """
     reach = max(float(max(row) - min(row)) if row else 0.0 for row in _floats(logits(problem, p)))
     return BITS + 2 * math.ceil(reach / math.log(2))
 
@@ -57,7 +58,7 @@ def _floats(rows: list[list[fmpq]]) -> list[list[float]]:
 
 
 def weights(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[arb]]:
-    """softmax(K p); (n, T)."""
+    """Return softmax(K p); (n, T)."""
     rows = []
     for row in logits(problem, p):
         top = max(row)
@@ -68,7 +69,7 @@ def weights(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[arb]]:
 
 
 def outputs(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
-    """γ_iᵀ s_i; (n,)."""
+    """Return γ_iᵀ s_i; (n,)."""
     return [
         sum((s * arb(rational(g)) for s, g in zip(row, scores, strict=True)), arb(0))
         for row, scores in zip(weights(problem, p), problem.scores.tolist(), strict=True)
@@ -76,24 +77,24 @@ def outputs(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
 
 
 def loss_value(loss: Loss, u: Any) -> arb:
-    """ℓ(u)."""
+    """Return ℓ(u)."""
     return VALUES[loss.name](u)
 
 
 def loss_slope(loss: Loss, u: Any) -> arb:
-    """|ℓ'(u)|."""
+    """Return |ℓ'(u)|."""
     return -SLOPES[loss.name](u)
 
 
 def risk(problem: Problem, p: Float64[np.ndarray, "d"]) -> arb:
-    """L(p)."""
+    """Return L(p)."""
     with precision(bits_for(problem, p)):
         values = [loss_value(problem.loss, u) for u in outputs(problem, p)]
         return sum(values, arb(0)) / problem.n
 
 
 def gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
-    """∇L(p) = −(1/n) Σ_i |ℓ'_i| Σ_{t<u} s_t s_u (γ_t − γ_u)(k_t − k_u); d balls."""
+    """Return ∇L(p) = −(1/n) Σ_i |ℓ'_i| Σ_{t<u} s_t s_u (γ_t − γ_u)(k_t − k_u); d balls."""
     with precision(bits_for(problem, p)):
         total = [arb(0)] * problem.d
         inputs = zip(problem.keys.tolist(), problem.scores.tolist(), weights(problem, p), strict=True)
@@ -109,7 +110,7 @@ def gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
 
 
 def excess_risk(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]) -> arb:
-    """L(p) − L_α, L_α = (1/n) Σ ℓ(γ_iα_i)."""
+    """Return L(p) − L_α, L_α = (1/n) Σ ℓ(γ_iα_i)."""
     with precision(bits_for(problem, p)):
         chosen = problem.scores[np.arange(problem.n), alpha].tolist()
         terms = [
@@ -120,7 +121,7 @@ def excess_risk(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.n
 
 
 def risk_change(problem: Problem, p: Float64[np.ndarray, "d"], h: Float64[np.ndarray, "d"]) -> arb:
-    """L(p + h) − L(p), the sum p + h taken exactly."""
+    """Return L(p + h) − L(p), where the sum p + h is exact."""
     before = logits(problem, p)
     by = logits(problem, h)
     smallest = min((abs(x) for x in h.tolist() if x), default=1.0)
@@ -138,6 +139,6 @@ def risk_change(problem: Problem, p: Float64[np.ndarray, "d"], h: Float64[np.nda
 
 
 def scaled(x: Any, log_scale: float) -> float:
-    """x · e^{−log_scale} as a float."""
+    """Return x · e^{−log_scale} as a float."""
     with precision(2 * BITS):
         return float((x * (-arb(rational(log_scale))).exp()).mid()) if math.isfinite(log_scale) else float(x.mid())

@@ -1,4 +1,4 @@
-"""Each planted fault is wrong in what its line says, by as much as its size says, and right in all else."""
+"""Each planted fault is wrong where its description says, by as much as its size says, and right elsewhere."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_flow_moved_sideways_keeps_its_norms() -> None:
     assert (flow_faults._jump_sideways(along, 0.1, line).points == along.points).all()
 
 
-def test_a_flow_on_the_ray_leaves_its_start_and_what_is_near() -> None:
+def test_a_flow_on_the_ray_keeps_its_points_below_the_norm() -> None:
     result = flow_faults._follow_ray(flow(), 10.0, PROBLEM).points
     svm = max_margin(PROBLEM.keys, PROBLEM.optimal)
     assert isinstance(svm, MaxMargin)
@@ -79,8 +79,8 @@ def test_an_interpolated_flow_has_every_other_point_on_a_chord() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-9, 0.5])
-def test_a_floored_norm_makes_steps_shorter(size: float) -> None:
-    """g/(‖g‖ + ε)."""
+def test_a_floored_norm_shortens_steps(size: float) -> None:
+    """A step is along g/(‖g‖ + ε)."""
     given: dict[str, Any] = {"steps": 2, "step": 0.1, "gradient": scaled_gradient}
     starts = np.array([START, 2 * START])
     faulty = fault_named("normalized-with-floor").of_size(size).implementation
@@ -94,7 +94,7 @@ def test_a_floored_norm_makes_steps_shorter(size: float) -> None:
     assert result.norms == pytest.approx(np.linalg.norm(result.points, axis=-1))
 
 
-def test_a_step_that_is_longer_in_one_coordinate() -> None:
+def test_a_step_is_lengthened_in_one_coordinate() -> None:
     p, step = np.array([[1.0, 2.0]]), np.array([[0.5, -0.25]])
     assert descent_faults._lengthen_a_coordinate(p, step, 0.2, 0, step).tolist() == [[1.6, 1.75]]
 
@@ -105,7 +105,7 @@ def test_the_last_iterate_is_dropped() -> None:
 
 
 def test_directions_are_wrong_in_their_neighbours() -> None:
-    """Margins 1, 1.05 and 3 of the first input, 2 and 1 of the second, whose chosen token is there twice."""
+    """The margins are 1, 1.05 and 3 for the first input, 2 and 1 for the second, whose chosen token occurs twice."""
     keys = np.array([[[3.0, 0], [2, 0], [1.95, 1], [0, 0]], [[2, 0], [0, 0], [1, 5], [2, 1]]])
     q = np.array([1.0, 0.0])
     result = direction(keys, q)
@@ -124,8 +124,8 @@ def test_directions_are_wrong_in_their_neighbours() -> None:
     assert only.neighbours.tolist() == [[False, True]]
 
 
-def test_a_direction_in_single_precision_is_cut_at_its_range() -> None:
-    """Zero stays zero, and what is too small becomes the smallest."""
+def test_a_direction_in_single_precision_is_clipped_to_its_range() -> None:
+    """Zero stays zero, and numbers that are too small become the smallest normal number."""
     keys = np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
     tiny = float(np.finfo(np.float32).tiny)
     saturate = fault_named("direction-saturates").implementation[direction]
@@ -142,7 +142,7 @@ def test_gradients_are_changed_coordinate_by_coordinate() -> None:
     assert whole == pytest.approx(np.array([[2 + 1.5, 4, 6 + 2], [4, 5, 6]]))
 
 
-def test_a_slope_taken_elsewhere_takes_nothing_else() -> None:
+def test_a_slope_at_minus_u_changes_only_the_loss() -> None:
     (keys, scores, loss), factor = gradient_faults._slope_at_minus_u(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss)
     assert (keys is PROBLEM.keys, scores is PROBLEM.scores, factor) == (True, True, 1.0)
     assert loss.log_slope(np.array(3.0)) == PROBLEM.loss.log_slope(np.array(-3.0))
@@ -167,7 +167,7 @@ def path() -> Any:
     return svm, regularization_path(PROBLEM, np.array([5.0, 20.0, 80.0]), max_margin=svm)
 
 
-def test_paths_are_moved_on_their_spheres() -> None:
+def test_moved_paths_stay_on_their_spheres() -> None:
     _, right = path()
     ray = path_faults._repeat_limit(right).points
     assert ray == pytest.approx(np.outer([1 / 16, 1 / 4, 1], right.points[-1]), rel=1e-6)
@@ -177,7 +177,7 @@ def test_paths_are_moved_on_their_spheres() -> None:
     assert cosines == pytest.approx(np.full(3, 1 / math.sqrt(1.01)), rel=1e-9)
 
 
-def test_offsets_of_a_moved_path_are_those_of_its_points() -> None:
+def test_offsets_of_a_moved_path_belong_to_its_points() -> None:
     svm, _ = path()
     faulty = fault_named("path-ends-early").of_size(0.1).implementation
     result = faulty[regularization_path](PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
@@ -186,7 +186,7 @@ def test_offsets_of_a_moved_path_are_those_of_its_points() -> None:
 
 
 def test_smoothness_with_a_wrong_formula() -> None:
-    """Keys of spectral norms 2 and 3, scores of norms 5 and 13; M0 and M1 of the loss on the scores."""
+    """Keys have spectral norms 2 and 3, scores have norms 5 and 13; M0 and M1 bound the loss on the scores."""
     keys = np.array([[[2.0, 0], [0, 1]], [[0, 3], [1, 0]]])
     problem = Problem(keys, np.array([[3.0, 4], [5, 12]]), loss_named("logistic"))
     m0, m1 = (math.exp(bound(3.0, 12.0)) for bound in (problem.loss.log_lipschitz, problem.loss.log_bound))
@@ -198,12 +198,12 @@ def test_smoothness_with_a_wrong_formula() -> None:
     assert problem.log_smoothness == pytest.approx(math.log(m0 * np.sum(second) / 2))
 
 
-def test_a_longer_step_is_longer() -> None:
+def test_a_step_above_the_bound_is_longer() -> None:
     longer = fault_named("step-above-bound").of_size(0.5).implementation
     assert longer[log_smoothness](PROBLEM) == PROBLEM.log_smoothness - math.log(1.5)
 
 
-def test_one_entry_is_off_and_no_other() -> None:
+def test_exactly_one_entry_is_wrong() -> None:
     off = data_faults._key_off(KEYS, 0.5) / np.where(KEYS != 0, KEYS, 1.0)
     assert off[0, 0, 0] == 1.5
     assert np.delete(off.ravel(), 0) == pytest.approx(np.delete(np.where(KEYS != 0, 1.0, 0.0).ravel(), 0))
@@ -214,15 +214,15 @@ def test_one_entry_is_off_and_no_other() -> None:
 
 
 def test_the_next_token_comes_after_the_last() -> None:
-    """Of the first input alone."""
+    """Only the token of the first input changes."""
     case = Case(PROBLEM, alpha=np.array([2, 1]))
     assert data_faults._next_token(case).chosen_tokens.tolist() == [0, 1]
     _, other = svm_faults._next_token(np.zeros((2, 4, 3)), np.array([3, 2]))
     assert other.tolist() == [0, 2]
 
 
-def test_choices_are_left_out() -> None:
-    """Optimal tokens 0 and 1 of the first input, 1 and 2 of the second; of the same norm two by two."""
+def test_some_choices_are_left_out() -> None:
+    """Optimal tokens are 0 and 1 of the first input, 1 and 2 of the second; the choices have equal norms in pairs."""
     keys = np.array([[[1.0, 0], [1, 2], [0, 0]], [[0, 0], [1, 0.5], [1, 0.5]]])
     optimal = np.array([[True, True, False], [False, True, True]])
     sets = max_margin_sets(keys, optimal, max_margin)
@@ -236,8 +236,8 @@ def test_choices_are_left_out() -> None:
     assert kept == [norms[0], *(x for x in norms if x != norms[0])]
 
 
-def test_a_constraint_is_as_good_as_lost() -> None:
-    """Rows (1, 1) and (1, −1): without the first, p_mm = (½, −½)."""
+def test_a_lost_constraint_is_no_longer_satisfied() -> None:
+    """For rows (1, 1) and (1, −1), p_mm without the first is (½, −½)."""
     keys = np.array([[[0.0, 0], [-1, -1], [-1, 1]]])
     right = max_margin(keys, np.array([0]))
     assert isinstance(right, MaxMargin)
@@ -247,7 +247,7 @@ def test_a_constraint_is_as_good_as_lost() -> None:
     assert keys @ lost.p == pytest.approx(np.array([[0.0, 0.0, -1.0]]), abs=2e-3)
 
 
-def test_products_of_data_are_wrong_where_it_is_said() -> None:
+def test_products_of_data_are_wrong_in_keys_or_scores_only() -> None:
     X = np.array([[[8.0, 1 / 3], [0.1, 2.0]]])
     square = Dataset(X, [-1.0], [0.3, 0.7], [[1.0, 2.0], [3.0, 4.0]], "logistic")
     assert token_faults._transpose(keys_and_scores, square)[0] == pytest.approx(X @ np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -269,6 +269,6 @@ def test_wrong_softmax_and_its_jacobian() -> None:
     assert attention_faults._top_two(logits, 0.0) == pytest.approx(
         np.array([0, 1 / (1 + math.exp(-0.7)), 0, 1 / (1 + math.exp(0.7))])
     )
-    # Three bits: 2.7 is 2.5, 0.3 is 0.3125, −1.1 is −1.
+    # To three bits 2.7 rounds to 2.5, 0.3 to 0.3125 and −1.1 to −1.
     rounded = logits + attention_faults._rounding_change(logits, 2.0**-3)
     assert rounded == pytest.approx(np.array([0.3125, 2.5, -1.0, 2.0]), abs=1e-15)

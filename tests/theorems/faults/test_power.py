@@ -1,4 +1,4 @@
-"""Planted faults: the statement that a fault names catches it, and none is caught for nothing."""
+"""Planted faults: the statement that a fault names catches it, and the reference is never caught."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from theorems.run.verify import draw_cases
 EXAMPLES = 10
 
 LEMMAS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-11")
-"""The cheap ones."""
+"""Lemmas that are cheap to check."""
 
 NAMED_IN_THE_PLAN = {
     "temperature",
@@ -59,7 +59,7 @@ NAMED_IN_THE_PLAN = {
 
 
 class Lazily(Sequence[Baseline]):
-    """Baselines that are made when they are needed: most faults are caught on the first cases."""
+    """Baselines computed on demand: most faults are caught on the first cases."""
 
     def __init__(self, id: str, cases: int) -> None:
         self._statement = statement_named(id)
@@ -100,7 +100,7 @@ def test_a_statement_catches_the_faults_that_name_it(id: str) -> None:
 
 @pytest.mark.parametrize("id", sorted(set(statements()) - {fault.caught_by for fault in FAULTS.values()}))
 def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
-    """Most show on the first case; the other cases are for a statement of which fewer than three do."""
+    """Most faults show on the first case; the other cases serve statements that catch fewer than three there."""
     caught: set[str] = set()
     for cases, fault in product((1, EXAMPLES), FAULTS.values()):
         if outcome_of(id, fault, cases) is FaultOutcome.CAUGHT:
@@ -110,8 +110,8 @@ def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
     pytest.fail(f"catches {caught} alone")
 
 
-def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> None:
-    # Only the statement on descent with queries, of a paper that may be deleted, catches rounded products in the SVM.
+def test_a_fault_that_names_a_statement_that_misses_it_is_noticed() -> None:
+    # Rounded products in the SVM are caught only by the statement on descent with queries, whose paper may be deleted.
     assert {fault.caught_by for fault in FAULTS.values()} <= {*statements(), "tsvm-local-descent"}
     wrong = [FAULTS[name] for name in ("svm-with-bias", "neighbour-lost", "temperature")]
     assert missed_faults("lemma-11", wrong) == ["neighbour-lost", "temperature"]
@@ -138,7 +138,7 @@ def test_common_faults_of_attention_are_planted() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
-def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
+def test_faults_can_be_pickled_and_change_what_their_kind_says(fault: Fault) -> None:
     sent = pickle.loads(pickle.dumps(fault.implementation))
     assert isinstance(sent, Implementation)
     assert sent.name == fault.name
@@ -193,12 +193,12 @@ SOFTMAX = [fault for fault in FAULTS.values() if fault.kind is Kind.SOFTMAX]
 
 
 STRAIGHT_THROUGH = ("logits-of-few-bits", "float32-softmax", "epsilon-in-denominator")
-"""Rounding, and the largest logit, are constants to the gradient, as a kernel has them."""
+"""Faults whose rounding and largest logit are constants to the gradient, as in a kernel."""
 
 
 @pytest.mark.parametrize("fault", [f for f in SOFTMAX if f.name not in STRAIGHT_THROUGH], ids=lambda fault: fault.name)
-def test_the_gradient_of_a_wrong_softmax_is_that_of_its_risk(fault: Fault) -> None:
-    """By central differences of the wrong risk; logits beyond the clipping and the second largest do not move here."""
+def test_the_gradient_of_a_wrong_softmax_is_the_derivative_of_its_risk(fault: Fault) -> None:
+    """Compare with central differences of the wrong risk; clipped logits and the second largest do not change here."""
     _check_gradient(fault, *_points())
 
 
@@ -208,7 +208,7 @@ def _wide_points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("fault", SIZE_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_of_size_is_none_where_it_does_not_show_and_consistent_where_it_does(fault: Fault) -> None:
+def test_a_size_fault_is_right_at_small_sizes_and_consistent_at_large_ones(fault: Fault) -> None:
     faulty, loss = fault.implementation, loss_named("logistic")
     keys, scores, points = _points()
     for alpha in (np.array([0, 1]), np.array([3, 2])):
@@ -220,7 +220,7 @@ def test_a_fault_of_size_is_none_where_it_does_not_show_and_consistent_where_it_
     assert np.abs(weights - softmax_weights(keys, points)).max() > 1e-3
     value = np.mean(loss.value(np.sum(weights * scores, axis=-1)), axis=-1)
     assert np.abs(value - faulty[risk](keys, scores, loss, points)).max() < 1e-14
-    if fault.name != "running-maximum-never-rescaled":  # its maxima are constants to the gradient, as a kernel has them
+    if fault.name != "running-maximum-never-rescaled":  # its maxima are constants to the gradient, as in a kernel
         _check_gradient(fault, keys, scores, points)
 
 
@@ -234,7 +234,7 @@ def _check_gradient(fault: Fault, keys: np.ndarray, scores: np.ndarray, points: 
 
 
 @pytest.mark.parametrize("fault", SOFTMAX, ids=lambda fault: fault.name)
-def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_risk(fault: Fault) -> None:
+def test_a_wrong_softmax_agrees_in_numpy_and_torch_and_its_excess_with_its_risk(fault: Fault) -> None:
     keys, scores, points = _points()
     loss, faulty, alpha = loss_named("logistic"), fault.implementation, np.array([0, 1])
     there = [torch.tensor(x) for x in (keys, scores, points)]
@@ -260,11 +260,11 @@ def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_ris
     ],
 )
 def test_a_fault_below_rounding_is_not_caught(name: str, id: str) -> None:
-    """So what is caught is the fault itself, not the way in which it was made."""
+    """This shows that the fault itself is caught, not the way in which it is planted."""
     assert outcome_of(id, fault_named(name).of_size(1e-18), cases=3) in (FaultOutcome.MISSED, FaultOutcome.UNMOVED)
 
 
-def test_the_smallest_size_is_where_catching_ends() -> None:
+def test_the_smallest_size_is_the_last_that_is_caught() -> None:
     fault, statement = fault_named("one-coordinate-off"), statement_named("lemma-3")
     size = smallest_caught(statement, fault, baselines("lemma-3"))
     assert size is not None
@@ -274,7 +274,7 @@ def test_the_smallest_size_is_where_catching_ends() -> None:
     assert smallest_caught(statement_named("lemma-11"), fault, baselines("lemma-11")) is None
 
 
-def test_a_statement_that_breaks_down_does_not_catch() -> None:
+def test_a_statement_that_breaks_down_does_not_count_as_catching() -> None:
     def broken(case: Case) -> Case:
         raise ZeroDivisionError("planted")
 
@@ -310,7 +310,7 @@ def test_the_table_does_not_depend_on_the_number_of_processes(capsys: pytest.Cap
     assert "| `svm-with-bias` | svm | " in printed[0]
 
 
-def test_faults_that_the_same_statements_survive_share_a_row() -> None:
+def test_faults_survived_by_the_same_statements_share_a_row() -> None:
     spared = {"temperature": ["L4"], "top-2": ["L4", "T1"], "sparsemax": ["L4"]}
     assert _spared_rows("|ℓ'| has room", spared) == [
         ["|ℓ'| has room", "L4", "`temperature`, `sparsemax`"],
@@ -318,7 +318,7 @@ def test_faults_that_the_same_statements_survive_share_a_row() -> None:
     ]
 
 
-def test_a_column_in_parts_is_the_column() -> None:
+def test_a_column_computed_in_parts_equals_the_column() -> None:
     names = tuple(FAULTS)[:5]
     whole = FaultTrials("lemma-11", names, 3, 0)
     cut = replace(whole, at_a_time=2)
@@ -326,13 +326,13 @@ def test_a_column_in_parts_is_the_column() -> None:
     [results], [expected] = run([cut], 1, ignore), run([whole], 1, ignore)
     assert replace(results, seconds=0.0) == replace(expected, seconds=0.0)
     assert list(results.cells) == list(names)
-    # What is interrupted before it began says nothing of the reference, and takes nothing from what is said.
+    # A part that is interrupted before it begins adds nothing to the result and takes nothing from it.
     part = replace(expected, seconds=0.0)
     joined = whole.join(whole.unfinished_result(""), part)
     assert (joined.cases, joined.interrupted) == (part.cases, True)
 
 
-def test_sizes_in_parts_are_the_sizes() -> None:
+def test_sizes_computed_in_parts_equal_the_sizes() -> None:
     fault = next(item for item in FAULTS.values() if item.caught_by == "lemma-3" and item.unit)
     unit = Shrunk(fault.name, ("lemma-3", "lemma-11"), 2, 0)
     [results] = run([unit], 1, ignore)

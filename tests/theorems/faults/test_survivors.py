@@ -1,4 +1,4 @@
-"""Why statements survive faults, as the table says it."""
+"""The reasons why statements survive faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from theorems.faults.survival_reasons import survivors, why_survived
 from theorems.run.registry.suite import statements
 
 
-def test_every_reason_is_of_a_statement_and_of_a_fault() -> None:
+def test_every_reason_names_a_statement_and_a_fault() -> None:
     assert set(survivors()) <= set(statements())
     known = {*FAULTS, *map(str, Kind)}
     assert {name for reasons in survivors().values() for name in reasons} <= known

@@ -1,4 +1,6 @@
-"""What comes of a fault on the cases of a statement, where catching ends, and where a column is; by hand."""
+"""The outcome of a fault on the cases of a statement, the smallest size that is caught, and the progress of a column;
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from theorems.run.registry.lookup import statement_named
 
 CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
 CLAIM = ("sum", "1.0", "0.0", "")
-"""What the reference claims."""
+"""The claim that the reference makes."""
 
 
 def risk_of(size: float) -> Implementation:
@@ -40,7 +42,7 @@ def base(verdict: Verdict = Verdict.UPHELD, called: Collection[Callable[..., Any
 
 
 def statement(slack: Callable[[float], float]) -> Statement:
-    """Claims a slack that depends on the risk under test."""
+    """Return a statement that claims a slack depending on the risk under test."""
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("sum", Form.EXACT, slack(float(under_test[risk]())), 0.0, EXACT)  # type: ignore[call-arg]
@@ -69,15 +71,15 @@ def test_the_outcome_of_a_trial(of: Statement, bases: list[Baseline], found: Fau
     assert try_fault(of, fault(), bases).outcome is found
 
 
-def test_cases_that_say_nothing_are_passed_over() -> None:
-    """It is caught on the fourth; on none of the others the fault is called, or the reference upheld."""
+def test_cases_that_cannot_show_the_fault_are_skipped() -> None:
+    """It is caught on the fourth case; on the others the fault is not called, or the reference is not upheld."""
     idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=())]
     cell = try_fault(BELOW, fault(), [*idle, base(), base()])
     assert (cell.outcome, cell.examples, cell.claim) == (FaultOutcome.CAUGHT, 4, "sum")
 
 
-def test_where_catching_ends() -> None:
-    """A hundredth less is seen."""
+def test_the_smallest_caught_size_is_found_in_steps_of_ten() -> None:
+    """The claim fails at 0.1 and holds at 0.01."""
     assert smallest_caught(BELOW, fault(1.0), [base()]) == pytest.approx(0.1)
     assert smallest_caught(statement(lambda risk: risk - 1 + 2e-5), fault(1.0), [base()]) == pytest.approx(1e-4)
     assert smallest_caught(statement(lambda risk: -1.0), fault(1.0), [base()]) == pytest.approx(1e-6)
@@ -86,7 +88,7 @@ def test_where_catching_ends() -> None:
     assert smallest_caught(BELOW, fault(0.1, smallest=0.05), [base()]) == pytest.approx(0.1)
 
 
-def test_a_column_says_where_it_is() -> None:
+def test_a_column_reports_its_position() -> None:
     cells: dict[str, Any] = {"a": try_fault(BELOW, fault(), [base()]), "b": try_fault(NEVER, fault(), [base()])}
     column = Column("lemma-3", cells=cells, seconds=1.25)
     assert column.summary == "catches 1 of 2 faults, 1.2 s"
@@ -98,7 +100,7 @@ def test_a_column_says_where_it_is() -> None:
     assert replace(faced, so_far=None).where(1) == "at the fault a"
 
 
-def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_reference_and_the_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("theorems.faults.power.power_units.draw_cases", lambda *arguments, every: [CASE])
     monkeypatch.setattr("theorems.faults.power.power_units.baseline", lambda *arguments: base())
     monkeypatch.setattr("theorems.faults.power.power_units.fault_named", lambda name: fault())
@@ -110,7 +112,7 @@ def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.Monk
 
 
 def test_sizes_are_tried_from_the_planted_one_down() -> None:
-    """Powers of ten that the planted size and the smallest one are themselves."""
+    """Sizes are powers of ten, except the planted size and the smallest one."""
     sizes: list[float] = []
 
     def noting(size: float) -> Implementation:

@@ -1,4 +1,4 @@
-"""What figures and their drawings hold, in few numbers; ``kept.json`` keeps it."""
+"""Summaries in few numbers of figures and their drawings; the expected ones are in ``kept.json``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from theorems.library.explain import explain
 
 KEPT = Path(__file__).with_name("kept.json")
 FEW = 4
-"""Rows that are kept one by one; of more there are kept their number, the first, the last, their mean and spread."""
+"""Up to this many rows are stored one by one; otherwise their number, the first, the last, their mean and
+their spread.
+"""
 SAME, NOTHING = 2e-3, 1e-9
-"""By what share of the largest beside it a number may change, on another processor."""
+"""Relative and absolute change of a number that another processor explains, relative to the largest number
+beside it.
+"""
 EXPLAINED: dict[str, Any] = {
     "figure-1b": "figure-1b",
     "three dimensions": Problem(
@@ -33,11 +37,11 @@ EXPLAINED: dict[str, Any] = {
         [[[1.0, 0.1 * k, 0.0], [0.0, 0.2 * k, 0.3], [0.1, -0.1 * k, 1.0]] for k in range(9)], [[1.0, 0.0, -1.0]] * 9
     ),
 }
-"""Data of which the explanation is drawn: in the plane, in more dimensions, with more inputs than a legend takes."""
+"""Data whose explanations are drawn: in the plane, in more dimensions, with more inputs than a legend holds."""
 
 
 def rows(values: Any) -> Any:
-    """Of an array, along its first axis."""
+    """Return the summary of an array along its first axis."""
     numbers = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
     if len(numbers) <= FEW:
         return numbers.tolist()
@@ -46,7 +50,7 @@ def rows(values: Any) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """Of a figure: as they are, but for long lists of numbers of one shape."""
+    """Return the numbers of a figure unchanged, except that long lists of equal shape are summarised."""
     if isinstance(value, dict):
         return {key: numbers(own) for key, own in value.items()}
     if not isinstance(value, list):
@@ -58,7 +62,7 @@ def numbers(value: Any) -> Any:
 
 
 def drawing(size: tuple[float, float], draw: Callable[[Any], None]) -> list[Any]:
-    """What was put on a sheet: of each plot its axes and its parts, in their order."""
+    """Return what was drawn on a sheet: the axes and the parts of each plot, in their order."""
     from matplotlib.figure import Figure as Sheet
 
     sheet = Sheet(figsize=size, layout="constrained")
@@ -94,7 +98,7 @@ def _part(part: Any) -> list[Any] | None:
 
 
 def explanation(data: Any) -> list[Any]:
-    """The drawing of what is explained of data."""
+    """Return the drawing of the explanation of data."""
     caught: list[Any] = []
 
     def caught_here(size: tuple[float, float], title: str, draw: Callable[[Any], None], kind: str) -> bytes:
@@ -107,19 +111,19 @@ def explanation(data: Any) -> list[Any]:
 
 
 def comparison() -> list[Any]:
-    """The drawing of more rules than there are colours, one of which has no distance left."""
+    """Return the drawing of more rules than there are colours; one of them reaches distance 0."""
     t = np.array([1, 10, 100])
     curves = {f"rule-{k}": (t, np.array([1.0, 0.5 / (k + 1), 0.0 if k == 1 else 1e-3])) for k in range(len(COLORS) + 2)}
     return drawing((9.0, 4.0), lambda sheet: bench_plot._draw(sheet, [("one", curves), ("other", {})], 1, 2))
 
 
 def figure(name: str, own: Any) -> list[Any]:
-    """What it holds, and what it draws of that."""
+    """Return the numbers of a figure and its drawing."""
     return [numbers(own), *drawing(FIGURES[name].size, lambda sheet: FIGURES[name].draw(sheet, own))]
 
 
 def short(value: Any) -> Any:
-    """With five digits."""
+    """Round floats to five digits."""
     if isinstance(value, dict):
         return {key: short(own) for key, own in value.items()}
     if isinstance(value, list):
@@ -128,7 +132,7 @@ def short(value: Any) -> Any:
 
 
 def keep(shown: dict[str, list[Any]]) -> None:
-    """Write them, a line for each part."""
+    """Write the summaries, a line for each part."""
     parts = [
         json.dumps(name) + ": [\n" + ",\n".join(to_json(short(part)) for part in own) + "\n]"
         for name, own in shown.items()
@@ -137,12 +141,12 @@ def keep(shown: dict[str, list[Any]]) -> None:
 
 
 def kept(name: str) -> Any:
-    """What is kept of a figure or of data."""
+    """Return the stored summary of a figure or of data."""
     return json.loads(KEPT.read_text(encoding="utf-8"))[name]
 
 
 def apart(before: Any, now: Any, where: str = "") -> list[str]:
-    """Where two differ by more than another processor explains."""
+    """Return descriptions of the places where two summaries differ by more than another processor explains."""
     moved = [f"{where}: {before} was, {now} is"]
     if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
         return [line for key in before for line in apart(before[key], now[key], f"{where}/{key}")]

@@ -1,4 +1,6 @@
-"""The figures: their numbers are what the paper's figures show, a wrong gradient is seen, files repeat byte by byte."""
+"""The figures: their numbers show what the paper's figures show, a wrong gradient is noticed, files are
+reproducible.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ PAPERS = modules_of_papers("figure_checks")
 """The modules with checks of the figures of later papers."""
 TRIALS = 12
 NEAR = (0.5 / 80) ** 2 / 2
-"""1 − cos half a unit beside a ray at norm 80, where 800 joint steps of 0.1 end."""
+"""1 − cos of a prompt of norm 80, where 800 joint steps of 0.1 end, half a unit beside its ray."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +56,7 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
-    """Fewer scores and dimensions than are drawn."""
+    """Reduce the scores and dimensions that are computed."""
     put(figure_5, "FIGURE_5_SCORES", (4, 100))
     for module in (figure_9, random_trials, trial_limits):
         put(module, "DIMENSIONS", (2, 10, 60))
@@ -65,7 +67,7 @@ def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
         getattr(module, "shortened", lambda put: None)(put)
 
 
-def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_trials_in_pieces_equal_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure_9, "DIMENSIONS", (2, 10))
     monkeypatch.setattr(random_trials, "DIMENSIONS", (2, 10))
     settings = Settings(5, 3)
@@ -76,7 +78,7 @@ def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyP
     [results] = run([unit], 1, ignore)
     assert results.numbers == whole
     assert unit.total == 6
-    # A piece that is missing is not left out in silence.
+    # A missing piece is reported.
     part = unit.parts()[0]
     lost = unit.conclude(unit.join(part.run(lambda done: None), part.unfinished_result("it died")))
     assert (lost.numbers, lost.failed) == ({}, "it died")
@@ -95,13 +97,13 @@ for _module in PAPERS:
 
 @cache
 def computed(name: str, wrong: bool = False) -> Numbers:
-    """The numbers as the file has them."""
+    """Return the numbers of a figure as its file has them."""
     under_test = WRONG[name] if wrong else REFERENCE
     return from_json(to_json(FIGURES[name].numbers(Settings(TRIALS, 0, under_test))))
 
 
 def ends(numbers: Numbers, optima: list[str], endings: list[int]) -> bool:
-    """Which directions there are, and that each path ends within three units of the ray that it should end at."""
+    """Return whether the optima are of the given kinds and each path ends within three units of its ray."""
     results = [item["kind"] for item in numbers["optima"]] == optima
     paths = zip(numbers["paths"], endings, strict=True)
     return results and all(
@@ -111,41 +113,42 @@ def ends(numbers: Numbers, optima: list[str], endings: list[int]) -> bool:
 
 
 def shows_1a(numbers: Numbers) -> bool:
-    """From everywhere to GMM."""
+    """Return whether all paths end at GMM."""
     return ends(numbers, ["GMM"], [0] * 6)
 
 
 def shows_1b(numbers: Numbers) -> bool:
-    """From (0, 1), …, (0, −0.5) to GMM, from (0, −1) and (0, −1.5) to LMM."""
+    """Return whether the paths from (0, 1), …, (0, −0.5) end at GMM and those from (0, −1) and (0, −1.5) at LMM."""
     return ends(numbers, ["GMM", "LMM"], [0, 0, 0, 0, 1, 1])
 
 
 def shows_1c(numbers: Numbers) -> bool:
-    """From everywhere to GMM."""
+    """Return whether all paths end at GMM."""
     return ends(numbers, ["GMM"], [0] * 8)
 
 
 def shows_2(numbers: Numbers) -> bool:
-    """Starts in C_{μ/4,R} stay in cone_μ and end in its axis."""
+    """Return whether starts in C_{μ/4,R} stay in cone_μ and end at its axis."""
     start_cone = [1 - np.dot(item["start"], numbers["direction"]) / numbers["radius"] for item in numbers["paths"]]
     return all(apart <= numbers["start_mu"] for apart in start_cone) and all(
         item["stop"] == "norm reached"
         and item["largest_one_minus_cosine"] <= numbers["mu"]
-        # Theorem 3's flow keeps its distance from the axis, here below R·sin of the starts' cone.
+        # The flow of Theorem 3 keeps a bounded distance from the axis, here below R·sin of the angle of the starts'
+        # cone.
         and item["one_minus_cosine"] < 2 * numbers["start_mu"] * (numbers["radius"] / item["norm"]) ** 2
         for item in numbers["paths"]
     )
 
 
 def shows_3a(numbers: Numbers) -> bool:
-    """v to v_mm, p to p_mm, which is p_relax there."""
+    """Return whether v goes to v_mm and p to p_mm, which equals p_relax there."""
     apart = numbers["one_minus_cosine"]
     same = numbers["directions"]["p_mm"] == numbers["directions"]["p_relax"]
     return all(numbers["supports"]) and same and apart["v_mm"] < NEAR and apart["p_mm"] < NEAR
 
 
 def shows_3b(numbers: Numbers) -> bool:
-    """v to v_mm, p to p_relax and not to p_mm."""
+    """Return whether v goes to v_mm and p to p_relax, not to p_mm."""
     apart = numbers["one_minus_cosine"]
     away = 1 - np.dot(numbers["directions"]["p_mm"], numbers["directions"]["p_relax"])
     right = numbers["supports"] == [True, True, False] and apart["v_mm"] < NEAR and apart["p_relax"] < NEAR
@@ -153,10 +156,12 @@ def shows_3b(numbers: Numbers) -> bool:
 
 
 def shows_3c(numbers: Numbers) -> bool:
-    """Both probabilities go to one, the logistic one ahead; the softmax first turns away from the optimal tokens."""
+    """Return whether both probabilities tend to 1, the logistic one first; the softmax first turns away from the
+    optimal tokens.
+    """
     softmax, logistic = np.array(numbers["softmax"]), np.array(numbers["logistic"])
     dips = softmax[:15].min() < softmax[0] - 0.01
-    # p(0) = (0, −1): the optimal tokens' logits against 0 are −1, 1 and −1.
+    # At p(0) = (0, −1) the optimal tokens have logits −1, 1 and −1, the others 0.
     begins = (2 / (1 + math.e) + 1 / (1 + 1 / math.e)) / 3
     return (
         bool(dips and (logistic > softmax).all() and min(softmax[-1], logistic[-1]) > 0.999)
@@ -165,7 +170,8 @@ def shows_3c(numbers: Numbers) -> bool:
 
 
 def shows_4(numbers: Numbers) -> bool:
-    """Normalized GD saturates first and its norm grows by 50 from step 500 to 1000; GD's by less than ‖p_mm‖ log 2.
+    """Normalized GD saturates first, its norm grows by 50 from step 500 to 1000, and GD's norm by less than ‖p_mm‖ log
+    2.
 
     ‖p_mm‖ log t is what its norm tends to; until its direction has turned, it grows more slowly.
     """
@@ -178,8 +184,8 @@ def shows_4(numbers: Numbers) -> bool:
 
 
 def shows_5(numbers: Numbers) -> bool:
-    """The limit is p̄_mm whatever C; the offset is ½ log(c_1/c_2); correlation leans to C, logistic to 1 for large
-    C.
+    """Return whether the limit is p̄_mm for every C, the offset ½ log(c_1/c_2), and for large C the correlation loss
+    favours C, the logistic loss 1.
     """
     for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):
         for item in numbers[loss]:
@@ -191,12 +197,14 @@ def shows_5(numbers: Numbers) -> bool:
 
 
 def shows_8(numbers: Numbers) -> bool:
-    """One start to GMM, the other to LMM."""
+    """Return whether one start ends at GMM and the other at LMM."""
     return ends(numbers, ["GMM", "LMM"], [0, 1])
 
 
 def shows_9(numbers: Numbers) -> bool:
-    """Small d does not saturate; large d goes to GMM; what saturates has converged; gaps are hardly ever negative."""
+    """Small d does not saturate; large d goes to GMM; saturated trials have converged; gaps are hardly ever
+    negative.
+    """
     small, middle, large = (item["fractions"] for item in numbers["dimensions"])
     sums = all(abs(sum(item["fractions"].values()) - 1) < 1e-9 for item in numbers["dimensions"])
     order = small["not saturated"] > 0.3 > middle["not saturated"] and large["GMM"] > middle["GMM"] > small["GMM"]
@@ -206,7 +214,7 @@ def shows_9(numbers: Numbers) -> bool:
 
 
 def shows_fates(numbers: Numbers) -> bool:
-    """Large d is at GMM or LMM after the steps; of what is left at small d some rests, and nothing is turning."""
+    """At large d all trials end at GMM or LMM; at small d some of the others rest, and none is still turning."""
     small, middle, large = numbers["dimensions"]
     stopped = large["stopped"]["GMM"] > middle["stopped"]["GMM"] > small["stopped"]["GMM"]
     counted = all(sum(item["ends"].values()) == TRIALS for item in numbers["dimensions"])
@@ -216,12 +224,12 @@ def shows_fates(numbers: Numbers) -> bool:
 
 
 def shows_regime_map(numbers: Numbers) -> bool:
-    """Every path ends where p(lim r/R) says: at p_mm for r = o(R), at p_relax from r = c*R on, and between."""
+    """Every path ends where lim r/R predicts: at p_mm for r = o(R), at p_relax from r = c*R on, and in between."""
     ends = {"8/Γ fixed": "p_mm", "1 c* R": "p_relax", "2 c* R": "p_relax", "4 c* R": "p_relax", "exp(RΘ/2)": "p_relax"}
     ends |= dict.fromkeys((f"{c} c* R" for c in (0.125, 0.25, 0.5, 0.75)), "between")
     for row in numbers["schedules"]:
         name = row["schedule"].removeprefix("r = ")
-        # o(1)/R with R = 2²⁰/Θ; along r = √R the ratio itself is still 2^{−10} away from its limit 0.
+        # The distance is o(1)/R at R = 2²⁰/Θ; along r = √R the ratio r/R is still 2^{−10} away from its limit 0.
         near = row["from_predicted"] < (2e-3 if name == "sqrt(R)" else 2e-5) and row["from_head"] < 1e-2
         if not near or row["ends_at"] != ends.get(name, row["ends_at"]):
             return False
@@ -257,11 +265,11 @@ def test_every_figure_is_checked() -> None:
 TRAINED = ("6", "7")
 """Figures that ``test_transformer.py`` checks."""
 DISTINCT = [name for name in CHECKS if name not in ("4b", "9b", "10")]
-"""Figures with numbers of their own."""
+"""Figures with their own numbers."""
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_the_numbers_are_what_the_figure_shows(name: str) -> None:
+def test_the_numbers_show_what_the_figure_is_to_show(name: str) -> None:
     assert CHECKS[name](computed(name))
 
 
@@ -285,30 +293,30 @@ TRAINED_ON = json.loads((ROOM.parents[2] / "docs" / "images" / "figure-7.json").
 
 
 def contents_of(name: str) -> list[Any]:
-    """What a figure, or the explanation of data, holds and draws."""
+    """Return the stored form of a figure, or of the explanation of data: numbers and drawing."""
     if name in EXPLAINED:
         return explanation(EXPLAINED[name])
     if name == COMPARISON:
         return comparison()
     shown = deepcopy(TRAINED_ON if name in TRAINED else computed.__wrapped__(name))
     if name == "tsvm-convergence":
-        # Few paths in two dimensions have ended, so that rounding decides where they are.
+        # Few paths in two dimensions have ended, so that rounding decides this median.
         shown["dimensions"][0]["median_cosine_selected"] = None
     return figure(name, shown)
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_drawings_are_as_they_were(name: str) -> None:
-    """Whoever changes one looks at it, and then runs this file with ``--write``."""
+def test_drawings_agree_with_the_stored_ones(name: str) -> None:
+    """After an intended change look at the drawing, then run this file with ``--write``."""
     assert apart(kept(name), json.loads(to_json(contents_of(name)))) == []
 
 
-def test_the_trials_are_named_on_the_figure() -> None:
+def test_the_figure_names_the_number_of_trials() -> None:
     assert f"{TRIALS} trials" in figure_9._caption(computed("9a"))
 
 
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
-def test_same_numbers_same_bytes_whatever_is_configured(kind: str) -> None:
+def test_equal_numbers_give_equal_bytes_under_any_configuration(kind: str) -> None:
     import matplotlib
 
     first = figure_files.render_figure(FIGURES["8"], computed("8"), kind)
@@ -331,7 +339,7 @@ def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[st
     assert record["figure"] == "4b"
     assert record["norm"] == computed("4a")["norm"]
     Path("c/figure-4b.svg").write_text("")
-    assert main(["figures", "4b", "--out", "c", "--jobs", "1"]) == 0  # what is there is written anew
+    assert main(["figures", "4b", "--out", "c", "--jobs", "1"]) == 0  # existing files are overwritten
     assert (Path("a/b") / names[1]).read_bytes() == (Path("c") / names[1]).read_bytes()
 
 
@@ -339,7 +347,7 @@ def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[st
 def test_titles_are_typeset_in_drawings_and_plain_elsewhere(name: str) -> None:
     one = FIGURES[name]
     assert not re.search(r"[$\\{}]", one.plain_title)
-    # What a formula would need is not there as plain text: the words outside of formulas have no underscore, no bar.
+    # Plain text outside formulas has no underscore, macron or norm bar.
     assert not re.search("[_\u0304\u2016]", re.sub(r"\$[^$]*\$", "", one.title))
     assert all(" " not in formula for formula in re.findall(r"\$([^$]*)\$", one.title))
     lines = figure_files.caption(one).splitlines()
@@ -354,7 +362,7 @@ def test_titles_in_plain_text() -> None:
 
 
 def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    # The last figure is computed first.
+    # The last figure of the list is computed first.
     stopped = replace(FIGURES["3c"], numbers=lambda settings: signal.raise_signal(signal.SIGINT))
     monkeypatch.setitem(FIGURES, "3c", stopped)
     assert main(["figures", "3c", "4b", "--jobs", "1"]) == 130
@@ -378,7 +386,7 @@ def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys:
         (["9a", "--trials", "0"], "'--trials'"),
     ],
 )
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     Path("taken/figure-8.svg").mkdir(parents=True)
     assert main(["figures", *arguments]) == 2
@@ -388,7 +396,9 @@ def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFix
     assert not printed.out
 
 
-def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_matplotlib_one_sentence_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(figure_files, "find_spec", lambda name: None)
     assert main(["figures", "8"]) == 2
     printed = capsys.readouterr().err
@@ -397,8 +407,8 @@ def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys
     assert not Path("figures").exists()
 
 
-def test_blocks_are_put_together_by_their_dimension() -> None:
-    """A gap of 0 is none; two blocks of one dimension are one."""
+def test_blocks_of_equal_dimension_are_combined() -> None:
+    """A gap of 0 is not negative; two blocks of one dimension become one."""
     kinds = dict.fromkeys(random_trials.KINDS, 0)
     first = kinds | {random_trials.KINDS[0]: 5}
     result = [
@@ -414,7 +424,7 @@ def test_blocks_are_put_together_by_their_dimension() -> None:
     ]
 
 
-def test_a_figure_is_not_drawn_if_one_of_its_pieces_failed() -> None:
+def test_a_figure_with_a_failed_piece_is_not_drawn() -> None:
     [unit] = sheets([FIGURES["9a"]], Settings(5, 3))
     assert unit.conclude(Computed(unit.id, failed="it died")).numbers == {}
     [plain] = sheets([FIGURES["1a"]], Settings(5, 3))

@@ -1,4 +1,4 @@
-"""Figures 6 and 7: attention grows sparse while its weights grow, a stopped training goes on as if it had not been."""
+"""Figures 6 and 7: attention grows sparse while its weights grow; a resumed training equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIN = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(enco
 
 
 def some_digits(trained: int, seen: int) -> Images:
-    """The first of each kind."""
+    """Return the first digits for training and for testing."""
     every = images.digits()
     parts = every.pixels[:trained], every.classes[:trained], every.held_out[:seen], every.held_out_classes[:seen]
     return Images("digits", *parts)
@@ -37,7 +37,7 @@ def some_digits(trained: int, seen: int) -> Images:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One block, which is off the plateau at the start, on few images."""
+    """Use one block, started off the plateau, and few images."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(transformer, "BLOCKS", 1)
     monkeypatch.setattr(transformer, "SMALL", 0.2)
@@ -46,13 +46,13 @@ def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def shows_7(numbers: Numbers) -> bool:
-    """Sparsity falls by a fifth and more, ‖W‖_F grows."""
+    """Return whether the sparsity falls by at least a fifth and ‖W‖_F grows."""
     sparsity, norm = numbers["sparsity"], numbers["norm"]
     return bool(max(sparsity[-3:]) < 0.8 * sparsity[0] and min(norm[-3:]) > 1.01 * norm[0])
 
 
 def without_key_query_steps(epoch: Callable[..., transformer.Weights]) -> Callable[..., transformer.Weights]:
-    """Training that leaves out what the figure is about."""
+    """Return a training without steps of the key-query weights, so that the figure shows no effect."""
 
     def frozen(weights: transformer.Weights, *rest: object) -> transformer.Weights:
         after = epoch(weights, *rest)
@@ -68,7 +68,7 @@ def test_attention_grows_sparse_while_its_weights_grow(monkeypatch: pytest.Monke
     assert not shows_7(figure_6.numbers(Settings(1, 0, epochs=10)))
 
 
-def test_what_the_documents_show_is_drawn_from_what_the_figure_holds() -> None:
+def test_the_documented_figure_is_drawn_from_its_stored_numbers() -> None:
     numbers = json.loads((ROOT / "docs" / "images" / "figure-7.json").read_text(encoding="utf-8"))
     assert shows_7(numbers)
     assert len(numbers["norm"]) == 121
@@ -83,7 +83,7 @@ def test_what_the_documents_show_is_drawn_from_what_the_figure_holds() -> None:
             assert figure_files.render_figure(FIGURES[name], numbers, "svg") == held
 
 
-def test_sparsity_and_norm_are_what_they_are_called() -> None:
+def test_sparsity_and_norm_agree_with_their_definitions() -> None:
     maps = torch.tensor([[0.25] * 4, [1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
     assert transformer.soft_sparsity(maps).tolist() == [4.0, 1.0, 2.0]
     weights = transformer.initial_weights(some_digits(10, 10), np.random.default_rng(0))
@@ -95,7 +95,7 @@ def test_sparsity_and_norm_are_what_they_are_called() -> None:
     assert torch.allclose(s.sum(dim=-1), torch.ones(10, 4, dtype=torch.float64))
 
 
-def test_a_stopped_training_goes_on_as_if_it_had_not_been_stopped(
+def test_a_resumed_training_equals_an_uninterrupted_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["figures", "6", "7", "--epochs", "3", "--jobs", "1"]
@@ -123,12 +123,12 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been_stopped(
         assert (Path("whole") / name).read_bytes() == (Path("parts") / name).read_bytes()
     for name in names[1:4:2]:
         xml.etree.ElementTree.fromstring((Path("whole") / name).read_bytes())
-    # With fewer epochs it is what it was after those.
+    # With fewer epochs the result is that of the first epochs.
     for folder in ("whole", "short"):
         assert main(["figures", "7", "--epochs", "1", "--jobs", "1", "--out", folder]) == 0
     assert Path("whole/figure-7.json").read_bytes() == Path("short/figure-7.json").read_bytes()
     capsys.readouterr()
-    # Another seed is another training; a checkpoint that holds something else is not gone on from.
+    # Another seed has another checkpoint; a checkpoint with other contents is refused.
     here = some_digits(100, 30)
     assert transformer.checkpoint(here, 1, Path()) != transformer.checkpoint(here, 0, Path())
     (checkpoint,) = Path("parts").glob("*.npz")
@@ -143,7 +143,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been_stopped(
 
 
 def batch(path: Path, classes: list[int]) -> np.ndarray:
-    """A file as CIFAR-10 has them, of random pixels."""
+    """Write random pixels as a file in the format of CIFAR-10, and return them."""
     records = np.random.default_rng(0).integers(0, 256, (len(classes), 3073), dtype=np.uint8)
     records[:, 0] = classes
     records.tofile(path)
@@ -168,7 +168,7 @@ def test_cifar_10_is_read_from_its_own_files(tmp_path: Path) -> None:
     assert (record["data"], record["tokens"], record["images"]) == ("CIFAR-10", 257, 3)
 
 
-def test_shifts_move_what_is_trained_on_and_nothing_else() -> None:
+def test_shifts_move_only_training_images() -> None:
     few = some_digits(20, 5)
     moved = few.random_shifts(np.arange(20), np.random.default_rng(0))
     assert moved.shape == few.pixels.shape
@@ -189,7 +189,9 @@ def test_shifts_move_what_is_trained_on_and_nothing_else() -> None:
         ({"data_batch_1.bin": 0, "test_batch.bin": 3073}, "data_batch_1.bin: is no batch of CIFAR-10"),
     ],
 )
-def test_bad_folders(files: dict[str, int] | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_folders_are_refused(
+    files: dict[str, int] | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     if files is not None:
         Path("cifar").mkdir()
         for name, size in files.items():
@@ -201,7 +203,7 @@ def test_bad_folders(files: dict[str, int] | None, message: str, capsys: pytest.
     assert not printed.out
 
 
-def test_a_class_beyond_nine_is_no_batch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_with_a_class_beyond_nine_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     batch(Path("data_batch_1.bin"), [10])
     batch(Path("test_batch.bin"), [1])
     assert main(["figures", "7", "--cifar10", "."]) == 2
@@ -223,7 +225,7 @@ def test_without_torch_figures_6_and_7_are_left_out(
 
 
 def test_shifts_reach_both_borders() -> None:
-    """One pixel to either side, and none."""
+    """Each axis shifts by one pixel to either side, or not at all."""
     dot = np.zeros((60, 8, 8, 1), dtype=np.uint8)
     dot[:, 4, 4] = 255
     one = some_digits(60, 5)
@@ -232,7 +234,7 @@ def test_shifts_reach_both_borders() -> None:
     assert places == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5)}
 
 
-def test_accuracy_counts_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accuracy_counts_correct_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     few = some_digits(20, 20)
     weights, record = transformer.initial_weights(few, np.random.default_rng(0)), transformer.Record()
     held = transformer.outputs

@@ -1,4 +1,4 @@
-"""Random trials that are followed: what rests does so at a minimum whose existence is proven in ball arithmetic."""
+"""Random trials that come to rest do so at a minimum of the risk, whose existence is proven in ball arithmetic."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from theorems.token_selection.figures.trial_limits import combine_blocks, fate, 
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
-"""d, number and kind after the steps of trials of seed 0 that rest."""
+"""Trials of seed 0 that come to rest: d, number, and kind after the steps."""
 
 
 def slope_and_curvature(problem: Problem, p: arb_mat) -> tuple[arb_mat, arb_mat]:
-    """∇L and ∇²L of the logistic loss, in balls around p (d, 1), written out from L = (1/n) Σ log(1 + e^{−γᵀs})."""
+    """Return ∇L and ∇²L of the logistic loss, in balls around p (d, 1), written out from L = (1/n) Σ log(1
+    + e^{−γᵀs}).
+    """
     d, n = problem.d, problem.n
     slope, curvature = arb_mat(d, 1), arb_mat(d, d)
     for keys, scores in zip(problem.keys, problem.scores, strict=True):
-        # Relative to the token of largest logit, whose own terms vanish then: nothing cancels where it has all weight.
+        # Relative to the token of largest logit, whose own terms vanish then: nothing cancels where it has all the
+        # weight.
         best = int(np.argmax(keys @ np.array([float(x) for x in p.entries()])))
         rows = [arb_mat(d, 1, row.tolist()) - arb_mat(d, 1, keys[best].tolist()) for row in keys]
         gaps = [arb(g) - arb(scores[best]) for g in scores.tolist()]
@@ -45,7 +48,7 @@ def slope_and_curvature(problem: Problem, p: arb_mat) -> tuple[arb_mat, arb_mat]
 
 
 def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
-    """Whether a strict local minimum of L is proven to lie within 1e-20 ‖p‖ of where Newton's method leads (Krawczyk).
+    """Return whether a strict local minimum of L is proven within 1e-20 ‖p‖ of Newton's limit, by Krawczyk's test.
 
     With C ≈ ∇²L(c)⁻¹ and a box B around c: if c − C∇L(c) + (1 − C∇²L(B))(B − c) lies inside B, there is exactly one
     zero of ∇L in B; it is a minimum if ∇²L is positive definite throughout B (Sylvester).
@@ -71,18 +74,18 @@ def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
 
 @pytest.mark.parametrize(("d", "number", "kind"), REST)
 def test_trials_that_rest_do_so_at_a_certified_minimum(d: int, number: int, kind: str) -> None:
-    """No number of iterations brings them to a direction: from here the flow, and small steps, lead to that minimum."""
+    """More iterations would not bring these trials to a direction: the flow, and small steps, lead to the minimum."""
     (one,) = run_trials(Settings(number + 1, 0), (d, number, number + 1))
     assert one.kind == kind
     flows = flows_of([one])
     assert flows.stops == (Stop.STATIONARY,)
     assert has_minimum_near(one.problem, flows.points[0])
-    # A finite minimum may be as saturated as the figures ask.
+    # A finite minimum may be as saturated as the figures require.
     weights = softmax_weights(one.problem.keys, flows.points[0])
     assert (float(weights.max(axis=1).mean()) >= SATURATED) == kind.startswith("saturated")
 
 
-def test_no_minimum_is_certified_where_there_is_none() -> None:
+def test_no_minimum_is_certified_elsewhere() -> None:
     problem = random_trial(0, 10, 0).problem
     assert not has_minimum_near(problem, np.ones(10))
     (one,) = run_trials(Settings(1, 0), (2, 0, 1))
@@ -90,7 +93,7 @@ def test_no_minimum_is_certified_where_there_is_none() -> None:
 
 
 def test_slope_and_curvature_in_balls_are_the_derivatives_of_the_risk() -> None:
-    """By central differences of the loss written out once more."""
+    """Compare with central differences of the loss, written out a second time."""
     problem = random_trial(1, 3, 0).problem
     p, h = np.array([0.3, -0.7, 1.1]), 1e-4
 
@@ -107,14 +110,14 @@ def test_slope_and_curvature_in_balls_are_the_derivatives_of_the_risk() -> None:
             assert float(curvature[i, j]) == pytest.approx(mixed / (4 * h * h), abs=1e-6)
 
 
-def test_fates_are_read_off_the_end_of_a_flow() -> None:
+def test_fates_are_determined_from_the_end_of_a_flow() -> None:
     problem = Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]), np.array([[2.0, 1.0, 0.0]]))
     best, other = np.array([2.0, -1.0]), np.array([-1.0, 2.0])
-    assert fate(problem, 1e6 * np.array([1.0, -1.0])) == "still turning"  # the best token, another direction
-    assert fate(problem, 1e6 * other) == "still turning"  # its neighbour scores more
+    assert fate(problem, 1e6 * np.array([1.0, -1.0])) == "still turning"  # the best token, but another direction
+    assert fate(problem, 1e6 * other) == "still turning"  # its neighbour has a higher score
     assert fate(Problem(problem.keys, np.array([[1.0, 2.0, 0.0]])), 1e6 * other) == "GMM"
     assert fate(problem, 1e6 * best) == "GMM"
-    # A fourth token scores most and is no neighbour of the second, nor is that one of it.
+    # A fourth token has the highest score; it and the second token are no neighbours of each other.
     wider = Problem(np.concatenate([problem.keys, [[[0.5, -2.0]]]], axis=1), np.array([[0.0, 1.0, 0.5, 5.0]]))
     assert fate(wider, 1e6 * other) == "LMM, not GMM"
 

@@ -1,4 +1,4 @@
-"""Gradients that are wrong in ways that a figure shows."""
+"""Wrong gradients whose errors show in a figure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reference_attention.risk import ScaledGradient
 
 
 def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that points half a radian off: a sum with its own coordinates in another order."""
+    """Return a gradient that points half a radian off: the sum with its own coordinates in another order."""
     right = risk.scaled_gradient(keys, scores, loss, p)
     direction = np.asarray(right.direction)
     return ScaledGradient(
@@ -20,18 +20,19 @@ def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
 
 
 def of_stretched_keys(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that sees the second coordinate of every key doubled."""
+    """Return a gradient that doubles the second coordinate of every key."""
     return risk.scaled_gradient(keys * np.array([1.0, 2.0]), scores, loss, p)
 
 
 def without_the_second_input(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that does not see one input. (Where two inputs balance,
-    one that is turned ends at p_mm all the same.)"""
+    """Return a gradient without one input. (Where two inputs balance, the turned gradient above ends at p_mm
+    nevertheless.)
+    """
     return risk.scaled_gradient(np.delete(keys, 1, axis=0), np.delete(scores, 1, axis=0), loss, p)
 
 
 def in_single_precision(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """The textbook formula in float32: zero once the softmax saturates, so that normalized descent stops."""
+    """Return the textbook formula in float32: zero once the softmax saturates, so that normalized descent stops."""
     K, gamma = np.float32(keys), np.float32(scores)
     weights = np.float32(risk.softmax_weights(keys, p))
     mean = np.sum(weights * gamma, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What a call may be given, and how anything else is refused."""
+"""The arguments that the library's functions accept, and the refusal of all others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEYS, SCORES = [[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0.5]]
 PROBLEM = Problem(KEYS, SCORES)
 
 
-def test_no_dataset_is_called_like_a_statement() -> None:
+def test_no_dataset_has_the_name_of_a_statement() -> None:
     ids = {id for statement in statements().values() for id in (statement.id, *statement.aliases)}
     assert ids.isdisjoint(DATASETS)
     assert not any(map(names_data, ids))
@@ -100,18 +100,18 @@ def test_a_failing_case_is_checked_on_the_statement_that_failed() -> None:
     assert [result.id for result in verify({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"})] == ["lemma-3"]
 
 
-def test_a_kernel_an_implementation_or_the_reference() -> None:
+def test_kernels_implementations_and_the_reference_are_accepted() -> None:
     assert implementation_of(None, None) is REFERENCE
     planted = REFERENCE.replace("planted")
     assert implementation_of(planted, None) is planted
     named = implementation_of("torch.nn.functional:scaled_dot_product_attention", "float32")
-    assert isinstance(named, KernelSource)  # it is loaded where it is called
+    assert isinstance(named, KernelSource)  # the kernel is loaded only when it is called
     assert named.load().textbook_eps == 2.0**-23
     with pytest.raises(InvalidInput, match=r"^dtype: is an option for attention kernels"):
         implementation_of(None, "float32")
 
 
 @pytest.mark.parametrize(("limits", "why"), [({"seconds": 0.0}, "seconds: "), ({"cases": 0}, "seconds: ")])
-def test_a_hunt_without_time_is_refused(limits: dict[str, Any], why: str) -> None:
+def test_a_hunt_without_time_limit_is_refused(limits: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         hunt("lemma-3", **limits)

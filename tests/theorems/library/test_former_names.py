@@ -1,4 +1,4 @@
-"""Former public names work for one version, and say what they are now."""
+"""Former public names work for one more version, with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ATTRIBUTES = [
 
 
 @pytest.mark.parametrize(("owner", "former", "name"), ATTRIBUTES, ids=lambda x: x if isinstance(x, str) else "")
-def test_former_attributes(owner: Any, former: str, name: str) -> None:
+def test_former_attributes_warn_and_work(owner: Any, former: str, name: str) -> None:
     with pytest.warns(DeprecationWarning, match=rf"\.{former} is now \w+\.{name}") as caught:
         result = getattr(owner, former)
     assert caught[0].filename == __file__
@@ -42,14 +42,14 @@ def test_former_attributes(owner: Any, former: str, name: str) -> None:
         ("theorems.api", "rounded", "with_rounding"),
     ],
 )
-def test_former_names_of_modules(module: str, former: str, name: str) -> None:
+def test_former_names_of_modules_warn_and_work(module: str, former: str, name: str) -> None:
     place = importlib.import_module(module)
     with pytest.warns(DeprecationWarning, match=f"{module}.{former} is now {module}.{name}"):
         assert getattr(place, former) is getattr(place, name)
 
 
 def test_functions_that_were_attributes_of_an_implementation() -> None:
-    """At the line of the user, as an attribute and as an argument of ``replace``."""
+    """Both warnings point to the user's line: for the attribute, and for the argument of ``replace``."""
     with pytest.warns(DeprecationWarning, match=r"\.max_margin is now Implementation\[max_margin\]") as attribute:
         assert REFERENCE.max_margin is max_margin  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match=r"\.weights is now Implementation\[softmax_weights\]") as argument:

@@ -1,4 +1,4 @@
-"""hunt, assumptions, statements, datasets: what they return and how it shows itself."""
+"""hunt, assumptions, statements and datasets: their results and how these are displayed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from theorems.run.registry.lookup import select_statements
 PROBLEM = Problem([[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0]])
 
 
-def test_a_counterexample_is_the_file_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_counterexample_equals_the_file_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     hunted = hunt("lemma-11", without="strict-optimum", cases=50)
     assert capsys.readouterr().out == ""
     assert hunted.has_counterexample
@@ -39,7 +41,7 @@ def test_a_counterexample_is_the_file_of_the_command(tmp_path: Path, capsys: pyt
     assert "<td>strict-optimum</td><td>does not hold: " in shown
 
 
-def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:
+def test_a_hunt_without_a_find_reports_its_effort(tmp_path: Path) -> None:
     hunted = hunt("lemma-3", cases=5)
     assert not hunted.has_counterexample
     assert hunted.case is hunted.problem is hunted.claim is None
@@ -65,7 +67,7 @@ def test_assumptions_on_data_have_evidence_and_without_data_a_title() -> None:
     assert set(assumptions(PROBLEM, "lemma-11")) == set(assumptions("lemma-11"))
 
 
-def test_statements_and_datasets_are_those_there_are() -> None:
+def test_statements_and_datasets_are_all_listed() -> None:
     assert dict(statements()) == suite.statements()
     assert list(datasets()) == list(DATASETS)
     assert all(datasets().values())
@@ -74,5 +76,5 @@ def test_statements_and_datasets_are_those_there_are() -> None:
     assert statements()._repr_html_().count("<tr>") == 1 + len(statements())
 
 
-def test_columns_are_aligned() -> None:
+def test_columns_are_aligned_with_spaces() -> None:
     assert align([("a", "bb"), ("ccc", "")]) == "a    bb\nccc"

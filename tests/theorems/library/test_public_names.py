@@ -1,4 +1,4 @@
-"""``from theorems import …``: every name is there, costs what it must and no more, and has an example that is
+"""``from theorems import …``: every name exists, imports no more than necessary, and has an example that is
 executed.
 """
 
@@ -24,7 +24,7 @@ HEAVY = ("numpy", "scipy", "torch", "hypothesis", "rich", "flint")
 
 
 def imported_by(code: str, modules: tuple[str, ...] = HEAVY) -> set[str]:
-    """Which of the modules a fresh interpreter has imported after the code."""
+    """Return the modules of the list that a fresh interpreter has imported after running the code."""
     code += f"\nimport sys; print(*[name for name in {modules!r} if name in sys.modules])"
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
@@ -43,12 +43,12 @@ def test_objects_need_neither_torch_nor_hypothesis(name: str) -> None:
     assert result.isdisjoint({"torch", "hypothesis", "rich"})
 
 
-def test_torch_is_for_kernels_alone() -> None:
+def test_torch_is_imported_for_kernels_only() -> None:
     code = "from theorems import *; verify('lemma-3', 'lemma-11', examples=1); assumptions('figure-1a')"
     assert "torch" not in imported_by(code)
 
 
-def test_every_name_is_there_once_and_the_same_as_where_it_is_defined() -> None:
+def test_every_name_is_listed_once_and_is_the_object_of_its_module() -> None:
     assert theorems.__all__ == sorted(set(theorems.__all__))
     for name, module in theorems._MODULE_OF.items():
         assert getattr(theorems, name) is getattr(importlib.import_module(module), name)
@@ -91,16 +91,16 @@ def test_other_names_are_refused() -> None:
 
 
 def documented() -> list[str]:
-    """Public names whose docstring has an example."""
+    """Return the public names whose docstring has an example."""
     return [name for name in theorems.__all__ if ">>>" in (getattr(theorems, name).__doc__ or "")]
 
 
 @pytest.mark.parametrize("name", documented())
-def test_docstrings_print_what_they_show(name: str) -> None:
+def test_docstring_examples_print_the_output_shown(name: str) -> None:
     assert doctest_failures(inspect.getdoc(getattr(theorems, name)) or "", name, {}) == []
 
 
-def test_an_example_that_prints_something_else_is_noticed() -> None:
+def test_an_example_with_other_output_is_noticed() -> None:
     assert doctest_failures(">>> 1 + 1\n3\n", "wrong", {})
 
 
@@ -110,13 +110,13 @@ def test_every_public_name_is_in_an_executed_example() -> None:
     assert set(theorems.__all__) - used == set()
 
 
-def test_the_commands_have_an_example_of_their_own() -> None:
+def test_each_function_of_a_command_has_its_own_example() -> None:
     assert set(documented()) >= {
         *("verify", "hunt", "assumptions", "statements", "datasets", "check_attention", "Results"),
         *("Problem", "Dataset", "max_margin", "MaxMargin", "Infeasible", "locally_optimal"),
     }
 
 
-def test_every_public_name_says_what_it_is() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     public_names = [name for name in theorems.__all__ if not isinstance(getattr(theorems, name), float)]
     assert [name for name in public_names if not (getattr(theorems, name).__doc__ or "").strip()] == []

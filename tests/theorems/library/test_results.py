@@ -1,4 +1,4 @@
-"""Results: their verdict, what they raise, how they show themselves, and that they are the command's."""
+"""Results: their verdict, the errors that they raise, how they are displayed, and that they equal the command's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_APPLICABLE, INCONCLUSIVE = Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE
 
 
 def of(*verdicts: Verdict, bad_input: str = "") -> Results:
-    """A statement of each verdict."""
+    """Return results with a statement of each verdict."""
     return Results(
         tuple(
             Result(f"s-{k}", "1 < 2 & <b>", {verdict: 1}, generated=False, bad_input=bad_input)
@@ -46,7 +46,7 @@ def of(*verdicts: Verdict, bad_input: str = "") -> Results:
         ((), NOT_APPLICABLE, Exit.INCONCLUSIVE),
     ],
 )
-def test_the_worst_verdict_counts_and_nothing_applicable_is_no_pass(
+def test_the_gravest_verdict_counts_and_nothing_applicable_is_no_pass(
     verdicts: tuple[Verdict, ...], verdict: Verdict, code: Exit
 ) -> None:
     results = of(*verdicts)
@@ -77,12 +77,12 @@ def test_a_result_is_found_by_id_or_by_number() -> None:
         results["s-2"]
 
 
-def test_a_line_lists_few_and_counts_many() -> None:
+def test_a_line_names_few_statements_and_counts_many() -> None:
     assert repr(of(UPHELD, FALSIFIED, UPHELD)) == "Results(falsified: s-1; upheld: s-0, s-2)"
     assert repr(of(*[UPHELD] * 5, INCONCLUSIVE)) == "Results(inconclusive: s-5; upheld: 5 statements)"
 
 
-def test_a_notebook_shows_a_table_in_which_nothing_is_markup() -> None:
+def test_a_notebook_shows_a_table_with_escaped_text() -> None:
     claim = ClaimSummary("rate", Form.LIMIT, 0.5, 0.25, "exact", UPHELD)
     shown = Results((Result("s", "1 < 2 & <b>", {UPHELD: 1}, (claim,)),))._repr_html_()
     assert "<td>1 &lt; 2 &amp; &lt;b&gt;</td>" in shown
@@ -91,7 +91,7 @@ def test_a_notebook_shows_a_table_in_which_nothing_is_markup() -> None:
     assert "color" not in shown
 
 
-def test_results_are_those_of_the_command(tmp_path: Path) -> None:
+def test_results_equal_those_of_the_command(tmp_path: Path) -> None:
     ids = ("lemma-3", "lemma-11")
     written = tmp_path / "results.json"
     assert main(["verify", *ids, "--examples", "7", "--seed", "3", "--json", str(written)]) == 0
@@ -99,14 +99,14 @@ def test_results_are_those_of_the_command(tmp_path: Path) -> None:
     assert without_seconds(written.read_text()) != without_seconds(verify(*ids, examples=7, seed=4).to_json())
 
 
-def test_results_on_data_are_those_of_the_command(tmp_path: Path) -> None:
+def test_results_on_data_equal_those_of_the_command(tmp_path: Path) -> None:
     written = tmp_path / "results.json"
     assert main(["verify", "lemma-4", "lemma-5", "--data", "figure-1a", "--json", str(written)]) == 0
     assert without_seconds(written.read_text()) == without_seconds(verify("figure-1a", "lemma-4", "lemma-5").to_json())
 
 
 def without_seconds(text: str) -> dict[str, object]:
-    """The report but for what depends on the clock."""
+    """Return the report without the entries that depend on the clock."""
     results = read_results(text)
     for statement in results["statements"]:
         del statement["seconds"]

@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of next-token prediction, and how each is weakened."""
+"""The named constants of the effective bounds of next-token prediction, and a weaker value for each."""
 
 from __future__ import annotations
 
@@ -64,4 +64,4 @@ WITNESSES: dict[str, dict[str, Subject]] = {
         )
     }
 }
-"""Cases by the statement, tried before any others: one token has the weight, another the gap."""
+"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""

@@ -1,4 +1,4 @@
-"""Checks of the figure of the paper."""
+"""Checks of the figure of next-token training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from theorems.figures.figure import Numbers
 
 
 def shows_next_tokens(numbers: Numbers) -> bool:
-    """Both turn to W^mm; under descent the part in F falls like 1/k, as what it follows; normalized it chatters."""
+    """Return whether both runs turn to W^mm, while the part in F converges like 1/k under descent and chatters under
+    normalized descent.
+    """
     plain, normalized = numbers["curves"]
     late = numbers["steps"].index(next(k for k in numbers["steps"] if k >= 1000))
     turned = all(curve["turned"][-1] < curve["turned"][late] < 0.01 for curve in (plain, normalized))
@@ -21,6 +23,6 @@ def shows_next_tokens(numbers: Numbers) -> bool:
 
 
 CHECKS: dict[str, Callable[[Numbers], bool]] = {"next-tokens": shows_next_tokens}
-"""By the name of the figure: whether its numbers show what it is to show."""
+"""For each figure, the function that decides whether its numbers show the intended effect."""
 WRONG: dict[str, Implementation] = {"next-tokens": fault_named("finite-part-frozen").implementation}
-"""A fault per figure that its numbers must show."""
+"""For each figure, a fault that its check must notice."""

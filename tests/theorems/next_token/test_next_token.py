@@ -1,4 +1,6 @@
-"""Next-token prediction: upheld by the reference, falsified by planted faults; without an assumption as derived."""
+"""Next-token statements: upheld by the reference, falsified by planted faults, refuted without an assumption where
+derived.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ def test_upheld_by_the_reference(id: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAUGHT_BY)
-def test_a_fault_is_caught_by_the_claim_about_what_it_is_in(name: str) -> None:
+def test_a_fault_is_caught_by_a_claim_about_the_faulty_function(name: str) -> None:
     fault = FAULTS[name]
     statement = statement_named(fault.caught_by)
     for case in cases_of(fault.caught_by):
@@ -144,7 +146,7 @@ def test_derived_data_refute_the_statement_without_its_assumption(name: str) -> 
 
 
 def test_shorter_steps_do_not_cycle() -> None:
-    """η = 3.9 < 2/λ_max(H) = 4, though above 1/β = 2, still comes to W⋆."""
+    """η = 3.9 < 2/λ_max(H) = 4 still converges to W⋆, although it is above 1/β = 2."""
     case = tokens([[1]], [[1, 1, 0]], 3.9)
     assert all(claim.verdict is Verdict.UPHELD for claim in long_steps.conclusion(case, REFERENCE))
 
@@ -182,13 +184,15 @@ FROM_ISSUES = {
 
 
 @pytest.mark.parametrize("name", FROM_ISSUES)
-def test_upheld_on_numbers_as_people_have_them(name: str) -> None:
+def test_upheld_on_realistic_numbers(name: str) -> None:
     id, case = FROM_ISSUES[name]
     assert check(statement_named(id), case, REFERENCE).verdict is Verdict.UPHELD
 
 
 def test_a_transient_is_no_counterexample() -> None:
-    """Nearly parallel contexts: P_Fθ is hundreds of steps away from θ_⋆; effective steps are short on the way."""
+    """Contexts are nearly parallel: P_Fθ is hundreds of steps away from θ_⋆, and effective steps are short
+    on the way.
+    """
     outcome = check(
         statement_named("conjecture-ntp-normalized"), tokens([[1, 0], [1, 0.01]], [[2, 1, 0], [1, 2, 0]]), REFERENCE
     )
@@ -196,7 +200,9 @@ def test_a_transient_is_no_counterexample() -> None:
 
 
 def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
-    """There u follows what is ruled out, so that ‖P_F∇L‖ falls with ‖P_⊥∇L‖."""
+    """Under plain descent ‖P_F∇L‖ falls together with ‖P_⊥∇L‖, because the iterate in F follows the tokens that are
+    ruled out.
+    """
     limits = value_of_part(certify_limits(tokens([[1]], [[2, 1, 0]]).problem, REFERENCE))
     x, y = np.array([[0.5]]), np.zeros((1, 2))
     step = 0.1
@@ -207,7 +213,7 @@ def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
 
 
 def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
-    """Newton's method to θ_⋆ or that of the path ends early; the points that were found are judged all the same."""
+    """If Newton's method ends early, for θ_⋆ or for the path, the points found so far are still judged."""
 
     def lose_minimum(split: Split) -> FiniteMinimum:
         return replace(finite_minimum(split), lost="ended at a gradient of length 1")
@@ -225,7 +231,7 @@ def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
 
 @pytest.mark.parametrize("power", [-40, 7])
 @pytest.mark.parametrize("id", ["ntp-descent", "ntp-attention"])
-def test_the_unit_of_embeddings_changes_nothing(id: str, power: int) -> None:
+def test_the_unit_of_embeddings_does_not_change_verdicts(id: str, power: int) -> None:
     for case in cases_of(id)[:4]:
         scaled = case.replace(embeddings=np.ldexp(case.embeddings, power))
         kept, changed = (check(statement_named(id), each, REFERENCE) for each in (case, scaled))

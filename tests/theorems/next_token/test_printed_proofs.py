@@ -1,4 +1,5 @@
-"""Steps of the printed proofs of arXiv 2402.18551 that do not hold as displayed, on data with all their hypotheses.
+"""Steps of the proofs printed in arXiv 2402.18551 that are false as displayed, on data that satisfy all their
+hypotheses.
 
 What they prove stands: `ntp-path` and `ntp-descent` prove it otherwise, and Lemma 5 holds with R' = ‖W_⊥‖/‖W^mm‖. See
 FINDINGS.
@@ -21,12 +22,12 @@ from reference_attention.next_token.split_loss import SplitLoss, next_token_loss
 from reference_attention.next_token.subspace_split import Split
 
 ONE = MasterProblem.of_tokens([[1.0]], [[1, 1, 0]])
-"""V = 3, one context h = 1, p = (½, ½, 0)."""
+"""V = 3 tokens and one context h = 1 with p = (½, ½, 0)."""
 TWO = MasterProblem.of_tokens([[1.0, 0.0], [1.0, 1.0]], [[2, 1, 0, 0], [0, 0, 3, 0]])
 
 
 def solved(problem: MasterProblem) -> tuple[NextTokenSvm, SplitLoss]:
-    """θ_mm, and the loss in two parts; the hypotheses of the paper's theorems hold."""
+    """Return θ_mm and the loss in two parts; the hypotheses of the paper's theorems hold."""
     supports = extended_supports(problem)
     assert supports.error(problem) == ""
     assert supports.separable(problem)
@@ -38,8 +39,9 @@ def solved(problem: MasterProblem) -> tuple[NextTokenSvm, SplitLoss]:
 
 
 def displayed(problem: MasterProblem, loss: SplitLoss, inside: np.ndarray, outside: np.ndarray) -> float:
-    """CE as (15) and (16) display it: of tokens off the support e^{−a} + e^{−b} in place of e^{−(a + b)}, a the part of
-    (e_z − e_v)ᵀWh in F, b that in F^⊥."""
+    """Return the cross-entropy as (15) and (16) display it: for tokens off the support e^{−a} + e^{−b} in place of
+    e^{−(a + b)}, where a is the part of (e_z − e_v)ᵀWh in F and b the part in F^⊥.
+    """
     total = 0.0
     shares = problem.counts / problem.counts.sum()
     for j, z in np.argwhere(problem.supports):
@@ -54,7 +56,7 @@ def displayed(problem: MasterProblem, loss: SplitLoss, inside: np.ndarray, outsi
 
 @pytest.mark.parametrize("problem", [ONE, TWO])
 def test_a_sum_of_exponents_is_displayed_as_a_sum_of_exponentials(problem: MasterProblem) -> None:
-    """At W⋆ + R W^mm the true loss is near the entropy; what is displayed is 0.3 and more above it for every R."""
+    """At W⋆ + R W^mm the true loss is near the entropy; the displayed one is at least 0.3 above it for every R."""
     svm, loss = solved(problem)
     theta = loss.minimum.floats
     for R in (5.0, 10.0, 20.0):
@@ -70,7 +72,7 @@ def test_the_displayed_gap_is_log_three_halves_where_it_can_be_computed() -> Non
 
 
 def test_a_divergence_is_not_at_most_one_of_its_terms() -> None:
-    """(10), (30): Σ p log(p/q) ≥ p_z log(p_z/q_z) for one z; p = (½, ½), q = (.9, .1) has 0.51 and 0.80.
+    """(10) and (30) use Σ p log(p/q) ≥ p_z log(p_z/q_z) for one z, but p = (½, ½) and q = (.9, .1) give 0.51 < 0.80.
 
     With log 2 added it holds: the other terms are at least −(1 − p_z) log(1/(1 − p_z)) ≥ −log 2.
     """
@@ -86,7 +88,7 @@ def test_a_divergence_is_not_at_most_one_of_its_terms() -> None:
 
 
 def enough(loss: SplitLoss, x: Float64[np.ndarray, "r"], long: float) -> float:
-    """log(Σπw · max (1 + we^{−R'})/(πw)), w = w(P_FW): how large αR' has to be."""
+    """Return log(Σπw · max (1 + we^{−R'})/(πw)), w = w(P_FW): the least αR' for which Lemma 5 is proven."""
     _, _, logs = loss.parts(x, np.zeros(loss.minimum.split.outside.shape[2]))
     w = np.exp(logs)
     there = w > 0
@@ -97,7 +99,9 @@ def enough(loss: SplitLoss, x: Float64[np.ndarray, "r"], long: float) -> float:
 
 @pytest.mark.parametrize("problem", [ONE, TWO])
 def test_lemma_5_holds_with_lengths_in_units_of_the_svm(problem: MasterProblem) -> None:
-    """CE(W_F + (1 + α)R'W^mm) ≤ CE(W), R' = ‖W_⊥‖/‖W^mm‖, at every W with αR' at least that."""
+    """CE(W_F + (1 + α)R'W^mm) ≤ CE(W), R' = ‖W_⊥‖/‖W^mm‖, holds at every W if αR' is at least the value of
+    ``enough``.
+    """
     svm, loss = solved(problem)
     split = loss.minimum.split
     along = split.coordinates_of(svm.floats)[split.dimension :]
@@ -115,7 +119,7 @@ def test_lemma_5_holds_with_lengths_in_units_of_the_svm(problem: MasterProblem) 
 
 
 def test_the_part_of_the_path_in_f_is_near_its_limit_and_not_at_it() -> None:
-    """Case (ii) of Theorem 1 takes P_F(Ŵ_B) = W⋆; e^ρ(P_FŴ_B − W⋆) has a limit that is not 0."""
+    """Case (ii) of Theorem 1 takes P_F(Ŵ_B) = W⋆, but e^ρ(P_FŴ_B − W⋆) has a limit that is not 0."""
     problem = MasterProblem.of_tokens([[1.0, 0.0], [1.0, 1.0]], [[2, 1, 0, 0], [0, 1, 3, 0]])
     svm, loss = solved(problem)
     run = next_token_path(loss.minimum, svm, np.exp(-np.arange(5.0, 25.0, 5.0)))

@@ -8,7 +8,7 @@ from theorems.run.registry.suite import statements
 
 
 def many_statements() -> dict[str, Any]:
-    """All are upheld but the last, whose second claim is falsified."""
+    """Return a record in which all statements are upheld except the last, whose second claim is falsified."""
     records = [_statement(id, statement.title) for id, statement in statements().items()]
     last = records[-1]
     last["verdict"], last["counts"] = "falsified", {"upheld": 3, "falsified": 1}

@@ -1,4 +1,6 @@
-"""A report in headless Chromium, light and dark, wide and as narrow as a phone: it loads nothing, nothing is wrong."""
+"""A report in headless Chromium, in light and dark colours and at several widths: it is legible, fits and loads
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,10 @@ FLAGS = (
 )
 WIDTHS = (360, 1200)
 LEAST_CONTRAST = 4.5
-"""Of text against what is behind it (WCAG AA)."""
+"""Least contrast of text against its background (WCAG AA)."""
 SCHEMES = {"light": 1, "dark": 0}
 
-# Frames have the widths that are asked for, whatever the least width of a window is.
+# Frames have exactly the requested widths, which windows of a browser may not.
 MEASURE = """
 const channels = colour => colour.match(/[\\d.]+/g).map(Number);
 const light = colour => {
@@ -79,7 +81,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 
 def measured(report: str, scheme: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
-    """What the browser sees in a frame of each width, and what it wrote to the console."""
+    """Return what the browser measures in a frame of each width, and its console output."""
     frames = "".join(
         f'<iframe srcdoc="{escape(report)}" style="border: 0; width: {width}px; height: 800px"></iframe>'
         for width in WIDTHS
@@ -110,7 +112,7 @@ def measured(report: str, scheme: str, folder: Path) -> tuple[list[dict[str, Any
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of all statements, one of them falsified, as the command writes it."""
+    """Return the report of all statements, one of them falsified, as the command writes it."""
     folder = tmp_path_factory.mktemp("report")
     (folder / "results.json").write_text(json.dumps(many_statements()), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +138,7 @@ def test_a_report_is_legible_fits_the_screen_and_loads_nothing(scheme: str, repo
 
 
 def test_faulty_reports_fail_in_the_browser(tmp_path: Path) -> None:
-    """The test of the test: a page that is too wide, faint, loads a picture, and runs what is not allowed."""
+    """Test the measurements on a page that is too wide, faint, loads a picture and runs a forbidden script."""
     page = html([]).replace(
         "<main>",
         '<main><div style="width: 2000px">wide</div><p style="color: #888">faint</p><img src="no.png">'

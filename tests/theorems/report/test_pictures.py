@@ -1,4 +1,6 @@
-"""The pictures of a report: every curve ends at its limit, nothing is drawn outside, a share is what a claim uses."""
+"""The pictures of a report: curves end at their limits, nothing is drawn outside, a share is the used part of a
+tolerance.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 @cache
 def quick(id: str) -> Limit:
-    """Fewer points than are drawn."""
+    """Return the limit of a statement with fewer points than are drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "RADII", limits.RADII[::8])
         patch.setattr(limits, "STEPS", 1000)
@@ -47,10 +49,12 @@ def test_every_curve_turns_to_its_limit(id: str) -> None:
     if result.predicted is not None:
         assert np.isclose(result.offset[-1], result.predicted, rtol=1e-4)
     along, beside = result.plane.T
-    assert np.allclose(np.hypot(along, beside), result.norms)  # in two dimensions the plane has all of it
+    assert np.allclose(
+        np.hypot(along, beside), result.norms
+    )  # in two dimensions these two coordinates have the whole norm
 
 
-def test_only_theorem_1_has_a_closed_form_here() -> None:
+def test_only_theorem_1_has_a_predicted_limit() -> None:
     assert [id for id in LIMITS if quick(id).predicted is not None] == ["theorem-1"]
 
 
@@ -69,7 +73,7 @@ def test_drawings_lie_inside_their_picture(id: str) -> None:
         assert sum(bool(re.fullmatch("[−0-9.⁰-⁹⁻²³¹]+", text.text or "")) for text in root.iter("text")) >= 6
 
 
-def test_a_point_is_where_its_numbers_say() -> None:
+def test_a_point_is_drawn_at_its_coordinates() -> None:
     plot = Plot("a line", (0.0, 10.0), (-1.0, 1.0), "x", "p_mm(α)", width=156.0, height=148.0)
     plot.line([(0.0, -1.0), (5.0, 0.0), (10.0, 1.0), (11.0, 0.0)], "curve")
     assert 'points="44.0,112.0 94.0,62.0 144.0,12.0"' in plot.svg()
@@ -85,12 +89,12 @@ def claim(slack: float, tolerance: float) -> ClaimSummary:
     ("slack", "tolerance", "share"),
     [(0.25, 1e-15, 0.0), (0.0, 1e-15, 0.0), (-1e-15, 4e-15, 0.25), (-8e-15, 4e-15, 2.0), (0.0, 0.0, None)],
 )
-def test_a_share_is_what_a_claim_uses(slack: float, tolerance: float, share: float | None) -> None:
+def test_a_share_is_the_used_part_of_the_tolerance(slack: float, tolerance: float, share: float | None) -> None:
     assert share_of_tolerance(claim(slack, tolerance)) == share
     assert share_of_tolerance(claim(math.nan, tolerance)) is None
 
 
-def test_every_claim_with_a_tolerance_is_a_dot() -> None:
+def test_every_claim_with_a_tolerance_is_drawn_as_a_dot() -> None:
     claims = *(claim(slack, 4e-15) for slack in (1.0, -1e-15, -8e-15)), claim(0.0, 0.0)
     one = StatementRecord("lemma-3", "", Verdict.FALSIFIED, 1, {}, claims, "")
     picture = headroom([one, replace(one, id="<long-name-of-a-statement>")])
@@ -106,7 +110,7 @@ def test_every_claim_with_a_tolerance_is_a_dot() -> None:
 
 
 def first_point(start: list[float]) -> tuple[str, str]:
-    """Where a curve is said to begin."""
+    """Return the place at which a curve begins in the picture."""
     points = np.array([start, [-5.0, -5.0], [5.0, 5.0], [400.0, 3.0]])
     picture = limit_picture("theorem-1", Limit("a curve", "p_mm", "figure-1a", points, np.array([1.0, 0.0])))
     assert "offset 3.000 at ‖p‖ = 400" in picture.caption
@@ -115,14 +119,14 @@ def first_point(start: list[float]) -> tuple[str, str]:
     return result[1], result[2]
 
 
-def test_a_curve_is_told_of_from_its_first_point_to_its_end() -> None:
+def test_a_curve_begins_at_its_first_point() -> None:
     x, y = first_point([0.5, 0.25])
     assert first_point([0.5, 2.0])[0] == x != first_point([2.0, 0.25])[0]
     assert first_point([2.0, 0.25])[1] == y != first_point([0.5, 2.0])[1]
 
 
 def test_joint_curves_have_their_own_limits() -> None:
-    """r = R where no ratio is critical, and the direction of equal radii for equal steps."""
+    """The limits are that of r = R if no ratio is critical, and the direction of equal radii for equal steps."""
     case = dataset_named("figure-3b")
     setup = joint_setup(case, REFERENCE)
     assert np.allclose(

@@ -1,4 +1,4 @@
-"""A share as a bar."""
+"""A share of a tolerance, drawn as a bar."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from theorems.report.document import Share
 from theorems.report.html import _inline
 
 
-def test_a_share_of_more_than_one_is_too_much() -> None:
+def test_a_share_above_one_is_marked_as_over() -> None:
     bar = '<span class="bar"><span style="width: 25%"></span></span>'
     assert _inline(Share(0.25)) == f'<span class="share">{bar}25%</span>'
     assert 'class="bar over"><span style="width: 100%"' in _inline(Share(1.5))

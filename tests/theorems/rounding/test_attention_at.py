@@ -1,4 +1,4 @@
-"""Softmax attention on bounded arrays: truth and kernels inside, and not absurdly wide."""
+"""Softmax attention on bounded arrays: true values and kernels lie inside the bounds, which are not absurdly wide."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLOAT32 = 2.0**-23
 
 
 def truths(problem: Problem, at: AttentionAt) -> dict[str, list[Any]]:
-    """Weights, outputs, risk and scaled gradient in ball arithmetic."""
+    """Return weights, outputs, risk and scaled gradient in ball arithmetic."""
     result: dict[str, list[Any]] = {"log_weights": [], "weights": [], "outputs": [], "risk": [], "gradient": []}
     for p, scale in zip(at.points, at.log_scale.tolist(), strict=True):
         with oracle.precision(oracle.bits_for(problem, p)):
@@ -51,7 +51,7 @@ def truths(problem: Problem, at: AttentionAt) -> dict[str, list[Any]]:
     return result
 
 
-def test_the_truth_is_inside() -> None:
+def test_the_true_values_are_inside() -> None:
     with oracle.precision(1000):
         for problem in PROBLEMS:
             at = AttentionAt(problem, points_of(problem))
@@ -60,7 +60,7 @@ def test_the_truth_is_inside() -> None:
 
 
 def test_the_error_is_not_absurdly_wide() -> None:
-    """A bound whose worst case uses less than a five-hundredth of it would hide faults."""
+    """A bound of which errors use less than a five-hundredth would hide faults."""
     share: dict[str, list[float]] = {"log_weights": [], "outputs": [], "gradient": []}
     with oracle.precision(1000):
         for problem in PROBLEMS:
@@ -73,7 +73,7 @@ def test_the_error_is_not_absurdly_wide() -> None:
 
 
 def test_the_rounding_bound_of_a_right_gradient() -> None:
-    """The reference's, and that of a textbook formula, which it is not allowed to be without its spacing."""
+    """The reference satisfies it, and a textbook formula only the bound for its own spacing."""
     used: dict[str, list[float]] = {"reference": [], "textbook": [], "without": []}
     textbook = FAULTS["cancelling-gradient"]
     for problem in PROBLEMS:
@@ -97,7 +97,9 @@ def test_the_rounding_bound_of_a_right_gradient() -> None:
 
 @pytest.mark.parametrize(("dtype", "eps"), [(None, 0.0), (torch.float64, EPS), (torch.float32, FLOAT32)])
 def test_the_rounding_bound_of_right_weights(dtype: torch.dtype | None, eps: float) -> None:
-    """Each by itself and all together; a softmax of logits a little off misses the one, one that leaks the other."""
+    """Weights are bounded one by one and by their sum: slightly wrong logits violate the first bound, lost weight the
+    second.
+    """
 
     def weights(keys: np.ndarray, p: np.ndarray) -> np.ndarray:
         if dtype is None:
@@ -128,7 +130,7 @@ def test_the_rounding_bound_of_right_weights(dtype: torch.dtype | None, eps: flo
     assert all(result.values()), result
 
 
-def test_weights_that_are_no_numbers_are_falsified() -> None:
+def test_nan_weights_are_falsified() -> None:
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     nan = REFERENCE.replace("nan", {softmax_weights: lambda keys, p: np.full((len(p), *keys.shape[:2]), np.nan)})
     outcome = check(statement_named("lemma-3"), Case(problem), nan)
@@ -139,9 +141,9 @@ def test_weights_that_are_no_numbers_are_falsified() -> None:
 @pytest.mark.parametrize(
     ("keys", "scores", "point", "log_scale"),
     [
-        # Figure 1(a) far against the optimal token, a tie that only a suppressed token breaks.
+        # Figure 1(a) far against the optimal token: a tie that only a suppressed token breaks.
         ([[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]], [1.0, 0.9, 0.9], [-3e-5, -4927.0], None),
-        # Two equal keys with different scores, a third one suppressed: the scale is that of the third.
+        # Two equal keys have different scores and a third token is suppressed: the scale is that of the third.
         ([[1.0], [1.0], [0.0]], [1.0, 0.0, -1.0], [2000.0], -2000.0),
     ],
 )
@@ -158,8 +160,8 @@ def test_a_gradient_that_comes_through_a_suppressed_token(
         assert (found.error <= 1e-10 * np.abs(found.value).max()).all()
 
 
-def test_scores_of_many_tokens_make_no_table_per_point() -> None:
-    """200 tokens at 100 points, 4 inputs: 32 MB would be one array over pairs and points times 4."""
+def test_scores_of_many_tokens_need_no_table_per_point() -> None:
+    """With 200 tokens, 100 points and 4 inputs, an array over pairs, points and inputs would take 128 MB."""
     rng = np.random.default_rng(8)
     problem, points = Problem(rng.normal(size=(4, 200, 2)), rng.normal(size=(4, 200))), rng.normal(size=(100, 2))
     tracemalloc.start()
@@ -169,7 +171,7 @@ def test_scores_of_many_tokens_make_no_table_per_point() -> None:
     assert peak < 4 * 200 * 200 * 100 * 8
 
 
-def test_a_gradient_that_is_no_number_is_falsified_and_searched_for() -> None:
+def test_a_nan_gradient_is_falsified_and_stops_a_search() -> None:
     def broken(*arguments: Any) -> Any:
         right = scaled_gradient(*arguments)
         return replace(right, direction=np.where(arguments[3] > 2, np.nan, right.direction))
@@ -182,7 +184,7 @@ def test_a_gradient_that_is_no_number_is_falsified_and_searched_for() -> None:
 
 
 def kernel_gradient(problem: Problem, p: np.ndarray, dtype: torch.dtype) -> np.ndarray:
-    """Automatic differentiation of the textbook formula in that type, on torch."""
+    """Return the gradient of the textbook formula by torch's autograd, in the given type."""
     keys, scores = (torch.tensor(x, dtype=dtype) for x in (problem.keys, problem.scores))
     prompt = torch.tensor(p, dtype=dtype, requires_grad=True)
     u = (torch.softmax(keys @ prompt, dim=-1) * scores).sum(-1)
@@ -194,7 +196,7 @@ def kernel_gradient(problem: Problem, p: np.ndarray, dtype: torch.dtype) -> np.n
 
 
 @pytest.mark.parametrize(("dtype", "eps"), [(torch.float64, EPS), (torch.float32, FLOAT32), (torch.bfloat16, 2.0**-7)])
-def test_a_kernel_is_inside_the_textbook_formula(dtype: torch.dtype, eps: float) -> None:
+def test_a_kernel_is_inside_the_bound_of_the_textbook_formula(dtype: torch.dtype, eps: float) -> None:
     used = []
     for problem in PROBLEMS:
         points = points_of(problem)
@@ -207,12 +209,14 @@ def test_a_kernel_is_inside_the_textbook_formula(dtype: torch.dtype, eps: float)
             assert (np.abs(truth[k] - ball.value[k]) <= ball.error[k] * (1 + 1e-6))[known].all()
             used += (np.abs(theirs - truth[k]) / ball.error[k])[known & (truth[k] != 0)].tolist()
     print(f"{dtype}: {len(used)} entries, used {max(used):.3g}, median {np.median(used):.3g}")
-    if dtype != torch.bfloat16:  # which torch adds up in float32
+    if dtype != torch.bfloat16:  # torch adds in float32 for this type
         assert max(used) > 1 / 500
 
 
 def test_softmax_kernels_are_inside() -> None:
-    """Plain, block by block, and taken again from a stored log-sum-exp, in float32 with logits of all sizes."""
+    """Test plain softmax, softmax by blocks, and softmax from a stored log-sum-exp, in float32 with logits of all
+    sizes.
+    """
     rng = np.random.default_rng(11)
     used = []
     for _ in range(400):
@@ -242,7 +246,8 @@ def test_softmax_kernels_are_inside() -> None:
 
 
 def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
-    """PyTorch's, differentiated, two logits of some thousands: P = exp(l − L), L rounded to units of 2e-4.
+    """Differentiate PyTorch's flash attention with two logits of some thousands: P = exp(l − L), L rounded to units of
+    2e-4.
 
     The weights add up to 1 only up to that, not up to a few eps.
     """
@@ -269,19 +274,21 @@ def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
 
 
 def test_softmax_that_saturates_is_known_well() -> None:
-    """Logits known to 1 only, but 50 apart: the weights are known to e^{−48}, since they add up to 1."""
+    """Logits are known only to 1 but are 50 apart: the weights are known to e^{−48}, since they add up to 1."""
     ball = softmax(Bounded([100.0, 50.0], [1.0, 1.0]))
     assert (ball.error < 4e-15).all()
     assert (softmax(Bounded([1e6, -np.inf], [1e3, 0.0])).error < 4e-15).all()
 
 
-def test_lemma_5_is_its_formula() -> None:
-    """⟨∇L, p/‖p‖⟩ ≥ (1 + π)⟨∇L, p̄_mm⟩, sides and rounding from nothing but the sentence; and a fault is seen."""
+def test_lemma_5_agrees_with_its_formula() -> None:
+    """Compute ⟨∇L, p/‖p‖⟩ ≥ (1 + π)⟨∇L, p̄_mm⟩ and its rounding from the statement alone; a planted fault
+    is noticed.
+    """
     problem = Problem(
         np.array([[[1.0, 0.0], [-1.0, 0.5], [0.3, -1.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"]
     )
     best = problem.keys[0, 0] - problem.keys[0, 1:]
-    p_mm = with_rounding(np.linalg.solve(best, np.ones(2)))  # both tokens support it
+    p_mm = with_rounding(np.linalg.solve(best, np.ones(2)))  # both tokens are supports
     points = np.random.default_rng(1).normal(size=(50, 2)) * 10.0
     gradient, p = AttentionAt(problem, points).gradient, exact(points)
     pi = np.linalg.norm(p_mm) * np.log(exact(problem.T - 1)) / np.linalg.norm(p, axis=-1)
@@ -292,7 +299,7 @@ def test_lemma_5_is_its_formula() -> None:
     assert not (left >= right * -1.5).all()
 
 
-def test_masked_tokens_have_exactly_no_weight() -> None:
+def test_masked_tokens_have_weight_exactly_zero() -> None:
     logits = np.where([True, False, True], exact([1.0, 2.0, 3.0]), -np.inf)
     s = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
     assert s.value[1] == 0
@@ -300,8 +307,8 @@ def test_masked_tokens_have_exactly_no_weight() -> None:
     assert math.isclose(s.value[2], 1 / (1 + math.exp(-2)))
 
 
-def test_oracle_agrees_with_a_closed_form() -> None:
-    # Two tokens, keys ±1/2: f = tanh(p/2)/2, so L = −f for the correlation loss and L' = −1/(4 cosh²(p/2)).
+def test_the_oracle_agrees_with_a_closed_form() -> None:
+    # For two tokens ±1/2, f = tanh(p/2)/2, so that the correlation loss has L = −f and L' = −1/(4 cosh²(p/2)).
     problem = Problem(np.array([[[0.5], [-0.5]]]), np.array([[0.5, -0.5]]), LOSSES["correlation"])
     p = np.array([1.5])
     assert float(oracle.risk(problem, p).mid()) == pytest.approx(-math.tanh(0.75) / 2, rel=4 * EPS)
@@ -312,8 +319,8 @@ def test_oracle_agrees_with_a_closed_form() -> None:
     )
 
 
-def test_a_gradient_under_test_is_told_in_our_unit() -> None:
-    """Also in plain floats, in which a search works: e·(direction/e) is the same gradient."""
+def test_a_gradient_under_test_is_converted_to_our_unit() -> None:
+    """This holds also in plain floats, which searches use: e·(direction/e) is the same gradient."""
     rng = np.random.default_rng(0)
     problem = Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3)))
 
@@ -329,21 +336,21 @@ def test_a_gradient_under_test_is_told_in_our_unit() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_reference_is_right_at_scores_of_any_size(loss: str) -> None:
-    """log |ℓ'| of scores of 10⁶ is as large, and adding it to log s_t in another order costs that many roundings."""
+def test_the_reference_is_upheld_at_scores_of_any_size(loss: str) -> None:
+    """At scores of 10⁶, log |ℓ'| is as large, and adding it to log s_t in another order costs that many roundings."""
     for size in 2.0 ** np.arange(0, 21, 5):
         rng = np.random.default_rng(int(size))
         problem = Problem(rng.standard_normal((2, 3, 2)), size * rng.standard_normal((2, 3)), LOSSES[loss])
         at = AttentionAt(problem, probe_points(rng, problem, m=150))
         assert equal("gradient", at.gradient_of(REFERENCE, "gradient"), at.gradient).verdict is Verdict.UPHELD
-        # A gradient that is off by more than these roundings is seen.
+        # A gradient that differs by more than these roundings is falsified.
         off = np.abs(at.gradient.value) * 2**14 * EPS * max(1.0, size)
         wrong = equal("gradient", at.gradient_of(REFERENCE, "gradient") + off, at.gradient)
         assert wrong.verdict is Verdict.FALSIFIED
 
 
-def test_terms_that_are_zero_exactly_do_not_overflow_in_the_unit_of_those_that_are_tiny() -> None:
-    """Input 0 has one score, and a slope of 1/2; input 1 has a slope of e⁻⁴⁰⁹⁶, and all of the gradient."""
+def test_exactly_zero_terms_do_not_overflow_in_the_unit_of_tiny_terms() -> None:
+    """Input 0 has equal scores and a slope of 1/2; input 1 has a slope of e⁻⁴⁰⁹⁶ and contributes the whole gradient."""
     problem = Problem(
         np.array([[[3.0, -3.0], [-2.5, 0.0]], [[0.0, -1.0], [-2.5, 2.5]]]), np.array([[0.0, 0], [4096, 8192]])
     )
@@ -354,7 +361,7 @@ def test_terms_that_are_zero_exactly_do_not_overflow_in_the_unit_of_those_that_a
     assert math.isfinite(claim.tolerance)
 
 
-def test_many_points_in_a_large_space_are_enclosed_as_each_alone() -> None:
+def test_bounds_of_many_points_in_a_large_space_agree_with_those_of_each() -> None:
     rng = np.random.default_rng(0)
     keys = rng.normal(size=(3, 3, 300))
     keys[1, 2] = keys[1, 0]

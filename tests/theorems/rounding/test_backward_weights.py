@@ -1,4 +1,4 @@
-"""The weights of a backward pass: taken again from a stored log-sum-exp and from logits that are formed anew."""
+"""The weights of a backward pass, which are recomputed from a stored log-sum-exp and from new logits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ EPS = 2.0**-52
 
 
 def test_no_sum_holds_them_to_one() -> None:
-    """A right kernel, whose backward pass adds up logits in another order: its weight of about 1 is off by more than
-    twice what holds of weights that are divided by their sum, and within the bound of those that are taken again."""
+    """A right kernel's backward pass adds logits in another order: its weight of about 1 errs by more than twice the
+    bound for normalised weights, but within the bound for recomputed ones.
+    """
     beyond, within = 0.0, 0.0
     for seed in range(180, 190):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The claims that hold a descent to its gradient: right runs pass, a rounding more does not."""
+"""The claims that compare a descent with its gradient: right runs pass, one rounding more does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def steps_claim_of(points: np.ndarray, log_step: float, *, normalized: bool = Fa
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-def test_the_reference_takes_steps_and_a_change_in_the_eleventh_digit_is_seen(normalized: bool) -> None:
+def test_the_reference_s_steps_pass_and_a_change_in_the_eleventh_digit_fails(normalized: bool) -> None:
     if normalized:
         points = normalized_gradient_descent(PROBLEM, STARTS, steps=40, step=0.3).points
     else:
@@ -41,7 +41,7 @@ def test_the_reference_takes_steps_and_a_change_in_the_eleventh_digit_is_seen(no
     assert steps_claim_of(points, math.log(0.3) + 1e-9, normalized=normalized).verdict is Verdict.FALSIFIED
 
 
-def test_where_the_gradient_is_zero_a_normalized_step_moves_nothing() -> None:
+def test_where_the_gradient_is_zero_a_normalized_step_does_not_move() -> None:
     same = np.ones((3, 4, 2))
     flat = Problem(same, RNG.normal(size=(3, 4)), loss_named("logistic"))
     points = normalized_gradient_descent(flat, np.ones((1, 2)), steps=2, step=1.0).points
@@ -53,7 +53,7 @@ def test_where_the_gradient_is_zero_a_normalized_step_moves_nothing() -> None:
     assert (right.verdict, wrong.verdict) == (Verdict.UPHELD, Verdict.FALSIFIED)
 
 
-def test_a_run_begins_at_its_start_and_has_as_many_iterates_as_were_asked_for() -> None:
+def test_a_run_must_begin_at_its_start_and_have_the_requested_iterates() -> None:
     points = gradient_descent(PROBLEM, STARTS, steps=3, log_step=0.0).points
     assert starts_claim("run", points, STARTS, 3).verdict is Verdict.UPHELD
     assert starts_claim("run", points, STARTS, 4).verdict is Verdict.FALSIFIED

@@ -1,4 +1,4 @@
-"""Singular values are enclosed: of matrices with known ones, of any shape and condition."""
+"""Bounds of singular values contain the true ones, for matrices of any shape and condition."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_an_integer_matrix_agrees_with_ball_arithmetic() -> None:
     assert (np.abs(result.value - [float(x) for x in exact_values]) <= result.error).all()
 
 
-def test_in_floats_it_is_the_decomposition() -> None:
+def test_in_floats_it_is_the_singular_value_decomposition() -> None:
     with in_floats():
         assert isinstance(singular_values(exact(np.eye(2))), np.ndarray)

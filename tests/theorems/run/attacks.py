@@ -1,4 +1,4 @@
-"""Deeds of untrusted code: to the process that it runs in, and attempts on the one that supervises that."""
+"""Attacks by untrusted code: on the process that runs it, and on the process that supervises that one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 SLEEPERS = "303.5"
-"""Seconds that processes sleep which are to be ended with the run."""
+"""Seconds that processes sleep; all such processes must be ended with the run."""
 
 
 class Evil:
-    """Unpickled, it writes down where."""
+    """An object that writes its process id to a file when it is unpickled."""
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
@@ -61,12 +61,12 @@ def sleeper(**how: Any) -> None:
 
 
 def twice_removed() -> None:
-    """A daemon: its parent has ended, and so has the session's leader."""
+    """Start a daemon: both its parent and its session's leader have ended."""
     subprocess.run(["sh", "-c", f"setsid sh -c 'sleep {SLEEPERS} & exit' & exit"], check=True)
 
 
 def flood_of_messages() -> None:
-    """Right ones without end."""
+    """Send well-formed messages without end."""
     content = (json.dumps([sent_number(), "progressed", 3]).encode() + b"\n") * 1000
     while True:
         on_every_pipe(content)
@@ -78,7 +78,7 @@ def flood_without_an_end_of_line() -> None:
 
 
 def sent_number() -> int:
-    """The number of the unit, which untrusted code can find."""
+    """Return the number of the unit, which untrusted code can find out."""
     frame: Any = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "serve":
@@ -113,7 +113,7 @@ def deaf_to_signals() -> None:
 
 
 def out_of_its_group() -> None:
-    """No group, no session, no signal when its parent ends."""
+    """Start a process with its own group and session that gets no signal when its parent ends."""
     with suppress(PermissionError):
         os.setsid()
     ctypes.CDLL(None).prctl(1, 0)
@@ -164,12 +164,12 @@ DEEDS: dict[str, Callable[[str], Any]] = {
     "patched JSON": lambda mark: patched_json(),
     "kills its group": lambda mark: os.killpg(0, signal.SIGKILL),
 }
-"""By name, each given where unpickled code would leave its mark."""
+"""The attacks by name; each gets the file that unpickled code would write."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A result: who did it, and two and two."""
+    """A result with the id of its unit and the sum of two and two."""
 
     id: str
     value: int = 0
@@ -182,7 +182,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Doing:
-    """A unit of untrusted code that does a deed and adds up two numbers."""
+    """A unit of untrusted code that attacks and then adds two and two."""
 
     id: str
     mark: str
@@ -204,7 +204,7 @@ class Doing:
 
 
 def sleepers() -> list[int]:
-    """The processes that were to be ended."""
+    """Return the sleeping processes that should have been ended."""
     alive = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -215,7 +215,7 @@ def sleepers() -> list[int]:
 
 @contextmanager
 def no_sleepers() -> Iterator[None]:
-    """Within it none are left behind; they are ended in any case."""
+    """Assert that none is left behind after the block, and end any that are."""
     try:
         yield
         assert not sleepers()

@@ -1,4 +1,4 @@
-"""Statements that hurt the process that they run in, at their second case; kernels that do, at their fortieth call."""
+"""Statements that attack their process at the second case, and kernels that do so at the fortieth call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def interrupted() -> NoReturn:
 
 
 def rearranged() -> None:
-    """None of this is wrong, and none of it is to be seen in the report."""
+    """Change global settings in harmless ways, none of which may show in the report."""
     print("garbage")
     os.write(1, b"garbage\n")
     os.chdir("/")
@@ -73,5 +73,5 @@ crashes = kernel_that(lambda: os.kill(os.getpid(), signal.SIGSEGV))
 
 
 def quits(query: Any, keys: Any, values: Any) -> NoReturn:
-    """At the probe already."""
+    """Exit already when it is probed."""
     os._exit(0)

@@ -1,4 +1,4 @@
-"""A falsified theorem says whether it is the paper's conclusion that failed, or a sharper form of ours: everywhere."""
+"""Every output on a falsified theorem says whether the paper's conclusion failed, or only a sharper claim of ours."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SEVERAL = Given(Case(Problem([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [-1.0, 0.0]
 
 
 def _without_a_sharp_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The closed form of the offset is off; nothing else is."""
+    """Make only the closed form of the offset wrong."""
     monkeypatch.setattr(FlowOffset, "contraction_bounds", lambda self, points: np.full(len(points), -1.0))
 
 
 def _without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The angle between flow and p_mm is said to vanish."""
+    """Claim wrongly that the angle between flow and p_mm vanishes."""
     monkeypatch.setattr(FlowOffset, "from_start", lambda self, start, rho: -1.0)
 
 
@@ -47,7 +47,7 @@ def test_an_upheld_result_has_no_parts_of_the_conclusion() -> None:
     assert "conclusion" not in result.as_json()
 
 
-def test_only_a_sharper_form_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_only_a_sharper_claim_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_a_sharp_form(monkeypatch)
     result = verify_data("theorem-2", SINGLE)
     assert result.verdict is Verdict.FALSIFIED
@@ -66,7 +66,7 @@ def test_only_a_sharper_form_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| the conclusion as its source states it | upheld |" in report
 
 
-def test_the_paper_s_conclusion_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_paper_s_conclusion_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_a_limit(monkeypatch)
     result = verify_data("theorem-2", SINGLE)
     assert result.verdict_in_words == "falsified"
@@ -105,8 +105,8 @@ def test_a_wrong_gradient_contradicts_the_lemma() -> None:
     assert result.failure.parts.stated is Verdict.FALSIFIED
 
 
-def test_a_wrong_solution_says_nothing_of_the_theorem() -> None:
-    """The certificate fails and the conclusion ends: not reached is not upheld."""
+def test_a_wrong_solution_leaves_the_conclusion_undecided() -> None:
+    """The certificate fails and the conclusion ends: a claim that was not reached is not upheld."""
     result = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", {max_margin: _half_a_token_off}))
     assert result.as_json()["conclusion"] == {
         "stated": "inconclusive",
@@ -126,7 +126,7 @@ def _report(found: Result) -> str:
     return markdown(blocks(Contents(run, statements(), None, None)))
 
 
-def test_a_report_refuses_what_it_cannot_read() -> None:
+def test_an_unreadable_report_is_refused() -> None:
     from reference_attention.errors import InvalidInput
 
     result = verify_generated("lemma-4", 2, 0)

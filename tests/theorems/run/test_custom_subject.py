@@ -1,4 +1,4 @@
-"""A paper that speaks of no keys and scores is verified, falsified, hunted and replayed like any other."""
+"""A paper that is not about keys and scores is verified, falsified, hunted and replayed like any other."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_falsified_custom_subject_is_shrunk_written_replayed_and_printed() -> 
     assert "counts (2.0)" in stream.getvalue()
 
 
-def test_a_statement_about_attention_does_not_speak_of_it() -> None:
+def test_statements_about_attention_do_not_apply_to_a_custom_subject() -> None:
     case = Logits(np.zeros(2), np.ones(2, dtype=np.int64))
     result = verify_data("lemma-5", Given(case))
     assert result.verdict is Verdict.NOT_APPLICABLE
@@ -87,7 +87,7 @@ def test_a_counterexample_with_a_custom_subject_is_shrunk_and_recorded(tmp_path:
     hunt.run()
     assert hunt.finished
     assert isinstance(hunt.found, Logits)
-    # One logit less, or all of them zero, is the simplest that is left of it.
+    # The simplest counterexample has one logit less, or all of them zero.
     assert not hunt.found.values.any()
     hunted = Hunted.by(hunt)
     assert "few fails at m = " in repr(hunted)
@@ -101,7 +101,7 @@ def _outcome(fault: object, case: Logits) -> FaultOutcome:
     return try_fault(true_one, fault, [baseline(true_one, case)]).outcome  # type: ignore[arg-type]
 
 
-def test_faults_of_its_own_functions_and_data_are_told_from_others() -> None:
+def test_faults_of_its_own_functions_and_data_are_distinguished_from_others() -> None:
     twice, once = (Logits(np.zeros(1), np.array([count])) for count in (2, 1))
     assert _outcome(FAULT, twice) is FaultOutcome.CAUGHT
     assert _outcome(FAULT, once) is FaultOutcome.UNMOVED
@@ -109,7 +109,7 @@ def test_faults_of_its_own_functions_and_data_are_told_from_others() -> None:
     assert {_outcome(fault, twice) for fault in others} == {FaultOutcome.UNTOUCHED}
 
 
-def test_nothing_stands_in_for_a_function_unless_it_is_replaced() -> None:
+def test_a_function_is_returned_unchanged_unless_it_is_replaced() -> None:
     find: Callable[..., float] = REFERENCE[log_sum_exp]
     assert find is log_sum_exp
 
@@ -138,7 +138,7 @@ def small(case, under_test):
 '''
 
 
-def test_a_kind_that_only_a_users_file_knows_is_printed_as_it_is_written(
+def test_a_kind_known_only_to_a_users_file_is_printed_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A search of the suite's own that finds nothing: counted among generated cases, inconclusive on somebody's data."""
+"""A search of the suite that finds nothing: counted on generated cases, inconclusive on a user's data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch.setattr, {item.__name__: fake_statement(item.__name__, item) for item in conclusions})
 
 
-def test_some_generated_cases_may_be_lost_and_are_counted() -> None:
+def test_failed_searches_on_some_generated_cases_are_counted() -> None:
     result = verify_generated("lost_at_three", 40, 0)
     lost = result.counts[Verdict.INCONCLUSIVE]
     assert 0 < lost <= 20

@@ -1,4 +1,4 @@
-"""Assumptions on somebody's data: short in a table, exact in the file, once, and in the units of the data."""
+"""Findings on the assumptions of a user's data: short in the table, exact in the file, and in the units of the data."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from theorems.core.statement import statement
 from theorems.library.verify import verify
 
 BETWEEN = Problem(np.random.default_rng(0).normal(size=(3, 8, 2)), np.random.default_rng(1).normal(size=(3, 8)))
-"""Tokens among others: nothing separates them, and the proof takes three multipliers of many digits."""
+"""Data that nothing separates; the proof takes three multipliers of many digits."""
 
 
-def test_the_file_has_what_decides_as_rationals_once() -> None:
+def test_the_file_has_the_deciding_rationals_once() -> None:
     results = verify(BETWEEN, "lemma-4", "lemma-7")
     record = {assumption["id"]: assumption for assumption in json.loads(results.to_json())["assumptions"]}
     multipliers = [fmpq(*map(int, text.split("/"))) for text in record["separable"]["exact"]["λ"].values()]
@@ -43,8 +43,8 @@ def in_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield at_least("nothing", Form.EXACT, 0.0, 0.0)
 
 
-def test_a_reason_is_in_the_units_of_the_data() -> None:
-    """Keys of size 64 are scaled to one before a statement is checked; the start stays where it was given."""
+def test_a_reason_is_given_in_the_units_of_the_data() -> None:
+    """Keys of size 64 are scaled to one before a statement is checked; the start is printed as it was given."""
     case = Case(
         Problem([[[64, 0], [0, 0]]], [[1, 0]]),
         start=np.array([0.25, 0.0]),

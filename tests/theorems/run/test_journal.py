@@ -1,4 +1,4 @@
-"""The journal: what is cut off is cut away, what is not its own is refused in one sentence, numbers are exact."""
+"""The journal: incomplete lines are removed, foreign files are refused in one sentence, numbers are exact."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def numbers_in(path: Path) -> list[int]:
     return [item.value for item in result if item is not None]
 
 
-def test_a_journal_cut_off_anywhere_keeps_the_lines_before(path: Path) -> None:
+def test_a_journal_cut_off_anywhere_keeps_the_complete_lines(path: Path) -> None:
     content = filled(path)
     ends = [k for k, byte in enumerate(content) if byte == ord("\n")]
     for cut in range(len(content)):
         path.write_bytes(content[:cut])
         whole = max(sum(end < cut for end in ends) - 1, 0)
         assert numbers_in(path) == list(range(whole))
-        # It goes on from there.
+        # New lines are appended there.
         assert path.read_bytes() == content[: ends[whole] + 1]
 
 
-def test_a_tail_of_zeros_after_a_power_loss_is_cut_away(path: Path) -> None:
+def test_a_tail_of_zeros_after_a_power_loss_is_removed(path: Path) -> None:
     content = filled(path)
     path.write_bytes(content + b"\0" * 20 + b"\n")
     assert numbers_in(path) == [0, 1, 2]
@@ -94,7 +94,7 @@ def test_a_tail_of_zeros_after_a_power_loss_is_cut_away(path: Path) -> None:
         (b'{"journal": {"command": "add", "seed": 1}}\n', "was written by an earlier version"),
     ],
 )
-def test_a_foreign_file_is_refused_and_left_as_it_is(path: Path, content: bytes, message: str) -> None:
+def test_a_foreign_file_is_refused_and_left_unchanged(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"^--resume: ") as refused:
         Journal(path, RUN)
@@ -102,7 +102,7 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(path: Path, content: bytes,
     assert path.read_bytes() == content
 
 
-def test_a_damaged_line_is_named(path: Path) -> None:
+def test_a_damaged_line_is_named_by_its_number(path: Path) -> None:
     lines = filled(path).split(b"\n")
     path.write_bytes(b"\n".join([*lines[:2], lines[2][:-5], *lines[3:]]))
     with pytest.raises(InvalidInput, match="is damaged in line 3"):
@@ -122,7 +122,7 @@ def test_a_malformed_result_counts_as_damage(path: Path) -> None:
     journal.close()
 
 
-def test_one_run_at_a_time(path: Path) -> None:
+def test_a_journal_is_used_by_one_run_at_a_time(path: Path) -> None:
     journal = Journal(path, RUN)
     with pytest.raises(InvalidInput, match="in use by another run"):
         Journal(path, RUN)
@@ -130,7 +130,7 @@ def test_one_run_at_a_time(path: Path) -> None:
     assert numbers_in(path) == []
 
 
-def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_targets_are_refused(tmp_path: Path) -> None:
     for target, why in (
         (tmp_path, "directory"),
         (tmp_path / "no" / "where", "No such file"),
@@ -140,7 +140,7 @@ def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
             Journal(target, RUN)
 
 
-def test_a_full_disk_is_said_once_and_leaves_whole_lines(
+def test_a_full_disk_is_reported_once_and_leaves_whole_lines(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = Journal(path, RUN)
@@ -162,7 +162,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
     assert numbers_in(path) == [0]
 
 
-def test_partial_writes_make_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_writes_are_completed_to_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, usual = Journal(path, RUN), os.write
     monkeypatch.setattr("theorems.run.journal.os.write", lambda file, content: usual(file, content[:7]))
     journal.keep_result(Adding("0"), Sum("0", 0))
@@ -226,17 +226,17 @@ RESULTS = [
 
 
 @pytest.mark.parametrize(("unit", "result"), RESULTS, ids=lambda one: type(one).__name__)
-def test_results_come_back_as_they_were(path: Path, unit: object, result: object) -> None:
+def test_results_are_read_back_unchanged(path: Path, unit: object, result: object) -> None:
     journal = Journal(path, RUN)
     journal.keep_result(unit, result)
     journal.close()
     again = Journal(path, RUN).result_of(unit)
     assert again == result
-    assert repr(again) == repr(result)  # −0.0 and 0.0 are equal
+    assert repr(again) == repr(result)  # −0.0 and 0.0 are equal, but differ in their repr
     json.loads(path.read_text(encoding="utf-8").splitlines()[1], parse_constant=lambda token: pytest.fail(token))
 
 
-def test_numpy_numbers_are_numbers(path: Path) -> None:
+def test_numpy_numbers_are_stored_as_numbers(path: Path) -> None:
     journal = Journal(path, RUN)
     unit = Sheet(("8",), Settings(1, 0))
     journal.keep_result(unit, Computed("8", {"x": np.float64(0.1), "y": np.arange(2.0)}))
@@ -245,7 +245,7 @@ def test_numpy_numbers_are_numbers(path: Path) -> None:
 
 
 def damages(content: bytes, other: bytes, chance: random.Random) -> Iterator[bytes]:
-    """Journals that were damaged, without end; ``other`` is of another run."""
+    """Yield damaged journals without end; ``other`` is a journal of another run."""
     lines, others = content.splitlines(keepends=True), other.splitlines(keepends=True)
     digits = [k for k, byte in enumerate(content) if chr(byte).isdigit()]
 
@@ -271,7 +271,7 @@ def damages(content: bytes, other: bytes, chance: random.Random) -> Iterator[byt
         yield content[:i] + content[j:]
 
 
-def test_no_damaged_journal_is_believed(path: Path) -> None:
+def test_no_damaged_journal_gives_wrong_results(path: Path) -> None:
     count, chance, refused = 6, random.Random(0), 0
     written = []
     for seed in (1, 2):
@@ -296,13 +296,13 @@ def test_no_damaged_journal_is_believed(path: Path) -> None:
             assert re.search(r"is not a journal; |another run|line \d+; ", sentence), sentence
             assert path.read_bytes() == content
         else:
-            # What is left is the beginning, and true.
+            # The remaining content is a true beginning.
             assert written[0].startswith(path.read_bytes())
             assert [result.value for result in results if result] == [100 + k for k in range(sum(map(bool, results)))]
     assert refused >= 150
 
 
-def test_another_process_is_refused(path: Path) -> None:
+def test_a_journal_in_use_by_another_process_is_refused(path: Path) -> None:
     lock = "f = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(f, fcntl.LOCK_EX)"
     script = f"import fcntl, os, sys; {lock}; print(1, flush=True); input()"
     filled(path)
@@ -332,7 +332,7 @@ RESULT_OF_ONE = Result("b", "c", {Verdict.UPHELD: 1}, (replace(CLAIMS[2], cases=
         replace(RESULT_OF_ONE, claims=(replace(CLAIMS[2], cases=1, verdict=Verdict.FALSIFIED),)),
     ],
 )
-def test_numbers_that_do_not_fit_are_refused(path: Path, result: Result) -> None:
+def test_inconsistent_numbers_are_refused(path: Path, result: Result) -> None:
     unit = Unit("b", 1, 0)
     for kept, fits in ((RESULT_OF_ONE, True), (result, False)):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Known failures: falsified as known is green; upheld now, not checked now, or checked less is red."""
+"""Known failures: falsified as listed is a pass; upheld, not checked or checked on less is a failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.run.result import ClaimSummary, Failure, Result
 
 
 def result(id: str, verdict: Verdict, claims: int, sentence: str = "") -> Result:
-    """With so many claims that are decided."""
+    """Return a result with the given number of decided claims."""
     made = tuple(ClaimSummary(str(k), Form.EXACT, 1.0, 0.0, "", Verdict.UPHELD) for k in range(claims))
     failure = Failure(verdict, sentence, "{}") if sentence else None
     return Result(id, "", {verdict: 1}, made, failure=failure, generated=False)
@@ -44,7 +44,7 @@ def test_a_written_list_accepts_the_failures_that_it_lists(tmp_path: Path) -> No
     known = known_failures_of(text, tmp_path)
     assert known.expected_failures(FOUND) == {"lemma-6": "descent: slack −1"}
     assert known.complaints(FOUND) == []
-    # A reason that somebody gave stays.
+    # A reason that a user wrote is kept.
     assert "\nlemma-6 issue 7\n" in file_text(FOUND, "", {"lemma-6": "issue 7"})
 
 
@@ -63,7 +63,7 @@ def test_known_failures_are_strict_in_both_directions(text: str, says: str, tmp_
     assert sentence.endswith(says) or says in sentence
 
 
-def test_inconclusive_results_are_no_known_failures(tmp_path: Path) -> None:
+def test_inconclusive_results_do_not_count_as_known_failures(tmp_path: Path) -> None:
     undecided = [result("lemma-3", Verdict.INCONCLUSIVE, 3)]
     assert known_failures_of("lemma-3 slow\nchecked lemma-3 9", tmp_path).complaints(undecided) == []
 
@@ -78,7 +78,7 @@ def test_inconclusive_results_are_no_known_failures(tmp_path: Path) -> None:
         ("my file.py:it", "my file.py:it has no reason"),
     ],
 )
-def test_a_file_that_cannot_be_used(text: str, says: str, tmp_path: Path) -> None:
+def test_an_unusable_file_is_refused(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=says):
         known_failures_of(text, tmp_path)
 
@@ -100,7 +100,7 @@ def bad(case, under_test):
 MORE = 'yield at_least("even-more", Form.EXACT, 2.0, 0.0, rounding=0.0, why="exact")'
 
 
-def test_from_the_first_run_to_the_fix(
+def test_a_known_failure_from_the_first_run_to_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,5 @@
-"""Processes: one that dies is replaced, one that hangs is ended, what it had finished is kept; results do not depend on
-it.
+"""Processes of a pool: a dead one is replaced, a hanging one is ended, finished results are kept, and results do not
+depend on either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from theorems.run.schedule import Interrupted, run, run_stepwise
 
 
 class Listening:
-    """A handler that remembers."""
+    """A handler that records what it receives."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
@@ -44,19 +44,19 @@ class Listening:
 
 
 def alive() -> set[int]:
-    """The processes that this one has started."""
+    """Return the processes that this process has started."""
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     return {int(pid) for pid in children.read_text().split()} if children.exists() else set()
 
 
-def test_results_are_in_their_order_and_no_process_is_left() -> None:
+def test_results_are_in_order_and_no_process_is_left() -> None:
     before = alive()
     units = [Adding(str(k), steps=k) for k in range(5)]
     assert [item.value for item in run(units, 2, Listening())] == [0, 1, 3, 6, 10]
-    assert alive() <= before  # another test's children may end meanwhile
+    assert alive() <= before  # child processes of another test may end meanwhile
 
 
-def test_a_group_stays_with_one_process_and_the_other_does_the_rest() -> None:
+def test_a_group_of_units_stays_in_one_process() -> None:
     results = run([Adding(str(k), together="" if k % 2 else "even") for k in range(8)], 2, Listening())
     assert [item.value for item in results] == [10] * 8
     assert len({item.process for item in results[::2]}) == 1
@@ -71,7 +71,7 @@ def test_a_group_stays_with_one_process_and_the_other_does_the_rest() -> None:
         ("is killed", "worked on it was killed by SIGKILL, perhaps for lack of memory, 3 times"),
     ],
 )
-def test_a_unit_that_cannot_be_finished_says_why_and_takes_no_other_with_it(manner: str, why: str) -> None:
+def test_a_unit_that_cannot_be_finished_gives_a_reason_and_affects_no_other(manner: str, why: str) -> None:
     listening = Listening()
     wrong, right = run([Adding("wrong", manner=manner), Adding("right")], 2, listening)
     assert wrong.failed.endswith(why)
@@ -79,7 +79,7 @@ def test_a_unit_that_cannot_be_finished_says_why_and_takes_no_other_with_it(mann
     assert len(listening.sentences) == (0 if manner == "raises" else 2)
 
 
-def test_a_unit_whose_process_is_killed_begins_again(tmp_path: Path) -> None:
+def test_a_unit_whose_process_is_killed_is_restarted(tmp_path: Path) -> None:
     listening = Listening()
     units = [Adding("killed", 6, "is killed once", 5, str(tmp_path)), Adding("other")]
     killed, _ = run(units, 2, listening)
@@ -93,7 +93,7 @@ def test_a_unit_whose_process_is_killed_begins_again(tmp_path: Path) -> None:
     assert steps.count("5") == 2
 
 
-def test_half_a_message_is_not_what_ended_a_process(tmp_path: Path) -> None:
+def test_an_incomplete_message_is_not_reported_as_the_cause_of_death(tmp_path: Path) -> None:
     listening = Listening()
     unit = Adding("killed", 3, "is killed within a message", 3, str(tmp_path), foreign=True)
     assert run([unit], 1, listening, patience=30.0) == [Sum("killed", 6, 3)]
@@ -101,7 +101,7 @@ def test_half_a_message_is_not_what_ended_a_process(tmp_path: Path) -> None:
     assert "was killed by SIGKILL" in sentence
 
 
-def test_a_unit_out_of_time_keeps_what_it_had(tmp_path: Path) -> None:
+def test_a_unit_out_of_time_keeps_its_partial_result(tmp_path: Path) -> None:
     late, quick = run([Adding("late", 9, "hangs", 6, str(tmp_path)), Adding("quick")], 1, Listening(), timeout=3.0)
     assert quick == Sum("quick", 10, 4)
     assert late.failed == "out of time after 3 s"
@@ -156,7 +156,7 @@ def test_a_stepwise_run_sends_its_events() -> None:
     assert told.results == [Sum("one", 6, 3)]
 
 
-def test_units_that_nobody_waits_for_are_ended() -> None:
+def test_units_are_ended_when_nobody_waits_for_them() -> None:
     before = alive()
     with closing(Pool(1)) as pool:
         steps = pool.work([0], lambda k: Adding("hangs", manner="hangs"), lambda k, word, value: None)

@@ -1,4 +1,4 @@
-"""Another processor computes other last digits, and gives the same verdicts on the same cases.
+"""Another processor computes other last digits, but gives the same verdicts on the same cases.
 
 Other processors are emulated: OpenBLAS takes the kernels of the one that it is told, NumPy leaves out the instructions
 that it is told to.
@@ -20,7 +20,7 @@ from reference_attention.floats import EPS
 from tests.places import ROOT
 
 STATEMENTS = {"lemma-3": 8, "lemma-8": 6, "lemma-12": 8, "theorem-1": 2, "theorem-2": 1}
-"""Examples of each."""
+"""Statements, with the number of examples of each."""
 
 SCRIPT = """
 import json, sys
@@ -39,7 +39,7 @@ print(json.dumps(found))
 
 
 def _dispatched() -> str:
-    """The instructions that NumPy uses here and can do without."""
+    """Return the instruction sets that NumPy uses here and can do without."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
     return " ".join(name for name in __cpu_dispatch__ if __cpu_features__.get(name))
@@ -58,7 +58,7 @@ def _found(variable: str, value: str) -> dict[str, list[Any]]:
     ("variable", "value"),
     [("OPENBLAS_CORETYPE", "Prescott"), ("OPENBLAS_CORETYPE", "Haswell"), ("NPY_DISABLE_CPU_FEATURES", _dispatched())],
 )
-def test_cases_and_verdicts_are_those_of_any_processor(variable: str, value: str) -> None:
+def test_cases_and_verdicts_do_not_depend_on_the_processor(variable: str, value: str) -> None:
     if not value:
         pytest.skip("NumPy uses no instructions here that it can do without")
     here, there = _found("", ""), _found(variable, value)
@@ -67,6 +67,6 @@ def test_cases_and_verdicts_are_those_of_any_processor(variable: str, value: str
         for first, second in zip(here[id][3], there[id][3], strict=True):
             assert first[2:] == second[2:]
             for ours, theirs in zip(first[:2], second[:2], strict=True):
-                # Keys are sums of products, some are rotated: a few roundings of their size.
+                # Keys are sums of products, some of them rotated: they differ by a few roundings of their size.
                 scale = np.abs(ours).max()
                 assert np.abs(np.array(ours) - np.array(theirs)).max() <= 64 * EPS * scale

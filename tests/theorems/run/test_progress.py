@@ -1,4 +1,4 @@
-"""The lines that a log has of a run."""
+"""The progress lines of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a run that is killed: no process, every line of the journal, the same result when it is resumed."""
+"""A killed run leaves no process and a complete journal, and gives the same result when it is resumed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FAKE = Run((str(ROOT / "tests" / "theorems" / "fake_statements.py"),), ("slow", 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def test_killed_at_random_moments() -> None:
+def test_a_run_killed_at_random_moments() -> None:
     done = killed(2, 3, FAKE)
     assert len(done.moments) == 2
     assert done.runs >= 1
 
 
-def test_processes_are_found_while_they_are_there(tmp_path: Path) -> None:
+def test_processes_are_found_while_they_run(tmp_path: Path) -> None:
     process = FAKE.start(tmp_path)
     until = time.monotonic() + 60
     while not workers(process.pid):

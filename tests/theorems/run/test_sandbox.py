@@ -1,4 +1,6 @@
-"""Somebody else's code cannot hurt the run: whatever it does, a line names the statement and the case; exit code 3."""
+"""Untrusted code cannot hurt the run: whatever it does, a line names the statement and the case, and the exit code is
+3.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ SAID = {
 
 @pytest.fixture
 def _files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder with a file of statements and kernels, in which the command is."""
+    """Change to a folder with a file of statements and kernels."""
     (tmp_path / "mine.py").write_text(HOSTILE.read_text())
     monkeypatch.chdir(tmp_path)
 
@@ -73,7 +75,7 @@ def test_a_hostile_statement_is_reported_with_its_case_and_the_others_go_on(
 
 
 @pytest.mark.usefixtures("_files")
-def test_a_kernel_that_crashes_and_one_that_does_not_survive_its_probe(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_that_crashes_in_a_call_or_in_its_probe_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     given = ["verify", "lemma-3", "--examples", "8", "--jobs", "1", "--attention"]
     assert main([*given, "mine:crashes"]) == 3
     message = "lemma-3: inconclusive: the process that worked on it was killed by SIGSEGV in case "
@@ -124,19 +126,19 @@ def test_a_script_without_a_main_guard_can_verify(tmp_path: Path) -> None:
         ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
         ("leaves a child", "the process that worked on it ended with code 0 at step 3"),
         ("hangs", "out of time after 0.5 s at step 3"),
-        # Its own heartbeat may notice before it is waited for, and end it.
+        # Either its own heartbeat notices first and ends the process, or the supervisor does.
         ("closes everything", "the process that worked on it (closed its connection|ended with code 1) at step 3"),
         ("sends rubbish", "the process that worked on it sent something that is not a result at step 3"),
     ],
 )
-def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
+def test_an_untrusted_unit_that_fails_is_reported_with_its_step(manner: str, why: str) -> None:
     wrong, right = run([Adding("wrong", manner=manner, foreign=True), Adding("right")], 1, ignore, patience=0.5)
     assert re.match(why, wrong.failed)
     assert wrong.steps == 2
     assert right.value == 10
 
 
-def test_a_call_has_a_value_or_is_refused() -> None:
+def test_a_call_returns_a_value_or_is_refused() -> None:
     with open_sandbox(1, 5.0) as sandbox:
         assert sandbox.call(doubling, double, 4) == 8
         with pytest.raises(InvalidInput, match="give something"):
@@ -147,7 +149,7 @@ def test_a_call_has_a_value_or_is_refused() -> None:
 
 
 class Answering:
-    """A pool that sends what it is made for."""
+    """A pool that sends the given messages."""
 
     def __init__(self, *messages: tuple[str, Any]) -> None:
         self.messages = messages
@@ -172,7 +174,7 @@ class Answering:
         ([("out of patience", None)], "doubling, step 0: out of time after 7 s"),
     ],
 )
-def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, Any]], message: str) -> None:
+def test_a_call_without_a_value_reports_where_it_ended(messages: list[tuple[str, Any]], message: str) -> None:
     sandbox: Any = Sandbox.__new__(Sandbox)
     sandbox.pool, sandbox.patience, sandbox.isolates = Answering(*messages), 7.0, True
     with pytest.raises(ProcessDied, match=f"^{re.escape(message)}"):
@@ -180,7 +182,7 @@ def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, An
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes that leave their session are ended on Linux")
-def test_whatever_untrusted_code_does_it_is_not_run_here_and_nothing_is_left(tmp_path: Path) -> None:
+def test_no_attack_runs_in_this_process_or_leaves_a_process(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     units: list[Any] = [Doing(name, str(mark)) for name in DEEDS]
     notices: list[Event] = []

@@ -1,4 +1,4 @@
-"""What is counted of drawn cases, and what a result says; by hand."""
+"""Shares of drawn cases with a property, and the contents of results; by hand."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ from theorems.run.verify import PART, part_sizes, verify_data
 
 
 def beside(excess: float, scores: tuple[float, ...] = (1.0, 0.0, 0.0), alpha: bool = False) -> Case:
-    """p_mm = (1, 0), and another token of margin 1 + excess."""
+    """Return a case with p_mm = (1, 0) and another token of margin 1 + excess."""
     problem = Problem(np.array([[[0.0, 0], [-1, 0], [-1 - excess, 1]]]), np.array([scores]))
     return Case(problem, alpha=np.array([0]) if alpha else None)
 
 
 @pytest.mark.parametrize(("excess", "near"), [(0.0, False), (NEARLY / 4, True), (4 * NEARLY, False)])
-def test_a_near_tie_is_close_to_a_tie_but_no_tie(excess: float, near: bool) -> None:
+def test_a_near_tie_is_no_tie(excess: float, near: bool) -> None:
     assert PROPERTIES["near tie of margins"](beside(excess)) is near
 
 
 def test_svm_properties_count_only_cases_that_have_a_solution() -> None:
-    """The optimal tokens are unique or given, and can be separated."""
+    """The optimal tokens must be unique or given, and separable."""
     tied, given = beside(1.0, (1.0, 1.0, 0.0)), beside(1.0, (1.0, 1.0, 0.0), alpha=True)
     between = Case(Problem(np.array([[[0.0], [1.0], [-1.0]]]), np.array([[1.0, 0, 0]])))
     shares = drawn_shares("theorem-1", [tied, given, between, beside(1.0), beside(0.0)]).shares
@@ -66,7 +66,7 @@ def test_svm_properties_count_only_cases_that_have_a_solution() -> None:
 
 
 def joint(W: list[list[float]] | None = None) -> Case:
-    """Figure 3(b), whose third input is no support of (SVM), with other weights."""
+    """Return Figure 3(b), whose third input is no support of (SVM), with the given W."""
     case = DATASETS["figure-3b"]()
     data = case.dataset
     assert data is not None
@@ -75,7 +75,7 @@ def joint(W: list[list[float]] | None = None) -> Case:
 
 
 def test_support_properties_need_tokens_labels_and_assumption_c() -> None:
-    """Only of cases with tokens, labels and Assumption C over the supports."""
+    """They count only cases with tokens, labels and Assumption C over the supports."""
     right, without = joint(), beside(1.0)
     for name in ("identical support features", "W of full column rank", "p_relax parallel to p_mm"):
         assert PROPERTIES[name](without) is None
@@ -88,7 +88,7 @@ def summary(slack: float, tolerance: float) -> ClaimSummary:
     return ClaimSummary("sum", Form.EXACT, slack, tolerance, "rounding", Verdict.UPHELD)
 
 
-def test_room_and_nearness_of_a_claim() -> None:
+def test_a_claim_s_room_and_its_text() -> None:
     assert summary(0.5, 0.25).room == 0.75
     assert summary(math.nan, 0.25).room == -math.inf
     assert summary(0.5, 0.0).nearness == "0.5 ≥ 0 (sum)"
@@ -105,7 +105,9 @@ def test_room_and_nearness_of_a_claim() -> None:
         ("ValueError", False, (), ""),
     ],
 )
-def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_reported_only_on_given_data(
+    error: str, generated: bool, touched: tuple[str, ...], message: str
+) -> None:
     outcome = Outcome(Verdict.INCONCLUSIVE, reason="why", error=error, touched=touched)
     assert of_outcome(statement_named("lemma-3"), outcome, generated=generated).bad_input == message
 
@@ -120,7 +122,7 @@ def test_a_result_counts_decided_claims() -> None:
     assert (result.verdict, result.decided_claims) == (Verdict.UPHELD, 1)
 
 
-def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
+def test_statements_of_the_suite_are_recorded_without_a_file() -> None:
     assert of_headings([heading_of(statement_named("lemma-3"))]) == {"statements": ["lemma-3"]}
 
 
@@ -134,7 +136,7 @@ def test_tables_of_a_case_abbreviate_long_arrays() -> None:
 
 
 @pytest.mark.parametrize(("examples", "last"), [(3, 3), (PART, PART), (2 * PART + 7, 7)])
-def test_parts_are_full_but_for_the_last(examples: int, last: int) -> None:
+def test_all_parts_but_the_last_are_full(examples: int, last: int) -> None:
     sizes = part_sizes(examples)
     assert sizes == [PART] * (len(sizes) - 1) + [last]
     assert sum(sizes) == examples
@@ -146,7 +148,7 @@ def test_a_result_stores_why_its_unit_stopped() -> None:
     assert (unit.unfinished_result("").stopped, unit.unfinished_result("").interrupted) == ("interrupted", True)
 
 
-def test_a_line_of_which_half_is_written_gets_the_other_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partly_written_line_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path / "run.jsonl", {"command": "test"})
     write, shares = os.write, iter((2, 1))
     monkeypatch.setattr("theorems.run.journal.os.write", lambda to, text: write(to, text[: len(text) // next(shares)]))
@@ -159,13 +161,13 @@ def test_a_line_of_which_half_is_written_gets_the_other_half(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(("scale", "far"), [(1.0, False), (2.0**29, False), (2.0**31, True), (2.0**-31, True)])
-def test_keys_in_far_units(scale: float, far: bool) -> None:
+def test_keys_in_extreme_units_are_recognised(scale: float, far: bool) -> None:
     assert (
         PROPERTIES["keys beyond 2^±30"](Case(Problem(scale * np.array([[[1.0], [0.0]]]), np.array([[1.0, 0]])))) is far
     )
 
 
-def test_one_constraint_and_concave_losses() -> None:
+def test_single_constraints_and_concave_losses_are_recognised() -> None:
     two = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     assert PROPERTIES["one constraint only"](Case(two)) is True
     assert PROPERTIES["one constraint only"](beside(1.0)) is False
@@ -177,7 +179,7 @@ def test_one_constraint_and_concave_losses() -> None:
     assert concave["logistic"] is False
 
 
-def test_a_failure_of_given_data_is_kept_and_only_a_failure() -> None:
+def test_only_a_failure_of_given_data_is_kept() -> None:
     given = Given(DATASETS["figure-1a"]())
     wrong = verify_data("lemma-5", given, fault_named("negated-gradient").implementation, lambda *told: None)
     assert wrong.verdict is Verdict.FALSIFIED
@@ -188,7 +190,7 @@ def test_a_failure_of_given_data_is_kept_and_only_a_failure() -> None:
 
 
 def unseparable() -> Case:
-    """Labels that no head fits, with tokens."""
+    """Return data with tokens whose labels no head fits."""
     X = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.5, 2.0]]])
     data = Dataset(X, np.array([1.0, -1.0]), np.array([1.0, 0.0]), np.eye(2), LOSSES["logistic"])
     return Case(data.problem, dataset=data, alpha=np.array([0, 0]))
@@ -200,8 +202,8 @@ def test_properties_of_heads_are_undefined_where_no_head_fits_the_labels() -> No
 
 
 @pytest.mark.parametrize(("token", "parallel"), [((0.0, 2.0), True), ((1.0, 2.0), False)])
-def test_directions_are_parallel_over_the_rationals(token: tuple[float, float], parallel: bool) -> None:
-    """p_relax of the first input alone, (0, 1)/2 or (1, 2)/5, beside p_mm of both, (0, 1)."""
+def test_parallel_directions_are_decided_over_the_rationals(token: tuple[float, float], parallel: bool) -> None:
+    """Compare p_relax of the first input alone, (0, 1)/2 or (1, 2)/5, with p_mm of both inputs, (0, 1)."""
     X = np.array([[[*token], [0.0, 0.0]], [[0.0, 3.0], [0.0, 2.0]]])
     data = Dataset(X, np.array([1.0, 1.0]), np.array([0.0, 1.0]), np.eye(2), LOSSES["logistic"])
     case = Case(data.problem, dataset=data, alpha=np.array([0, 0]))
@@ -218,7 +220,7 @@ def test_the_complaint_of_a_result_is_the_failure_or_the_reason() -> None:
     ]
 
 
-def test_a_list_in_another_encoding_is_one_sentence(tmp_path: Path) -> None:
+def test_a_list_in_another_encoding_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "known.txt"
     path.write_bytes(b"\xff\xfe lemma-3")
     with pytest.raises(InvalidInput, match=r"is not UTF-8 text; save it as UTF-8"):
@@ -240,13 +242,13 @@ def test_a_unit_reports_zero_progress_at_its_start() -> None:
     assert told == [0]
 
 
-def test_arrays_of_a_file_cannot_be_changed() -> None:
+def test_arrays_of_a_file_are_read_only() -> None:
     case = case_of({"keys": [[[1.0, 0.0], [0.0, 1.0]]], "scores": [[1.0, 0.0]], "arrays": {"probe": [1.0, 2.0]}})
     with pytest.raises(ValueError, match="read-only"):
         case.arrays["probe"][0] = 3.0
 
 
-def test_progress_of_a_long_unit_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_of_a_long_unit_is_printed_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     out = Console(file=StringIO(), width=200)
@@ -259,7 +261,7 @@ def test_progress_of_a_long_unit_is_printed_now_and_then(monkeypatch: pytest.Mon
 
 
 def test_seldom_made_claims_are_listed_for_few_statements_and_counted_for_many() -> None:
-    """Claims that were never made are listed for all."""
+    """Claims that were never made are listed in every case."""
     claims = tuple(ClaimSummary(name, Form.EXACT, 1.0, 0.0, "exact", Verdict.UPHELD, cases=2) for name in "ab")
     results = [Result(f"s-{k}", "", {Verdict.UPHELD: 3}, claims, listed=("a", "b", "c")) for k in range(LISTED + 1)]
     for few in (True, False):
@@ -272,8 +274,8 @@ def test_seldom_made_claims_are_listed_for_few_statements_and_counted_for_many()
         assert sum(line.startswith("12 claims of 6 statements") for line in lines) == (not few)
 
 
-def test_data_and_the_reference_are_the_same_in_another_process() -> None:
-    """The reference is told from an equal one by its identity."""
+def test_data_and_the_reference_survive_pickling() -> None:
+    """The reference is recognised by identity, not by equality."""
     assert pickle.loads(pickle.dumps(REFERENCE)) is REFERENCE
     equal = replace(REFERENCE)
     assert pickle.loads(pickle.dumps(equal)) == REFERENCE
@@ -287,8 +289,8 @@ def test_data_and_the_reference_are_the_same_in_another_process() -> None:
 @pytest.mark.parametrize(
     "norm", [math.inf, -math.inf, 2.0, Schatten(math.inf, (2, 3)), Blocks(math.inf, "rows", (2, 3))]
 )
-def test_numbers_that_are_not_finite_come_back(norm: Norm) -> None:
-    """Strict JSON has texts for them, also where a field may hold something else."""
+def test_numbers_that_are_not_finite_are_read_back(norm: Norm) -> None:
+    """Strict JSON stores them as texts, also where a field may hold other types."""
     gap = Gap(norm, "steepest-one-input", 0.5, 0.25)
     assert decode(plain(gap), Gap) == gap
     with pytest.raises(ValueError, match="holds a value that is not a result"):

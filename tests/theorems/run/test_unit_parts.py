@@ -1,4 +1,6 @@
-"""Units in parts: the result is that of the parts in their order, whoever does them and however often it is cut off."""
+"""Units in parts: their result is that of the parts in order, whoever computes them and however often they are
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from theorems.run.verify import draw_cases, part_sizes, seed_of, verify_generate
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_parts_are_joined_in_their_order(jobs: int) -> None:
+def test_results_of_parts_are_joined_in_order(jobs: int) -> None:
     steps = Listening()
     results = run([Letters("one", "abcde"), Letters("two", "x"), Letters("three", "fg")], jobs, steps)
     assert results == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
@@ -47,7 +49,7 @@ def test_urgent_units_run_first_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_parts_after_the_last_needed_one_do_not_count(jobs: int, tmp_path: Path) -> None:
+def test_parts_after_the_last_necessary_one_do_not_count(jobs: int, tmp_path: Path) -> None:
     units = [Letters("one", "abcde", "c", str(tmp_path), 0.02)]
     assert run(units, jobs, Listening()) == [Text("one", "<abc>")]
     if jobs == 1:
@@ -66,7 +68,7 @@ def test_the_journal_has_a_line_for_every_part(tmp_path: Path) -> None:
     assert listening.results == [Text("one", "<abcde>")]
 
 
-def test_a_unit_that_is_lost_is_not_tried() -> None:
+def test_a_unit_whose_data_are_missing_is_not_run() -> None:
     assert run([Letters("one", "abc", lost="no file")], 1, Listening()) == [Text("one", "", "no file")]
 
 
@@ -85,13 +87,13 @@ def same(result: Result) -> Result:
 
 
 @pytest.mark.usefixtures("fakes")
-def test_parts_of_a_statement_have_seeds_of_their_own() -> None:
+def test_parts_of_a_statement_have_their_own_seeds() -> None:
     assert part_sizes(20) == [8, 8, 4]
     assert len({seed_of("true", 0, part) for part in range(9)} | {seed_of("true", 1)}) == 10
     assert seed_of("true", 5, 0) == seed_of("true", 5)
     cases = draw_cases(FAKES["true"], 20, 0)
     assert len(cases) == 20
-    # The first part is what fewer examples are; none is drawn anew.
+    # The first part has the cases of a shorter run; none is drawn anew.
     first = draw_cases(FAKES["true"], 8, 0)
     assert list(map(label, cases[:8])) == list(map(label, first))
     large = [item for item in map(label, first) if item[0] > 1000]
@@ -100,13 +102,13 @@ def test_parts_of_a_statement_have_seeds_of_their_own() -> None:
 
 
 def label(case: Case) -> tuple[int, ...]:
-    """What is the same in whatever units a case is tried."""
+    """Return properties of a case that do not depend on its units."""
     return case.seed, *case.problem.keys.shape
 
 
 @pytest.mark.usefixtures("fakes")
 @pytest.mark.parametrize("id", ["true", "undecided", "single"])
-def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
+def test_a_statement_in_parts_equals_its_parts_joined(id: str) -> None:
     [whole] = run([Unit(id, 20, 3)], 1, Listening())
     parts = [verify_generated(id, size, 3, part=k) for k, size in enumerate((8, 8, 4))]
     assert same(whole) == same(merge_results(parts))
@@ -114,7 +116,7 @@ def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
 
 
 def rare(at: int) -> Statement:
-    """False for the case of that number of those that are drawn, and for what comes of making it smaller."""
+    """Return a statement that is false for the drawn case with the given number, and for cases shrunk from it."""
     expected = label(draw_cases(fake_statement("rare", weights_sum_to_one), 20, 0)[at])
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -124,7 +126,9 @@ def rare(at: int) -> Statement:
 
 
 @pytest.mark.parametrize(("at", "examples"), [(3, 4), (12, 13), (18, 19)])
-def test_the_first_falsified_case_ends_it(at: int, examples: int, monkeypatch: pytest.MonkeyPatch, fakes: None) -> None:
+def test_the_first_falsified_case_ends_the_statement(
+    at: int, examples: int, monkeypatch: pytest.MonkeyPatch, fakes: None
+) -> None:
     install(monkeypatch.setattr, {"rare": rare(at)})
     [results] = run([Unit("rare", 20, 0)], 1, Listening())
     assert results.examples == examples
@@ -132,7 +136,7 @@ def test_the_first_falsified_case_ends_it(at: int, examples: int, monkeypatch: p
 
 
 @pytest.mark.usefixtures("fakes")
-def test_a_statement_in_parts_that_is_cut_off_goes_on(tmp_path: Path) -> None:
+def test_a_statement_in_parts_can_be_resumed(tmp_path: Path) -> None:
     unit = Unit("undecided", 20, 1)
     [whole] = run([unit], 1, Listening())
     journal = Journal(tmp_path / "j", {})

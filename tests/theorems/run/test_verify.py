@@ -1,4 +1,4 @@
-"""The runner: verdicts are never mixed up, same seed and same result, failing cases shrink and reproduce."""
+"""The runner: verdicts are right, the same seed gives the same result, failing cases shrink and reproduce."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def one_statement(monkeypatch: pytest.MonkeyPatch, statement: Statement) -> str:
     return statement.id
 
 
-def test_upheld() -> None:
+def test_true_statements_are_upheld() -> None:
     result = verify_generated("true", 30, 0)
     assert result.verdict is Verdict.UPHELD
     assert result.examples == result.counts[Verdict.UPHELD] == 30
@@ -75,7 +75,7 @@ def shrunk(result: Result, claim: str) -> Problem:
 @pytest.mark.parametrize("seed", range(3))
 def test_falsified_shrinks_on_the_same_claim(seed: int) -> None:
     result = verify_generated("false", 50, seed)
-    # A case of one input, on which only the other claim fails, would be smaller.
+    # A case of one input would be smaller, but only the other claim fails there.
     two = shrunk(result, "one-input")
     assert two.keys.shape == (2, 2, 2)
     assert not two.keys.any()
@@ -103,18 +103,18 @@ def test_an_exception_is_inconclusive_and_shrunk() -> None:
     assert case_of(from_json(result.failure.case)).problem.keys.shape == (2, 2, 2)
 
 
-def test_no_claim_is_inconclusive() -> None:
+def test_a_conclusion_without_claims_is_inconclusive() -> None:
     assert verify_generated("silent", 5, 0).verdict is Verdict.INCONCLUSIVE
 
 
-def test_nothing_tried_is_inconclusive() -> None:
+def test_a_run_without_cases_is_inconclusive() -> None:
     result = verify_generated("never", 20, 0)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.counts == {Verdict.NOT_APPLICABLE: 20}
     assert "single-input" in result.reason
 
 
-def test_a_generator_that_misses_its_assumption_is_shown() -> None:
+def test_a_generator_that_violates_its_assumption_is_reported() -> None:
     result = verify_generated("single", 40, 0)
     missed = result.counts[Verdict.NOT_APPLICABLE]
     assert f"{missed} of 40 examples not-applicable: single-input" in result.reason
@@ -136,7 +136,7 @@ def test_a_strategy_that_breaks_down_is_inconclusive(monkeypatch: pytest.MonkeyP
         assert message in result.reason
 
 
-def test_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     def nan(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("nan", Form.EXACT, float("nan"), 0.0, "exact")
 
@@ -197,8 +197,8 @@ verify_generated("true", 60, 5)
 """
 
 
-def test_cases_do_not_depend_on_what_else_is_imported(tmp_path: Path) -> None:
-    # Left alone, Hypothesis draws constants that it finds in imported modules.
+def test_cases_do_not_depend_on_imported_modules(tmp_path: Path) -> None:
+    # Unless prevented, Hypothesis draws constants that it finds in imported modules.
     (tmp_path / "odd_module.py").write_text(f"NUMBERS = {list(range(1000, 1500))}")
     outputs = set()
     for module in ("math", "odd_module"):
@@ -235,7 +235,7 @@ def test_merging_is_independent_of_how_the_work_was_split() -> None:
     assert whole.claims[0].worst_slack == 2.0
 
 
-def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
+def test_the_worst_slack_ignores_trivial_cases() -> None:
     def summary(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
         return summarise(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
 
@@ -259,7 +259,7 @@ def data(n: int = 2) -> Case:
     return Case(Problem(rng.standard_normal((n, 3, 2)), rng.standard_normal((n, 3))), start=np.ones(2))
 
 
-def test_user_data_verdicts() -> None:
+def test_verdicts_on_user_data() -> None:
     assert verify_data("true", Given(data())).verdict is Verdict.UPHELD
     assert verify_data("false", Given(data())).verdict is Verdict.FALSIFIED
     result = verify_data("single", Given(data()))
@@ -268,13 +268,13 @@ def test_user_data_verdicts() -> None:
     assert "2" in result.reason
 
 
-def test_not_established_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assumption_not_established_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
     statement = fake_statement("open", weights_sum_to_one, ("step-size", "optimal-tokens"))
     result = verify_data(one_statement(monkeypatch, statement), Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
 
 
-def test_from_data_is_followed_but_not_for_a_failing_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_data_is_applied_except_to_a_saved_failing_case(monkeypatch: pytest.MonkeyPatch) -> None:
     def thrice(case: Case) -> Iterator[Case]:
         for k in range(3):
             yield case.replace(seed=k)
@@ -284,14 +284,14 @@ def test_from_data_is_followed_but_not_for_a_failing_case(monkeypatch: pytest.Mo
     assert verify_data(name, Given(data(), failed="thrice")).examples == 1
 
 
-def test_no_case_from_data_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_give_no_case_are_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
     name = one_statement(monkeypatch, fake_statement("none", weights_sum_to_one, from_data=lambda case: iter(())))
     result = verify_data(name, Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
     assert result.reason == "there was no case to check"
 
 
-def test_bad_input_within_a_conclusion_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_within_a_conclusion_is_reported_as_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(case: Case, under_test: Implementation) -> Iterator[Claim]:
         raise InvalidInput("keys: too large for this; give fewer tokens.")
         yield
@@ -306,7 +306,7 @@ def test_bad_input_within_a_conclusion_is_reported_as_such(monkeypatch: pytest.M
 
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_case_survives_as_text(data: st.DataObject) -> None:
+def test_a_case_survives_a_round_trip_through_text(data: st.DataObject) -> None:
     from tests.theorems.fake_statements import small_cases
 
     case = data.draw(small_cases())
@@ -329,7 +329,7 @@ def test_empty_arrays_keep_their_shape() -> None:
     assert case_of(from_json(as_text(case))).arrays["q"].shape == (0, 3)
 
 
-def test_a_problem_that_its_dataset_does_not_make_is_kept() -> None:
+def test_a_problem_that_differs_from_its_dataset_is_kept() -> None:
     problem = Problem(np.ones((1, 2, 1)), np.zeros((1, 2)))
     case = Case(problem, dataset=Dataset(np.ones((1, 2, 1)), np.ones(1), np.ones(1)))
     back = case_of(from_json(as_text(case, case_of="x")))
@@ -381,7 +381,7 @@ def test_bad_data_are_refused_in_one_sentence(what: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-def test_whole_numbers_and_named_arrays_are_fine(tmp_path: Path) -> None:
+def test_whole_numbers_and_named_arrays_are_accepted(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", X=X.astype(int), Y=Y.astype(np.int8), v=V, loss="exponential", p0=V, eta=0.25)
     case = load(str(tmp_path / "a.npz"), 7).case
     assert case.problem.loss.name == "exponential"
@@ -401,7 +401,7 @@ def test_whole_numbers_and_named_arrays_are_fine(tmp_path: Path) -> None:
 # ---- units of the keys -----------------------------------------------------------------------------------
 
 
-def test_normalised_is_the_same_case_in_other_units() -> None:
+def test_normalise_gives_the_same_case_in_other_units() -> None:
     rng = np.random.default_rng(1)
     scale = 2.0**40
     dataset = Dataset(rng.standard_normal((2, 3, 2)) * scale, np.array([1.0, -1.0]), np.ones(2))

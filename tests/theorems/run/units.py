@@ -1,4 +1,4 @@
-"""Units of work that do strange things, for processes that import nothing heavy."""
+"""Units of work that behave strangely, for processes that import nothing large."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Sum:
-    """A result: the sum of the steps, and the process in which they were added up."""
+    """A result: the sum of the steps, and the process in which they were added."""
 
     id: str
     value: int = 0
@@ -32,7 +32,9 @@ class Sum:
 
 @dataclass(frozen=True)
 class Adding:
-    """Adds up to ``steps``, slowly; ``manner`` is what happens at step ``at``, ``folder`` counts how often."""
+    """A unit that adds up to ``steps``, slowly; ``manner`` names what happens at step ``at``, and ``folder`` counts how
+    often.
+    """
 
     id: str
     steps: int = 4
@@ -84,7 +86,7 @@ class Adding:
         if self.manner == "follows a null pointer":
             ctypes.string_at(0)
         if self.manner == "leaves a child":
-            # Which keeps all that is open open.
+            # The child process keeps all open files open.
             if os.fork():
                 os._exit(0)
             time.sleep(60)
@@ -103,7 +105,7 @@ class Adding:
 
 @dataclass(frozen=True)
 class Text:
-    """A result: the letters in their order."""
+    """A result: the letters in order."""
 
     id: str
     text: str = ""
@@ -116,7 +118,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Letters:
-    """A unit that is cut into its letters; ``last`` ends it. ``folder`` has a line for each that is done."""
+    """A unit that is cut into its letters; ``last_one`` ends it, and ``folder`` gets a line for each letter that is
+    done.
+    """
 
     id: str
     text: str
@@ -157,7 +161,7 @@ class Letters:
 
 
 def double(value: Any) -> int:
-    """For a sandbox."""
+    """Return twice the value in a sandbox; refuse None, and die if told so."""
     if value == "die":
         os._exit(0)
     if value is None:
@@ -170,7 +174,7 @@ def doubling(done: int) -> str:
 
 
 def half_a_message() -> None:
-    """Sent on whatever is open, before the process is killed from outside."""
+    """Write half a message to every open file, and then be killed."""
     for descriptor in range(3, 32):
         with suppress(OSError):
             os.write(descriptor, b'[1, "finished", {"value": ')

@@ -1,4 +1,4 @@
-"""Built pages as data: their anchors, where they lead, and what they load."""
+"""Built pages as data: their anchors, the targets of their links, and what they load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 LOADED = {"src", "srcset", "data", "poster"}
-"""Attributes whose target a browser fetches by itself; so it does the href of a <link>."""
+"""Attributes whose target a browser loads by itself, as it does the href of a <link>."""
 ELSEWHERE = re.compile(r"(?:[a-z]+:)?//")
 
 
@@ -47,19 +47,19 @@ class Page(HTMLParser):
 
 
 def page(html: str) -> Page:
-    """The page that a text is."""
+    """Return the parsed page of a text."""
     page = Page()
     page.feed(html)
     return page
 
 
 def pages(folder: Path) -> dict[Path, Page]:
-    """Every page of a site."""
+    """Return every page of a site."""
     return {path: page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
 
 
 def dead_links(site: dict[Path, Page]) -> Iterator[str]:
-    """Links to pages, files and anchors that are not there; those that leave the site are not followed."""
+    """Yield links to missing pages, files and anchors; links that leave the site are not followed."""
     for path, page in site.items():
         for target in [*page.links, *page.loads]:
             if ELSEWHERE.match(target) or target.startswith("data:"):
@@ -71,7 +71,7 @@ def dead_links(site: dict[Path, Page]) -> Iterator[str]:
 
 
 def fetched(folder: Path, site: dict[Path, Page]) -> Iterator[str]:
-    """What the pages and their styles load from elsewhere."""
+    """Yield what the pages and their styles load from elsewhere."""
     for path, page in site.items():
         yield from (f"{path.name}: {target}" for target in page.loads if ELSEWHERE.match(target))
     for style in folder.rglob("*.css"):

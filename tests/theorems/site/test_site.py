@@ -1,4 +1,6 @@
-"""The documentation site: it builds without a warning, loads nothing, has no dead link, and has every statement."""
+"""The documentation site builds without a warning, loads nothing from elsewhere, has no dead link, and has every
+statement.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from theorems.site.source import contents, write_source
 from theorems.site.statement_page import Evidence, statement_page
 
 SHOWN = ("figure-1b", "tsvm-paths-3", "theorem-2-without-single-input")
-"""What the gallery has here; all of it takes a minute."""
+"""The pages of the gallery that are built here; the whole gallery takes a minute."""
 built_here = pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra docs")
 BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(ROOT / "docs" / "site")]
 FRESH = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -51,7 +53,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as `make docs` builds it."""
+    """Return the site as `make docs` builds it."""
 
     def make(folder: Path) -> None:
         done = build(source, folder)
@@ -67,13 +69,13 @@ def site(built: Path) -> dict[Path, Page]:
 
 @pytest.fixture(scope="module")
 def made(source: Path) -> dict[str, str]:
-    """The generated pages by name."""
+    """Return the generated pages by name."""
     results = [path for folder in ("statements", "derivations") for path in sorted((source / folder).glob("*.md"))]
     return {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in results}
 
 
 @built_here
-def test_every_link_leads_somewhere(site: dict[Path, Page]) -> None:
+def test_no_link_is_dead(site: dict[Path, Page]) -> None:
     assert len(site) > len(statements())
     assert list(dead_links(site)) == []
 
@@ -92,7 +94,7 @@ def test_every_statement_has_its_page_with_its_claims(built: Path, site: dict[Pa
 
 
 @built_here
-def test_every_document_is_a_page_and_formulas_are_set(built: Path, site: dict[Path, Page]) -> None:
+def test_every_document_is_a_page_and_formulas_are_typeset(built: Path, site: dict[Path, Page]) -> None:
     names = [path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))]
     pages_of = [built.resolve() / ("index" if str(name) == "README.md" else name.with_suffix("")) for name in names]
     assert [path for path in pages_of if path.with_name(f"{path.name}.html") not in site] == []
@@ -131,7 +133,7 @@ def test_every_notebook_is_a_page_with_its_output_and_pictures(built: Path, site
 
 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra figures")
-def test_a_page_has_what_a_cell_printed_and_an_error_in_a_cell_is_raised(tmp_path: Path) -> None:
+def test_a_page_has_the_output_of_a_cell_and_an_error_in_a_cell_is_raised(tmp_path: Path) -> None:
     path = tmp_path / "docs" / "notebooks" / "mine.ipynb"
     path.parent.mkdir(parents=True)
     sources = ("# Mine", "from pathlib import Path\nk = 1\nPath('here').touch()", "print(k + 1)", "1 / 0")
@@ -156,7 +158,7 @@ def test_without_matplotlib_a_notebook_has_its_text_and_code(tmp_path: Path, mon
 
 
 @built_here
-def test_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
+def test_a_link_to_a_missing_page_is_an_error(tmp_path: Path) -> None:
     nowhere = ("nothing.md", "#nothing", "../nothing.py", "nothing.svg")
     text = "\n\n".join(["# Title", *(f"[to]({link})" for link in nowhere[:3]), f"![]({nowhere[3]})"])
     (tmp_path / "index.md").write_text(text, encoding="utf-8")
@@ -177,13 +179,13 @@ def test_a_dead_link_and_a_load_from_elsewhere_are_noticed(tmp_path: Path) -> No
     assert list(fetched(tmp_path, result)) == ["a.html: //cdn.org/m.js", "s.css: https://fonts.org/f.css"]
 
 
-def test_make_docs_builds_what_is_tested_here() -> None:
+def test_make_docs_builds_the_site_tested_here() -> None:
     process = subprocess.run(["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "-m theorems.site build/docs/source" in process.stdout
     assert " ".join(BUILD[3:-1]) + " docs/site build/docs/source build/docs/html" in process.stdout
 
 
-def test_a_page_has_the_slacks_that_were_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_has_the_measured_slacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "verify.json"
     assert main(["verify", "lemma-10", "--examples", "2", "--json", str(path)]) == Exit.UPHELD
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -221,7 +223,7 @@ def test_a_page_shows_the_recorded_table_of_faults(tmp_path: Path, capsys: pytes
 
 
 def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``show`` is run for every statement; what ``replay`` does, on all files, by test_every_counterexample_replays."""
+    """``show`` is run for every statement; ``replay`` is run on all files by test_every_counterexample_replays."""
     monkeypatch.chdir(ROOT)
     kinds = set()
     for name, text in made.items():
@@ -237,11 +239,11 @@ def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: p
     assert kinds == {"show", "verify", "replay"}
 
 
-def test_a_document_that_no_table_of_contents_names_is_a_guide() -> None:
+def test_a_document_outside_every_table_of_contents_becomes_a_guide() -> None:
     assert "docs/new\n" in contents(["README.md", "docs/new.md"]).partition("Statements")[0]
 
 
-def test_only_a_folder_that_was_written_here_is_replaced(
+def test_only_a_folder_written_by_the_command_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("theorems.site.source.write_gallery_pages", lambda folder, shown: False)

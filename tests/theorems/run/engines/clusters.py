@@ -23,7 +23,7 @@ def free_port() -> int:
 
 
 class Cluster:
-    """A scheduler, and workers of one thread each without a nanny: one that is killed does not come back."""
+    """A scheduler, and workers of one thread each without a nanny: a worker that is killed does not come back."""
 
     def __init__(self, folder: Path, workers: int, **settings: str) -> None:
         self._settings = settings
@@ -33,23 +33,23 @@ class Cluster:
         self.workers = [self.worker() for _ in range(workers)]
 
     def worker(self) -> subprocess.Popen[bytes]:
-        """One more; it is registered some seconds later."""
+        """Start another worker; it is registered some seconds later."""
         return self._start("dask_worker", f"tcp://{self.address}", "--nthreads", "1", "--no-nanny")
 
     def wait(self) -> None:
-        """Until all workers are registered."""
+        """Wait until all workers are registered."""
         from distributed import Client
 
         with Client(self.address, set_as_default=False) as client:
             client.wait_for_workers(len(self.workers), timeout=60)
 
     def kill_worker(self) -> None:
-        """The first one, with signal 9; another takes its place."""
+        """Kill the first worker with signal 9, and start another in its place."""
         self._kill(self.workers.pop(0))
         self.workers.append(self.worker())
 
     def stop_worker(self) -> None:
-        """The first one does nothing from now on, and has not ended."""
+        """Suspend the first worker, without ending it."""
         os.kill(self.workers[0].pid, signal.SIGSTOP)
 
     def restart(self) -> None:

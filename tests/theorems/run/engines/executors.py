@@ -10,7 +10,7 @@ from theorems.run.engines.task import Task, work
 
 
 class OnExecutor:
-    """As :class:`theorems.run.engines.dask_cluster.OnDask`."""
+    """An engine with the methods of :class:`theorems.run.engines.dask_cluster.OnDask`."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor: Any = executor
@@ -25,4 +25,4 @@ class OnExecutor:
         return ""
 
     def close(self) -> None:
-        """It is the caller's."""
+        """Do nothing: the executor belongs to the caller."""

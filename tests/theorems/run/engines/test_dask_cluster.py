@@ -1,4 +1,4 @@
-"""Dask: workers are killed, the scheduler is killed and started again, and the result is that of a run here."""
+"""Dask: workers are killed, the scheduler is killed and restarted, and the result equals that of a local run."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Killing(Listening):
-    """Does something when so many steps are done."""
+    """A handler that calls a function when the given number of steps is done."""
 
     def __init__(self, at: dict[int, Any]) -> None:
         super().__init__()
         self._at = at
 
     def progressed(self, id: str, done: int) -> None:
-        # Steps are told one by one; several may be told at once.
+        # Steps are reported one by one, but several may arrive at once.
         for step in sorted(self._at):
             if step <= done:
                 self._at.pop(step)()
@@ -60,7 +60,7 @@ def lines(folder: Path, id: str) -> list[str]:
     return (folder / id).read_text().split()
 
 
-def test_workers_that_are_killed_cost_nothing_but_time(cluster: Cluster, tmp_path: Path) -> None:
+def test_killed_workers_cost_only_time(cluster: Cluster, tmp_path: Path) -> None:
     text = "abcdefghijklmnopqrst"
     chance = random.Random(7)
     moments = {chance.randint(1, 6): cluster.kill_worker, chance.randint(8, 14): cluster.kill_worker}
@@ -75,10 +75,10 @@ def test_workers_that_are_killed_cost_nothing_but_time(cluster: Cluster, tmp_pat
     assert results == run(units, 1, Listening())
     done = lines(tmp_path, "cut")[: -len(text)]
     assert set(done) == set(text)
-    assert len(done) <= len(text) + 2 * 2  # what was under way when they died
+    assert len(done) <= len(text) + 2 * 2  # units that were running when the workers died
 
 
-def test_the_units_of_a_worker_that_is_stopped_go_to_another(tmp_path: Path) -> None:
+def test_the_units_of_a_suspended_worker_go_to_another(tmp_path: Path) -> None:
     stopping = Cluster(tmp_path, 2, DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="5 s")
     try:
         stopping.wait()
@@ -94,7 +94,7 @@ def test_the_units_of_a_worker_that_is_stopped_go_to_another(tmp_path: Path) -> 
 
 
 def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
-    """A run takes seconds; the limit only makes one that waits forever fail, on the slowest machine."""
+    """Return a coordinator with a time limit, so that a run that would wait for ever fails on any machine."""
     coordinator = Coordinator(engine, RUN, journal)
     over = time.monotonic() + 300
     coordinator.until = lambda: time.monotonic() > over
@@ -102,18 +102,18 @@ def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
 
 
 def cut_off(engine: OnDask) -> None:
-    """The client's connection is closed, and it does not know that it is."""
+    """Close the client's connection without telling the client."""
     engine._client.loop.add_callback(engine._client._handle_report_task.cancel)
 
 
 def deafen(engine: OnDask) -> None:
-    """The client does not read what the scheduler tells it of its tasks."""
+    """Make the client ignore the scheduler's messages about its tasks."""
     for word in ("key-in-memory", "cancelled-keys"):
         engine._client._stream_handlers[word] = lambda **_: None
 
 
 @pytest.mark.parametrize("unnoticed", [False, True])
-def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path: Path, unnoticed: bool) -> None:
+def test_a_scheduler_may_be_killed_and_restarted(cluster: Cluster, tmp_path: Path, unnoticed: bool) -> None:
     def restart() -> None:
         if unnoticed:
             cut_off(engine)
@@ -129,14 +129,14 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path
     assert len(lines(tmp_path, "cut")) <= 12 + 2
     assert listening.sentences
     if unnoticed:
-        assert "scheduler-connection-lost" not in "".join(listening.sentences)  # what Dask would say
+        assert "scheduler-connection-lost" not in "".join(listening.sentences)  # Dask's own message
 
 
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [(cut_off, "the connection to the scheduler was lost"), (deafen, "the scheduler lost the task")],
 )
-def test_a_client_that_hears_nothing_more_is_replaced(
+def test_a_client_that_receives_nothing_is_replaced(
     cluster: Cluster, tmp_path: Path, break_it: Callable[[OnDask], None], message: str
 ) -> None:
     engine = OnDask(cluster.address)
@@ -175,12 +175,12 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
 @pytest.mark.parametrize(
     ("looks", "lost"),
     [
-        ([None, None, None], False),  # on its way there
+        ([None, None, None], False),  # on the way to a worker
         ([None, "queued", "processing", "processing"], False),
-        (["processing", "memory"], False),  # on its way back
+        (["processing", "memory"], False),  # on the way back
         (["processing", "memory", "memory"], True),
         (["erred", "erred"], True),
-        (["memory", "processing", "memory"], False),  # done anew, after a worker died with the result
+        (["memory", "processing", "memory"], False),  # computed again, after a worker died with the result
         (["waiting", None], True),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_task_is_lost_once_the_scheduler_forgets_it(looks: list[str | None], l
     assert not any(heard.is_lost(there) for there in [*looks, None])
 
 
-def test_verify_says_the_same_byte_for_byte(
+def test_verify_prints_the_same_byte_for_byte(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -207,7 +207,7 @@ def test_verify_says_the_same_byte_for_byte(
     assert messages[0] == messages[1]
 
 
-def test_a_scheduler_that_stays_away_ends_the_run_with_what_there_is(tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_return_ends_the_run_with_its_results(tmp_path: Path) -> None:
     short = Cluster(tmp_path, 1)
     engine = OnDask(short.address, away=0.5)
     try:
@@ -235,7 +235,7 @@ def test_a_missing_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch, capsys
     assert len(err.splitlines()) == 1
 
 
-def test_without_dask_the_message_says_what_to_install(
+def test_without_dask_the_message_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)

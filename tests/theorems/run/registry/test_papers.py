@@ -1,4 +1,6 @@
-"""Papers are packages: found by entry points, ours too; one that cannot be used is a sentence that names it."""
+"""Papers are packages found by entry points, ours included; an unusable package is reported in a sentence that names
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,12 @@ from theorems.api import REFERENCE, Fault, FaultKind
 F = Fault("{}", FaultKind.RUN, "", "few-tokens", lambda size: REFERENCE)
 """
 ENGINE = ("core", "run", "command", "counterexamples", "faults", "site", "report")
-"""Rooms that know no paper."""
+"""Rooms that must not know any paper."""
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path, to install packages in."""
+    """Yield a folder on the import path, in which packages can be installed."""
     folder = tmp_path / "site"
     folder.mkdir()
     before = {*sys.modules}
@@ -54,12 +56,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def installed() -> list[Paper]:
-    """Those that are found now."""
+    """Return the papers that are installed now."""
     return list(papers.__wrapped__())
 
 
 def refusal(function: Callable[[], Any]) -> str:
-    """The sentence."""
+    """Return the sentence with which a function refuses."""
     with pytest.raises(InvalidInput) as error:
         function()
     return str(error.value)
@@ -67,7 +69,7 @@ def refusal(function: Callable[[], Any]) -> str:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes what is installed by now known to everything."""
+    """Return a function that makes the currently installed papers known to all modules."""
 
     def make_known() -> None:
         result = tuple(installed())
@@ -77,23 +79,21 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return make_known
 
 
-def test_ours_are_declared_in_the_group_in_which_others_are() -> None:
+def test_our_papers_are_declared_in_the_public_entry_point_group() -> None:
     ours = [item for item in papers() if not item.package]
     assert {item.name for item in ours} == {*DECLARED}
     assert [item.name for item in ours if item.name in OURS] == OURS
     assert all(item.title and item.source for item in ours)
 
 
-def test_a_checkout_goes_by_its_own_file_however_old_the_installed_metadata_are(
+def test_a_checkout_reads_its_own_pyproject_rather_than_installed_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "entry_points", lambda group: [])
     assert [paper.name for paper in installed() if paper.name in OURS] == OURS
 
 
-def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_checkout_our_papers_come_from_the_metadata(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(site, "max_margin_theorems_", entry="mine", value="theorems.steepest_descent:PAPER")
     install(site, "a_paper")
     (site / "max_margin_theorems_-1.0.dist-info" / "METADATA").write_text(
@@ -109,7 +109,7 @@ def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
     assert refusal(installed).startswith("papers: the installed max-margin-theorems declares no papers;")
 
 
-def test_others_come_after_ours_by_name_and_after_those_they_build_on(site: Path) -> None:
+def test_other_papers_come_after_ours_by_name_and_after_those_they_build_on(site: Path) -> None:
     for name, after in (("b_paper", "('c-paper', 'not-here')"), ("c_paper", "()"), ("a_paper", "('token-selection',)")):
         install(site, name, paper=f"'{name}.rooms', after={after}")
     results = [paper.name for paper in installed() if paper.package]
@@ -117,7 +117,7 @@ def test_others_come_after_ours_by_name_and_after_those_they_build_on(site: Path
     assert next(paper.package for paper in installed() if paper.package) == "a-paper 1.0"
 
 
-def test_papers_that_each_build_on_the_other_are_listed_all_the_same(site: Path) -> None:
+def test_papers_that_build_on_each_other_are_listed_nevertheless(site: Path) -> None:
     for name, after in (("b_paper", "('c-paper',)"), ("c_paper", "('b-paper',)")):
         install(site, name, paper=f"'{name}.rooms', after={after}")
     assert [paper.name for paper in installed() if paper.package] == ["b-paper", "c-paper"]
@@ -163,7 +163,7 @@ def test_a_room_that_cannot_be_read_names_its_package(
 
 
 def test_the_command_reports_a_broken_package_in_one_sentence_and_exits_with_2(site: Path) -> None:
-    """A run of every statement would otherwise lack some, and be upheld."""
+    """Otherwise a run of every statement would lack some, and be upheld."""
     install(site, "a_paper", modules={"rooms.py": "import no_such_library"})
     process = theorems(site, "list")
     assert (process.returncode, process.stdout) == (2, "")
@@ -190,14 +190,14 @@ def test_two_packages_with_one_id_are_both_named(site: Path, known: Callable[[],
     assert both in refusal(statements.__wrapped__)
 
 
-def test_an_id_of_ours_is_taken(site: Path, known: Callable[[], None]) -> None:
+def test_an_id_of_ours_is_refused(site: Path, known: Callable[[], None]) -> None:
     install(site, "a_paper", modules=stated(id="lemma-5"))
     known()
     message = refusal(statements.__wrapped__)
     assert message.startswith("statements: both this suite and the package a-paper 1.0 have 'lemma-5';")
 
 
-def test_two_packages_with_one_paper_are_both_named(site: Path) -> None:
+def test_two_packages_with_the_same_paper_are_both_named(site: Path) -> None:
     install(site, "a_paper", entry="mine")
     install(site, "b_paper", entry="mine")
     assert refusal(installed).startswith(
@@ -225,14 +225,14 @@ def test_names_of_assumptions_faults_definitions_and_data_are_unique(
         assert refusal(function).startswith(f"{what}: both the package a-paper 1.0 and the package b-paper 1.0 have ")
 
 
-def test_two_faults_of_one_name_in_a_paper_are_refused(site: Path, known: Callable[[], None]) -> None:
+def test_two_faults_with_the_same_name_in_a_paper_are_refused(site: Path, known: Callable[[], None]) -> None:
     twice = f"{FAULT.format('same')}\nG = Fault('same', FaultKind.RISK, '', 'few-tokens', lambda size: REFERENCE)"
     install(site, "a_paper", paper="'a_paper.rooms', faults='a_paper.faults'", modules={"faults.py": twice, **stated()})
     known()
     assert "two faults are named 'same', one of them in a_paper.faults" in refusal(faults._all_faults.__wrapped__)
 
 
-def test_a_fault_and_data_of_ours_are_taken(
+def test_a_fault_and_data_with_names_of_ours_are_refused(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = FAULT.format("temperature")
@@ -245,7 +245,7 @@ def test_a_fault_and_data_of_ours_are_taken(
     assert "a paper's dataset 'figure-1a' has the name of one of this suite's" in refusal(generators.datasets.all_data)
 
 
-def test_data_that_are_no_mapping_are_refused(site: Path, known: Callable[[], None]) -> None:
+def test_data_that_are_not_a_mapping_are_refused(site: Path, known: Callable[[], None]) -> None:
     install(site, "a_paper", paper="'a_paper.rooms', data='a_paper.data:DATA'", modules={"data.py": "DATA = 3"})
     known()
     assert "a_paper.data:DATA is a int, not a mapping" in refusal(module.named_data)
@@ -271,7 +271,7 @@ def test_a_paper_of_one_module_is_found_with_its_own_assumption(
 def test_digests_of_runs_depend_on_installed_papers(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A journal, and the results of a cluster, are of another run once a paper of somebody else has changed."""
+    """A journal, and the results of a cluster, belong to another run once an installed paper has changed."""
     before = identity.surroundings()
     folder = install(site, "a_paper", modules={"rooms.py": "x = 1"})
     result = tuple(installed())
@@ -327,12 +327,12 @@ def test_site_and_report_show_an_installed_paper(site: Path) -> None:
 
 
 def names_of(paper: Paper) -> set[str]:
-    """What code that knows the paper would have to say."""
+    """Return the texts that code which depends on the paper would contain."""
     return {paper.name, f"{paper.statements}.", f'"{paper.statements}"', *([paper.prefix] if paper.prefix else ())}
 
 
-def test_the_engine_knows_no_paper() -> None:
-    """In planted faults and in why they are survived, which are about statements, ids stand as data."""
+def test_rooms_of_the_engine_name_no_paper() -> None:
+    """Planted faults and reasons for survival are about statements, so that their files may contain ids."""
     told = {name for paper in papers() if not paper.package for name in names_of(paper)}
     assert "theorems.token_selection." in told
     files = [file for room in ENGINE for file in sorted((ROOT / "theorems" / room).rglob("*.py"))]
@@ -347,11 +347,11 @@ def test_the_engine_knows_no_paper() -> None:
         assert [name for name in imports if name.startswith(rooms)] == [], file
 
 
-def test_an_entry_point_without_metadata_is_named_all_the_same() -> None:
+def test_an_entry_point_without_metadata_is_named_nevertheless() -> None:
     assert module._package_of(EntryPoint("x", "y:Z", GROUP)) == "without a name"
 
 
-def test_an_exception_of_a_package_is_blamed_on_the_package(
+def test_an_exception_in_a_package_names_the_package(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = stated()["rooms.py"].replace("    yield", "    1 / 0\n    yield")

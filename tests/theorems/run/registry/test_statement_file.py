@@ -1,4 +1,6 @@
-"""A statement is one file: put into a chapter, it is listed, shown, verified, hunted and in the power table."""
+"""A statement is one file: added to a chapter, it is listed, shown, verified, hunted and included in the
+power table.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def lemma_99(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages with one file more."""
+    """Return a copy of the packages with one more file."""
     folder = tmp_path_factory.mktemp("house")
     for package in ("max_margin_theorems", "reference_attention", "generators", "theorems", "attention_conformance"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -57,19 +59,19 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def theorems(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in the copy."""
+    """Run the command in the copy."""
     return python(house, "-m", "theorems", *arguments)
 
 
 def python(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python in the copy."""
+    """Run Python in the copy."""
     environment = {**os.environ, "PYTHONPATH": str(house), "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_a_new_statement_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
-    """Three commands in one process: a start costs more than they do."""
+    """Run three commands in one process, because starting takes longer than they do."""
     code = "from theorems.command.app import main\nfor line in {}:\n    main(line.split()); print('next command')"
     process = python(house, "-c", code.format(["list", "show lemma-99", "list tolerances"]))
     listed, shown, tolerances, _ = process.stdout.split("next command\n")

@@ -1,4 +1,4 @@
-"""Statements in somebody's own file: found by ``path.py:name``, run in other processes too, refused in one sentence."""
+"""Statements in a user's own file: found by ``path.py:name``, run in other processes too, refused in one sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from theorems.run.verify import verify_generated
 
 
 def main(arguments: list[str]) -> int:
-    """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
+    """Run the command in this process, which is quicker; tests/theorems/run/test_apart.py uses other processes."""
     return whole_command([*arguments, "--jobs", "0"] if arguments[0] == "verify" else arguments)
 
 
@@ -97,7 +97,7 @@ def write_file(text: str, path: str = "mine.py") -> str:
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one sentence of a command that ends with exit code 2."""
+    """Return the only sentence of a command that ends with exit code 2."""
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert not captured.out
@@ -132,8 +132,8 @@ def test_a_user_statement_is_verified_with_a_json_report(capsys: pytest.CaptureF
     assert statement["claims"][0]["why"] == "twice-rounding"
 
 
-def test_same_cases_from_any_path() -> None:
-    """The seed follows the statement's own id: neither the directory nor the way to write it changes the cases."""
+def test_equal_cases_from_any_path() -> None:
+    """The seed depends on the statement's own id: neither the folder nor the spelling of the path changes the cases."""
     results = [verify_generated(write_file(FALSE, path) + ":long", 20, 3) for path in ("a.py", "deep/er/a.py")]
     assert [r.counts for r in results] == [results[0].counts] * 2
     cases = {re.sub(r'"case_of": "[^"]*"', "", r.failure.case) for r in results if r.failure}
@@ -163,7 +163,7 @@ def test_a_failing_user_statement_is_reproduced_from_its_file(capsys: pytest.Cap
     command = shlex.split(line.partition("Reproduce with: ")[2])
     assert command[0] == "theorems"
     assert main(command[1:]) == 1
-    assert main(["verify", "--data", str(written)]) == 1  # the file knows its statement
+    assert main(["verify", "--data", str(written)]) == 1  # the file names its statement
     assert main(["verify", "theorem-1", "--data", str(written)]) in (0, 3)
 
 
@@ -198,8 +198,8 @@ def test_an_own_assumption_with_its_own_strategy() -> None:
     assert result.counts == {Verdict.UPHELD: result.examples}
 
 
-def test_where_the_librarys_cases_do_not_satisfy_it_nothing_is_claimed() -> None:
-    """No filter and no pass: such cases are counted as not applicable."""
+def test_cases_that_violate_an_own_assumption_are_not_applicable() -> None:
+    """Such cases are neither filtered out nor counted as passed."""
     result = verify_generated(write_file(OWN) + ":of-the-library", 60, 0)
     assert result.counts[Verdict.NOT_APPLICABLE] > 0
     assert result.counts[Verdict.UPHELD] > 0
@@ -223,7 +223,7 @@ def test_own_assumptions_on_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", f"{path}:constructed", "--data", "even.npz", "--jobs", "1"]) == 0
 
 
-def test_a_predicate_that_breaks_or_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_predicate_that_raises_or_returns_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("data.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[2.0, 0.0]]))
     for text, message in (
         (
@@ -246,7 +246,7 @@ def test_a_predicate_that_breaks_or_says_nothing(capsys: pytest.CaptureFixture[s
 # ---- own tolerances --------------------------------------------------------------------------------------
 
 
-def test_a_reason_is_a_tolerance() -> None:
+def test_a_reason_suffices_as_a_tolerance() -> None:
     mine = reason("my-rate", "1/t", "the next term")
     claim = Claim("x", Form.LIMIT, 1.0, 0.0, mine)
     assert claim.verdict is Verdict.UPHELD
@@ -272,7 +272,7 @@ def test_a_tolerance_without_a_formula_or_a_reason_is_refused(arguments: tuple[s
         reason(*arguments)
 
 
-def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bare_number_is_refused_as_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(FALSE.replace('why="exact"', 'why="about right"'))
     assert main(["verify", f"{path}:long", "--examples", "3"]) == 3
     output = capsys.readouterr().out
@@ -363,7 +363,7 @@ def test_a_user_statement_that_raises_is_inconclusive(
         ),
     ],
 )
-def test_a_file_that_cannot_be_used(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unusable_file_is_refused(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(text)
     for command in ("verify", "show"):
         assert re.search(message, error_of(capsys, command, f"{path}:it"))
@@ -389,7 +389,7 @@ def test_an_ill_formed_user_statement_is_refused(given: str, message: str, capsy
     assert re.search(message, error_of(capsys, "verify", f"{path}:it"))
 
 
-def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_statement_without_a_docstring_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file("from theorems.api import statement\n@statement('it')\ndef it(case, under_test):\n    yield\n")
     assert "mine.py, line 2: statement it: the conclusion has no docstring" in error_of(capsys, "verify", f"{path}:it")
 
@@ -405,13 +405,13 @@ def test_a_statement_states_something(capsys: pytest.CaptureFixture[str]) -> Non
         ("good.txt:sums", "'good.txt:sums' is not a statement..* PATH.py:NAME"),
     ],
 )
-def test_an_id_that_names_nothing(id: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_id_is_refused(id: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_file(TRUE, "good.py")
     Path("folder.py").mkdir()
     assert re.search(message, error_of(capsys, "verify", id))
 
 
-def test_a_file_leaves_the_suite_as_it_is() -> None:
+def test_a_user_file_does_not_change_the_suite() -> None:
     before = dict(statements())
     text = "from theorems.core.statement import statement\n"
     text += "import theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
@@ -424,7 +424,7 @@ def test_a_file_leaves_the_suite_as_it_is() -> None:
     assert "theorem-99" not in statements()
 
 
-def test_names_of_files_of_failing_cases() -> None:
+def test_names_of_files_for_failing_cases() -> None:
     assert file_stem("theorem-2") == "theorem-2"
     assert file_stem("/a b/c d.py:my-id") == "c-d-my-id"
     assert file_stem("../x.py:y") == "x-y"
