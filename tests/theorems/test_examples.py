@@ -1,4 +1,4 @@
-"""The worked examples of docs/conjectures.md: their verdicts, and that each can fail."""
+"""The worked examples of docs/conjectures.md: their verdicts, and faults that falsify them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def result_of(name: str, examples: int, fault: str = "", folder: Path = EXAMPLES
 
 
 def altered(tmp_path: Path, name: str, old: str, new: str) -> Path:
-    """A folder with the file of an example in which something is wrong."""
+    """Return a folder with a copy of an example's file in which a text is replaced by a wrong one."""
     file = name.partition(":")[0]
     text = (EXAMPLES / file).read_text(encoding="utf-8")
     assert text.count(old) == 1
@@ -69,7 +69,7 @@ def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
     ],
 )
 def test_a_fault_in_the_implementation_is_caught(name: str, fault: str) -> None:
-    # A run ends with the first failure; a near-neighbour comes about once in thirty problems.
+    # A run ends with the first failure; about one problem in thirty has a near-neighbour.
     assert result_of(name, 40, fault).verdict is Verdict.FALSIFIED
 
 
@@ -114,15 +114,18 @@ def verdict_on(name: str, keys: object, scores: object, loss: str = "logistic") 
 
 
 def test_the_first_guess_about_inseparable_tokens_is_false() -> None:
-    """Input 0 alone is separable, and the flow selects input 1's wish because its gap is three times as large."""
+    """Input 0 alone is separable, but the flow selects the token that input 1 prefers, because its gap is three times
+    as large.
+    """
     verdict, reason = verdict_on(SUBSET, [[[1], [1], [0]], [[-1], [0], [0]]], [[0, 0, 1], [0, 0, 3]], "correlation")
     assert verdict is Verdict.FALSIFIED, reason
     assert "optimal tokens: 0 selected, 1 separable" in reason
 
 
 def test_the_majority_does_not_win() -> None:
-    """Two inputs want p > 0, one wants p < 0 with a shorter difference of keys: its softmax saturates last,
-    and it wins."""
+    """Two inputs prefer p > 0; one prefers p < 0 with a shorter difference of keys: its softmax saturates last, and it
+    wins.
+    """
     keys, scores = [[[3], [0]], [[2], [0]], [[-1], [0]]], [[1, 0], [1, 0], [8, 0]]
     verdict, reason = verdict_on(SUBSET, keys, scores, "correlation")
     assert verdict is Verdict.FALSIFIED, reason
@@ -131,8 +134,9 @@ def test_the_majority_does_not_win() -> None:
 
 
 def test_without_general_position_the_larger_gap_decides() -> None:
-    """Two inputs with the same difference of keys want opposite things: the flow goes to a p_mm
-    that is not locally optimal."""
+    """Two inputs with the same difference of keys prefer opposite tokens: the flow goes to a p_mm that is not locally
+    optimal.
+    """
     keys, scores = [[[0, 0], [0, 1]], [[0, 1], [0, 0]]], [[0, 1], [0, 0.5]]
     verdict, reason = verdict_on(LOCAL, keys, scores)
     assert verdict is Verdict.NOT_APPLICABLE
@@ -147,7 +151,7 @@ def test_without_general_position_the_larger_gap_decides() -> None:
 
 
 def test_a_neighbour_without_a_dual_breaks_the_rate() -> None:
-    """Token 2 is an SVM-neighbour with dual zero: o = 0, and the part orthogonal to p_mm grows like log‖p‖ instead."""
+    """Token 2 is an SVM-neighbour with dual zero: o = 0, and the part orthogonal to p_mm grows like log‖p‖."""
     keys, scores = [[[0, 0], [1, 0], [1, 1]]], [[1, 0, 0]]
     verdict, reason = verdict_on(RATE, keys, scores)
     assert verdict is Verdict.NOT_APPLICABLE
@@ -157,8 +161,8 @@ def test_a_neighbour_without_a_dual_breaks_the_rate() -> None:
     assert [claim.verdict for claim in claims] == [Verdict.FALSIFIED, Verdict.FALSIFIED]
 
 
-def test_an_undecided_end_is_not_a_pass() -> None:
-    """A token of margin 1 + 2⁻²⁸ still counts at ‖p‖ = 10⁶: nothing is said about the limit there."""
+def test_an_undecided_limit_is_inconclusive() -> None:
+    """A token of margin 1 + 2⁻²⁸ still has an influence at ‖p‖ = 10⁶, so that the limit is undecided."""
     verdict, reason = verdict_on(LOCAL, [[[-1 - 2.0**-28], [0]], [[0], [-1]]], [[-1, 0], [2, 3]])
     assert verdict is Verdict.INCONCLUSIVE
     assert "still counts at ‖p‖ = 1e+06" in reason

@@ -1,4 +1,6 @@
-"""Statements hold still under changes of data that change nothing, and what does not is caught."""
+"""Verdicts do not change under changes of the data that should not matter, and statements for which they do
+are caught.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ CASES = 8
 
 
 @pytest.mark.parametrize("id", list(statements()))
-def test_the_verdict_is_that_on_the_changed_case(id: str) -> None:
+def test_the_changed_case_has_the_same_verdict(id: str) -> None:
     result = verify_generated(id, CASES, 0, relations=True)
     assert result.verdict is not Verdict.FALSIFIED, result.failure and result.failure.sentence
     assert sum(counts["cases"] for counts in result.relations.values()) >= CASES // 2
@@ -60,7 +62,7 @@ def _relation_names(cases: Iterable[Subject]) -> set[str]:
     return {relation.name for case in cases for relation, _ in relations_on(case)}
 
 
-def test_exceptions_of_statements_are_relations() -> None:
+def test_exceptions_of_statements_name_relations() -> None:
     for statement in statements().values():
         assert {*statement.varies} <= {relation.name for relation in RELATIONS}, statement.id
         assert all(statement.varies.values()), statement.id
@@ -140,7 +142,7 @@ ONE = Case(Problem(X[:1], TOKENS.problem.scores[:1]))
         ("by_claim", "tokens-permuted", ORDERED),
     ],
 )
-def test_what_looks_at_what_does_not_matter_is_caught(id: str, relation: str, case: Case) -> None:
+def test_a_statement_that_depends_on_what_should_not_matter_is_caught(id: str, relation: str, case: Case) -> None:
     statement = fake_statement(id, next(conclusion for conclusion in FAULTS if conclusion.__name__ == id))
     before, differing = check(statement, case, REFERENCE), 0
     for seed in range(20):
@@ -173,7 +175,7 @@ def test_a_statement_that_breaks_a_relation_is_caught_on_generated_cases() -> No
 
 
 def _first_input_doubled(keys: Any, p: Any) -> Any:
-    """The weights; at twice the prompt where the first input has the smallest key of all."""
+    """Return the weights, but at twice the prompt if the first input has the smallest key of all."""
     return softmax_weights(keys, 2 * p if keys[0].min() == keys.min() else p)
 
 

@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of steepest and mirror descent, and how each is weakened."""
+"""The named constants of the effective bounds of steepest and mirror descent, and a weaker value for each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABELS = ("steepest-multiclass", "steepest-momentum")
 
 
 def _without_coefficients(original: Any, share: float) -> Any:
-    """χ less, where it is finite."""
+    """Weaken χ, where it is finite, by the given share."""
 
     def change(constants: Any, margin: float) -> float:
         value = float(original(constants, margin))
@@ -56,12 +56,12 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 def _from(case: Case, start: list[float], seed: int) -> Case:
-    """From that start, with the norms and steps of that seed."""
+    """Return the case from the given start, with the norms and steps of the given seed."""
     return case.replace(start=np.array(start), seed=seed)
 
 
 def _opposed_features() -> LabelledFeatures:
-    """Rows that differ in one coordinate alone, in which sign descent goes to and fro."""
+    """Return features whose rows differ in only one coordinate, in which sign descent alternates."""
     ones = np.ones(2, dtype=np.int64)
     return LabelledFeatures(np.array([[1.0, 0.3], [1.0, -0.3]]), 0 * ones, ones, 2, seed=0)
 
@@ -78,4 +78,4 @@ WITNESSES: dict[str, dict[str, Subject]] = {
     },
     "steepest-multiclass": {"opposed features": _opposed_features()},
 }
-"""Cases by the statement, tried before any others: one token has the weight, another the gap."""
+"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""

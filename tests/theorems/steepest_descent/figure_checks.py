@@ -1,4 +1,4 @@
-"""Checks of the figure of the paper."""
+"""Checks of the figure on steepest descent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from theorems.figures.figure import Numbers
 
 
 def shows_norms(numbers: Numbers) -> bool:
-    """Gaps lie below their guarantees, which are small in the end; four norms select three tokens."""
+    """Return whether gaps lie below their guarantees, these end small, and the four norms select three different
+    tokens.
+    """
     curves = numbers["curves"]
     last = [(curve["measured"][-1], curve["guarantee"][-1]) for curve in curves]
     below = all(None not in pair and pair[0] <= pair[1] < 0.1 for pair in last)
@@ -16,4 +18,4 @@ def shows_norms(numbers: Numbers) -> bool:
 
 
 CHECKS: dict[str, Callable[[Numbers], bool]] = {"norms": shows_norms}
-"""By the name of the figure: whether its numbers show what it is to show."""
+"""For each figure, the function that decides whether its numbers show the intended effect."""

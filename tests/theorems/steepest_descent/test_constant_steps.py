@@ -1,4 +1,4 @@
-"""Sign descent with constant steps: the exact 2-cycle, and none with steps that vanish."""
+"""Sign descent with constant steps has an exact 2-cycle; with vanishing steps it has none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = np.array([[-1.0, 1.0, -1.0], [-1.0, -1.0, 2.0]])
 PROBLEM = Problem(
     np.concatenate([np.zeros((1, 3)), -ROWS])[None], np.array([[1.0, 0.0, 0.0]]), loss_named("correlation")
 )
-"""γ_∞ = 4/3. With η = ¼ the signs alternate where h_2 − h_1 lies in (log 2 − 5/4, 0)."""
+"""A problem with γ_∞ = 4/3. At η = ¼ the signs alternate where h_2 − h_1 lies in (log 2 − 5/4, 0)."""
 CYCLE = Case(PROBLEM, start=np.array([0.0, 0.125, 0.0]), arrays=MappingProxyType({"step_norm": np.array(0.25)}))
 
 
@@ -33,7 +33,7 @@ def test_the_two_cycle_is_exact() -> None:
 
 
 @pytest.mark.parametrize(("vanishing", "least"), [(False, 0.70), (True, 0.97)])
-def test_steps_that_vanish_close_the_gap(vanishing: bool, least: float) -> None:
+def test_vanishing_steps_close_the_gap(vanishing: bool, least: float) -> None:
     lengths = 0.25 / np.sqrt(np.arange(1.0, 4001)) if vanishing else np.full(4000, 0.25)
     start = np.array([[0.0, 0.125, 0.0]])
     p = steepest_descent(PROBLEM, start, lengths=lengths, norm=math.inf, gradient=scaled_gradient)[-1, 0]

@@ -1,4 +1,4 @@
-"""Guarantees of the margin: above what was measured, near it, and none where the statements say nothing."""
+"""Bounds on the margin gap: above the measured gap and close to it, and None where no statement applies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def gap_of(source, start, made, norm, momentum=0.0):
 
 
 def test_sign_descent_has_the_bounds_of_its_example() -> None:
-    """γ_∞ = 1.1 at (−1, 1), D' = 1: by 1,000 steps of 1/√t the gap is at most 0.024 from 0, 0.069 from (0, −1.5)."""
+    """γ_∞ = 1.1 at (−1, 1) and D' = 1: after 1,000 steps of 1/√t the gap is at most 0.024 from start 0, and 0.069 from
+    (0, −1.5).
+    """
     near = gap_of("figure-1a", [0.0, 0.0], SignDescent, math.inf)
     far = gap_of("figure-1a", [0.0, -1.5], SignDescent, math.inf)
     assert near.at_most == pytest.approx(0.024, abs=1e-3)
@@ -38,13 +40,13 @@ def test_sign_descent_has_the_bounds_of_its_example() -> None:
     assert far.measured == pytest.approx(0.022, abs=1e-3)
 
 
-def test_several_inputs_have_one_from_a_margin() -> None:
+def test_several_inputs_have_a_bound_from_a_margin() -> None:
     result = gap_of("figure-1c", [0.0, -1.0], SignDescent, math.inf)
     assert result.statement == "steepest-from-a-margin"
     assert result.measured <= result.at_most < 0.1
 
 
-def test_muon_of_a_prompt_has_one_with_short_steps_only() -> None:
+def test_muon_on_a_prompt_has_a_bound_with_short_steps_only() -> None:
     result = gap_of("figure-1a", [0.0, -1.0], lambda: Muon(0.01), 2.0, MOMENTUM)
     assert result.measured <= result.at_most < 0.5
     assert gap_of("figure-1a", [0.0, -1.0], lambda: Muon(1.0), 2.0, MOMENTUM) is None
@@ -58,8 +60,8 @@ def gap_of_matrix(data: QueryDataset, rule: str, start: np.ndarray, norm: Norm, 
     return margin_gap(problem, svm, run.points[:, 0], norm, momentum)
 
 
-def test_muon_on_weights_has_one_in_the_spectral_norm() -> None:
-    """Of two queries without momentum, from wherever margins suffice."""
+def test_muon_on_weights_has_a_bound_in_the_spectral_norm() -> None:
+    """With two queries and no momentum it holds from any start with sufficient margins."""
     data = load("tsvm-paths-3", 0).case.queried
     assert data is not None
     spectral = Schatten(math.inf, data.shape)
@@ -68,7 +70,7 @@ def test_muon_on_weights_has_one_in_the_spectral_norm() -> None:
     assert 0 <= plain.measured <= plain.at_most < 0.5
 
 
-def test_rows_of_weights_have_one_in_the_largest_row() -> None:
+def test_rows_of_weights_have_a_bound_in_the_norm_of_the_largest_row() -> None:
     keys = QueryDataset([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [0, 1]], [1, 1], [1, 1])
     rows, start = Blocks(math.inf, "rows", keys.shape), np.array([5.0, 1.0, 1.5, 5.0])
     bound = gap_of_matrix(keys, "rows-0.02", start, rows, 0.0, 2000)
@@ -76,7 +78,7 @@ def test_rows_of_weights_have_one_in_the_largest_row() -> None:
     assert 0 <= bound.measured <= bound.at_most < 0.25
 
 
-def test_muon_on_weights_has_one_from_a_margin_or_of_one_query() -> None:
+def test_muon_on_weights_needs_a_start_margin_or_a_single_query() -> None:
     keys = QueryDataset([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [0, 1]], [1, 1], [1, 1])
     spectral, start = Schatten(math.inf, keys.shape), np.array([5.0, 1.0, 1.5, 5.0])
     several = gap_of_matrix(keys, "muon-0.001", start, spectral, MOMENTUM, 4000)
@@ -91,11 +93,11 @@ def test_muon_on_weights_has_one_from_a_margin_or_of_one_query() -> None:
 
 
 def test_the_margin_bound_fails_for_a_wrong_run() -> None:
-    """Sign descent in place of steepest descent in ℓ1, which is what it is said to be."""
+    """The run is sign descent, but the bound is for steepest descent in ℓ1."""
     result = gap_of("figure-1a", [0.0, 0.0], SignDescent, 1.0)
     assert result.measured > result.at_most
 
 
-def test_rules_say_whether_they_are_steepest() -> None:
+def test_rules_declare_whether_they_are_steepest() -> None:
     assert rule_named("normalized-1").theory.steepest == 2
     assert rule_named("adam-1").theory.steepest is None

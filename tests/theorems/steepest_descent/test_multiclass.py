@@ -1,4 +1,4 @@
-"""Steepest descent on classification data: upheld by the reference, falsified by planted faults; by hand; its hunts."""
+"""Steepest descent on classification data: upheld by the reference, falsified by planted faults, checked by hand."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def data(features: list[list[float]], labels: list[int], classes: int, **more: o
 
 
 TWO = data([[1.0], [-2.0]], [0, 1], 2)
-"""Rows (1, −1) and (2, −2) for W = (w_0, w_1): γ = 2 in ‖·‖_∞, √2 in ‖·‖_F and the spectral norm."""
+"""Data with rows (1, −1) and (2, −2) for W = (w_0, w_1): γ = 2 in ‖·‖_∞, √2 in ‖·‖_F and in the spectral norm."""
 
 
 @cache
@@ -83,11 +83,11 @@ def test_faults_in_momentum_are_caught(fault: str) -> None:
     assert falsifies(MOMENTUM, FAULTS[fault].implementation, "iterate-is-a-steepest-step")
 
 
-def test_the_gradient_at_points_is_that_under_test() -> None:
+def test_the_gradient_under_test_is_compared_at_points() -> None:
     assert falsifies(PLAIN, FAULTS["label-softmax-of-the-others"].implementation, "gradient-is-short")
 
 
-def test_gradient_and_loss_are_the_textbook_s() -> None:
+def test_gradient_and_loss_agree_with_the_textbook() -> None:
     case = cases_of(PLAIN)[12].normalise()
     W = np.random.default_rng(0).normal(size=(1, math.prod(case.shape)))
     logits = case.features @ W.reshape(case.shape).T
@@ -109,12 +109,12 @@ def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
     assert solution is not None
     geometry = LabelGeometry(TWO, solution)
     assert float(value_of(geometry.margin)) == pytest.approx(margin, rel=1e-7)
-    # At 0 both inputs have a loss of log 2, u = 2 log 2 and Y = log 3.
+    # At W = 0 both inputs have loss log 2, so that u = 2 log 2 and Y = log 3.
     assert float(value_of(geometry.log_excess(np.zeros(2)))) == pytest.approx(math.log(3))
 
 
 def test_the_bound_fails_for_wrong_steps() -> None:
-    """Descent in ‖·‖_1 where γ and lengths are those of ‖·‖_∞."""
+    """The steps are those of ‖·‖_1, while γ and the lengths are those of ‖·‖_∞."""
     solution = norm_max_margin(TWO.keys, TWO.labels, math.inf)
     assert solution is not None
     geometry, schedule = LabelGeometry(TWO, solution), StepSchedule(np.full(50, 0.05), 0.0)
@@ -126,14 +126,14 @@ def test_the_bound_fails_for_wrong_steps() -> None:
 
 
 def every_choice(rows: np.ndarray) -> np.ndarray:
-    """Sums of rows over every nonempty set of inputs, one row of each; rows of shape (n, k − 1, d)."""
+    """Return the sums of rows over every nonempty set of inputs, one row of each; rows of shape (n, k − 1, d)."""
     options = [[np.zeros(rows.shape[2]), *own] for own in rows]
     return np.array([np.sum(chosen, axis=0) for chosen in product(*options)][1:])
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
-    """By enumeration, from what the docstring says alone: Y, its gradient, its variance in directions below V(u)."""
+    """Enumerate, from the docstring alone, Y, its gradient, and its variance in directions, which is below V(u)."""
     rng, q = np.random.default_rng(0), conjugate_power(norm)
     for _ in range(40):
         n, k, d = int(rng.integers(1, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
@@ -152,7 +152,7 @@ def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
         Y = np.logaddexp.reduce(exponents)
         assert pytest.approx(math.log(math.expm1(loss)), rel=1e-9, abs=1e-9) == Y
         share = np.exp(exponents - Y)
-        # The gradient of Y is a positive multiple of that of L.
+        # The gradient of Y is a positive multiple of the gradient of L.
         slope = label_gradient(case.problem, W.reshape(1, -1)).direction[0]
         mean = share @ sums
         cosine = -(slope @ mean) / np.linalg.norm(slope) / np.linalg.norm(mean)
@@ -174,7 +174,9 @@ def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
 
 
 def fabricated(case: LabelledFeatures, norm: float | Schatten) -> LabelGeometry:
-    """Its geometry, with the reference's solution or, where classes cannot be told apart, that of other classes."""
+    """Return the geometry with the reference's solution or, if classes cannot be separated, with that of
+    other classes.
+    """
     solution = norm_max_margin(case.keys, case.labels, norm)
     if solution is None:
         solution = norm_max_margin(TWO.keys, TWO.labels, norm)
@@ -183,11 +185,11 @@ def fabricated(case: LabelledFeatures, norm: float | Schatten) -> LabelGeometry:
 
 
 OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
-"""Two inputs whose rows differ in one coordinate alone, in which sign descent goes to and fro."""
+"""Two inputs whose rows differ in only one coordinate, in which sign descent alternates."""
 
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
-    """Take steps of nearly 8γ/D'²: many times 2γ/D², at which b is already negative."""
+    """Steps of nearly 8γ/D'² still gain; the general bound b is negative already from 2γ/D² on."""
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(OPPOSED, solution)
@@ -203,11 +205,11 @@ def test_long_steps_gain_where_the_excess_is_small() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
-    """Sign descent that goes to and fro at a small excess loses D'²η²/8 of a step nearly: V cannot be a tenth less."""
+    """Alternating sign descent at a small excess loses nearly D'²η²/8 per step: V cannot be a tenth smaller."""
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(OPPOSED, solution)
-    # In the coordinate in which rows differ, weights are to be equal half way along a step.
+    # Start such that the weights are equal half way along a step, in the coordinate in which rows differ.
     start = (12 * solution.p / np.abs(solution.p).max()).reshape(2, 2)
     schedule = StepSchedule(np.full(1, 0.05), 0.0)
     start[:, 1] = [1e-6, -1e-6]
@@ -226,7 +228,7 @@ def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: flo
 
 
 def test_a_run_that_gains_less_is_falsified() -> None:
-    """Sign descent of half the steps, taken for the whole ones: the bound is that of the new claim."""
+    """The run takes steps of half the claimed length: the bound is the one for the claimed length."""
     case = data([[1.0, 0.0], [0.0, 1.0]], [0, 0], 2)
     solution = norm_max_margin(case.keys, case.labels, math.inf)
     assert solution is not None
@@ -245,7 +247,7 @@ def test_softplus_keeps_its_digits() -> None:
     np.testing.assert_allclose(value_of(softplus(x)), [0.0, math.exp(-40), math.log(2), 800.0], rtol=1e-15)
 
 
-def test_what_no_weights_tell_apart_is_found_and_refutes() -> None:
+def test_inseparable_classes_are_recognised_and_refute() -> None:
     both = data([[1.0], [1.0]], [0, 1], 2)
     assert separable_labels(both).holds is False
     assert separable_labels(TWO).holds is True
@@ -255,7 +257,7 @@ def test_what_no_weights_tell_apart_is_found_and_refutes() -> None:
     assert check(statement(PLAIN), both, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
-def test_units_of_features_do_not_matter() -> None:
+def test_units_of_features_do_not_change_verdicts() -> None:
     large = TWO.replace(features=TWO.features * 2.0**30, start=np.ones(2) * 2.0**-30).normalise()
     np.testing.assert_array_equal(large.features, TWO.normalise().features)
     assert large.start is not None
@@ -281,7 +283,9 @@ def test_drawn_classification_data_are_separable_and_shrink() -> None:
 
 
 def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
-    """W = (w_0, w_1), one below the other: two rows, one column, and first entry and rest are the rows again."""
+    """For W = (w_0, w_1), one below the other, rows and blocks (first entry, rest) coincide, and there is
+    one column.
+    """
     for kind, due in (("rows", 2.0), ("columns", math.sqrt(2)), ("first", 2.0)):
         solution = norm_max_margin(TWO.keys, TWO.labels, Blocks(math.inf, kind, TWO.shape))
         assert solution is not None
@@ -290,7 +294,7 @@ def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lengths_and_directions_of_blocks(kind: str) -> None:
+def test_lengths_and_steepest_directions_of_blocks(kind: str) -> None:
     largest = Blocks(math.inf, kind, (2, 3))
     x = np.array([3.0, 4.0, 0.0, 0.0, -12.0, 5.0])
     matrix = x.reshape(2, 3)
@@ -320,8 +324,8 @@ def test_bad_blocks_are_refused() -> None:
             norm_max_margin(TWO.keys, TWO.labels, norm)
 
 
-def test_margins_of_blocks_that_floats_do_not_prove() -> None:
-    """The barrier in floats ends too early on these; the one in numbers of many digits does not."""
+def test_margins_of_blocks_beyond_the_float_barrier() -> None:
+    """The barrier method in floats ends too early on these data, but the one with many digits does not."""
     case = data([[5.0286164121615684e-14], [-119.63892891420832], [-119.63892891420832]], [3, 0, 0], 4)
     solution = norm_max_margin(case.keys, case.labels, Blocks(math.inf, "columns", case.shape))
     assert solution is not None

@@ -1,4 +1,4 @@
-"""Steepest descent in other norms: upheld by the reference, falsified by planted faults; bounds tell something."""
+"""Steepest descent in other norms: upheld by the reference, falsified by planted faults; the bounds are not vacuous."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_upheld_by_the_reference(id: str) -> None:
 
 
 def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
-    """Whether that claim fails on a drawn case."""
+    """Return whether the expected claim fails on a drawn case."""
     for case in cases_of(id):
         claims = check(statement(id), case, under_test).claims
         if any(claim.name == expected and claim.verdict is Verdict.FALSIFIED for claim in claims):
@@ -66,7 +66,7 @@ def test_faults_are_caught(id: str, fault: str) -> None:
 
 
 def test_faults_on_matrices_alone_are_caught() -> None:
-    """Of one query all rows have rank one: only one singular value can be wrong, and duals in ‖·‖_2 are right."""
+    """With one query all rows have rank one: only one singular value can be wrong, and duals in ‖·‖_2 are right."""
     assert falsifies(ONE, FAULTS["orthogonal-factor-approximate"].implementation, "iterate-is-a-steepest-step")
     assert falsifies(MARGIN, FAULTS["orthogonal-factor-bent"].implementation, "iterate-is-a-steepest-step")
     assert falsifies(MARGIN, FAULTS["norm-margin-with-euclidean-duals"].implementation, "norm-margin-is-largest")
@@ -89,13 +89,13 @@ def test_faults_in_mirror_descent_are_caught(id: str, fault: str) -> None:
     assert falsifies(id, FAULTS[fault].implementation, MIRRORED[fault])
 
 
-def test_plain_steps_for_normalized_ones_are_caught() -> None:
+def test_plain_steps_in_place_of_normalized_ones_are_caught() -> None:
     assert falsifies(MIRRORS[0], FAULTS["mirror-otherwise-normalized"].implementation, "iterate-is-a-mirror-step")
 
 
 @pytest.mark.parametrize("norm", [1.25, 1.5, 3.0])
-def test_lengths_are_known_with_subnormal_entries(norm: float) -> None:
-    """As the errors of coordinates of zero are."""
+def test_lengths_are_accurate_with_subnormal_entries(norm: float) -> None:
+    """Subnormal entries occur as errors of zero coordinates."""
     for small in (0.0, 5e-324, 1e-310, 1e-290):
         length = norm_of(exact(np.array([3.0, small, -4.0])), norm)
         assert float(length.value) == pytest.approx(np.linalg.norm([3, 4], ord=norm), rel=1e-14)

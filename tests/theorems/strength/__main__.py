@@ -1,4 +1,4 @@
-"""Say how strongly each claim holds of the kept cases; ``--write`` keeps it."""
+"""Print how far each claim is from failing on the stored cases; ``--write`` stores it."""
 
 from __future__ import annotations
 

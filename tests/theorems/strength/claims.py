@@ -1,4 +1,4 @@
-"""Kept cases of each statement, and how strongly each claim held of them: slack and tolerance."""
+"""Stored cases of each statement, with the slack and tolerance of each claim on them."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ from theorems.run.registry.suite import statements
 
 KEPT = Path(__file__).parent / "kept"
 CASES, LARGEST = 3, 100
-"""How many cases are kept of a statement, and how many numbers their keys have at most."""
+"""Number of stored cases of a statement, and the largest number of entries of their keys."""
 DRAWN = 120
-"""From how many drawn ones they are taken."""
+"""Number of drawn cases from which they are taken."""
 SAME = 1e-3
-"""By what share a slack may change: solvers and searches end a little elsewhere on another processor."""
+"""Allowed relative change of a slack: solvers and searches end slightly elsewhere on another processor."""
 MEAN = 0.02
-"""By what share a mean may change: searches look elsewhere on another processor, which changed none by 0.5 %."""
+"""Allowed relative change of a mean: searches end elsewhere on another processor, which changed no mean by 0.5 %."""
 ROUNDING = 1e-6
-"""A slack may be anything within a tolerance that is smaller: that is rounding, or a solver's."""
+"""If a tolerance is smaller, the slack may be anything within it: it consists of rounding, or of a solver's error."""
 TINY = 1e-20
-"""A tolerance below it may be any, or none: what it allows for is an exact zero on one processor and not on another."""
+"""A tolerance below it may have any value: it allows for a zero that is exact on one processor and not on another."""
 UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate", "stays-in-cone", "grows-along-general-svm"}
-"""Claims of which several points are about equally near to failing, so that rounding decides which slack is told;
-and one on a run to and fro across kinks, of which it decides the phase."""
+"""Claims of which several points are about equally near to failing, so that rounding decides which slack is reported;
+and one on a run that alternates across kinks, of which rounding decides the phase.
+"""
 FACTOR = 4.0
-"""By what factor a tolerance may change: where it is rounding, another point may be the nearest to failing."""
+"""Allowed factor between tolerances: where they are rounding, another point may be the nearest to failing."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,13 @@ class Strength:
 
 
 def ids() -> list[str]:
-    """The statements whose cases are problems, not calls of a kernel."""
+    """Return the statements whose cases are problems, not calls of a kernel."""
     return [id for id, statement in statements().items() if statement.kernel is None or not statement.kernel.capability]
 
 
 def strengths(id: str, case: Any) -> list[Strength]:
-    """Of all claims on the case, in order."""
-    statement = statement_named(id)  # before: modules that are loaded later would record no mean
+    """Return the strengths of all claims on the case, in order."""
+    statement = statement_named(id)  # call this first: modules that are loaded later would record no mean
     with means() as slacks:
         claims = check(statement, case, REFERENCE).claims
     left = {name: iter(own) for name, own in slacks.items()}
@@ -86,7 +87,7 @@ def _strength(claim: Claim, mean: float | None) -> Strength:
 
 @contextmanager
 def means() -> Iterator[dict[str, list[float | None]]]:
-    """By claim, the mean slack of each call of ``at_least``, wherever it is called from."""
+    """Yield a table that records by claim the mean slack of each call of ``at_least``, from any module."""
     slacks: dict[str, list[float | None]] = {}
 
     def recorder(name: str, form: Form, left: Any, right: Any, **further: Any) -> Claim:
@@ -110,7 +111,7 @@ def _mean(left: Any, right: Any) -> float | None:
 
 
 def changes(id: str) -> list[str]:
-    """The claims that stand otherwise than kept, in most of the cases that they are made in; a line each.
+    """Return a line for each claim that differs from what is stored, on most of the cases on which it is made.
 
     In one of three another point may be the nearest to failing, or a search end elsewhere: that may be the processor.
     """
@@ -125,7 +126,7 @@ def changes(id: str) -> list[str]:
 
 
 def by_claim_name(claims: list[Strength]) -> dict[str, list[Strength]]:
-    """By the name of the claim; most are made once."""
+    """Group the strengths by the name of the claim; most claims are made once."""
     return {claim.name: [other for other in claims if other.name == claim.name] for claim in claims}
 
 
@@ -155,14 +156,14 @@ def _as_strong(a: Strength, b: Strength) -> bool:
 
 
 def _near(a: Strength, b: Strength) -> bool:
-    """Whether the means are; that of an identity is the mean of signs of roundings."""
+    """Return whether the means are close; the mean of an identity is a mean of signs of roundings, and is ignored."""
     if a.mean is None or b.mean is None:
         return a.mean is b.mean
     return a.form == Form.EXACT or abs(a.mean - b.mean) <= MEAN * abs(a.mean) + ROUNDING
 
 
 def drawn_cases(id: str) -> list[Any]:
-    """A few small cases of the statement's own strategy: of several inputs, of one, of two tokens; of other losses."""
+    """Return a few small cases of the statement's own strategy: several inputs, one input, two tokens, other losses."""
     by_kind: dict[tuple[bool, bool, str], Any] = {}
 
     def visit(case: Any) -> None:
@@ -195,7 +196,7 @@ def drawn_cases(id: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Kept:
-    """A case with what was claimed of it."""
+    """A case with the strengths of the claims made on it."""
 
     case: Any
     text: str
@@ -203,8 +204,8 @@ class Kept:
 
 
 def stored_cases(id: str) -> Iterator[Kept]:
-    """What is kept of a statement; nothing if there is none."""
-    statement_named(id)  # whose paper knows the kind of its data
+    """Yield the stored cases of a statement, if there are any."""
+    statement_named(id)  # its paper knows the kind of its data
     path = KEPT / f"{id}.json"
     for record in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
         text = json.dumps(record["case"])
@@ -212,12 +213,12 @@ def stored_cases(id: str) -> Iterator[Kept]:
 
 
 def keep(id: str, cases: list[Any]) -> None:
-    """Write cases down with what is claimed of them now; drawn ones if there are none."""
+    """Store cases, by default drawn ones, with the current strengths of their claims."""
     records = [
         {"case": json.loads(as_text(case)), "claims": [list(astuple(claim)) for claim in strengths(id, case)]}
         for case in cases or drawn_cases(id)
     ]
-    # A line for the case and one for each claim: what changes is seen in a diff.
+    # Write one line for the case and one for each claim, so that a diff shows what changes.
     parts = [
         f'{{"case": {json.dumps(record["case"])},\n "claims": [\n  '
         + ",\n  ".join(map(json.dumps, record["claims"]))

@@ -1,4 +1,4 @@
-"""What each statement claims of kept cases holds as strongly as it did.
+"""The claims of each statement hold on stored cases with the same slack as before.
 
 A bound that became weaker is still upheld, and no plant need see it. Whoever changes a claim, its constants or where it
 is tried runs ``python -m tests.theorems.strength``, looks at what it prints, and keeps it with ``--write``.
@@ -21,7 +21,7 @@ from theorems.core.claim import Form
 
 
 @pytest.mark.parametrize("id", ids())
-def test_claims_are_as_strong_as_they_were(id: str) -> None:
+def test_claims_have_their_stored_strength(id: str) -> None:
     assert changes(id) == [], f"if that is meant: python -m tests.theorems.strength {id} --write"
 
 
@@ -36,7 +36,7 @@ def test_stored_cases_cover_exactly_the_statements() -> None:
 
 
 def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[Strength]]:
-    """Strengths in which a claim's slack is larger by that share, on so many of the cases."""
+    """Return strengths in which a claim's slack is larger by the given share on the first cases."""
     held, records = claims.strengths, []
 
     def found(id: str, case: Case) -> list[Strength]:
@@ -56,7 +56,7 @@ def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[St
     [(0.01, 3, True), (0.01, 2, True), (0.01, 1, False), (0.0005, 3, False), (-0.01, 3, True)],
 )
 def test_a_slack_that_moved_is_reported(monkeypatch: pytest.MonkeyPatch, share: float, cases: int, told: bool) -> None:
-    """By one per cent, on most of three cases: a bound that is weaker, or stronger."""
+    """A change of one per cent on most of the three cases is reported, whether the bound is weaker or stronger."""
     monkeypatch.setattr(claims, "strengths", weaker("lipschitz", share, cases))
     assert [line.split(":")[0] for line in changes("lemma-6")] == ["lipschitz"] * told
 
@@ -77,7 +77,7 @@ A = Strength("a", "effective", 0.5, 1e-12)
         (replace(A, mean=0.4), False),
     ],
 )
-def test_slacks_that_count_as_equal(other: Strength, same: bool) -> None:
+def test_equal_and_different_slacks(other: Strength, same: bool) -> None:
     assert claims._same([A], [other]) is same
     assert not claims._same([A], [other, other])
     assert not claims._same([A], [])
@@ -87,13 +87,13 @@ def test_slacks_that_count_as_equal(other: Strength, same: bool) -> None:
     ("form", "mean", "same"), [("limit", 0.305, True), ("limit", 0.31, False), ("exact", 0.9, True)]
 )
 def test_a_mean_that_moved_is_reported(form: str, mean: float, same: bool) -> None:
-    """A bound that is weaker everywhere but at the point nearest to failing."""
+    """The bound is weaker everywhere except at the point nearest to failing."""
     a = replace(A, form=form, mean=0.3)
     assert claims._same([a], [replace(a, mean=mean)]) is same
 
 
 def test_means_by_hand() -> None:
-    """Shares of the larger side: 1/2, −1/4 and 0; what is not finite does not count."""
+    """The shares of the larger side are 1/2, −1/4 and 0; entries that are not finite do not count."""
     with claims.means() as result:
         made = core.at_least(
             "x", Form.EFFECTIVE, np.array([2.0, 3.0, 0.0, np.inf]), np.array([1.0, 4.0, 0.0, 1.0]), rounding=9.0
@@ -106,8 +106,8 @@ def test_means_by_hand() -> None:
     assert "z" not in result
 
 
-def test_rounding_may_be_any() -> None:
-    """A slack within a tolerance that is rounding, a tolerance of next to nothing, and what is known to be unsteady."""
+def test_differences_that_are_rounding_are_ignored() -> None:
+    """These are slacks within a tolerance of rounding size, tiny tolerances, and claims known to be unsteady."""
     a = Strength("a", "exact", 1e-16, 2e-16)
     assert claims._same([a], [replace(a, slack=-1.5e-16)])
     assert not claims._same([a], [replace(a, slack=1e-15)])

@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of Max-Margin Token Selection, and how each is weakened."""
+"""The named constants of the effective bounds of Max-Margin Token Selection, and a weaker value for each."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _without_change(original: Any, share: float) -> Any:
 
 
 def _without_others(original: Any, share: float) -> Any:
-    """T − 1 → 1 in what q is at most."""
+    """Weaken the bound on q by moving T − 1 towards 1."""
     return lambda margin, T: (original(margin, 1 + (T - 1) ** (1 - share))[0], original(margin, T)[1])
 
 
@@ -140,20 +140,22 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 def _two_inputs(scores: list[list[float]], loss: str, seed: int = 1) -> Case:
-    """The row of the first is (1, 0), that of the second (0, 1)."""
+    """Return two inputs of which the first has the row (1, 0) and the second the row (0, 1)."""
     keys = np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [0.0, -1.0]]])
     return Case(Problem(keys, np.array(scores), loss_named(loss)), seed=seed)
 
 
 def _idle_rows() -> Problem:
-    """Rows (1, 0), (1, 1), …, (1, 6) of one gap: all are neighbours, and p_mm = (1, 0) is the first one alone."""
+    """Return rows (1, 0), (1, 1), …, (1, 6) of one gap: all are neighbours, and p_mm = (1, 0) is the first
+    row alone.
+    """
     rows = np.stack([np.ones(7), np.arange(7.0)], axis=1)
     keys = np.concatenate([np.zeros((1, 2)), -rows])
     return Problem(keys[None], np.array([[1.0, *[0.0] * 7]]), loss_named("correlation"))
 
 
 def _idle_inputs() -> Case:
-    """Seven inputs of two tokens with the rows (1, 0), …, (1, 6)."""
+    """Return seven inputs of two tokens with the rows (1, 0), …, (1, 6)."""
     X = np.array([[[1.0, 0.0], [0.0, -k]] for k in np.arange(7.0)])
     return Case(Problem(X, np.array([[1.0, 0.0]] * 7), loss_named("correlation")), seed=1)
 
@@ -176,5 +178,5 @@ WITNESSES: dict[str, dict[str, Subject]] = {
         "slopes apart": _two_inputs([[0.0, -1.0], [-3.0, -4.0]], "exponential"),
     },
 }
-"""Cases by the statement, tried before any others: one token has the weight, another the gap."""
+"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""
 WITNESSES["theorem-1"]["idle inputs"] = _idle_inputs()

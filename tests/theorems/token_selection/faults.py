@@ -1,4 +1,4 @@
-"""The planted faults on which the tests of single statements are pinned; all of them are in :mod:`theorems.faults`."""
+"""The planted faults used by tests of single statements; :mod:`theorems.faults` has all faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from theorems.faults import FAULTS as PLANTED
 
 
 def planted(*names: str) -> dict[str, Implementation]:
-    """Those faults' implementations by name."""
+    """Return the implementations with the given faults, by name."""
     return {name: PLANTED[name].implementation for name in names}
 
 
@@ -25,7 +25,7 @@ GRADIENT_FAULTS = planted(
     "detached-normaliser",
     "cancelling-gradient",
 )
-"""Faults in the gradient alone; ``cancelling-gradient`` is the textbook formula, wrong only by rounding."""
+"""Faults only in the gradient; ``cancelling-gradient`` is the textbook formula, wrong only by rounding."""
 
 SVM_FAULTS = planted(
     "svm-scaled",
@@ -39,4 +39,4 @@ SVM_FAULTS = planted(
 """Faults in the hard-margin SVM."""
 
 FAULTS: dict[str, Implementation] = {**ATTENTION_FAULTS, **GRADIENT_FAULTS, **SVM_FAULTS}
-"""Softmax, gradient and SVM by name."""
+"""Faults of softmax, gradient and SVM, by name."""

@@ -1,4 +1,4 @@
-"""Cases for Theorems 1 and 2 that exercise a corner each: degenerate duals, duplicates, near-active margins, scales."""
+"""Cases for Theorems 1 and 2, each for a corner: degenerate duals, duplicates, near-active margins, scales."""
 
 from __future__ import annotations
 
@@ -21,35 +21,37 @@ def statement(id: str) -> Statement:
 
 
 def case(keys: Any, scores: Any, loss: str = "logistic", **further: Any) -> Case:
-    """A case with those keys (n, T, d) and scores (n, T), normalised."""
+    """Return a normalised case with the given keys (n, T, d) and scores (n, T)."""
     problem = Problem(np.array(keys, dtype=np.float64), np.array(scores, dtype=np.float64), loss_named(loss))
     return Case(problem, **further).normalise()
 
 
 def claims_of(id: str, given: Case, under_test: Any) -> dict[str, Claim]:
-    """The claims of a statement by name, however it is judged."""
+    """Return the claims of a statement by name, whatever its verdict."""
     return {claim.name: claim for claim in check(statement(id), given, under_test).claims}
 
 
 def figure_1a(start: float = 1.0) -> Case:
-    """Figure 1a: tokens (−0.1, 1), (1, 0), (0, 0) with scores 1, 0.9, 0.9, from p(0) = (0, start)."""
+    """Return Figure 1a: tokens (−0.1, 1), (1, 0), (0, 0) with scores 1, 0.9, 0.9, from p(0) = (0, start)."""
     return case([[[-0.1, 1], [1, 0], [0, 0]]], [[1, 0.9, 0.9]], start=np.array([0.0, start]))
 
 
-# The optimal key is 0 everywhere: then the rows of the SVM are the negated other keys.
+# The optimal key is 0 in all cases: then the rows of the SVM are the negated other keys.
 CORNERS: dict[str, Case] = {
-    # Rows (1, 0) and (1, 1): p_mm = (1, 0), the second is an SVM-neighbour whose dual is zero: the offset grows.
+    # Rows are (1, 0) and (1, 1): p_mm = (1, 0), and the second row is an SVM-neighbour with dual zero, so that the
+    # offset grows.
     "zero-dual": case([[[0, 0], [-1, 0], [-1, -1]]], [[1, 0, 0]]),
-    # Rows (1, 0, 0), (1, 1, 0), (1, -1, 0), (1, 0, 2): dependent duals (0 is inside), the last one always zero.
+    # Rows are (1, 0, 0), (1, 1, 0), (1, -1, 0), (1, 0, 2): dependent duals (0 is inside), the last one always zero.
     "zero-dual-of-dependent": case([[[0, 0, 0], [-1, 0, 0], [-1, -1, 0], [-1, 1, 0], [-1, 0, -2]]], [[1, 0, 0, 0, 0]]),
     "duplicate-tokens": case([[[0, 0], [-1, 0.5], [-1, 0.5], [-1, -1]]], [[1, 0, 0, 0]]),
     "more-neighbours-than-dimensions": case([[[0, 0], [-1, 1], [-1, 0], [-1, -1], [-1, -0.5]]], [[2, 0, 0, 0, 0]]),
-    # Margin of the third token: 1 + 3e-9, no neighbour, and yet felt at every radius up to 1e8.
+    # The third token has margin 1 + 3e-9: it is no neighbour, but has an influence at every radius up to 1e8.
     "margin-1+3e-9": case([[[0, 0], [-1, 0], [-(1 + 3e-9), -1]]], [[1, 0, 0]]),
     "margin-1+1e-5": case([[[0, 0], [-1, 0], [-(1 + 1e-5), -1]]], [[1, 0, 0]]),
-    # Two inputs whose rows are a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
+    # Two inputs have rows a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
     "nearly-one-row": case([[[0, 0], [-1, -1]], [[0, 0], [-0.999, -1.001]]], [[0, -1], [0, -1]]),
-    # Two opposite rows 1e5 long: steps as long as the first allows led to a point of the same risk beyond the second.
+    # Two opposite rows are 1e5 long: steps as long as the first allows once led to a point of the same risk beyond the
+    # second.
     "opposite-long-rows": case(
         [
             [[-16, -0.052734375, 896, 0.25], [64, -0.0078125, 256, -0.0625]],
@@ -58,7 +60,7 @@ CORNERS: dict[str, Case] = {
         [[-(2**-20), 0], [3, 2.9]],
         "correlation",
     ),
-    # At norm 10⁶‖p_mm‖ the logits of the longest row have no digits of the weights left; at 10⁵ they have.
+    # At norm 10⁶‖p_mm‖ the logits of the longest row leave no digits of the weights; at 10⁵ they do.
     "rows-a-hundred-thousandfold-apart": case(
         [
             [
@@ -73,7 +75,8 @@ CORNERS: dict[str, Case] = {
     ),
     # The second row's weight of 1e-17 balances the curvature of the sphere: no value of the risk shows it.
     "zero-dual-on-a-long-row": case([[[0, 0], [-1, 0], [-1, -(2**20)]]], [[1, 0, 0]]),
-    # A weight of 4e-7 on a row a million times longer than the other: rounding along one hid the other's valley.
+    # A weight of 4e-7 is on a row a million times longer than the other: rounding along one once hid the other's
+    # valley.
     "rows-a-millionfold-apart": case(
         [
             [[0, 0, 0], [-(2**-10), -(2**-9), 0], [-(2**-10), 3 * 2**-10, 0], [-(2**-10), 0, 0]],
@@ -94,17 +97,17 @@ CORNERS: dict[str, Case] = {
     "long-p_mm": case([[[0, 0], [-1, 1 - 1e-2], [1, -1]]], [[1, 0, 0]], "correlation"),
     "far-start": case([[[0, 0, 0], [-1, 0, 0], [-1, -1, 0]]], [[1, 0, 0]], start=np.array([-5.0, 40.0, 7.0])),
 }
-"""Upheld by both statements."""
+"""Cases that both statements must uphold."""
 
 BEYOND_FLOAT: dict[str, Case] = {
     # |ℓ'| = e^{−10¹²⁰} at the optimal score: κ = 10¹²⁰.
     "scores-of-1e120": case([[[1, 0.2], [0, 0.1], [-0.3, 1]]], [[1e120, 0, 0]])
 }
-"""Undecided, with a reason, because the limit lies beyond every float."""
+"""Cases that are undecided, with a reason, because the limit lies beyond every float."""
 
 
 def random_cases(count: int, *, equal: bool) -> list[Case]:
-    """Fixed separable cases with a strict optimum, alternately with one input; all losses."""
+    """Return fixed separable cases with a strict optimum, alternately with one input, over all losses."""
     cases: list[Case] = []
     seed = 0
     while len(cases) < count:
@@ -122,5 +125,5 @@ def random_cases(count: int, *, equal: bool) -> list[Case]:
 
 
 def falsified(id: str, given: Case, under_test: Any) -> set[str]:
-    """Names of the falsified claims."""
+    """Return the names of the falsified claims."""
     return {name for name, claim in claims_of(id, given, under_test).items() if claim.verdict is Verdict.FALSIFIED}

@@ -1,4 +1,4 @@
-"""What FINDINGS.md says about the paper, derived a second time: no code is shared with what found it.
+"""The findings of FINDINGS.md about the paper, derived a second time without code of the suite.
 
 Each test asserts the hypotheses of the statement as well as what happens.
 """
@@ -26,7 +26,7 @@ from tests.theorems import oracle
 
 
 def log_output(margins: list[arb], score_gaps: list[int]) -> arb:
-    """γ_α − γᵀs = Σ gap_t e^{−m_t}/(1 + Σ e^{−m_u}), tokens by their margins below α."""
+    """Return γ_α − γᵀs = Σ gap_t e^{−m_t}/(1 + Σ e^{−m_u}), for tokens with the given margins below α."""
     weights = [(-m).exp() for m in margins]
     lost = sum((gap * w for gap, w in zip(score_gaps, weights, strict=True)), arb(0))
     return lost / (1 + sum(weights, arb(0)))
@@ -34,7 +34,7 @@ def log_output(margins: list[arb], score_gaps: list[int]) -> arb:
 
 @pytest.mark.parametrize("R", [10, 100, 1000])
 def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
-    """Keys (0,0), (−1,0), (−2,1), scores 0, 0, −1, loss −u, q1 = (2,1)/√5, q2 = (1,0), α the first token.
+    """Take keys (0,0), (−1,0), (−2,1), scores 0, 0, −1, loss −u, q1 = (2,1)/√5, q2 = (1,0), and the first token as α.
 
     Margins along q1: 2/√5 over the token of equal score, its only directional neighbour, and 3/√5; along q2: 1 and 2.
     So both select α alone, θ(q1) < θ(q2), and by Definition 3 q1 is not neighbour-optimal: (b) has L(R q1) < L(R q2).
@@ -43,7 +43,7 @@ def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
         root = arb(5).sqrt()
         first, second = [2 / root, 3 / root], [arb(1), arb(2)]
         assert all(m > 0 for m in first + second)
-        assert first[0] < first[1]  # one neighbour of q1, of α's own score
+        assert first[0] < first[1]  # q1 has one neighbour, whose score equals that of α
         assert first[0] < min(second)
         gaps = [0, 1]
         risk_1, risk_2 = (log_output([R * m for m in margins], gaps) for margins in (first, second))
@@ -52,7 +52,8 @@ def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [((0.0, 0.0), 0.462098120373), ((0.0, -2.0), -0.952421294411)])
 def test_rows_that_do_not_support_move_what_the_flow_keeps_of_its_start(start: tuple[float, float], end: float) -> None:
-    """n = 1, rows (1, 0), which supports p_mm = (1, 0), and (2, 1), which does not: the flow of e^{−x} + e^{−2x−y}.
+    """Take n = 1, rows (1, 0), which supports p_mm = (1, 0), and (2, 1), which does not: the flow of e^{−x} +
+    e^{−2x−y}.
 
     With w = x + y: dy/dw = e^{−w}/(1 + 3e^{−w}), so y rises by log(1 + 3e^{−w(0)})/3: from 0 to 0.462, from −2 to
     −0.952.
@@ -83,11 +84,13 @@ GIVES_UP = Dataset(
     v=np.array([1.0, 0.0]),
     loss=LOSSES["logistic"],
 )
-"""Features (1, ±5) and (2, 0), all other tokens zero; keys are tokens."""
+"""Features are (1, ±5) and (2, 0), all other tokens zero; keys are tokens."""
 
 
 def best_head(features: np.ndarray, r: float) -> tuple[float, np.ndarray]:
-    """min Σ log(1 + e^{−v·z}) over ‖v‖ ≤ r, and where: on the circle, for some v has all v·z ≥ 0 and not all 0."""
+    """Return min Σ log(1 + e^{−v·z}) over ‖v‖ ≤ r and its minimiser, which is on the circle if some v has all v·z ≥ 0,
+    not all 0.
+    """
 
     def head(angle: float) -> np.ndarray:
         return r * np.array([math.cos(angle), math.sin(angle)])
@@ -101,7 +104,7 @@ def best_head(features: np.ndarray, r: float) -> tuple[float, np.ndarray]:
 
 
 def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
-    """Theorem 6's data with r fixed: at r = 0.5 the best prompt gives up an input, at r = 5 it selects every α."""
+    """With r fixed, the data of Theorem 6 give up an input at r = 0.5, and select every α at r = 5."""
     case = Case(GIVES_UP.problem, dataset=GIVES_UP, alpha=np.zeros(3, dtype=np.int64))
     assert ASSUMPTIONS["optimal-support-tokens"].check(case).holds
     features = GIVES_UP.X[:, 0]
@@ -112,7 +115,7 @@ def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
     assert isinstance(svm, MaxMargin)
     assert svm.p.tolist() == [1, 0]
 
-    # Where p gives up no input, s_i ≥ 1/2: a positive margin counts at most fully, a negative one at least by half.
+    # If p gives up no input, s_i ≥ 1/2: positive margins count at most fully, negative ones at least by half.
     line = np.arange(-500, 501) * 1e-3
     heads = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     margins = heads[np.linalg.norm(heads, axis=1) <= 0.5 + 1e-3] @ features.T
@@ -120,7 +123,7 @@ def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
     between = 1e-3 * np.linalg.norm(features, axis=1).sum() / math.sqrt(2)  # a Lipschitz constant times a half diagonal
     given_up, v = best_head(np.where([[True], [False], [True]], features, 0.0), 0.5)
     assert given_up < kept.min() - between < best_head(features, 0.5)[0]
-    # A prompt that gives up the second input, and the risk that it reaches.
+    # This prompt gives up the second input; its risk is the upper bound.
     p = 1e3 * np.array([0.1, 1.0])
     assert ((features @ p > 0) == [True, False, True]).all()
     s = np.exp(-np.logaddexp(0.0, -features @ p))
@@ -137,7 +140,8 @@ def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
 
 @pytest.mark.parametrize("scores", [1, 2, 3, 4, 10])
 def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
-    """z_0 = (1, 1, C), z_1 = (1, −1, 1), second tokens zero, keys (1, ±1): C holds for C ≤ 2 and fails from C = 3 on.
+    """With z_0 = (1, 1, C), z_1 = (1, −1, 1), second tokens zero and keys (1, ±1), C holds for C ≤ 2 and fails for C ≥
+    3.
 
     z_1/3 is the v_mm of z_1 alone, and z_0·z_1/3 = C/3: from C = 3 on input 0 has no dual, and at C > 3 it may keep a
     weight of 3/C only, without any loss of margin. At p = (x, y) input 0 has the logit x + y, input 1 the logit x − y.
@@ -151,7 +155,7 @@ def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
     features = (1 / (1 + np.exp(-logits)))[:, None] * z
 
     def margin(two: np.ndarray) -> float:
-        """The distance of the segment between two features from 0."""
+        """Return the distance of the segment between two features from 0."""
         a, b = two
         share = np.clip(b @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
         return float(np.linalg.norm(share * a + (1 - share) * b))
@@ -164,7 +168,9 @@ def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
 
 
 def test_the_certificate_of_figure_5_by_hand() -> None:
-    """C = 2: v_mm and the positive duals over the rationals, (SVM) with z_0 = (1, 1, 2), z_1 = (1, −1, 1)."""
+    """For C = 2, compute v_mm and the positive duals over the rationals: (SVM) with z_0 = (1, 1, 2), z_1 =
+    (1, −1, 1).
+    """
     z = [[fmpq(x) for x in row] for row in ((1, 1, 2), (1, -1, 1))]
     gram = [[sum((a * b for a, b in zip(u, w, strict=True)), fmpq(0)) for w in z] for u in z]
     determinant = gram[0][0] * gram[1][1] - gram[0][1] * gram[1][0]
@@ -174,7 +180,9 @@ def test_the_certificate_of_figure_5_by_hand() -> None:
 
 
 def test_descent_holds_at_four_times_the_step_and_fails_at_five() -> None:
-    """Lemma 6, keys ±1, scores ±1000, logistic: L(p − η∇L) ≤ L − (η/2)‖∇L‖² at η = 4/L_p, and not at 5/L_p."""
+    """Lemma 6 with keys ±1, scores ±1000, logistic loss: L(p − η∇L) ≤ L − (η/2)‖∇L‖² holds at η = 4/L_p,
+    not at 5/L_p.
+    """
     p = np.linspace(-0.02, 0.02, 40_001)
     smoothness = 0.25 * 2e6 * 2 + 3 * math.sqrt(2e6) * 2  # M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖², M1 = 1
 

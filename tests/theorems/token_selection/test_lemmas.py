@@ -1,4 +1,4 @@
-"""Lemmas 1, 3, 4, 5, 6, 11: upheld by the reference, also where it is a textbook kernel; corners and scales."""
+"""Lemmas 1, 3, 4, 5, 6, 11: upheld by the reference and by textbook kernels, on corners and at all scales."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
 LEMMAS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-11")
 
 CASES = 6
-"""Fixed cases of each lemma."""
+"""Number of fixed cases of each lemma."""
 
 
 def cases_of(id: str) -> list[Case]:
-    """Fixed cases that satisfy the assumptions, small ones and all losses among them."""
+    """Return fixed cases that satisfy the assumptions, with small ones and all losses among them."""
     expected = statement_named(id).assumptions
     results: list[Case] = []
     seed = 0
@@ -116,7 +116,7 @@ def test_broken_assumptions_are_not_applicable(id: str, broken: dict[str, list[f
 @pytest.mark.parametrize("id", LEMMAS)
 @given(power=st.integers(-100, 100))
 @settings(max_examples=5)
-def test_units_of_the_keys_do_not_matter(id: str, power: int) -> None:
+def test_units_of_the_keys_do_not_change_the_claims(id: str, power: int) -> None:
     case = cases_of(id)[0]
     keys = case.problem.keys * 2.0**power
     data = case.dataset and replace(case.dataset, W=case.dataset.key_query * 2.0**power)
@@ -130,7 +130,7 @@ def claim(claims: tuple[Claim, ...], name: str) -> Claim:
 
 
 def test_lemma_4_is_an_equality_for_two_tokens() -> None:
-    # One more than the rounding and the sides would cross: the right side cannot be improved.
+    # A stricter inequality would fail: with more than the rounding added, the left side falls below the right one.
     case = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 0.0]])))
     descent = claim(check(statement_named("lemma-4"), case, REFERENCE).claims, "descent")
     assert abs(descent.slack) <= descent.tolerance
@@ -145,7 +145,7 @@ def test_lemma_4_is_an_equality_for_two_tokens() -> None:
 
 
 def test_lemma_5_needs_its_pi() -> None:
-    """Without (1 + π) the inequality is false: three tokens, near the origin."""
+    """Without the factor (1 + π) the inequality is false, for three tokens near the origin."""
     problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-8.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]))
     p = np.array([1e-3, 0.0])
     solution = max_margin(problem.keys, problem.optimal)
@@ -202,8 +202,9 @@ def test_infeasibility_without_a_proof_is_refuted() -> None:
 
 @pytest.mark.parametrize("spread", [0.0, 1e-9])
 def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> None:
-    """1/L̂ knows nothing of an input whose scores are (all but) equal:
-    its logits may move by more than e^x has digits for."""
+    """1/L̂ does not depend on an input with (almost) equal scores; its logits may move by more than e^x has
+    digits for.
+    """
     for size in (64.0, 4096.0):
         keys = np.array([[[0.0], [-1.0]], [[-1.0], [0.0]], [[0.0], [-size]]])
         scores = np.array([[0.0, 0.0], [0.0, 1.0], [spread, 0.0]])
@@ -212,8 +213,8 @@ def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> N
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_lemma_6_with_scores_of_which_float64_has_no_exponential(loss: str) -> None:
-    """Decided, but for the sum of squared gradients where the risk itself overflows; no claim is an internal error."""
+def test_lemma_6_with_scores_whose_exponential_overflows(loss: str) -> None:
+    """All claims are decided except the sum of squared gradients, if the risk overflows; none is an internal error."""
     problem = Problem(
         np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]]]), 1e8 * np.array([[-1.0, 0.3, -0.2]]), LOSSES[loss]
     )

@@ -1,4 +1,6 @@
-"""The named constants of the effective bounds of Transformers as Support Vector Machines, and how each is weakened."""
+"""The named constants of the effective bounds of Transformers as Support Vector Machines, and a weaker
+value for each.
+"""
 
 from __future__ import annotations
 

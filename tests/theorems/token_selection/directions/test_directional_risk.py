@@ -1,4 +1,4 @@
-"""From which radius on one exponential is below another, by hand."""
+"""The radius from which one exponential is below another, by hand."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from theorems.token_selection.directions.directional_risk import crossing
         (-math.inf, -1.0, 0.0),
     ],
 )
-def test_from_where_on_it_holds(log_constant: float, gap: float, radius: float) -> None:
+def test_the_radius_at_which_exponentials_cross(log_constant: float, gap: float, radius: float) -> None:
     assert crossing(exact(log_constant), gap) == radius
 
 
 def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
-    """Only with a lower one among them it is tilted, away from the lower one."""
+    """Only if a neighbour is lower the direction is tilted, away from that neighbour."""
     keys, q = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]]), np.array([1.0, 0.0])
     result, alpha = direction(keys, q), np.array([0])
     assert result.neighbours.tolist() == [[False, True, True]]
@@ -49,7 +49,7 @@ def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
 
 
 def test_a_loss_flat_at_the_chosen_token_and_curved_elsewhere_is_decided() -> None:
-    # M0 is e^697 times the slope at 706, times the square of a gap of e^7: beyond float64, before it vanishes.
+    # M0 is e^697 times the slope at 706, times the square of a gap of e^7: the intermediate product overflows float64.
     keys = np.array([[[1.5e-4, 721.7], [0.7e-4, -1286.9]]])
     case = Case(Problem(keys, [[-396.2, 706.4]], "sigmoid"), arrays={"q1": np.array([0.126, -0.132])})
     wider = case.replace(arrays={**case.arrays, "q2": np.array([0.345, -0.861])})

@@ -1,4 +1,4 @@
-"""Theorem 4's neighbourhood, leading terms and Lemma 8 by hand, on rows whose margins are whole numbers."""
+"""The neighbourhood of Theorem 4, leading terms and Lemma 8, by hand, on rows whose margins are whole numbers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ Q, ALPHA = np.array([1.0, 0.0]), np.array([0])
 
 
 def posed(rows: Any, scores: Any) -> tuple[Problem, Costs]:
-    """One input whose first token is α, at the origin: the other keys are minus the rows."""
+    """Return one input whose first token is α, at the origin: the other keys are the negated rows."""
     keys = np.concatenate([np.zeros((1, len(rows[0]))), -np.array(rows, dtype=float)])[None]
     problem = Problem(keys, np.array([scores], dtype=float), loss_named("correlation"))
     return problem, Costs.of(problem, ALPHA)
 
 
 def beaten() -> BeatenByDirection:
-    """Margin 1 along q binds a token two below α, 4 one two above it; along (1, 1) margins √2 and 4/√2."""
+    """Return a direction q on which a token two below α has margin 1 and one two above α margin 4; along (1, 1) they
+    have √2 and 4/√2.
+    """
     problem, costs = posed([[1, 1], [4, 0]], [1, -1, 3])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 1.0]))
     assert BeatenByDirection.is_better(better, result, costs)
@@ -42,7 +44,9 @@ def beaten() -> BeatenByDirection:
 
 
 def outdone() -> BeatenByPoint:
-    """Margins 2 of a token two above α and 2 of one two below it; along (1, −½) 1 and 3 over √1.25."""
+    """Return a direction on which a token two above α and one two below α both have margin 2; along (1, −½) they have 1
+    and 3, over √1.25.
+    """
     problem, costs = posed([[2, 2], [2, -2]], [1, 3, -1])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, -0.5]))
     assert BeatenByPoint.is_better(better, result, costs)
@@ -57,7 +61,7 @@ def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
     radius = max(math.log(6) / (3 - 2 * drift), math.log(6) / (math.sqrt(2) - 1 - drift))
     assert region.radius == pytest.approx(radius, rel=1e-12)
     assert region.near == pytest.approx(1 + drift, rel=1e-12)
-    # B = 4 and δ' = ½/4: 3 − 2·½.
+    # With B = 4 and δ' = ½/4 the difference of margins is 3 − 2·½.
     assert region.narrow.mu == 0.02
     assert region.narrow.radius == pytest.approx(math.log(6) / 2, rel=1e-12)
     slope = region.near + 4 * (0.2 - delta)
@@ -66,8 +70,8 @@ def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
     assert region.log_lead(norms) == pytest.approx(norms * (math.sqrt(2) - 1 - drift) - math.log(6), rel=1e-12)
 
 
-def test_a_higher_token_near_the_binding_ones_makes_it_narrow() -> None:
-    """δ' = (θ⁻ − μ)/(4B): a quarter of ½ over 1.5."""
+def test_a_higher_token_near_the_binding_ones_makes_the_region_narrow() -> None:
+    """Here δ' = (θ⁻ − μ)/(4B) is a quarter of ½ over 1.5."""
     problem, costs = posed([[1, 0.5], [1.5, 0]], [1, -1, 3])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 0.5]))
     region = BeatenByDirection.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
@@ -75,7 +79,7 @@ def test_a_higher_token_near_the_binding_ones_makes_it_narrow() -> None:
 
 
 def test_radii_where_a_binding_token_is_higher() -> None:
-    """From R* on what is lost at the lower token, e^{−3R/√1.25}, is half of what is won, 3T times."""
+    """From R* on, the loss at the lower token, 3T e^{−3R/√1.25}, is half of the gain."""
     region = outdone()
     gap, theta = 2 / math.sqrt(1.25), 1 / math.sqrt(1.25)
     first = math.log(6) / gap
@@ -87,13 +91,13 @@ def test_radii_where_a_binding_token_is_higher() -> None:
     assert region.radius == pytest.approx((math.log(6) + first * theta) / region.near, rel=4e-6)
 
 
-def test_equally_near_tokens_do_not_outdo_each_other() -> None:
+def test_equally_near_tokens_give_no_better_point() -> None:
     problem, costs = posed([[1, 1], [1, -1]], [1, 3, -1])
     assert not BeatenByPoint.is_better(direction(problem.keys, Q), direction(problem.keys, Q), costs)
 
 
-def test_margins_drift_by_how_far_a_point_is_off() -> None:
-    """Nothing on the axis, Bδ at the farthest."""
+def test_margins_drift_in_proportion_to_the_distance_from_the_axis() -> None:
+    """The drift is 0 on the axis and Bδ at the largest distance."""
     region = beaten()
     radii = np.array([1.0, 16.0])
     points, drift = region.hunt_points(REFERENCE, np.random.default_rng(0), radii)
@@ -103,7 +107,7 @@ def test_margins_drift_by_how_far_a_point_is_off() -> None:
 
 
 def test_a_cone_begins_at_margin_one() -> None:
-    """Or where a case says; without a margin in units of the norm."""
+    """A case may give another radius; if no margin is positive, the cone begins at norm 1."""
     problem, _ = posed([[4, 0], [8, 0]], [1, 0, 0])
     cone = cone_of(Case(problem), direction(problem.keys, Q))
     assert cone == Cone(0.125, 0.25)
@@ -114,12 +118,14 @@ def test_a_cone_begins_at_margin_one() -> None:
 
 @pytest.mark.parametrize(("norm", "decided"), [(1e13, True), (2e13, False)])
 def test_comparisons_below_rounding_are_undecided(norm: float, decided: bool) -> None:
-    """8 (d + 8) eps R B, B = √8: one logit at 2·10¹³."""
+    """The rounding of logits, 8 (d + 8) eps R B with B = √8, is one logit at R = 2·10¹³."""
     assert outdone().decidable(np.array([norm])).tolist() == [decided]
 
 
-def test_a_leading_term_and_what_is_left() -> None:
-    """Rows 1 and 3, gaps 1 and 4: 1 + r at e^{R}, r = 4 e^{−2R} + 2 e^{−R}; the loss is linear."""
+def test_a_leading_term_and_its_remainder() -> None:
+    """With rows 1 and 3, gaps 1 and 4 and the linear loss, e^{R} times the excess is 1 + r, r = 4 e^{−2R} +
+    2 e^{−R}.
+    """
     problem, costs = posed([[1], [3]], [2, 1, -2])
     radii = np.array([1.0, 2.0])
     lead = leading_term(direction(problem.keys, np.array([1.0])), costs, radii)
@@ -129,14 +135,14 @@ def test_a_leading_term_and_what_is_left() -> None:
 
 
 def lemma_8() -> Iterator[Claim]:
-    """Along (1, 0) the margin is 2, along (1, ½) it is 3 over √1.25."""
+    """Yield the claims for directions with margin 2 along (1, 0), and 3 over √1.25 along (1, ½)."""
     problem, _ = posed([[2, 2], [9, 0]], [1, -1, 3])
     arrays = MappingProxyType({"q1": np.array([1.0, 0.0]), "q2": np.array([1.0, 0.5])})
     return statement_named("lemma-8").conclusion(Case(problem, arrays=arrays), REFERENCE)
 
 
 def test_every_claim_of_lemma_8_is_made_and_upheld() -> None:
-    """0.68 is wide enough for all of them."""
+    """A width of 0.68 is enough for all of them."""
     claims = {claim.name: claim.verdict for claim in lemma_8()}
     assert set(claims.values()) == {Verdict.UPHELD}
     made = {"definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"}

@@ -1,4 +1,4 @@
-"""The points of a neighbourhood that try to have low risk: they lie in it, and the lowest are found."""
+"""The search for low risk in a neighbourhood: its points lie inside, and the lowest ones are found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def axis_of(d: int) -> np.ndarray:
 
 
 def towards(expected: np.ndarray) -> object:
-    """An excess that is lowest, at each radius, the further along a vector of its own."""
+    """Return an excess that, at each radius, is lower the further a point is along the radius's own vector."""
 
     def excess(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         along = np.sum(points / np.linalg.norm(points, axis=-1, keepdims=True) * expected[:, None], axis=-1)
@@ -51,8 +51,10 @@ def test_hints_are_tried_with_either_sign() -> None:
         assert apart.min() <= 1e-14
 
 
-def test_each_radius_bends_towards_what_is_lowest_there() -> None:
-    """The lowest is on the boundary, along the vector; in 11 dimensions random tangents alone get half of the way."""
+def test_the_search_finds_the_lowest_point_at_each_radius() -> None:
+    """The lowest point is on the boundary, along the vector; in 11 dimensions random tangents alone get half of the
+    way.
+    """
     axis, rng = axis_of(12), np.random.default_rng(0)
     expected = rng.normal(size=(3, 12))
     result = lowest_in_neighbourhood(towards(expected), axis, DELTA, RADII, np.zeros((0, 12)), rng)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Lemmas 8, 9, 10 and Theorem 4: upheld by the reference, falsified by planted faults; where the paper is not exact."""
+"""Lemmas 8, 9, 10 and Theorem 4: upheld by the reference, falsified by planted faults; and errors in the paper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_the_reference_upholds_it(id: str) -> None:
+def test_upheld_by_the_reference(id: str) -> None:
     statement = statement_named(id)
 
     @settings(max_examples=15)
@@ -57,7 +57,7 @@ def test_the_reference_upholds_it(id: str) -> None:
     upheld()
 
 
-def test_the_alias_and_the_definitions() -> None:
+def test_the_alias_and_the_definitions_are_registered() -> None:
     assert statement_named("theorem-7").id == "theorem-4"
     assert set(IDS) <= set(statements())
     assert list(DEFINITIONS) == ["definition-1", "definition-2", "definition-3"]
@@ -66,7 +66,7 @@ def test_the_alias_and_the_definitions() -> None:
 
 
 @pytest.mark.parametrize("fault", ["local-path-at-twice-the-radius", "local-path-at-one-radius"])
-def test_a_local_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
+def test_a_local_path_at_other_radii_is_caught(fault: str) -> None:
     under_test = planted(fault)[fault]
     cases = draw_cases(statement_named("theorem-4"), 6, 0, every=False)
     claims = [claim for case in cases for claim in check(statement_named("theorem-4"), case, under_test).claims]
@@ -75,17 +75,17 @@ def test_a_local_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
     assert names & {"narrow-path-is-in-the-cone", "narrow-path-is-no-higher-than-its-seeds"}
 
 
-# Where the paper is not exact.
+# Errors in the paper.
 
 
 def pair(keys: list[list[float]], scores: list[float], q1: list[float], q2: list[float]) -> Case:
-    """One input, correlation loss."""
+    """Return one input with the correlation loss and two directions."""
     problem = Problem(np.array([keys]), np.array([scores]), loss_named("correlation"))
     return Case(problem, arrays=MappingProxyType({"q1": np.array(q1), "q2": np.array(q2)}))
 
 
 def excess_along(case: Case, name: str, R: float) -> arb:
-    """L(R q) − L_α, in ball arithmetic."""
+    """Return L(R q) − L_α, in ball arithmetic."""
     problem = case.problem
     unit = direction(problem.keys, case.arrays[name]).unit
     with oracle.precision(256 + math.ceil(40 * R)):
@@ -94,7 +94,8 @@ def excess_along(case: Case, name: str, R: float) -> arb:
 
 
 def test_lemma_8b_is_false_for_a_neighbour_of_equal_score() -> None:
-    """n = 1, T = 2: q1's only neighbour scores like the selected token; it is not neighbour-optimal, yet L is constant.
+    """With n = 1, T = 2, q1's only neighbour scores like the selected token: q1 is not neighbour-optimal, yet L is
+    constant.
 
     With a third, lower token next in line q1, still not neighbour-optimal, is even strictly worse than q2.
     """
@@ -114,7 +115,7 @@ def test_lemma_8b_is_false_for_a_neighbour_of_equal_score() -> None:
 
 @pytest.mark.parametrize("exponent", [4, 8])
 def test_the_radius_of_lemma_8a_does_not_depend_on_the_margin_difference_alone(exponent: int) -> None:
-    """n = 1, T = 3, d = 2, fixed keys and scores, θ2 − θ1 > 0.39: q2 still loses at R = 1/η for every η.
+    """With n = 1, T = 3, d = 2, fixed keys and scores, and θ2 − θ1 > 0.39, q2 still loses at R = 1/η for every η.
 
     q1 = (1, η) has the lower-scoring neighbour at margin 1 + η and a higher-scoring token at 1 + 2η.
     """
@@ -130,19 +131,19 @@ def test_the_radius_of_lemma_8a_does_not_depend_on_the_margin_difference_alone(e
 
 
 def test_the_neighbour_optimality_of_q2_is_not_needed() -> None:
-    """Lemma 8 (a) with a q2 whose neighbour scores higher: q2 wins all the more."""
+    """Lemma 8 (a) with a q2 whose neighbour scores higher: q2 wins by even more."""
     case = pair([[0.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0.0, -1.0, 1.0], [1.0, 0.5], [1.0, -0.125])
     assert ASSUMPTIONS["wider-direction"].check(case).holds
     assert ASSUMPTIONS["decided-neighbours"].check(case).holds is False
     assert excess_along(case, "q2", 30.0) < 0 < excess_along(case, "q1", 30.0)
 
 
-# The constructions of Theorem 4, exactly.
+# The constructions in the proof of Theorem 4, decided exactly.
 
 
 @given(direction_cases(kinds=("lower", "near")))
-def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
-    case = case.normalise()  # as the statement's check does
+def test_a_tilt_towards_p_mm_widens_the_margin(case: Case) -> None:
+    case = case.normalise()  # the statement's check normalises, too
     keys, scores = case.problem.keys, case.problem.scores
     result = direction(keys, case.arrays["q"])
     solution = max_margin(keys, result.best(scores))
@@ -153,8 +154,8 @@ def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
 
 
 @given(direction_cases(kinds=("mixed", "higher")))
-def test_only_higher_neighbours_are_left(case: Case) -> None:
-    case = case.normalise()  # as the statement's check does
+def test_only_higher_neighbours_remain(case: Case) -> None:
+    case = case.normalise()  # the statement's check normalises, too
     keys, scores = case.problem.keys, case.problem.scores
     result = direction(keys, case.arrays["q"])
     alpha = result.best(scores)
@@ -166,8 +167,8 @@ def test_only_higher_neighbours_are_left(case: Case) -> None:
 
 
 @given(direction_cases(kinds=("tied",)))
-def test_the_best_of_every_tie_is_selected(case: Case) -> None:
-    case = case.normalise()  # as the statement's check does
+def test_the_best_token_of_every_tie_is_selected(case: Case) -> None:
+    case = case.normalise()  # the statement's check normalises, too
     keys, scores = case.problem.keys, case.problem.scores
     result = direction(keys, case.arrays["q"])
     alpha = result.best(scores)
@@ -194,7 +195,7 @@ def test_directions_a_millionth_away_are_handled_and_the_lmm_direction_is_refuse
 
 
 def test_margins_are_compared_on_rounded_keys_where_tokens_nearly_coincide() -> None:
-    """p_mm of the unrounded products x zᵀ has a smaller margin on the rounded keys than a direction near it."""
+    """p_mm of the exact products x zᵀ has a smaller margin on the rounded keys than a direction near it."""
     tokens = [[[1.000000001257, 0.999999998679], [1.000000006404, 1.000000001049], [0.999999994643, 1.000000003616]]]
     data = QueryDataset(tokens, [[1.3, 0.9]], [1], [1.0, 0.5])
     statement = statement_named("theorem-4")
@@ -205,7 +206,7 @@ def test_margins_are_compared_on_rounded_keys_where_tokens_nearly_coincide() -> 
 
 
 def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
-    """w = M⁺1 ⊥ q for ties, because M q = 0: to first order the perturbation leaves the length of q alone."""
+    """w = M⁺1 ⊥ q for ties, because M q = 0: to first order the perturbation does not change the length of q."""
     case = find(direction_cases(kinds=("tied",)), lambda case: case.problem.d == 2)
     result = direction(case.problem.keys, case.arrays["q"])
     better = best_token_direction(case.problem.keys, result, result.best(case.problem.scores), 0.5)
@@ -215,7 +216,7 @@ def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
 
 
 def kind_of_case(case: Case) -> str:
-    """Which case of the proof of Theorem 4."""
+    """Return the case of the proof of Theorem 4: "A1", "A2" or "B"."""
     result = direction(case.problem.keys, case.arrays["q"])
     own = np.take_along_axis(case.problem.scores, result.best(case.problem.scores)[:, None], axis=1)
     higher = bool((result.neighbours & (case.problem.scores > own)).any())
@@ -224,14 +225,14 @@ def kind_of_case(case: Case) -> str:
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_verify_tries_every_case_of_the_proof(number: int) -> None:
-    """With Hypothesis's copies of cases seed 0 has a single one of (A2) and seed 2 none of (B), 30 distinct of 50."""
+    """If Hypothesis could copy cases, seed 0 would have only one of (A2) and seed 2 none of (B), 30 distinct of 50."""
     cases = draw_cases(statement_named("theorem-4"), 50, number)
     kinds = [kind_of_case(case) for case in cases]
     assert min(kinds.count(kind) for kind in ("A1", "A2", "B")) >= 3
     assert len({case.problem.keys.tobytes() for case in cases}) >= 45
 
 
-def test_verify_says_which_branches_occurred() -> None:
+def test_verify_reports_which_branches_occurred() -> None:
     result = verify_generated("theorem-4", 30, 0, REFERENCE)
     counts = {claim["name"]: claim["branches"] for claim in result.as_json()["claims"] if "branches" in claim}
     proof = {f"case ({part}) of the proof" for part in ("A1", "A2", "B")}
@@ -240,7 +241,7 @@ def test_verify_says_which_branches_occurred() -> None:
     assert sum(counts["better-direction"].values()) == 30
     for path in ("path", "narrow-path"):
         assert set(counts[f"{path}-leaves-or-stays-bounded"]) == ends
-    # In a narrow cone the case decides: bounded in (A2), and only there.
+    # In a narrow cone the case of the proof decides: the path stays bounded in (A2), and only there.
     bounded = counts["narrow-path-leaves-or-stays-bounded"]["the norm stays bounded"]
     claims = {claim.name: claim.cases for claim in result.claims}
     assert bounded == claims["narrow-path-norm-bounded"] <= counts["better-direction"]["case (A2) of the proof"]
@@ -253,7 +254,7 @@ def near_a_locally_optimal_direction(distance: float) -> Case:
 
 @pytest.mark.parametrize("distance", [1e-6, 1e-9, 1e-12])
 def test_faults_are_caught_near_a_locally_optimal_direction(distance: float) -> None:
-    """Where R_q ≈ 1/distance² is beyond float64 the bounds on either risk still are claims that can fail."""
+    """Where R_q ≈ 1/distance² is beyond float64, the bounds on either risk can still fail."""
     case, theorem = near_a_locally_optimal_direction(distance), statement_named("theorem-4")
     claims = {claim.name for claim in check(theorem, case, REFERENCE).claims}
     assert "neighbourhood-risk-anywhere" in claims
@@ -263,7 +264,7 @@ def test_faults_are_caught_near_a_locally_optimal_direction(distance: float) -> 
 
 
 def true_excess(problem: Problem, found: Direction, alpha: np.ndarray, R: float) -> arb:
-    """n (L(R q̄) − L_α) at the exact R q̄."""
+    """Return n (L(R q̄) − L_α) at the exact R q̄."""
     scale, total = arb(rational(R)) / arb(found.norm_squared).sqrt(), arb(0)
     for margins, scores, best in zip(found.exact, problem.scores.tolist(), alpha.tolist(), strict=True):
         weights = [(-arb(x) * scale).exp() for x in margins]
@@ -274,8 +275,8 @@ def true_excess(problem: Problem, found: Direction, alpha: np.ndarray, R: float)
 
 @settings(max_examples=50)
 @given(pair_cases())
-def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
-    """|n (L(R q̄) − L_α) e^{Rθ} − D| ≤ r, against ball arithmetic."""
+def test_the_first_order_term_is_within_its_remainder(case: Case) -> None:
+    """Compare |n (L(R q̄) − L_α) e^{Rθ} − D| ≤ r with ball arithmetic."""
     problem = case.normalise().problem
     result = direction(problem.keys, case.arrays["q1"])
     costs = Costs.of(problem, result.best(problem.scores))
@@ -291,8 +292,8 @@ def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
 
 
 @given(pair_cases())
-def test_the_excess_along_a_direction_is_known(case: Case) -> None:
-    """Ours and the reference's, at R q̄, against ball arithmetic."""
+def test_the_excess_along_a_direction_is_enclosed(case: Case) -> None:
+    """Compare the suite's and the reference's excess at R q̄ with ball arithmetic."""
     problem = case.normalise().problem
     result = direction(problem.keys, case.arrays["q1"])
     costs = Costs.of(problem, result.best(problem.scores))
@@ -321,5 +322,5 @@ def test_no_direction_of_kind_lower_is_max_margin(case: Case) -> None:
         *[(1.0, 0.0, math.inf), (-math.inf, 0.0, 0.0)],
     ],
 )
-def test_where_an_exponential_has_fallen_below_one(log_constant: float, gap: float, expected: float) -> None:
+def test_the_radius_from_which_an_exponential_is_below_one(log_constant: float, gap: float, expected: float) -> None:
     assert crossing(log_constant, gap) == expected

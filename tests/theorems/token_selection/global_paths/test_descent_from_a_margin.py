@@ -1,4 +1,4 @@
-"""Descent from a margin: upheld by the reference, falsified by planted faults, and its bounds tell something."""
+"""Descent from a margin: upheld by the reference, falsified by planted faults; its bounds are not vacuous."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 ID = "descent-from-a-margin"
 
 TWO = case([[[1.0, 0.0], [0.0, 0.0]]], [[1, 0]], "correlation")
-"""One row: κ = log 2, and 200 steps of gradient descent move the margin by more than that."""
+"""One row with κ = log 2; in 200 steps gradient descent moves the margin by more than that."""
 UNEVEN = case([[[1, 0.2], [0, 0.1], [-0.3, 1]], [[0.7, 0.9], [0, 0], [0.1, 0.3]]], [[1, 0.5, 0.25], [2, 0, 1]])
-"""Two inputs, unequal scores: Theorem 2 says nothing of its direction."""
+"""Two inputs with unequal scores: Theorem 2 does not give the direction."""
 
 CAUGHT_BY = {
     "negated-gradient": {"climbs-along-p_mm", "correlation", "climbs", "turns", "normalized-turns"},
@@ -56,11 +56,11 @@ CAUGHT_BY = {
     "flow-ends-half-way": {"flow-is-the-one-asked-for"},
     "svm-scaled": {"svm-is-optimal"},
 }
-"""Claims that each fault falsifies; not by far all of them."""
+"""Claims that each fault falsifies, among others."""
 
 
 def falsifies_all(given_case: Case, under_test: Implementation, expected: set[str], id: str = ID) -> bool:
-    """Whether all of these claims are falsified; the conclusion is not followed further than to the last of them."""
+    """Return whether all expected claims are falsified; the conclusion is evaluated only up to the last of these."""
     missing = set(expected)
     for claim in statement(id).conclusion(given_case, under_test):
         if claim.verdict is Verdict.FALSIFIED:
@@ -93,7 +93,7 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
     assert falsifies_all(UNEVEN, planted(fault)[fault], CAUGHT_BY[fault])
 
 
-def test_a_normalized_run_from_elsewhere_is_caught_by_its_own_claim() -> None:
+def test_a_normalized_run_from_another_start_is_caught_by_its_own_claim() -> None:
     under_test = planted("descent-from-zero")["descent-from-zero"]
     only = under_test.replace("", {gradient_descent: gradient_descent})
     assert falsifies_all(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
@@ -116,14 +116,14 @@ def _thrown_back(found: Flow, problem: Problem) -> np.ndarray:
 
 
 def _beside(found: Flow, problem: Problem) -> np.ndarray:
-    """All later points turned about the origin by half a radian: their norms are what they were."""
+    """Return the points after the first, turned about the origin by half a radian, so that norms stay the same."""
     points = found.points.copy()
     c, s = np.cos(0.5), np.sin(0.5)
     points[1:] = points[1:] @ np.array([[c, s], [-s, c]])
     return points
 
 
-def test_a_flow_that_is_none_is_seen_by_its_margin_and_its_direction() -> None:
+def test_a_curve_that_is_no_flow_is_caught_by_margin_and_direction() -> None:
     assert falsifies_all(TWO, _flow(_thrown_back), {"flow-margin-is-kept"})
     assert falsifies_all(TWO, _flow(_beside), {"flow-turns", "flow-offset-is-kept"})
 
@@ -136,7 +136,7 @@ def _constants(given_case: Case) -> MarginConstants:
 
 
 class Wrong(MarginConstants):
-    """K without the number of rows, and no loss of share by the other weights."""
+    """Constants with two faults: K without the number of rows, and no loss of share to the other weights."""
 
     @property
     def spread(self) -> Any:  # type: ignore[override]
@@ -147,8 +147,8 @@ class Wrong(MarginConstants):
 
 
 @pytest.mark.parametrize("name", [CLIMBS_ALONG, SOFTMIN, CORRELATION])
-def test_bounds_with_other_constants_fail(name: str) -> None:
-    """On three equal rows every bound is an equality but for its constants."""
+def test_bounds_with_wrong_constants_fail(name: str) -> None:
+    """On three equal rows every bound is an equality up to its constants."""
     three_rows = case([[[1.0], [0.0], [0.0], [0.0]]], [[1, 0, 0, 0]])
     svm = max_margin(three_rows.problem.keys, three_rows.problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -158,7 +158,7 @@ def test_bounds_with_other_constants_fail(name: str) -> None:
     assert by_name[name].verdict is Verdict.FALSIFIED
 
 
-def test_points_have_the_margin_asked_for_surely_and_hardly_more() -> None:
+def test_points_have_at_least_the_requested_margin_and_hardly_more() -> None:
     constants, rng = _constants(UNEVEN), np.random.default_rng(1)
     expected = np.exp(rng.uniform(-3, 9, 40))
     points = with_least_margin(constants, rng.normal(size=(40, 2)) * 100, expected)
@@ -174,11 +174,11 @@ def test_the_flow_is_proven_to_be_within_1e_9_of_the_ray_in_two_ways() -> None:
         for name in (*FLOW_PREMISES, "norm-diverges", "flow-margin-is-kept", "flow-turns", "flow-offset-is-kept")
     )
     allowed = float(claims["flow-offset-is-kept"].detail.split(" ≥ ")[0])
-    assert allowed < 40  # beside q, at ρ = 1e6: 1 − cos ≤ (40 + |q|)²/2e12
+    assert allowed < 40  # so that, at ρ = 1e6, 1 − cos ≤ (40 + |q|)²/2e12
 
 
 def test_long_steps_go_through_orders_of_magnitude() -> None:
-    """Norm and angle of plain gradient descent hardly move from a margin; with steps of its length they do."""
+    """Norm and angle of plain gradient descent hardly change from a margin; with long steps they do."""
     constants = _constants(UNEVEN)
     starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
     result = long_steps(constants, REFERENCE, starts, STEPS, "long-steps-climb")
@@ -192,7 +192,7 @@ def test_long_steps_go_through_orders_of_magnitude() -> None:
 
 
 @pytest.mark.parametrize("fault", ["negated-gradient", "rolled-coordinates", "descent-from-elsewhere"])
-def test_long_steps_that_are_none_are_seen(fault: str) -> None:
+def test_faulty_long_steps_are_caught(fault: str) -> None:
     under_test = planted(fault)[fault]
     constants = _constants(UNEVEN)
     starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
@@ -200,7 +200,7 @@ def test_long_steps_that_are_none_are_seen(fault: str) -> None:
     assert Verdict.FALSIFIED in {claim.verdict for claim in claims}
 
 
-def test_where_rounding_leaves_no_point_beyond_the_edge_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_rounding_leaves_no_point_beyond_the_margin_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "theorems.token_selection.global_paths.descent_from_a_margin"
     monkeypatch.setattr(f"{module}.points_with_margin", lambda *of: np.zeros((3, UNEVEN.problem.d)))
     monkeypatch.setattr(f"{module}.climb", lambda rng, points, violation: points)

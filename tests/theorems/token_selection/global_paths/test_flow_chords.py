@@ -1,4 +1,4 @@
-"""Pieces of a flow integrated again: the reference's agree, and a curve that is none is refuted."""
+"""Pieces of a flow, integrated a second time: the reference's agree, and a curve that is no flow is refuted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_the_flow_of_the_reference_is_one() -> None:
+def test_the_flow_of_the_reference_is_upheld() -> None:
     flow = flow_with("reference")
     claim = chords(PROBLEM, flow, rng())
     assert claim.verdict is Verdict.UPHELD
@@ -50,17 +50,17 @@ def test_a_curve_that_is_no_flow_is_refuted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["flow-from-elsewhere", "flow-without-its-start", "flow-ends-half-way"])
-def test_a_flow_from_elsewhere_or_to_elsewhere_is_not_the_one_asked_for(name: str) -> None:
+def test_a_flow_with_another_start_or_end_is_refuted(name: str) -> None:
     assert start_and_norms(flow_with(name), START, 1e6).verdict is Verdict.FALSIFIED
 
 
-def test_norms_are_those_of_the_points() -> None:
+def test_norms_must_be_those_of_the_points() -> None:
     flow = flow_with("reference")
     assert start_and_norms(replace(flow, norms=1.1 * flow.norms), START, 1e6).verdict is Verdict.FALSIFIED
 
 
 def test_the_amplification_bounds_how_far_two_curves_drift_apart() -> None:
-    """Away from the ridge between two directions curves part, and A says by how much at the most."""
+    """Near the ridge between two directions, curves diverge by at most the factor A."""
     keys = np.array([[[1.0, 1], [0, 0]], [[1.0, -1], [0, 0]]])
     again = ArcFlow(Problem(keys, np.array([[1.0, 0], [1.0, 0]]), loss_named("logistic")))
     begin, beside = np.array([-3.0, 0.2]), np.array([-3.0, 0.2 + 1e-5])
@@ -70,7 +70,7 @@ def test_the_amplification_bounds_how_far_two_curves_drift_apart() -> None:
     assert grown < first.amplification
 
 
-def test_a_piece_that_is_not_integrated_says_nothing() -> None:
+def test_a_piece_that_is_not_integrated_leaves_the_claim_undecided() -> None:
     flow = flow_with("reference")
     lost = replace(flow, evaluations=10**9)
     claim = chords(PROBLEM, lost, rng())
@@ -78,7 +78,7 @@ def test_a_piece_that_is_not_integrated_says_nothing() -> None:
     assert "the tolerance of a piece is" in claim.undecided
 
 
-def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> None:
+def test_the_reference_flow_is_upheld_from_far_and_opposite_starts() -> None:
     solution = max_margin(PROBLEM.keys, PROBLEM.optimal)
     for start in (1e3 * START, -10 * solution.p):  # type: ignore[union-attr]
         flow = gradient_flow(PROBLEM, start, norm=1e6)
@@ -87,7 +87,7 @@ def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> N
 
 
 def two_tokens(score: float = 1.0) -> ArcFlow:
-    """Keys (4, 0) and 0: the flow is along the first axis, or nowhere."""
+    """Return the flow for keys (4, 0) and 0: it moves along the first axis, or not at all."""
     return ArcFlow(Problem(np.array([[[4.0, 0], [0, 0]]]), np.array([[score, 0.0]]), loss_named("logistic")))
 
 
@@ -98,7 +98,7 @@ def test_along_a_line_nothing_is_amplified() -> None:
     assert not piece.failed
 
 
-def test_the_field_is_a_unit_vector_wherever_there_is_one() -> None:
+def test_the_field_is_a_unit_vector_unless_the_gradient_is_zero() -> None:
     for p in (np.zeros(2), np.array([3.0, -1.0]), np.array([-60.0, 2.0])):
         assert two_tokens()._unit(p) == pytest.approx([1.0, 0.0])
     still = two_tokens(0.0)
@@ -108,13 +108,13 @@ def test_the_field_is_a_unit_vector_wherever_there_is_one() -> None:
     assert not curvature.any()
 
 
-def test_a_piece_ends_with_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_fails_when_its_steps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("theorems.curves.flow_chords.MOST_STEPS", 2)
     piece = ArcFlow(PROBLEM).piece(START, 0.0, 1e3, 1e-10, 1e-12)
     assert piece.failed == "running after 2 steps at arc length 0"
 
 
-def test_the_first_piece_and_one_of_each_third_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_piece_and_one_of_each_third_are_integrated(monkeypatch: pytest.MonkeyPatch) -> None:
     begins, piece = [], ArcFlow.piece
 
     def seen(self: ArcFlow, p: np.ndarray, begin: float, *rest: float) -> object:
@@ -143,8 +143,8 @@ def last_input_forgotten(keys: Any, scores: Any, loss: Any) -> tuple[Any, Any, A
 
 
 @pytest.mark.parametrize("change", [temperature, slope_dropped, last_input_forgotten])
-def test_a_fault_in_our_own_derivatives_is_seen(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Gradient and Hessian from which the flow is made are wrong, consistently and everywhere."""
+def test_a_fault_in_our_own_derivatives_is_caught(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """The gradient and Hessian that make the flow are wrong, consistently and everywhere."""
     gradient, newton = derivatives.gradient_field, derivatives.newton_field
     wrong = {
         "gradient_field": lambda *of: gradient(*change(*of[:3]), *of[3:]),
@@ -156,8 +156,10 @@ def test_a_fault_in_our_own_derivatives_is_seen(monkeypatch: pytest.MonkeyPatch,
     assert chords(PROBLEM, flow_with("reference"), rng()).verdict is Verdict.FALSIFIED
 
 
-def test_a_jacobian_without_its_off_diagonal_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """diag(s) for diag(s) − s sᵀ, in differences to a token that is selected: right where the softmax saturates."""
+def test_a_jacobian_without_its_off_diagonal_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """diag(s) replaces diag(s) − s sᵀ in differences to the selected token; this is right where the softmax
+    saturates.
+    """
 
     def wrong(keys: Any, scores: Any, loss: Any, span: Any = None) -> Any:
         at = derivatives.Selected(keys, scores, span)

@@ -43,7 +43,7 @@ def near(found: Any, due: Any, rel: float = 1e-14) -> bool:
 
 
 LINE = ([[[0.0], [-1.0], [-3.0]]], [[2.0, 1.0, -2.0]])
-"""Rows 1 and 3, p_mm = 1, gaps 1 and 4, slopes all equal."""
+"""One input with rows 1 and 3, p_mm = 1, gaps 1 and 4, and equal slopes of the loss."""
 
 
 def test_constants_from_a_margin() -> None:
@@ -67,13 +67,13 @@ def test_gains_of_the_norm_are_summed_over_steps() -> None:
     assert near(result, [[by_step[0]], [sum(by_step)]])
 
 
-def test_costs_are_relative_to_the_dearest() -> None:
+def test_costs_are_relative_to_the_largest() -> None:
     constraints = Constraints.of(*posed(*LINE))
     assert near(constraints.log_costs, [-math.log(4), 0.0])
     assert near(constraints.log_unit, math.log(4))
 
 
-def test_rounding_of_duals_is_rounding() -> None:
+def test_the_rounding_of_duals_is_small() -> None:
     constraints = Constraints.of(*posed(*LINE))
     assert 0 < constraints.dual_rounding < 1e-13
     assert 0 < float(log_kappa(posed(*LINE)[0]).error) < 1e-13
@@ -86,7 +86,7 @@ AT = np.array([0.9, -0.7])
 
 
 def test_derivatives_on_a_small_sphere() -> None:
-    """Central differences of the value and of the gradient: h² of a third derivative, and rounding over h."""
+    """Central differences of value and gradient err by h² of a third derivative, and by rounding over h."""
     h = 1e-5
     steps = h * np.eye(2)
     slopes = [(PROGRAM.value(AT + s) - PROGRAM.value(AT - s)) / (2 * h) for s in steps]
@@ -96,7 +96,7 @@ def test_derivatives_on_a_small_sphere() -> None:
     assert factor.T @ factor == pytest.approx(np.array(bends), abs=1e-8)
 
 
-def test_there_is_no_value_on_the_equator_and_no_minimum_before_newton_ends() -> None:
+def test_no_value_on_the_equator_and_no_minimum_before_newton_converges() -> None:
     assert PROGRAM.value(np.array([2.0, 0.0])) == np.inf
     assert not PROGRAM.newton(np.zeros(2), steps=1)[1]
     y, done = PROGRAM.newton(np.zeros(2))
@@ -105,7 +105,7 @@ def test_there_is_no_value_on_the_equator_and_no_minimum_before_newton_ends() ->
 
 
 def test_a_dual_value_is_tight_at_the_minimum() -> None:
-    """F_∞ with opposite rows of costs 1 and 4: e^{−y} + 4e^{y} is least at 4; the residual is rounding."""
+    """For opposite rows of costs 1 and 4, F_∞ = e^{−y} + 4e^{y} has the minimum 4; the residual is rounding."""
     program = Reduced(np.array([[1.0], [-1.0]]), np.ones(2), np.array([0.0, math.log(4)]), 1e13)
     y, _ = program.newton(np.zeros(1))
     assert y == pytest.approx([-math.log(2)], abs=1e-12)
@@ -115,8 +115,8 @@ def test_a_dual_value_is_tight_at_the_minimum() -> None:
 
 
 @pytest.mark.parametrize("rho", [100.0, 1e4])
-def test_the_first_correction_is_off_by_no_more_than_it_says(rho: float) -> None:
-    """From the minimum at infinity: there the radius alone is what is corrected."""
+def test_the_first_correction_is_within_its_remainder(rho: float) -> None:
+    """The correction starts from the minimum at infinity, and only the finite radius is corrected."""
     rows = np.array([[1.0, 0.3], [-0.7, 1.0], [0.2, -1.1]])
     y = Reduced(rows, np.ones(3), np.array([0.0, -1, -2]), 1e13).newton(np.zeros(2))[0]
     program = Reduced(rows, np.ones(3), np.array([0.0, -1, -2]), rho)
@@ -127,8 +127,8 @@ def test_the_first_correction_is_off_by_no_more_than_it_says(rho: float) -> None
     assert rest <= np.linalg.norm(step)
 
 
-def test_what_rounding_moves_is_little() -> None:
-    """A path on the ray of two opposite rows: a few hundred roundings of its radius."""
+def test_the_effect_of_rounding_on_the_path_is_small() -> None:
+    """For two opposite rows the path is on the ray, up to a few hundred roundings of its radius."""
     problem, svm = posed([[[0.0, 0], [-1, 0], [-1, -1], [-1, 1]]], [[1.0, 0, 0, 0]])
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction, constraints.rows)
@@ -139,7 +139,7 @@ def test_what_rounding_moves_is_little() -> None:
     assert 0 < followed.rounding < 1e-10
 
 
-def test_a_rate_is_told_with_what_errors_make_of_it() -> None:
+def test_a_rate_allows_for_the_errors_of_the_offset() -> None:
     """1 − cos = 2/ρ² at ρ = 10, 100, 1000 for an offset 2 that is known to 0.01, 0.02, 0.04."""
     rho = np.array([10.0, 100.0, 1000.0])
     errors = np.array([0.01, 0.02, 0.04])
@@ -152,22 +152,22 @@ def test_a_rate_is_told_with_what_errors_make_of_it() -> None:
 
 
 BESIDE = posed([[[0.0, 0], [-1, 0], [-3, -1]]], [[1.0, 0, 0]])
-"""Rows (1, 0), the support, and (3, 1), whose margin is 3; costs equal."""
+"""The rows are (1, 0), the support, and (3, 1), with margin 3; their costs are equal."""
 
 
 def offset_of(problem: Problem, svm: MaxMargin) -> FlowOffset:
     return FlowOffset.of(Constraints.of(problem, svm), svm)
 
 
-def test_how_much_other_constraints_let_an_offset_grow() -> None:
-    """2 ∫ e^{−1−q₂} t^{−3} dt, dt = t dlog t, from log t = 1 to 2."""
+def test_the_growth_of_an_offset_under_other_constraints() -> None:
+    """The growth is 2 ∫ e^{−1−q₂} t^{−3} dt, dt = t dlog t, from log t = 1 to 2."""
     offset = offset_of(*BESIDE)
     q = np.array([0.0, 0.5])
     due = 2 * math.exp(-1.5) * (math.exp(-2) - math.exp(-4)) / 2
     assert offset.growth(q, 1.0)(2.0) == pytest.approx(due, rel=1e-12)
 
 
-def test_a_bound_enters_its_own_time() -> None:
+def test_a_bound_depends_on_itself_through_its_time() -> None:
     """|r|² = |r₀|² + delay² + the growth up to ρ − ⟨q, p̄_mm⟩ + |r|."""
     offset = offset_of(*BESIDE)
     p, q, rho = np.array([1.25, 0.5]), np.array([0.0, -0.25]), 2.0
@@ -179,8 +179,8 @@ def test_a_bound_enters_its_own_time() -> None:
         assert result > math.sqrt(0.75**2 + delay**2 + grown) * (1 + 5e-7)
 
 
-def test_a_q_that_does_not_balance_costs_what_it_fails_by() -> None:
-    """|e| = 1 − e^{−δ} at q = (δ, 0), of which 2|e||r| is added for as long as it takes."""
+def test_an_unbalanced_q_costs_its_residual() -> None:
+    """The residual at q = (δ, 0) is |e| = 1 − e^{−δ}; 2|e||r| is added over the time of the flow."""
     offset = offset_of(*BESIDE)
     p, q, rho = np.array([1.0, 0.5]), np.array([0.01, 20.0]), 2.0
     off = -math.expm1(-0.01)
@@ -193,16 +193,16 @@ def test_a_q_that_does_not_balance_costs_what_it_fails_by() -> None:
 
 
 TRIANGLE = posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
-"""Rows (1, ±1), weights ½: Φ = log(2 cosh z) and E = log cosh z."""
+"""A problem with rows (1, ±1) and weights ½, so that Φ = log(2 cosh z) and E = log cosh z."""
 
 
 def along(offset: FlowOffset, *beside: float, height: float = 3.0) -> np.ndarray:
-    """Points that much beside the ray, each ``height`` further along it."""
+    """Return points at the given distances beside the ray, each ``height`` further along it."""
     return offset.q + np.array([[height * k, y] for k, y in enumerate(beside)])
 
 
 def test_offsets_in_the_span_contract() -> None:
-    """(**) by hand for Φ = log(2 cosh z): e^E = cosh 1, dp/dτ = (1, tanh 1), u rises by 3."""
+    """Compute (**) by hand for Φ = log(2 cosh z): e^E = cosh 1, dp/dτ = (1, tanh 1), u rises by 3."""
     offset = offset_of(*TRIANGLE)
     assert offset.q == pytest.approx([math.log(2), 0.0])
     y = 2 * (math.cosh(1) - 1)
@@ -211,12 +211,12 @@ def test_offsets_in_the_span_contract() -> None:
     first, second = offset.contraction_bounds(along(offset, 1.0, 0.5))
     assert first == math.inf
     assert second == pytest.approx(due, rel=1e-6)
-    # On the ray there is nothing but rounding; what says most is taken.
+    # On the ray there is only rounding; the smaller bound is used.
     assert offset.contraction_bounds(along(offset, 1.0, 0.0, 0.0))[2] < 1e-12
 
 
-def test_the_exact_curve_keeps_the_bound() -> None:
-    """dz/du = −tanh z: sinh z falls like e^{−u}, and the bound of the last of 16 points to less than 1e-9."""
+def test_the_exact_curve_satisfies_the_bound() -> None:
+    """From dz/du = −tanh z, sinh z decays like e^{−u}; at the last of 16 points the bound is below 1e-9."""
     offset, u = offset_of(*TRIANGLE), np.linspace(0, 30, 16)
     z = np.arcsinh(math.sinh(1) * np.exp(-u))
     points = offset.q + np.column_stack([u, z])
@@ -226,15 +226,15 @@ def test_the_exact_curve_keeps_the_bound() -> None:
 
 
 def test_the_flow_offset_contracts_around_its_attractor() -> None:
-    """With unequal costs that lies beside the ray, and Φ is the same about it."""
+    """With unequal costs the attractor lies beside the ray, and Φ has the same shape around it."""
     equal, unequal = offset_of(*TRIANGLE), offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0.5]]))
     assert abs(unequal.q[1]) > 0.3
     due = equal.contraction_bounds(along(equal, 1.0, 0.5))[1]
     assert unequal.contraction_bounds(along(unequal, 1.0, 0.5))[1] == pytest.approx(due, rel=1e-9)
 
 
-def test_other_constraints_pull_on_what_lies_in_the_span() -> None:
-    """Rows (1, ±1, 0) and (2, 1, 1), from z = q and height u: ε = ½ e^{−u − z_3}, σ = 1/(1 + X), u rises by 2."""
+def test_other_constraints_pull_on_the_offset_in_the_span() -> None:
+    """For rows (1, ±1, 0) and (2, 1, 1), from z = q and height u: ε = ½ e^{−u − z_3}, σ = 1/(1 + X), u rises by 2."""
     offset = offset_of(*posed([[[0.0, 0, 0], [-1, 1, 0], [-1, -1, 0], [-2, -1, -1]]], [[1.0, 0, 0, 0]]))
     assert offset.support.tolist() == [True, True, False]
     points = offset.q + np.array([[5.0, 0, 0], [7.0, 0, 0]])
@@ -245,8 +245,8 @@ def test_other_constraints_pull_on_what_lies_in_the_span() -> None:
 
 
 def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
-    """Rows (1, ±1, 0) and (1, 1, 1): from z = (2, 0) the third margin is drawn down at first, and with it the bound by
-    which "the pull falls along the flow, so its value at p serves" failed on sparse data.
+    """For rows (1, ±1, 0) and (1, 1, 1), from z = (2, 0) the third margin first decreases. A bound that assumed that
+    the pull falls along the flow, and used its value at p, failed on sparse data.
     """
     problem, svm = posed([[[0.0, 0, 0], [-1, 1, 0], [-1, -1, 0], [-1, -1, -1]]], [[1.0, 0, 0, 0]])
     assert svm.neighbours.sum() == 3
@@ -260,13 +260,15 @@ def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
     size = np.linalg.norm(offset.inside(p - offset.q), axis=1)
     bounds = offset.contraction_bounds(p)
     assert (size <= bounds * (1 + 1e-9) + 1e-9).all()
-    # It falls like 1/u, and so does the bound.
+    # The pull falls like 1/u, and so does the bound.
     assert 0.1 < bounds[-1] * 1e4 / svm.norm < 100
     assert size[-1] * 1e4 / svm.norm > 0.01
 
 
-def test_dependent_rows_all_bear_weight() -> None:
-    """Rows (1, 0, 0), (1, ±1, 0): the weights of the least program, w_j ∝ c_j e^{−ĝ_j·q}, balance them; rank 2."""
+def test_dependent_rows_all_have_weight() -> None:
+    """For rows (1, 0, 0), (1, ±1, 0), the weights of the reduced program, w_j ∝ c_j e^{−ĝ_j·q}, balance the rows; rank
+    2.
+    """
     problem, svm = posed([[[0.0, 0, 0], [-1, 0, 0], [-1, 1, 0], [-1, -1, 0]]], [[3.0, 0, 1, 2]])
     offset = offset_of(problem, svm)
     assert offset.support.all()
@@ -276,8 +278,8 @@ def test_dependent_rows_all_bear_weight() -> None:
     assert np.exp(offset.constraints.log_costs - offset.constraints.rows @ offset.q) == pytest.approx(offset.weights)
 
 
-def test_a_neighbour_without_weight_is_left_along_what_others_allow() -> None:
-    """Rows (1, 0), weight 1, and (1, 2), weight 0: h = (0, ½) leaves the second one."""
+def test_a_neighbour_without_weight_falls_behind_in_a_direction_that_keeps_the_others() -> None:
+    """For rows (1, 0), with weight 1, and (1, 2), with weight 0, h = (0, ½) lowers the weight of the second one."""
     offset = offset_of(*posed([[[0.0, 0], [-1, 0], [-1, -2]]], [[1.0, 0, 0]]))
     assert offset.support.tolist() == [True, False]
     h = offset.escape
@@ -286,18 +288,18 @@ def test_a_neighbour_without_weight_is_left_along_what_others_allow() -> None:
     assert offset_of(*BESIDE).escape is None
 
 
-def test_the_flow_starts_at_its_own_bound() -> None:
-    """On the curve itself, without other constraints: nothing is left of the bound but its own rounding."""
+def test_on_the_exact_curve_the_bound_is_its_own_rounding() -> None:
+    """The flow starts on the curve itself, without other constraints."""
     offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]]))
     assert offset.from_start(offset.q + np.array([4.0, 0.0]), 10.0) <= 1e-7
 
 
-def test_signs() -> None:
+def test_signs_of_rationals() -> None:
     assert [_sign(fmpq(x, 3)) for x in (-7, -1, 0, 1, 7)] == [-1, -1, 0, 1, 1]
 
 
-def test_a_solution_that_is_called_infeasible_is_refuted() -> None:
-    """And of a prompt that separates nothing, nothing is said."""
+def test_a_separable_problem_reported_as_infeasible_is_refuted() -> None:
+    """A prompt that separates nothing proves nothing."""
     between = np.array([[[0.0], [1.0], [-1.0]]])
     none = max_margin(between, np.array([0]))
 
@@ -323,15 +325,15 @@ def lemma_11(dataset: Dataset) -> dict[str, Claim]:
     }
 
 
-def test_a_preimage_of_the_head_is_that_of_least_norm() -> None:
-    """Wᵀw = v, w in the range of W."""
+def test_a_preimage_of_the_head_has_least_norm() -> None:
+    """Wᵀw = v, where w is in the range of W."""
     assert least_norm_preimage(TOKENS) == [fmpq(2, 5), fmpq(1, 8), fmpq(1, 5)]
     assert least_norm_preimage(Dataset(X=TOKENS.X, Y=[1.0], v=[1.0, 0.5], W=[[2.0, 0.0]])) is None
     assert least_norm_preimage(Dataset(X=TOKENS.X, Y=[1.0], v=[1.0, 0.0], W=[[2.0, 0.0]])) == [fmpq(1, 2)]
 
 
 def test_every_claim_of_lemma_11_is_made_and_upheld() -> None:
-    """Scores 1, ½, −1: the smallest gap is ½, the margins of p are 1 and 4, and both are attained exactly."""
+    """For scores 1, ½, −1 the smallest gap is ½, and p has margins 1 and 4; both are attained exactly."""
     claims = lemma_11(TOKENS)
     assert {"margins-at-least-one", "smallest-margin-is-one", "gmm-exists", "solution-is-the-projection"} <= set(claims)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
@@ -349,8 +351,8 @@ def test_a_gradient_vanishes_where_scores_are_equal() -> None:
         assert vanishes(Problem([[[1.0, 2.0], [0.0, 1.0], [-3.0, 1.0]]], scores), p) is zero
 
 
-def test_how_far_a_flow_turns_by_hand() -> None:
-    """Margins of 2 and 3, of three tokens with A = 1: q = 2e^−2 and 2e^−3, K = 1/2 + log(1 + q)."""
+def test_the_turning_of_a_flow_by_hand() -> None:
+    """With margins of 2 and 3, three tokens and A = 1: q = 2e^−2 and 2e^−3, K = 1/2 + log(1 + q)."""
     problem, svm = posed([[[0.0, 0.0], [0.0, -0.5], [0.0, -0.5]]], [[1.0, 0.0, 0.5]])  # p_mm = (0, 2)
     constants = MarginConstants(problem, svm)
     constants.__dict__.update(spread=exact(0.5), widest=exact(1.0))

@@ -1,4 +1,4 @@
-"""Bounds on the growth of descent carry the rounding of their own formulas, against ball arithmetic."""
+"""Bounds on the growth of descent carry the rounding of their own formulas: against ball arithmetic."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from theorems.token_selection.global_paths.theorem_2_global_convergence import (
 )
 
 LINE = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
-"""Two tokens on a line, D = 1: the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""
+"""Two tokens on a line with D = 1: the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""
 
 
 def true_climb(start: float, steps: int) -> arb:
-    """For η = 1."""
+    """Return the exact bound on the climb for η = 1."""
     return (1 + arb(steps) * arb(-start).exp() / 4).log()
 
 
-def test_sixteen_eps_of_the_climb_are_not_its_rounding() -> None:
-    """Assumptions A and B, p_mm = 1: from p(0) = 63 the logarithm −64.4 is rounded by more than 16 eps."""
+def test_the_rounding_of_the_climb_exceeds_sixteen_eps() -> None:
+    """Under Assumptions A and B with p_mm = 1, from p(0) = 63 the logarithm −64.4 is rounded by more than 16 eps."""
     start, steps = np.array([63.0]), np.array([1])
     outcome = check(statement_named("theorem-2"), Case(LINE, start=start), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
@@ -46,7 +46,7 @@ def test_sixteen_eps_of_the_climb_are_not_its_rounding() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 1000])
-def test_the_climb_lies_in_what_it_carries(steps: int) -> None:
+def test_the_exact_climb_is_within_the_error_bound(steps: int) -> None:
     starts = np.arange(0.0, 700.0, 7.0)
     carried = climb_bound(LINE, log_rate(LINE, starts), np.array([steps]))[0]
     used = []
@@ -58,7 +58,9 @@ def test_the_climb_lies_in_what_it_carries(steps: int) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 2.0])
 def test_a_deficit_is_summed_over_the_steps_of_each_run(lag: float) -> None:
-    """λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)); from the origin and without λ from the first step on."""
+    """The deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)); from the origin with λ = 0, the sum begins
+    after the first step.
+    """
     norms, lengths = np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 6.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
     result = correlation_deficit(exact(norms), exact(lengths), exact(lag))
     one = [lag * np.log((x + lag) / (1 + lag)) for x in (1.0, 2.0, 4.0)]

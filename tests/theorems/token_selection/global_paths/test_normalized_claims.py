@@ -1,4 +1,4 @@
-"""Runs of normalized gradient descent: what is said of one that is none, and what rounding is allowed."""
+"""Runs of normalized gradient descent: the claims on runs that are none, and the rounding allowed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STARTS = np.array([[0.0, 0.5], [1.0, -1.0]])
 
 
 def normalized_claims(under_test: Implementation) -> list[Claim]:
-    """Of a run from the starts."""
+    """Return the claims on a run from the starts."""
     assert isinstance(SVM, MaxMargin)
     return list(at_every_normalized_step(NormalizedDescent.of(PROBLEM, under_test, STARTS), SVM))
 
 
 def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
-    """Of a run with other parts, or without its last steps."""
+    """Return the claims on a run with fields replaced, or without its last steps."""
     assert isinstance(SVM, MaxMargin)
 
     def loop(*arguments: Any, steps: int, **options: Any) -> Trajectory:
@@ -42,7 +42,7 @@ def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
     return normalized_claims(REFERENCE.replace("other", {normalized_gradient_descent: loop}))
 
 
-def test_a_run_that_is_too_short_makes_one_claim_which_is_falsified() -> None:
+def test_a_run_that_is_too_short_falsifies_its_only_claim() -> None:
     [asked] = claims_of(lost=1)
     assert asked.verdict is Verdict.FALSIFIED
 
@@ -52,8 +52,8 @@ def test_a_run_that_overflows_makes_one_claim_which_is_upheld() -> None:
     assert asked.verdict is Verdict.UPHELD
 
 
-def test_steps_along_a_gradient_that_is_hardly_known_may_be_anywhere() -> None:
-    """A direction that is off by more than its length is off by 2, and so are all iterates after it."""
+def test_steps_along_an_almost_unknown_gradient_may_be_anywhere() -> None:
+    """A direction whose error exceeds its length may be off by 2, and so may all later iterates."""
     assert isinstance(SVM, MaxMargin)
     coarse = replace(REFERENCE, textbook_eps=0.25)
     by_name = {claim.name: claim for claim in normalized_claims(coarse)}
@@ -63,7 +63,7 @@ def test_steps_along_a_gradient_that_is_hardly_known_may_be_anywhere() -> None:
 
 
 def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each start by itself: the first is below the region at once and above it later, the second leaves it."""
+    """The starts are independent: the first is below the region and enters it, the second leaves it."""
     records: list[Any] = []
     margins = np.array([[0.0, 5.0], [9.0, 5.0], [9.0, 0.0], [9.0, 9.0]])
 

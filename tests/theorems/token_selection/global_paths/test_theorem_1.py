@@ -1,4 +1,4 @@
-"""Theorem 1: upheld by the reference, falsified by planted faults; its predictions against other solvers."""
+"""Theorem 1: upheld by the reference, falsified by planted faults; its predictions compared with other solvers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CAUGHT_BY: dict[str, str] = {
     "temperature": "sublevel-correlation-from-duals",
     "masked-token": "path-is-stationary",
     "epsilon-in-denominator": "path-is-stationary",
-    "float32-softmax": "sublevel-margin",  # weights that vanish: L = L_opt
+    "float32-softmax": "sublevel-margin",  # the weights underflow, so that L = L_opt
     "clipped-logits": "path-is-stationary",
     "negated-gradient": "path-is-stationary",
     "one-coordinate-off": "offset-at-radius",
@@ -63,13 +63,13 @@ CAUGHT_BY: dict[str, str] = {
     "neighbour-lost": "svm-is-optimal",
     "svm-always-infeasible": "svm-is-optimal",
 }
-"""A claim that each fault falsifies."""
+"""For each fault, a claim that it falsifies."""
 
 PATHS = ("path-at-twice-the-radius", "path-at-half-the-radius", "path-at-one-radius", "path-leaves-radii-out")
-"""Faults in the radii of the optimiser's path."""
+"""Faults in the radii of the regularization path."""
 
 MISSED = {"gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points"}
-"""Faults that leave the theorem true, and why."""
+"""Faults under which the theorem remains true, with the reason."""
 
 
 @settings(max_examples=12)
@@ -86,7 +86,7 @@ def test_reference_upholds_the_corners(name: str) -> None:
 
 
 @pytest.mark.parametrize("fault", PATHS)
-def test_a_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
+def test_a_path_at_other_radii_is_caught(fault: str) -> None:
     under_test = planted(fault)[fault]
     assert "minimised-path-is-on-the-sphere" in falsified("theorem-1", CORNERS["several-inputs"], under_test)
 
@@ -101,7 +101,7 @@ def test_theorem_1_beyond_float64_is_undecided_with_a_reason() -> None:
 def test_figure_1a() -> None:
     claims = claims_of("theorem-1", figure_1a(), REFERENCE)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
-    # One SVM-neighbour: the offset vanishes, and with it 1 − cos.
+    # With one SVM-neighbour the offset vanishes, and with it 1 − cos.
     assert {"offset-closed-form", "path-is-lowest", "sublevel-margin"} <= set(claims)
 
 
@@ -123,7 +123,7 @@ def test_each_fault_is_caught_by_its_claim() -> None:
         assert not any(falsified("theorem-1", c, FAULTS[fault]) for c in cases), fault
 
 
-def test_a_textbook_kernel_is_held_to_the_effective_claims_only() -> None:
+def test_a_textbook_kernel_is_judged_by_the_effective_claims_only() -> None:
     kernel = replace(FAULTS["cancelling-gradient"], textbook_eps=2.0**-52)
     claims = claims_of("theorem-1", CORNERS["several-inputs"], kernel)
     assert set(claims) == {
@@ -140,8 +140,10 @@ def _svm(given_case: Case) -> MaxMargin:
     return solution
 
 
-def test_the_hunt_reaches_the_bound() -> None:
-    """The bound from the duals is attained on the boundary of the sublevel set; a sloppy hunt would not get there."""
+def test_the_search_reaches_the_bound() -> None:
+    """The bound from the duals is attained on the boundary of the sublevel set; an inaccurate search would not get
+    there.
+    """
     for given_case in random_cases(4, equal=False):
         claim = claims_of("theorem-1", given_case, REFERENCE)["sublevel-correlation-from-duals"]
         kappa = float(log_kappa(given_case.problem).value)
@@ -149,7 +151,7 @@ def test_the_hunt_reaches_the_bound() -> None:
 
 
 def test_a_quarter_of_kappa_is_falsified() -> None:
-    """Two inputs with orthogonal keys whose gaps differ by 10⁶: the set really reaches far below R p̄_mm."""
+    """For two inputs with orthogonal keys whose gaps differ by 10⁶, the set really extends far below R p̄_mm."""
     keys = np.zeros((2, 2, 2))
     keys[:, 0] = np.eye(2)
     given_case = case(keys, np.array([[1.0, 0.0], [1e-6, 0.0]]), "correlation")
@@ -170,7 +172,7 @@ def test_a_quarter_of_kappa_is_falsified() -> None:
 
 @pytest.mark.parametrize("name", ["several-inputs", "more-neighbours-than-dimensions", "margin-1+3e-9", "zero-dual"])
 def test_reduced_program_agrees_with_the_global_search(name: str) -> None:
-    """The path found by L-BFGS from several starts and polished on the risk itself has the predicted offset."""
+    """The path found by L-BFGS from several starts, and polished on the risk itself, has the predicted offset."""
     given_case = CORNERS[name]
     problem, svm = given_case.problem, _svm(given_case)
     constraints = Constraints.of(problem, svm)
@@ -185,7 +187,9 @@ def test_reduced_program_agrees_with_the_global_search(name: str) -> None:
 
 
 def test_closed_form_by_hand() -> None:
-    """Rows (1, 0) and (0, 2) with costs 1 and 3: p_mm = (1, ½), λ = (1, ¼), G o = log(c/λ) less its part along p_mm."""
+    """For rows (1, 0) and (0, 2) with costs 1 and 3: p_mm = (1, ½), λ = (1, ¼), G o = log(c/λ) without its part along
+    p_mm.
+    """
     given_case = case([[[0, 0], [-1, 0], [0, -2]]], [[3.0, 2.0, 0.0]], "correlation")
     svm = _svm(given_case)
     constraints = Constraints.of(given_case.problem, svm)
@@ -221,13 +225,13 @@ def test_offset_grows_like_log_radius_where_a_neighbour_has_no_dual() -> None:
     sizes = [
         float(np.linalg.norm(Reduced.at(constraints, basis, rho).newton(np.zeros(1))[0])) for rho in (1e4, 1e6, 1e8)
     ]
-    # y balances e^{−y} against y/ρ: y + log y = log ρ.
+    # y balances e^{−y} and y/ρ: y + log y = log ρ.
     for rho, y in zip((1e4, 1e6, 1e8), sizes, strict=True):
         assert abs(y + np.log(y) - np.log(rho)) < 0.01
 
 
 def _nudged(amount: float) -> Any:
-    """The reference gradient turned by a relative ``amount`` within the span of the first two axes."""
+    """Return the reference gradient, turned by a relative ``amount`` within the span of the first two axes."""
     right = scaled_gradient
 
     def gradient(*args: Any) -> Any:
@@ -240,15 +244,15 @@ def _nudged(amount: float) -> Any:
     return REFERENCE.replace("nudged", {scaled_gradient: gradient})
 
 
-def test_a_gradient_turned_by_1e_11_is_seen() -> None:
-    """At radius 1e6 the offset magnifies an angle a million times; rounding alone must not be enough to fail."""
+def test_a_gradient_turned_by_1e_11_is_caught() -> None:
+    """At radius 1e6 the offset magnifies an angle a million times; rounding alone must not suffice to fail."""
     given_case = random_cases(2, equal=False)[0]
     assert not falsified("theorem-1", given_case, _nudged(1e-17))
     assert "path-is-stationary" in falsified("theorem-1", given_case, _nudged(1e-11))
 
 
 def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
-    """The claims about the path at two radii, with what is predicted at the second replaced."""
+    """Return the verdicts on the path at two radii, with fields of the prediction at the second replaced."""
     problem, svm = given_case.problem, _svm(given_case)
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction, constraints.rows)
@@ -259,8 +263,8 @@ def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
     return {claim.name: claim.verdict for claim in made}
 
 
-def test_a_prediction_that_was_not_found_is_undecided() -> None:
-    """It is compared with nothing; taken for a prediction, it is falsified."""
+def test_a_prediction_that_newton_did_not_find_is_undecided() -> None:
+    """The path is not compared with it; if it were reported as found, it would be falsified."""
     given_case, far = CORNERS["more-neighbours-than-dimensions"], np.array([1e3])
     assert set(_path_claims(given_case).values()) == {Verdict.UPHELD}
     assert _path_claims(given_case, predicted=far)["path-is-stationary"] is Verdict.FALSIFIED
@@ -278,10 +282,10 @@ def test_a_prediction_that_was_not_found_is_undecided() -> None:
         ("zero-dual", {"path-rate-with-logarithm": Verdict.UPHELD}),
     ],
 )
-def test_a_limit_that_was_not_found_leaves_what_does_not_need_it(
+def test_a_limit_that_newton_did_not_find_leaves_independent_claims(
     name: str, limits: dict[str, Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Columns of very different units keep Newton's method on the limit program from converging."""
+    """Columns in very different units keep Newton's method on the limit program from converging."""
     right = Reduced.newton
 
     def newton(self: Reduced, start: Any, steps: int = 400) -> tuple[Any, bool]:
@@ -298,7 +302,7 @@ def test_a_limit_that_was_not_found_leaves_what_does_not_need_it(
 
 
 def test_columns_of_very_different_units_are_no_false_alarm() -> None:
-    """Rows of 10⁶/‖p_mm‖, opposite but for a margin of 10⁻³, and a third one without a dual that is 10⁻⁵ off the first.
+    """Rows are 10⁶/‖p_mm‖ long, opposite up to a margin of 10⁻³; a third one without a dual is 10⁻⁵ off the first.
 
     The sphere alone curves the program there, by 1/ρ: sixteen digits below the curvature along the rows.
     """

@@ -1,4 +1,4 @@
-"""Theorem 2: upheld by the reference, falsified by planted faults, and its bounds and predictions checked directly."""
+"""Theorem 2: upheld by the reference, falsified by planted faults; its bounds and predictions checked directly."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ CAUGHT_BY: dict[str, str] = {
     "neighbour-lost": "svm-is-optimal",
     "svm-always-infeasible": "svm-is-optimal",
 }
-"""A claim that each fault falsifies."""
+"""For each fault, a claim that it falsifies."""
 
 MISSED: dict[str, str] = {}
-"""Faults that leave the theorem true, and why."""
+"""Faults under which the theorem remains true, with the reason."""
 
 
 @settings(max_examples=12)
@@ -105,7 +105,7 @@ def test_each_fault_is_caught_by_its_claim() -> None:
         assert not any(falsified("theorem-2", c, FAULTS[fault]) for c in cases), fault
 
 
-def test_textbook_kernels_are_held_to_the_effective_claims_and_upheld() -> None:
+def test_textbook_kernels_are_judged_by_the_effective_claims_and_upheld() -> None:
     for given_case in random_cases(2, equal=True):
         for name, eps in (("cancelling-gradient", 2.0**-52), ("float32-softmax", 2.0**-23)):
             kernel = replace(FAULTS[name], textbook_eps=eps)
@@ -148,8 +148,8 @@ def test_correlation_bound_is_not_vacuous() -> None:
     assert lower / run.norms[-1, 0] > -1
 
 
-def test_a_deficit_without_its_logarithm_is_falsified() -> None:
-    """From the origin with small steps the path is not straight: λ log(…) is needed, and with it the bound holds."""
+def test_a_deficit_without_its_logarithm_fails() -> None:
+    """From the origin with small steps the path is not straight: the term λ log(…) is needed, and suffices."""
     problem = CORNERS["margin-1+1e-5"].problem
     svm = _svm(problem)
     run = gradient_descent(problem, np.zeros((1, 2)), steps=500, log_step=-4.0 - problem.log_smoothness)
@@ -161,7 +161,7 @@ def test_a_deficit_without_its_logarithm_is_falsified() -> None:
 
 
 def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float, np.ndarray]:
-    """The prediction, the flow's offset in units of ‖p_mm‖, 1 − cos, and the start in those units."""
+    """Return the prediction, the flow's offset in units of ‖p_mm‖, 1 − cos, and the start in those units."""
     given_case = CORNERS[name]
     problem = given_case.problem
     svm = _svm(problem)
@@ -173,8 +173,10 @@ def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float
     return offsets, offsets.across(p), float(flow.one_minus_cosine(svm.direction)[-1]), start / svm.norm
 
 
-def test_flow_offset_is_the_closed_form_plus_what_is_conserved() -> None:
-    """Every row is an SVM-neighbour: the flow keeps p(0) off their span, and the offset is known to 8 digits."""
+def test_the_flow_offset_is_the_closed_form_plus_the_conserved_part() -> None:
+    """Every row is an SVM-neighbour: the flow conserves the part of p(0) outside their span, and the offset is known to
+    8 digits.
+    """
     offsets, z, one_minus_cosine, start = _offset("duplicate-tokens")
     predicted = offsets.across(offsets.q + offsets.free(start))
     np.testing.assert_allclose(z, predicted, atol=1e-8 * (1 + np.linalg.norm(predicted)))
@@ -186,12 +188,12 @@ def test_flow_with_a_neighbour_of_dual_zero_drifts_like_log_norm() -> None:
     _, early, _, _ = _offset("zero-dual", 1e3)
     _, late, _, _ = _offset("zero-dual", 1e6)
     drift = float(np.linalg.norm(late) - np.linalg.norm(early))
-    # Across the ray dy/d log t = e^{−y}: y = log log t + const.
+    # Across the ray dy/d log t = e^{−y}, so that y = log log t + const.
     assert abs(drift - math.log(1e3)) < 0.05
 
 
 @pytest.mark.parametrize("name", ["zero-dual", "margin-1+3e-9", "margin-1+1e-5", "far-start"])
-def test_bound_from_the_start_covers_the_flow_and_is_not_absurd(name: str) -> None:
+def test_the_bound_from_the_start_covers_the_flow_and_is_not_absurd(name: str) -> None:
     offsets, z, one_minus_cosine, start = _offset(name)
     bound = offsets.from_start(start, 1e6)
     size = float(np.linalg.norm(z))
@@ -204,12 +206,14 @@ SPARSE = Problem(
       [0.02, -1.85, 0, 1.78, -5], [-1, 0.29, 0, -2, -5]]],
     [[0.0, -1, -1, -1, -1, -1]],
 )  # fmt: skip
-"""Of four SVM-neighbours three have a dual; the fourth is the first but for a coordinate in which p_mm is zero."""
+"""Three of the four SVM-neighbours have a dual; the fourth differs from the first in a coordinate in which p_mm is
+zero.
+"""
 PARTLY = Problem(
     [[[0, 0, 0, 0], [-1, 0, 0, 0], [-1, -1, 0, 0], [-1, 1, 0, 0], [-1, 0.5, 0, -1], [-1, 0, -1, -2]]],
     [[0.0, -1, -1, -1, -1, -1]],
 )
-"""Three neighbours of dependent rows have a dual, in dual solutions of which each leaves one out; two have none."""
+"""Three neighbours of dependent rows have a dual, in dual solutions each of which leaves one out; two have none."""
 
 
 @pytest.mark.parametrize("problem", [SPARSE, PARTLY])
@@ -228,7 +232,7 @@ RIGHT = FlowOffset.of
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """An offset whose q is moved by so much within the span: the limit of other duals."""
+    """A function that makes offsets whose q is moved by ``by`` within the span, to the limit of other duals."""
 
     by: float
 
@@ -242,7 +246,9 @@ TRIANGLE = Problem([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
 
 @pytest.mark.parametrize("problem", [PARTLY, TRIANGLE])
 def test_a_limit_beside_the_right_one_is_falsified(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bounds allow a q that does not balance what it fails by, and no more: the flow does not tend to it."""
+    """The bounds allow for the residual of q, which is set to zero here, and for no more: the flow does not tend to
+    this q.
+    """
     where = "theorems.token_selection.global_paths.theorem_2_global_convergence.FlowOffset.of"
     caught = []
     for by in (1e-3, -1.0):
@@ -254,7 +260,9 @@ def test_a_limit_beside_the_right_one_is_falsified(problem: Problem, monkeypatch
 
 
 def test_several_inputs_may_reach_another_direction() -> None:
-    """n = 1 is needed (Figure 8): along (1, 0) the second input selects its worse token, by a wider margin than 1."""
+    """The theorem needs n = 1 (Figure 8): along (1, 0) the second input selects its worse token, by a
+    margin above 1.
+    """
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.5, 0.5], [0.0, 0.0]]])
     problem, start = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]])), np.array([20.0, 0.0])
     svm = _svm(problem)
@@ -267,7 +275,7 @@ def test_several_inputs_may_reach_another_direction() -> None:
 
 
 def test_a_prompt_that_steps_are_too_short_to_move_is_no_counterexample() -> None:
-    """Steps of 1e-15 leave ‖p‖ = 51 as it is, where exact ones add up to more than its rounding."""
+    """Steps of 1e-15 leave ‖p‖ = 51 unchanged, while exact steps would add up to more than its rounding."""
     problem = Problem([[[2.0], [3.0]], [[0.0], [1.0]]], [[2.0, 1.9], [0.0, -0.1]], "logistic")
     outcome = check(statement("theorem-2"), Case(problem, seed=1897165503), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason

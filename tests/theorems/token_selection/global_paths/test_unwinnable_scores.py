@@ -1,4 +1,4 @@
-"""Where scores cannot all be won: the statement on a shared case and on drawn ones, and what it catches."""
+"""The statement on scores that no prompt wins on all inputs: on fixed and drawn cases, and with planted faults."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ OBLIQUE = Case(
     seed=2,
 )
 UNEQUAL = Case(Problem(OPPOSED.problem.keys, [[2.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), seed=3)
-"""A finite part that is not 0."""
+"""A case whose finite part is not 0."""
 COPY = Case(Problem([[[1.0], [1.0]], [[1.0], [0.0]]], [[1.0, 0.0]] * 2), seed=4)
-"""The best token has a copy of a lower score: F = {0}."""
+"""A case in which the best token has a copy of a lower score: F = {0}."""
 NOTHING_FREE = Case(Problem(OPPOSED.problem.keys[:2, :, :1], [[1.0, 0.0]] * 2), seed=5)
-"""Every token ties, and U = 0."""
+"""A case in which every token ties and U = 0."""
 FIXED = [OPPOSED, OBLIQUE, UNEQUAL, COPY, NOTHING_FREE]
 DRAWN = list(draw_cases(STATEMENT, 40, 0))
 
@@ -58,7 +58,7 @@ def test_a_planted_fault_is_caught(fault: object) -> None:
     assert any(check(STATEMENT, case, wrong).verdict is Verdict.FALSIFIED for case in [UNEQUAL, *DRAWN])
 
 
-def test_the_data_are_those_of_the_assumption() -> None:
+def test_the_data_satisfy_the_assumption() -> None:
     tied = assumption_named("optimal-tokens-tied")
     for case in [*FIXED, *DRAWN]:
         assert tied.check(case).holds
@@ -70,7 +70,7 @@ def test_the_data_are_those_of_the_assumption() -> None:
     assert tied.check(even).holds is False
 
 
-def test_drawn_data_reach_what_there_is() -> None:
+def test_drawn_data_reach_every_kind_of_split() -> None:
     splits = [split for case in DRAWN if (split := score_split(case.problem)) is not None]
     assert {0, 1, 2, 3} <= {len(split.level) for split in splits}
     assert any(not split.across.size for split in splits)
@@ -80,7 +80,7 @@ def test_drawn_data_reach_what_there_is() -> None:
     assert any(rest is not None and (np.abs(rest) > 0.1).any() for rest in rests)
 
 
-def test_no_split_is_undecided_and_a_number_that_is_none_is_refuted() -> None:
+def test_a_missing_split_is_undecided_and_a_nan_is_falsified() -> None:
     nothing = REFERENCE.replace("", {score_split: lambda problem: None})
     assert check(STATEMENT, OPPOSED, nothing).verdict is Verdict.INCONCLUSIVE
 
@@ -98,8 +98,8 @@ def test_no_split_is_undecided_and_a_number_that_is_none_is_refuted() -> None:
     assert "not finite" in outcome.reason
 
 
-def test_nothing_tied_is_no_split() -> None:
-    """Ŝ = {α} is refused though every weight of it, none, is positive."""
+def test_a_split_without_ties_is_refuted() -> None:
+    """Ŝ = {α} is refuted although all its tying weights (there are none) are positive."""
 
     def untied(problem: Problem) -> module.ScoreSplit:
         split = score_split(Problem(problem.keys, problem.scores, problem.loss))

@@ -29,7 +29,7 @@ EPS = float(np.finfo(float).eps)
 
 
 def is_right(found: Any, expected: list[float]) -> None:
-    """Within what is told of the rounding, and of that of the expectation."""
+    """Assert that a value agrees with the expected one up to its error bound and the rounding of the expectation."""
     due = np.array(expected)
     assert np.shape(found.value) == due.shape
     same = found.value == due  # infinities
@@ -39,7 +39,7 @@ def is_right(found: Any, expected: list[float]) -> None:
 
 
 def test_an_angle_to_the_axis_does_not_cancel() -> None:
-    """Of (4, 4), and of (3, 10⁻⁹): its square over 18; what does not point along the axis counts as opposite."""
+    """For (4, 4), and for (3, 10⁻⁹) with 10⁻¹⁸/18; a vector that does not point along the axis counts as opposite."""
     w = np.array([[1.0, 4.0], [0.0, 1e-9], [0.0, 0.0], [-5.0, 1.0]])
     is_right(one_minus_cosine(exact(np.array([1.0, 0.0])), 3.0, w), [1 - math.sqrt(0.5), 1e-18 / 18, 0.0, 2.0])
     small = one_minus_cosine(exact(np.array([1.0, 0.0])), 3.0, w[1:2])
@@ -47,13 +47,15 @@ def test_an_angle_to_the_axis_does_not_cancel() -> None:
 
 
 def test_odds_of_a_bound() -> None:
-    """¼ is 3 to 1; of no probability and of certainty there are none."""
+    """A probability of ¼ has odds of 1 to 3; for 0 and 1 the result is −∞."""
     is_right(log_odds(exact(np.array([0.25, 0.75]))), [math.log(3), -math.log(3)])
     assert (log_odds(exact(np.array([0.0, -0.5, 1.0, 1.5]))).value == -np.inf).all()
 
 
-def test_bounds_of_what_a_margin_leaves() -> None:
-    """Two tokens a margin of log 3 below the best have a third of its weight each; one alone has a quarter of all."""
+def test_bounds_on_nonoptimality_from_a_margin() -> None:
+    """Two tokens a margin of log 3 below the best have a third of its weight each; one alone has a quarter of the
+    total.
+    """
     upper, lower = nonoptimality_bounds(exact(np.array([math.log(3), 0.0])), 3)
     is_right(upper, [0.4, 2 / 3])
     is_right(lower, [0.25, 0.5])
@@ -66,21 +68,21 @@ def test_odds_of_the_logarithm_of_a_bound(log_bound: float, due: float) -> None:
 
 
 def leaning(norm: float, chord: float) -> list[float]:
-    """A point of that norm, so far from the same norm along the first axis."""
+    """Return a point of the given norm at the given distance from the point of equal norm on the first axis."""
     along = norm - chord**2 / (2 * norm)
     return [along, math.sqrt(norm**2 - along**2)]
 
 
 @pytest.mark.parametrize(("later", "verdict"), [(4.9, Verdict.UPHELD), (5.1, Verdict.FALSIFIED)])
 def test_a_deviation_may_double(later: float, verdict: Verdict) -> None:
-    """From 2.5 at norm 10 to 5 at norm 100; and to that of one logit anyway."""
+    """It grows from 2.5 at norm 10 to 5 at norm 100; a deviation of up to one logit is always allowed."""
     points, axis = np.array([leaning(10.0, 2.5), leaning(100.0, later)]), np.array([1.0, 0.0])
     assert _rate("head-rate", points, axis, 1e3).verdict is verdict
     assert _rate("head-rate", points, axis, 1e-3).verdict is Verdict.UPHELD
 
 
-def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
-    """Heads from 3 to 6, prompts, far enough to select, from 100 to 112."""
+def test_the_ratio_is_that_of_the_growth_of_norms() -> None:
+    """Heads grow from 3 to 6; prompts, once large enough to select, from 100 to 112."""
     setup = joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
     requests: list[float] = []
 
@@ -95,7 +97,7 @@ def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
     assert requests == [pytest.approx(2.25 / 12)]
 
 
-def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() -> None:
+def test_a_run_that_is_too_short_and_one_with_nan_are_refuted() -> None:
     case = DATASETS["figure-3b"]().normalise()
     setup = joint_setup(case, REFERENCE)
     asked = replace(descent_settings(case, setup.joint, setup.separator), steps=3)
@@ -116,7 +118,7 @@ def setup_3b() -> JointSetup:
 
 
 def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[Claim]:
-    """Of the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
+    """Return the claims on the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
     starts = np.stack([setup.separator.direction, setup.target.direction])
     R, rate = 20 / setup.target.margin, setup.target.margin
     other = REFERENCE.replace("other", replaced)
@@ -125,7 +127,7 @@ def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[C
 
 
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
-    """Under test a pair beside the minimiser, whose prompt points the other way."""
+    """The pair under test has the opposite prompt."""
 
     def lost(*arguments: Any) -> JointMinimum:
         minimiser = joint_minimiser(*arguments)
@@ -136,7 +138,9 @@ def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
     assert "the reference finds a pair of lower risk" in claim.detail
 
 
-def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_at_which_another_token_scores_as_much_leaves_the_limit_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def level(joint: Joint, log_r: float, w: Any) -> tuple[Any, Any]:
         sign, size = head_drops(joint, log_r, w)
         return 0 * sign, size
@@ -147,8 +151,8 @@ def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatc
     assert "scores at least as much" in last.undecided
 
 
-def test_outputs_of_a_head_are_known_to_six_bits() -> None:
-    """‖w‖ max‖z‖ (d + 8) eps ≤ 1/64, and the longest token counts, not the longest column."""
+def test_outputs_of_a_head_need_six_correct_bits() -> None:
+    """The condition is ‖w‖ max‖z‖ (d + 8) eps ≤ 1/64, with the longest token, not the longest column."""
     joint = setup_3b().joint
     longest = float(np.linalg.norm(joint.tokens, axis=2).max())
     w = np.array([2.0**-6 / (longest * 10 * EPS), 0.0])
@@ -166,8 +170,8 @@ def test_the_spread_is_the_longest_side() -> None:
 
 
 @pytest.mark.parametrize(("loss", "known"), [(0.9, True), (1.5, False)])
-def test_a_head_that_may_be_anywhere_bounds_nothing(loss: float, known: bool) -> None:
-    """The bound on 1 − cos(v, v_mm) says nothing beyond 1."""
+def test_a_head_that_may_be_anywhere_gives_no_bound(loss: float, known: bool) -> None:
+    """A bound on 1 − cos(v, v_mm) above 1 is vacuous."""
     setup = setup_3b()
     level = Sublevel(setup, REFERENCE, 10.0, 50.0, 50.0 * setup.target.direction)
     level.__dict__["head_loss"] = exact(np.float64(loss))
@@ -176,15 +180,15 @@ def test_a_head_that_may_be_anywhere_bounds_nothing(loss: float, known: bool) ->
 
 
 def test_losses_over_the_whole_range() -> None:
-    """log log(1 + e^{−u}) beside −E."""
+    """Compare log log(1 + e^{−u}) with −E."""
     u = np.array([-800.0, -1.0, 0.0, 1.0, 500.0])
     result = _log_losses(exact(np.zeros(5)), exact(u))
     assert result.value == pytest.approx([math.log(math.log1p(math.exp(-x))) if x > -700 else math.log(-x) for x in u])
 
 
 @pytest.mark.parametrize("part", ["prompts", "offsets"])
-def test_a_pair_beyond_its_balls_is_no_minimiser(part: str) -> None:
-    """A prompt of norm 2R, and a head of norm 2r."""
+def test_a_pair_outside_its_balls_is_refuted(part: str) -> None:
+    """First the prompt has norm 2R, then the head norm 2r."""
 
     def longer(*arguments: Any) -> JointMinimum:
         minimum = joint_minimiser(*arguments)

@@ -1,4 +1,4 @@
-"""Theorems 5 and 6, Lemmas 12 and 13, the conjecture on joint descent: upheld, and where they do not apply."""
+"""Theorems 5 and 6, Lemmas 12 and 13 and the conjecture on joint descent: upheld, and not applicable elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JOINT = ("lemma-12", "lemma-13", "theorem-5", "theorem-6", "conjecture-joint-des
 
 @cache
 def cases_of(id: str) -> tuple[Case, ...]:
-    """Fixed cases of the statement's own strategy to which it applies, the trivial first ones left out."""
+    """Return fixed cases of the statement's own strategy to which it applies, without the trivial first ones."""
     drawn: list[Case] = []
 
     @settings(max_examples=14)
@@ -48,7 +48,7 @@ def cases_of(id: str) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("id", JOINT)
-def test_reference_is_upheld(id: str) -> None:
+def test_upheld_by_the_reference(id: str) -> None:
     cases = cases_of(id)
     assert len(cases) >= 5
     for case in cases:
@@ -64,7 +64,7 @@ def test_figures(id: str) -> None:
 
 
 def test_points_on_the_sphere_are_not_shortened() -> None:
-    """Margins of 600 along p_mm = (4/7, 0, 3/7), with a norm that floats round up."""
+    """Margins are 600 along p_mm = (4/7, 0, 3/7), whose norm floats round up."""
     X = [
         [[1.0, 0.0, 0.0, 0.0], [0.0, -0.875, 0.0, 0.0]],
         [[-1.0, 0.0, 0.0, 0.5], [0.0, -0.5, 0.0, 0.0]],
@@ -100,8 +100,9 @@ def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> Non
 
 
 def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
-    """The claim that the path ends at p_relax fails along r = R/2, where it ends in between (smallest instance:
-    Figure 3(b))."""
+    """Along r = R/2 the path ends between p_mm and p_relax, so that the claim on p_relax fails (smallest instance:
+    Figure 3(b)).
+    """
     setup = joint_setup(DATASETS["figure-3b"](), REFERENCE)
     R = 2.0**24
     starts = np.random.default_rng(0).normal(size=(32, 2))
@@ -116,7 +117,7 @@ def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
 
 
 def test_bounds_are_tight_to_a_few_percent() -> None:
-    """The hunt reaches the bound on q_max: a bound ten percent smaller is violated."""
+    """The search reaches the bound on q_max: a bound ten percent smaller is violated."""
     setup = joint_setup(DATASETS["figure-3a"](), REFERENCE)
     R = 30.0 * setup.separator.norm
     level = Sublevel(setup, REFERENCE, 30.0, R, R * setup.separator.direction)
@@ -133,8 +134,9 @@ def test_bounds_are_tight_to_a_few_percent() -> None:
 
 
 def single_input() -> Case:
-    """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1,
-    every inequality of the derivation an equality up to e^{−RΘ}."""
+    """Return one input with tokens (1, 0) and (0, 0): Γ = ν = D = 1, and all inequalities of the derivation are
+    equalities up to e^{−RΘ}.
+    """
     data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
     return Case(data.problem, dataset=data, alpha=np.array([0]))
 
@@ -142,7 +144,7 @@ def single_input() -> Case:
 @pytest.mark.parametrize("id", ["theorem-5", "theorem-6"])
 @pytest.mark.parametrize("name", ["figure-1a", "figure-1b"])
 def test_one_input_with_a_head_on_the_sphere_is_no_false_alarm(name: str, id: str) -> None:
-    # Lateral offsets of 1e6 at r = e^60: whether the head lies in its ball is known up to the rounding of w only.
+    # Lateral offsets are 1e6 at r = e^60: whether the head lies in its ball is known only up to the rounding of w.
     outcome = check(statement_named(id), DATASETS[name](), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
@@ -152,8 +154,8 @@ def given_by(X: list[list[list[float]]], Y: list[float], v: list[float], seed: i
     return Case(data.problem, dataset=data, alpha=np.zeros(len(Y), dtype=np.int64), seed=seed)
 
 
-def test_a_pair_that_the_solver_lost_is_not_taken_for_the_minimiser() -> None:
-    """A token at 0.94 of the optimal one: from one start the head runs off to 1e100, where any prompt is as good."""
+def test_a_pair_for_which_the_solver_diverged_is_not_taken_for_the_minimiser() -> None:
+    """A token is at 0.94 of the optimal one: from one start the head diverges to 1e100, where any prompt is as good."""
     case = given_by(
         [
             [[0.5, 0.25, -0.75, -0.75], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]],
@@ -168,7 +170,7 @@ def test_a_pair_that_the_solver_lost_is_not_taken_for_the_minimiser() -> None:
 
 
 def test_an_offset_that_grows_like_log_r_converges_in_direction() -> None:
-    """Two tokens of input 0 all but tie: one is tight with a dual, the other falls behind like log R."""
+    """Two tokens of input 0 almost tie: one is tight with a dual, the other falls behind like log R."""
     case = given_by(
         [
             [[-1.0, 0.0, 0.0], [-0.3, -0.3, 0.1], [-0.3, -0.3, 0.0]],
@@ -182,7 +184,7 @@ def test_an_offset_that_grows_like_log_r_converges_in_direction() -> None:
 
 
 def test_a_head_outside_its_ball_by_rounding_is_no_false_alarm() -> None:
-    """One support: F is 1e-15, and a head of offset 6e5 that lies 1e-9 outside its ball beats the competitor."""
+    """With one support F is 1e-15, and a head of offset 6e5 that lies 1e-9 outside its ball beats the competitor."""
     case = given_by(
         [
             [
@@ -202,7 +204,7 @@ def test_a_head_outside_its_ball_by_rounding_is_no_false_alarm() -> None:
 
 
 def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -> None:
-    """Token 1 of the non-support has Γ minus 1e-17 or so: e^{RΘ/2} of that is whatever rounding says."""
+    """Token 1 of the non-support falls short of Γ by about 1e-17: e^{RΘ/2} times this is decided by rounding."""
     case = given_by(
         [
             [
@@ -223,8 +225,10 @@ def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -
     assert "limit-reached" not in {claim.name for claim in outcome.claims}
 
 
-def test_a_head_that_runs_off_along_a_rounding_is_no_minimiser() -> None:
-    """One support, and v̄_mm rounded: its token has a slope of 1e-16 across it, and the solver's head ended at 1e54."""
+def test_a_head_that_diverges_along_a_rounding_is_no_minimiser() -> None:
+    """With one support and v̄_mm rounded, the token has a slope of 1e-16 across v̄_mm; the solver's head
+    ended at 1e54.
+    """
     case = given_by(
         [
             [
@@ -246,8 +250,8 @@ def test_a_head_that_runs_off_along_a_rounding_is_no_minimiser() -> None:
     assert "limit-reached" in {claim.name for claim in outcome.claims}
 
 
-def test_the_ratio_of_the_norms_is_that_of_their_growth() -> None:
-    """‖v‖/‖p‖ is O(1/R) from its limit: p(c) at the ratio itself moves by as much as the deviation that is claimed."""
+def test_the_ratio_of_norms_is_that_of_their_growth() -> None:
+    """The error of ‖v‖/‖p‖ is O(1/R); p(c) at this ratio would move by as much as the claimed deviation."""
     X = np.array([[[1.0, 0.0], [0.640625, -0.1640625]], [[3.0, 1.0], [0.0, 0.5]], [[-3.0, 0.0], [-0.75, -0.5]]])
     W = np.array([[1.0, 2.0], [0.0, 1.0]])
     data = Dataset(X, np.array([1.0, 1.0, -1.0]), np.array([1.0, 0.0]), W, LOSSES["logistic"])
@@ -257,8 +261,8 @@ def test_the_ratio_of_the_norms_is_that_of_their_growth() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_limit_is_scale_invariant(seed: int) -> None:
-    """Along r = e^{RΘ} an output of tokens of size 1000 lost 1000 at R p̄_mm, and the limit was 10⁻⁵ away."""
+def test_the_limit_is_scale_invariant(seed: int) -> None:
+    """Along r = e^{RΘ} an output of tokens of size 1000 once lost 1000 at R p̄_mm, and the limit was 10⁻⁵ off."""
     tokens = 1000.0 * np.array([[[1.0, 0.0], [0.25, -0.5]]])
     data = Dataset(tokens, np.array([1.0]), np.array([1.0, 0.0]))
     case = Case(data.problem, dataset=data, alpha=np.array([0]), seed=seed)
@@ -266,8 +270,8 @@ def test_limit_is_scale_invariant(seed: int) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_what_the_rounding_of_logits_hides_of_the_limit_is_no_false_alarm() -> None:
-    """Keys 1e-12 from that of α, and others 1/2: logits at RΘ = 2^28 are known to 1% of it."""
+def test_a_limit_hidden_by_the_rounding_of_logits_is_no_false_alarm() -> None:
+    """Some keys are 1e-12 from that of α, others 1/2: logits at RΘ = 2^28 are known only to 1 %."""
     X = np.array([[[1.0, 0.0, 0.0], [0.25, -1e-12, 0.0], [0.25, -0.5, 0.25]]])
     data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
     case = Case(data.problem, dataset=data, alpha=np.array([0]), seed=2)
@@ -276,8 +280,8 @@ def test_what_the_rounding_of_logits_hides_of_the_limit_is_no_false_alarm() -> N
 
 
 @pytest.mark.parametrize(("nearer", "made"), [(2.0**-53, False), (2.0**-50, False), (2.0**-10, True)])
-def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: float, made: bool) -> None:
-    """ρ of the second input is below Θ by that share: whether c*/2 is too little is not told by margins in floats."""
+def test_an_input_that_binds_only_by_a_rounding_is_no_false_alarm(nearer: float, made: bool) -> None:
+    """ρ of the second input is below Θ by this share: margins in floats do not decide whether c*/2 is too small."""
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, 0.0]], [[2.0, 0.0, 0.0], [0.0, -0.5 * (1 - nearer), 0.25]]])
     data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[1:])
     setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0, 0])).normalise(), REFERENCE)
@@ -291,8 +295,8 @@ def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: flo
 
 
 @pytest.mark.parametrize(("apart", "made"), [(2.0**-52, False), (0.5, True)])
-def test_neighbours_that_are_dependent_but_for_a_rounding_have_no_sharp_form(apart: float, made: bool) -> None:
-    """Two rows (1/2, ±apart): both have duals and they are independent, but floats have no inverse of them."""
+def test_neighbours_dependent_up_to_a_rounding_make_no_sharp_claim(apart: float, made: bool) -> None:
+    """Two rows (1/2, ±apart) have duals and are independent, but floats cannot invert them."""
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, apart], [0.5, -0.5, -apart]]])
     data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
     setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0])).normalise(), REFERENCE)
@@ -314,13 +318,13 @@ NEARLY_TWICE = Dataset(
     [1.0, 0.0, 0.0, 0.0],
     np.eye(4)[1:],
 )
-"""The first input has a tight token without a dual, 0.014 from the one with: a logit is an offset of 71."""
+"""The first input has a tight token without a dual, 0.014 from the one with a dual: a logit is an offset of 71."""
 
 
-def test_a_token_that_hardly_differs_from_a_tight_one_is_left_slowly() -> None:
-    """From step k to 4k the offset grows from 65 to 153, by 1.2 logits of the 1.4 = log 4 that it may."""
+def test_a_near_copy_of_a_tight_token_is_left_slowly() -> None:
+    """From step k to 4k the offset grows from 65 to 153, by 1.2 logits, of which 1.4 = log 4 are allowed."""
     case = Case(NEARLY_TWICE.problem, dataset=NEARLY_TWICE, alpha=np.array([1, 1, 1]))
-    # Only where it converges is another matter: the runs are the same three times.
+    # The runs do not depend on the claimed limit, so that one run serves three times.
     right = REFERENCE.replace("right", {joint_descent: remembered(joint_descent)})
     outcome = check(statement_named("conjecture-joint-descent"), case, right)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
@@ -335,7 +339,7 @@ def test_a_token_that_hardly_differs_from_a_tight_one_is_left_slowly() -> None:
 
 
 def remembered(descent: Callable[..., JointTrajectory]) -> Callable[..., JointTrajectory]:
-    """The descent; of the same arrays and settings it is run once."""
+    """Return the descent with a cache: equal arrays and settings are run once."""
     runs: dict[Any, JointTrajectory] = {}
 
     def run(*arrays: np.ndarray, **settings: Any) -> JointTrajectory:
@@ -358,12 +362,12 @@ NULL_SPACES = {
     "zero column": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [2.0, 1.0, 0.0]],
     "rank two": [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 2.0]],
 }
-"""Key-query weights of which keys span a plane at most."""
+"""Key-query weights under which keys span at most a plane."""
 
 
 @pytest.mark.parametrize("W", NULL_SPACES.values(), ids=NULL_SPACES)
 @pytest.mark.parametrize("seed", range(2))
-def test_keys_with_a_null_space(W: list[list[float]], seed: int) -> None:
+def test_upheld_on_keys_with_a_null_space(W: list[list[float]], seed: int) -> None:
     X = np.array([[[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]], dtype=np.float32).astype(np.float64)
     data = Dataset(X, np.array([1.0]), np.array([0.0, 0.0, 1.0]), np.array(W), LOSSES["logistic"])
     outcome = check(statement_named("theorem-5"), Case(data.problem, dataset=data, seed=seed), REFERENCE)
@@ -371,7 +375,7 @@ def test_keys_with_a_null_space(W: list[list[float]], seed: int) -> None:
 
 
 def test_a_radius_that_is_too_small_for_near_ties_falsifies_nothing() -> None:
-    """A bound of 1 − 2e-6 on the cosine, at the best competitor: no minimiser could do better at this radius."""
+    """The bound on the cosine at the best competitor is 1 − 2e-6: no minimiser could do better at this radius."""
     data = Dataset(
         [
             [[1, 0.5, 1], [0, 0, 0]],

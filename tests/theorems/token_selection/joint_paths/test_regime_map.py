@@ -1,4 +1,6 @@
-"""The regime map: c* on Figure 3(b), and data without a map; tests/theorems/figures has where each schedule ends."""
+"""The regime map: c* on Figure 3(b), and data without a map. The ends of the schedules are tested in
+tests/theorems/figures.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,6 @@ def test_figure_3b_has_critical_ratio_one() -> None:
         (Case(Problem(np.eye(2)[None], np.array([[1.0, 0.0]]))), "the case has no tokens and labels"),
     ],
 )
-def test_data_without_a_map(case: Case, message: str) -> None:
+def test_data_without_a_map_are_refused(case: Case, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         list(regimes(case))

@@ -1,4 +1,4 @@
-"""Hand-made problems around locally optimal tokens, with the corner that each is made for."""
+"""Hand-made problems around locally optimal tokens, each for a corner case."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def case(keys: object, scores: object, alpha: list[int], loss: str = "logistic",
 
 
 def nearly_neighbour(excess: float, gap: float = -1.0) -> Case:
-    """p_mm = (1, 0); token 2 has margin 1 + excess and scores above α when gap < 0."""
+    """Return a case with p_mm = (1, 0), in which token 2 has margin 1 + excess and scores above α if gap < 0."""
     return case([[[1.0, 0.0], [0.0, 0.0], [-excess, 1.0]]], [[0.0, -1.0, -gap]], [0])
 
 
 HAND_MADE: dict[str, Case] = {
-    # One row, no other token: the gradient is parallel to p_mm.
+    # One row and no other token: the gradient is parallel to p_mm.
     "two-tokens": case([[[1.0, 0.5], [-0.5, 0.0]]], [[1.0, 0.0]], [0]),
     "one-dimension": case([[[1.0], [0.0], [-1.0]], [[2.0], [0.5], [-3.0]]], [[1.0, 0.0, 2.0], [0.5, 0.0, 3.0]], [0, 0]),
-    # Input 1 has no SVM-neighbour and its other tokens score above α: its own term has the wrong sign.
+    # Input 1 has no SVM-neighbour, and its other tokens score above α: its own term has the wrong sign.
     "wrong-sign-input": case(
         [[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 1.0], [1.0, -1.0]]],
         [[1.0, 0.0, 0.5], [0.0, 2.0, 1.0]],
@@ -34,7 +34,7 @@ HAND_MADE: dict[str, Case] = {
     "three-nano": nearly_neighbour(3e-9),
     "three-nano-but-good": nearly_neighbour(3e-9, gap=1.0),
     "nearly-neighbour": nearly_neighbour(0.05),
-    # Duplicates: two equal neighbours of different scores share one dual.
+    # Duplicates: two equal neighbours with different scores share one dual.
     "duplicate-neighbours": case(
         [[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.75, -2.0]], [0], "exponential"
     ),
@@ -44,11 +44,11 @@ HAND_MADE: dict[str, Case] = {
     ),
     # The neighbour (0, 1) has a zero dual in every dual solution.
     "not-complementary": case([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.5]], [0]),
-    # A cone 2e-10 wide that begins at norm 1e10: the flow's path must be known to 1e-10 of its norm.
+    # The cone is 2e-10 wide and begins at norm 1e10: the flow's path must be known to 1e-10 of its norm.
     "narrow-cone": case(
         [[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]], [[-1.0, 1.0, 0.0, -1.0]], [2]
     ),
-    # Weights as far from the duals as scores can make them: the offset is long.
+    # Scores make the weights as far from the duals as possible: the offset is long.
     "long-offset": case(
         [[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [[0.0, 0.0, 1.0], [0.5, 0.0, 0.0], [0.0, 0.5, 0.25]]],
         [[1.0, 0.0, 0.999], [5.0, -100.0, 1.0]],
@@ -67,7 +67,7 @@ def constants_of(example: Case) -> LocalConstants:
 
 
 def random_case(rng: np.random.Generator) -> Case | None:
-    """Gaussian keys and scores with random α; None when α is not locally optimal."""
+    """Return Gaussian keys and scores with random α, or None if α is not locally optimal."""
     n, tokens, d = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(1, 8))
     keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
     loss = ("logistic", "exponential", "correlation", "sigmoid")[int(rng.integers(4))]

@@ -1,4 +1,4 @@
-"""Lemma 7 and its constants: derived correctly, not vacuous, and able to fail."""
+"""Lemma 7 and its constants: right, not vacuous, and falsified by planted faults."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_the_constants_of_two_tokens_by_hand() -> None:
     assert constants.epsilon == 0.25
     assert constants.mu == pytest.approx(1 / 32, rel=1e-14)
     assert constants.kappa(10.0) == pytest.approx(0.0, abs=1e-15)
-    # Condition (a) with u = e^{−ρ(m − w)}, m = 1, w = ¼: e^{−0.75ρ} ≤ ½.
+    # Condition (a) with u = e^{−ρ(m − w)}, m = 1, w = ¼ is e^{−0.75ρ} ≤ ½.
     assert constants.base_rho == pytest.approx(math.log(2) / 0.75, rel=0.011)
 
 
-def test_harmful_tokens_alone_decide_delta() -> None:
+def test_only_harmful_tokens_affect_delta() -> None:
     near, good = constants_of(nearly_neighbour(0.05)), constants_of(nearly_neighbour(0.05, gap=1.0))
     assert near.delta == pytest.approx(0.025)
     assert near.epsilon == pytest.approx(0.0125)
@@ -89,7 +89,7 @@ def test_harmful_tokens_alone_decide_delta() -> None:
 
 
 @pytest.mark.parametrize("made", random_cases(40, seed=1), ids=lambda made: str(made.seed))
-def test_mu_is_at_least_the_papers(made: Case) -> None:
+def test_mu_is_at_least_that_of_the_paper(made: Case) -> None:
     constants = constants_of(made)
     assert constants.mu >= (constants.epsilon / constants.A) ** 2 / 8 * (1 - 1e-12)
 
@@ -164,7 +164,7 @@ def test_constants_are_monotone_and_radius_inverts_pi(made: Case) -> None:
 
 
 def test_brute_force_finds_no_violation_of_l3() -> None:
-    """60,000 random points of the cones, a third of them at the boundary, at three radii of 40 random problems."""
+    """Try 60,000 random points of the cones, a third of them on the boundary, at three radii for 40 random problems."""
     tried = 0
     rng = np.random.default_rng(5)
     for example in random_cases(40, seed=4):
@@ -187,7 +187,7 @@ def _view(constants: LocalConstants, points: np.ndarray) -> ConeView:  # type: i
 
 @pytest.mark.parametrize("made", random_cases(5, seed=6), ids=lambda made: str(made.seed))
 def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> None:
-    """L3's slack minimised over the spherical cap ‖p‖ = R, ν ≤ μ, from the worst of many points."""
+    """Minimise the slack of (L3) over the spherical cap ‖p‖ = R, ν ≤ μ, from the worst of many points."""
     constants = constants_of(made)
     rho, axis, rng = constants.base_rho, constants.solution.direction, np.random.default_rng(0)
     kappa, largest = constants.kappa(rho), math.sqrt(2 * constants.mu * (1 - 1e-6))
@@ -236,14 +236,14 @@ def test_a_cone_that_is_too_wide_is_refuted() -> None:
     wider = replace(constants, mu=4 * constants.mu)
     assert "margins-in-cone" in falsified(wider)
     wide = replace(constants, mu=64 * constants.mu)
-    # With the cone 64 times wider but the radius kept, the harmful token wins at the boundary.
+    # With a cone 64 times wider but the same radius, the harmful token wins at the boundary.
     points = cone_points(np.random.default_rng(1), wide, np.full(300, constants.base_radius * 4), wide.mu)
     view = _view(wide, points)
     assert (view.descent @ view.axis < 0).any()
 
 
 def test_ignoring_harmful_tokens_is_refuted() -> None:
-    """The gap of the token above α left out: radius and cone become those of harmless tokens, and L1 fails in them."""
+    """Without the gap of the token above α, radius and cone are those of harmless tokens, and (L1) fails in them."""
     constants = constants_of(nearly_neighbour(0.05))
     harmless = constants_of(nearly_neighbour(0.05, gap=1.0))
     points = cone_points(np.random.default_rng(2), harmless, np.full(300, harmless.base_radius), harmless.mu)
@@ -255,7 +255,7 @@ def test_ignoring_harmful_tokens_is_refuted() -> None:
 
 
 def test_a_radius_that_is_too_small_is_refuted() -> None:
-    """Below the base radius the bounds of L1 fail where harmful tokens are near."""
+    """Below the base radius the bounds of (L1) fail where harmful tokens are near."""
 
     class Early(LocalConstants):
         base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
@@ -269,7 +269,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
 
 
 def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
-    """The scores that the gradient sees have the other sign: α is not locally optimal there, although reported so."""
+    """The scores that the gradient sees have the other sign: α is reported as locally optimal, but is not."""
     lies = REFERENCE.replace(
         "negated-scores", {scaled_gradient: lambda keys, scores, loss, p: scaled_gradient(keys, -scores, loss, p)}
     )
@@ -278,7 +278,9 @@ def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
 
 
 def test_kappa_where_weights_differ_beyond_float64() -> None:
-    """Half the spread with equal duals; weights cut off at e^700 made it 690 at most, and L3 false."""
+    """With equal duals κ is about half the spread; weights cut off at e^700 once made it at most 690, and
+    (L3) false.
+    """
     none = np.empty(0)
     for spread in (1e2, 1e4, 1e5):
         weights = np.array([0.0, spread])
@@ -288,7 +290,7 @@ def test_kappa_where_weights_differ_beyond_float64() -> None:
 
 @pytest.mark.parametrize("id", ["lemma-7", "theorem-3"])
 def test_scores_of_a_hundred_million_are_no_false_alarm(id: str) -> None:
-    """|ℓ'| = e^{−10⁸} beside a slope of order one: bounds and their quotients underflow one by one, not together."""
+    """|ℓ'| = e^{−10⁸} occurs beside a slope of order one: bounds and their quotients underflow separately."""
     rng = np.random.default_rng(1)
     X, Y = 1e8 * rng.normal(size=(3, 4, 3)), np.array([1.0, -1.0, 1.0])
     problem = Problem(X, np.einsum("n,ntd,d->nt", Y, X, np.array([1.0, 0.5, -0.3])))

@@ -1,4 +1,4 @@
-"""Constants of Lemma 7 as sides of claims carry the rounding of their own formulas, against ball arithmetic."""
+"""Constants of Lemma 7, used as sides of claims, carry the rounding of their own formulas: against ball arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROBLEMS = [*random_cases(12, seed=21), nearly_neighbour(0.05), HAND_MADE["wrong
 
 
 def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
-    """log C⁻, log C⁺ and log C, token by token, as the module's docstring has them."""
+    """Return log C⁻, log C⁺ and log C, token by token, by the formulas in the module's docstring."""
     problem, alpha, P = constants.problem, constants.solution.alpha, arb(constants.solution.exact.norm_squared).sqrt()
     harmful, p, R = constants.harmful, list(constants.solution.exact.p), arb(rho)
     rows = difference_rows(problem.keys, alpha)
@@ -45,7 +45,7 @@ def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
             (arb(float(problem.scores[i].max())), chosen + mixing),
         )
         least, most = max(ends[0], key=float), min(ends[1], key=float)
-        # Of monotone slopes the ends; that of σ(−u) rises up to 0 and falls from there on.
+        # Monotone slopes have their extremes at the ends; the slope of σ(−u) rises up to 0 and falls from there on.
         slopes = [slope(problem.loss.name, u) for u in (least, most, *([arb(0)] if least < 0 < most else []))]
         for x in mine:
             low[x] = min(slopes, key=float) * (gap[x] - mixing) / (1 + u[i])
@@ -69,14 +69,14 @@ def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
 
 
 def slope(loss: str, u: arb) -> arb:
-    """|ℓ'(u)|."""
+    """Return |ℓ'(u)|."""
     slopes = {"correlation": arb(1), "exponential": (-u).exp(), "logistic": 1 / (1 + u.exp())}
     return (slopes | {"sigmoid": slopes["logistic"] / (1 + (-u).exp())})[loss]
 
 
 @pytest.mark.parametrize("level", [1.0, 3.0, 30.0])
-def test_logarithms_of_constants_lie_in_what_they_carry(level: float) -> None:
-    """No constant is better than the truth allows, and none is known more than a few hundred times worse than it is."""
+def test_logarithms_of_constants_are_within_their_error_bounds(level: float) -> None:
+    """No constant is outside its error bound, and no error bound is more than a few hundred times too wide."""
     used = []
     for example in PROBLEMS:
         constants = constants_of(example)
@@ -95,7 +95,7 @@ def test_logarithms_of_constants_lie_in_what_they_carry(level: float) -> None:
     assert max(used) > 1 / 500
 
 
-def test_constants_in_floats_are_those_that_carry_their_rounding() -> None:
+def test_constants_in_floats_agree_with_those_with_error_bounds() -> None:
     for example in PROBLEMS:
         constants = constants_of(example)
         rho, carrying = constants.base_rho, constants.carrying
@@ -105,8 +105,8 @@ def test_constants_in_floats_are_those_that_carry_their_rounding() -> None:
             assert abs(plain - carried.value) <= 8 * carried.error + 1e-13 * abs(plain)
 
 
-def test_a_score_tied_with_that_of_alpha_leaves_every_constant_known() -> None:
-    """Γu underflows beside D = 0: what is left of ω⁺ is known by its logarithm."""
+def test_a_score_that_ties_with_alpha_leaves_every_constant_finite() -> None:
+    """Γu underflows beside D = 0; the rest of ω⁺ is known by its logarithm."""
     example = nearly_neighbour(1.0)
     problem = example.problem
     tied = Case(type(problem)(problem.keys, np.array([[0.0, -1.0, 0.0]]), problem.loss), alpha=example.alpha)

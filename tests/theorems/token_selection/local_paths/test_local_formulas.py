@@ -1,4 +1,4 @@
-"""Formulas of the local statements, by hand: what floats resolve, cones, longest steps, harmful tokens."""
+"""Formulas of the local statements, by hand: the resolution of floats, cones, longest steps, harmful tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from theorems.token_selection.local_paths.theorem_3_local_convergence import (
 )
 
 SHORT = case([[[4.0, 0.0], [0.0, 0.0], [2.0, 1.0]]], [[1.0, 0.0, 0.5]], [0])
-"""Rows (4, 0) and (2, −1): p_mm = (2, −1)/5 leaves margins 8/5 and 1."""
+"""A case with rows (4, 0) and (2, −1): p_mm = (2, −1)/5 has margins 8/5 and 1."""
 
 
 def cone_of(example: Case) -> InvariantCone:
@@ -48,8 +48,8 @@ def cone_of(example: Case) -> InvariantCone:
     return cone
 
 
-def test_logits_are_known_to_six_bits() -> None:
-    """(d + 3) eps · 2ρ max P‖g‖ = 2⁻⁶, and twice the radius must be below it."""
+def test_logits_need_six_correct_bits() -> None:
+    """(d + 3) eps · 2ρ max P‖g‖ = 2⁻⁶ defines ρ, and a radius is resolvable if twice the radius is below it."""
     constants = constants_of(SHORT)
     rho = resolvable_rho(constants)
     assert (2 + 3) * EPS * 2 * rho * constants.reach.max() == pytest.approx(2.0**-6, rel=1e-14)
@@ -57,8 +57,8 @@ def test_logits_are_known_to_six_bits() -> None:
     assert not is_resolvable(constants, 0.55 * rho)
 
 
-def test_largest_steps_multiply_to_the_factor() -> None:
-    """Equal ones in even columns, falling like 1/(20 + s) in odd ones."""
+def test_step_growth_adds_up_to_the_logarithm_of_the_factor() -> None:
+    """Even columns have equal entries, odd ones entries that fall like 1/(20 + s)."""
     result = growth(4, math.exp(2.0), 3)
     assert result[:, 0] == pytest.approx(np.full(4, 0.5))
     assert result[:, 1].sum() == pytest.approx(2.0)
@@ -67,7 +67,7 @@ def test_largest_steps_multiply_to_the_factor() -> None:
 
 
 def test_the_longest_step_solves_its_quadratic() -> None:
-    """μ − ν' + η c − (1 − μ) η²/2 = 0 for c = [1 − (1 − μ)(1 + κ/ρ' − ν')] A."""
+    """The equation is μ − ν' + η c − (1 − μ) η²/2 = 0 for c = [1 − (1 − μ)(1 + κ/ρ' − ν')] A."""
     cone = cone_of(SHORT)
     constants, axis, mu = cone.constants, cone.constants.solution.direction, cone.constants.mu
     across = np.array([-axis[1], axis[0]])
@@ -78,12 +78,12 @@ def test_the_longest_step_solves_its_quadratic() -> None:
     eta = float(cone.longest_step((cone.tip + moved)[None], unit[None])[0]) / SAFETY
     nu = 1 - math.cos(lean)
     c = (1 - (1 - mu) * (1 + cone.kappa * constants.norm / length - nu)) * math.cos(0.3)
-    # The cosine of so small an angle loses digits.
+    # The cosine of so small an angle loses digits, hence the tolerance.
     assert mu - nu + eta * c - (1 - mu) * eta**2 / 2 == pytest.approx(0.0, abs=1e-9 * mu)
 
 
 def leaning(cone: InvariantCone, nu: float) -> np.ndarray:
-    """A point whose 1 − cos from the tip is ν."""
+    """Return a point whose 1 − cos, seen from the tip, is ν."""
     axis = cone.constants.solution.direction
     across = np.array([-axis[1], axis[0]])
     lean = 2 * math.asin(math.sqrt(nu / 2))
@@ -91,7 +91,7 @@ def leaning(cone: InvariantCone, nu: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("share", "inside"), [(0.5, True), (0.99, True), (1.0, False), (1.5, False)])
-def test_a_cone_ends_at_its_opening(share: float, inside: bool) -> None:
+def test_a_cone_contains_no_point_beyond_its_opening(share: float, inside: bool) -> None:
     cone = cone_of(SHORT)
     assert cone.contains(leaning(cone, share * cone.constants.mu)) is inside
 
@@ -102,16 +102,16 @@ def test_in_one_dimension_every_point_that_is_far_enough_is_inside() -> None:
     assert not cone.contains(-2 * cone.radius * cone.constants.solution.direction)
 
 
-def test_starts_lean_a_quarter() -> None:
-    """And begin where a point that does is as high as the cone."""
+def test_starts_have_a_quarter_of_the_opening() -> None:
+    """Their least radius is such that a start at this angle is as high as the cone's base."""
     cone = cone_of(SHORT)
     mu = cone.constants.mu
     assert cone.start_mu == mu / 4
     assert cone.radius * (1 - mu / 4) == pytest.approx(cone.height * cone.constants.norm, rel=1e-8)
 
 
-def test_sides_are_unit_vectors_also_of_short_rows() -> None:
-    """One of the rows is along p_mm, and has none."""
+def test_sides_are_unit_vectors_also_for_short_rows() -> None:
+    """One of the rows is parallel to p_mm, and its side is zero."""
     constants = constants_of(case([[[2.0**-7, 0.0], [0.0, 0.0], [2.0**-8, 2.0**-9]]], [[1.0, 0.0, 0.5]], [0]))
     result = sides(np.random.default_rng(0), constants, 64)
     lengths = np.linalg.norm(result, axis=1)
@@ -120,7 +120,7 @@ def test_sides_are_unit_vectors_also_of_short_rows() -> None:
     assert np.abs(result @ constants.solution.direction).max() < 1e-9
 
 
-def test_what_a_direction_may_lack_is_less_off_the_axis() -> None:
+def test_pi_is_smaller_off_the_axis() -> None:
     """π' = κ/ρ' − ν'."""
     cone = cone_of(SHORT)
     p = leaning(cone, cone.constants.mu)
@@ -136,7 +136,7 @@ def test_levels_are_multiples_of_the_base_radius() -> None:
     assert _levels(constants) == [level * constants.base_rho for level in LEVELS]
 
 
-def test_a_point_within_the_radius_is_tried_on_it() -> None:
+def test_a_point_within_the_radius_is_moved_to_the_radius() -> None:
     constants = constants_of(SHORT)
     rho = 2 * constants.base_rho
     worst = _violation(constants, REFERENCE, rho, 1.0)
@@ -157,8 +157,8 @@ def test_a_harmful_neighbour_leaves_no_constants() -> None:
     assert local_constants(example.problem, solution_of(example)) is None
 
 
-def test_margins_of_harmful_tokens_may_use_half_of_what_is_beyond_one() -> None:
-    """Rows (1, 0) and (5, 12), the second harmful with margin 5: ½·½ over P‖g‖ = 13, not ½·2."""
+def test_harmful_tokens_may_use_half_of_their_margin_beyond_one() -> None:
+    """For rows (1, 0) and (5, 12), the second harmful with margin 5, the limit is ½·½ over P‖g‖ = 13, not ½·2."""
     example = case([[[1.0, 0.0], [0.0, 0.0], [-4.0, -12.0]]], [[1.0, 0.0, 2.0]], [0])
     constants = constants_of(example)
     assert constants.harmful.tolist() == [[False, False, True]]
@@ -166,7 +166,7 @@ def test_margins_of_harmful_tokens_may_use_half_of_what_is_beyond_one() -> None:
 
 
 def test_a_base_radius_gives_harmful_tokens_their_room() -> None:
-    """ρ (m − 1 − w) ≥ 1."""
+    """The condition is ρ (m − 1 − w) ≥ 1."""
     constants = constants_of(nearly_neighbour(0.05))
     room = float(constants.room[constants.harmful].min())
     assert 0 < room < 0.05
@@ -174,13 +174,13 @@ def test_a_base_radius_gives_harmful_tokens_their_room() -> None:
     assert not constants.is_base(0.99 / room)
 
 
-def test_harmful_terms_below_all_floats_are_still_something() -> None:
+def test_harmful_terms_below_the_range_of_floats_still_count() -> None:
     tokens = HarmfulTokens(np.array([-1000.0]), np.array([2.0]), np.array([0.5]), 0.1)
     assert tokens.log_total(3.0) == pytest.approx(math.log(3.0 * 2.0 + 0.5) - 1000)
     assert tokens.log_total(30.0) > tokens.log_total(3.0)
 
 
-def test_harmful_terms_are_multiplied_by_more_than_floats_hold() -> None:
+def test_harmful_terms_count_although_their_factors_overflow() -> None:
     """e^{κ−z+1} B(κ) counts although neither e^κ nor e^{−z} is a float: κ ≈ z ≈ 2000."""
     duals, weights, none = np.array([0.9995, 0.0005]), np.array([0.0, 2000.0]), np.empty(0)
 
@@ -194,11 +194,11 @@ def test_harmful_terms_are_multiplied_by_more_than_floats_hold() -> None:
 
 
 def widen(constants: LocalConstants) -> LocalConstants:
-    """As if the cone might be a hundred times as wide."""
+    """Return the constants with a cone a hundred times too wide."""
     return replace(constants, mu=100 * constants.mu)
 
 
-def test_a_cone_too_wide_for_its_margins_is_seen() -> None:
+def test_a_cone_too_wide_for_its_margins_is_caught() -> None:
     constants = constants_of(SHORT)
     p = constants.solution.p
     lean = np.array([-p[1], p[0]])
@@ -211,8 +211,8 @@ def index_at(share: int) -> Callable[[Any], int]:
     return lambda strategy: share
 
 
-def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
-    """η = 0.01^{share}/L_p of the keys as they are given, not of the normalised ones."""
+def test_a_shorter_step_is_in_the_units_of_the_case() -> None:
+    """η = 0.01^{share}/L_p for the keys as given, not for the normalised ones."""
     example = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
     assert example.normalise().problem.log_smoothness != example.problem.log_smoothness
     eta = _shorter_step(index_at(32), example).arrays["eta"]
@@ -220,13 +220,13 @@ def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
     assert "eta" not in _shorter_step(index_at(0), example).arrays
 
 
-def test_norms_are_told_in_units_of_the_solution() -> None:
+def test_norms_are_in_units_of_the_solution() -> None:
     cone = cone_of(SHORT)
     assert rho_of(cone, 7 * cone.constants.solution.p) == pytest.approx(7.0)
 
 
 def test_without_a_cone_theorem_3_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where steps are too long for the range of floats."""
+    """There is no cone if steps are too long for the range of floats."""
     module = "theorems.token_selection.local_paths.theorem_3_local_convergence"
     monkeypatch.setattr(f"{module}.invariant_cone", lambda constants, log_step: None)
     last = list(statement_named("theorem-3").conclusion(SHORT, REFERENCE))[-1]
@@ -242,8 +242,10 @@ SMALL = case(KEYS, [[1.0, 0.0, -3.0]] * 2, [0, 0])
 
 @pytest.mark.parametrize("example", [LONG, SMALL])
 @pytest.mark.parametrize("log_step", [12.0, 40.0])
-def test_a_cone_begins_where_steps_keep_to_it(example: Case, log_step: float) -> None:
-    """Both conditions on the step are met there and one of them is not at 1.1 % less; p_mm is not of length one."""
+def test_a_cone_begins_where_steps_stay_in_it(example: Case, log_step: float) -> None:
+    """Both conditions on the step hold at its radius, and one fails at a radius 1.1 % smaller; p_mm is not of length
+    one.
+    """
     constants = constants_of(example)
     apex = Apex(np.zeros(2), np.zeros(constants.good.shape), 0.0)
     cone = _better(constants, apex, log_step, None)
@@ -260,8 +262,8 @@ def test_a_cone_begins_where_steps_keep_to_it(example: Case, log_step: float) ->
     assert excess(cone.height / 1.011) > 0
 
 
-def test_inward_is_what_a_step_gains_of_the_cone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of h(p) = ⟨p', p̄⟩ − (1 − μ)‖p'‖ near its boundary: ⟨Δ, p̄ − (1 − μ) p̄'⟩."""
+def test_inward_is_the_gain_of_a_step_towards_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Near the boundary, h(p) = ⟨p', p̄⟩ − (1 − μ)‖p'‖ gains ⟨Δ, p̄ − (1 − μ) p̄'⟩."""
     records: list[Any] = []
 
     def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:

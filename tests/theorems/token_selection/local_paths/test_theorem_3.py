@@ -1,4 +1,4 @@
-"""Theorem 3: the invariant cone, descent and flow in it, and faults that it must catch."""
+"""Theorem 3: the invariant cone, descent and flow inside it, and faults that the theorem must catch."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def test_theorem_3_is_upheld_in_the_corners(name: str) -> None:
 
 
 @pytest.mark.parametrize("made", CASES, ids=lambda made: str(made.seed))
-def test_starts_lie_in_the_invariant_cone_and_it_in_that_of_lemma_7(made: Case) -> None:
+def test_starts_lie_in_the_invariant_cone_which_lies_in_that_of_lemma_7(made: Case) -> None:
     cone = cone_of(made)
     rng, constants = np.random.default_rng(0), cone.constants
     starts = cone_points(rng, constants, cone.radius * np.geomspace(1 + 1e-12, 1e3, 300), cone.start_mu)
     assert all(cone.contains(p) for p in starts)
-    # Points of K at its boundary are in cone_μ around p_mm.
+    # Boundary points of the invariant cone K are in cone_μ around p_mm.
     side = cone_points(rng, constants, np.ones(300), constants.mu)
     inside = cone.tip + side * cone.radius * 3
     cosines = inside @ constants.solution.direction / np.linalg.norm(inside, axis=1)
@@ -99,7 +99,7 @@ def test_starts_lie_in_the_invariant_cone_and_it_in_that_of_lemma_7(made: Case) 
 
 
 def test_moving_the_tip_makes_the_radius_smaller() -> None:
-    """Around p_mm itself the cone is invariant only from κ/(1.9 μ) on; around the path much earlier."""
+    """Around p_mm itself the cone is invariant only from κ/(1.9 μ) on; around the path it is much earlier."""
     cone = cone_of(HAND_MADE["long-offset"])
     constants = cone.constants
     around_p_mm = constants.kappa(1e9) / (2 * 15 / 16 * constants.mu)
@@ -107,17 +107,19 @@ def test_moving_the_tip_makes_the_radius_smaller() -> None:
     assert cone.height < around_p_mm / 3
 
 
-def test_the_step_condition_counts() -> None:
+def test_the_radius_grows_with_the_step_size() -> None:
     constants = constants_of(HAND_MADE["two-tokens"])
     small, large = invariant_cone(constants, 0.0), invariant_cone(constants, 20.0)
     assert small is not None
     assert large is not None
-    # u = e^{−(m−w)ρ}: twenty more in log η need about 20/0.75 more in ρ.
+    # u = e^{−(m−w)ρ}: raising log η by 20 needs about 20/0.75 more in ρ.
     assert large.height == pytest.approx(small.height + 20 / 0.75, rel=0.15)
 
 
 def test_drift_at_the_boundary_points_inside() -> None:
-    """(***) with its constant: ⟨−∇L, p̄_mm − (1−μ)p̄'⟩ ≥ (μ/16)⟨−∇L, p̄_mm⟩ where ν' ≥ 15μ/16, on random problems."""
+    """Check (***) with its constant: ⟨−∇L, p̄_mm − (1−μ)p̄'⟩ ≥ (μ/16)⟨−∇L, p̄_mm⟩ where ν' ≥ 15μ/16, on random
+    problems.
+    """
     rng, tried = np.random.default_rng(3), 0
     for example in random_cases(10, seed=12):
         cone = cone_of(example)
@@ -133,7 +135,7 @@ def test_drift_at_the_boundary_points_inside() -> None:
 
 
 def test_increments_of_gradient_descent_survive_underflow() -> None:
-    """From R = 1e4 a step is e^{−thousands}: p(t) does not change as a float, its increments add up all the same."""
+    """From R = 1e4 on a step is e^{−thousands}: p(t) does not change as a float, but its increments still add up."""
     example = nearly_neighbour(0.05)
     cone = cone_of(example)
     start = 50 * cone.radius * cone.constants.solution.direction[None]
@@ -148,7 +150,7 @@ def test_increments_of_gradient_descent_survive_underflow() -> None:
     assert np.linalg.norm(long.points[-1, 0]) == pytest.approx(2 * np.linalg.norm(start), rel=0.1)
 
 
-def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
+def test_longer_steps_than_the_proof_allows_leave_the_cone() -> None:
     example = HAND_MADE["duplicate-neighbours"]
     cone = cone_of(example)
     rng = np.random.default_rng(0)
@@ -158,7 +160,7 @@ def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
 
 
 def test_a_cone_that_is_too_wide_is_refuted() -> None:
-    """Doubling μ again and again, radius kept: the token above α takes over."""
+    """If μ is doubled repeatedly at the same radius, the token above α takes over."""
     example = nearly_neighbour(0.05)
     cone = cone_of(example)
     assert not falsified(cone, example)
@@ -175,7 +177,7 @@ def test_a_cone_that_is_too_wide_is_refuted() -> None:
 
 
 def test_a_radius_without_the_gap_of_harmful_tokens_is_refuted() -> None:
-    """The cone of the problem without its harmful token does not keep GD of the problem with it."""
+    """Gradient descent on the problem leaves the cone computed without the harmful token."""
     example = nearly_neighbour(0.05)
     harmless = cone_of(nearly_neighbour(0.05, gap=1.0))
     lying = replace(harmless, constants=replace(harmless.constants, problem=example.problem))
@@ -197,7 +199,7 @@ def test_a_smaller_kappa_is_refuted() -> None:
 
 @pytest.mark.parametrize("name", ["wrong-sign-input", "long-offset", "nearly-neighbour"])
 def test_the_proven_angle_of_the_flow_falls_like_one_over_the_norm(name: str) -> None:
-    """Around the offset κ is so small that the bound is O(1/‖p‖), 1 − cos = O(1/‖p‖²)."""
+    """Around the offset κ is so small that the bound is O(1/‖p‖) and 1 − cos = O(1/‖p‖²)."""
     cone = cone_of(HAND_MADE[name])
     start = cone_points(np.random.default_rng(1), cone.constants, np.array([2 * cone.radius]), cone.start_mu)[0]
     norms = 2 * cone.radius * np.array([1e2, 1e3, 1e4])
@@ -211,7 +213,7 @@ def test_the_proven_angle_of_the_flow_falls_like_one_over_the_norm(name: str) ->
     assert angles[0] < tangent(cone.constants.mu)
 
 
-def test_the_users_start_counts_if_it_is_in_the_cone() -> None:
+def test_the_user_s_start_is_tried_if_it_is_in_the_cone() -> None:
     example = with_cone(HAND_MADE["wrong-sign-input"])
     radius = float(example.arrays["cone_radius"])
     direction = constants_of(example).solution.direction
@@ -236,7 +238,7 @@ def test_a_start_beyond_float64_is_inconclusive() -> None:
 
 
 def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
-    """Keys scaled by 2^40: μ is the same, R is 2^40 times smaller, exactly."""
+    """With keys scaled by 2^40, μ is the same and R is exactly 2^40 times smaller."""
     example = HAND_MADE["wrong-sign-input"]
     scaled = example.replace(problem=example.problem.with_keys_scaled(2.0**40))
     first, second = with_cone(example), with_cone(scaled)
@@ -291,7 +293,7 @@ def test_the_tolerance_of_the_flow_stays_small_in_many_dimensions() -> None:
     assert claims["limit"].tolerance < 1e-6
 
 
-def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
+def test_a_flow_whose_solver_is_too_coarse_is_undecided() -> None:
     cone = cone_of(HAND_MADE["long-offset"])
 
     def coarse(problem: Problem, start: np.ndarray, **options: object) -> Flow:

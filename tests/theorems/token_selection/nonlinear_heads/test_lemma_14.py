@@ -1,4 +1,4 @@
-"""Lemma 14 and Assumption D: upheld, able to fail; what proves, refutes and leaves open Assumption D."""
+"""Lemma 14 and Assumption D: upheld, and able to fail; data that prove, refute or leave open Assumption D."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def problem(seed: int) -> Problem:
 def with_head(
     problem: Problem, kinds: list[int], gaps: float = 1.0, z: float = 0.5, weights: list[float] | None = None
 ) -> Case:
-    """Every non-optimal token has every feature ``gaps`` on the worse side."""
+    """Return a case with a head in which every non-optimal token has every feature ``gaps`` on the worse side."""
     optimal = problem.scores == problem.scores.max(axis=1, keepdims=True)
     b = np.ones(len(kinds)) if weights is None else np.array(weights)
     features = z - np.sign(b) * np.where(optimal, 0.0, gaps)[:, :, None]
@@ -64,7 +64,7 @@ def test_lemma_14_is_upheld_on_the_fixed_cases() -> None:
 
 
 def test_a_larger_rho_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a ρ that leaves out Λ there are pairs of points for which Assumption D fails."""
+    """With a ρ without Λ there are pairs of points for which Assumption D fails."""
     monkeypatch.setattr(module, "log_slope_bounds", lambda mixing, loss: _shrunk(*original(mixing, loss)))
     claims = [c for case in CASES for c in check(statement_named("lemma-14"), case, REFERENCE).claims]
     assert any(c.name == "mixing-hurts" and c.verdict is Verdict.FALSIFIED for c in claims)
@@ -74,7 +74,7 @@ original = module.log_slope_bounds
 
 
 def _shrunk(low: Any, high: Any) -> Any:
-    """C0 raised to the largest C1: Λ becomes log n or less."""
+    """Return C0 raised to the largest C1, so that Λ becomes log n or less."""
     return np.where(np.isfinite(low), np.max(high), low), high
 
 
@@ -93,7 +93,7 @@ def test_better_constants_are_refuted(
 
 
 def test_constants_by_hand() -> None:
-    """ν = tanh ½ and one non-optimal token at −½: c0 is the secant or the slope at ½, c1 the slope at 0."""
+    """With ν = tanh ½ and one non-optimal token at −½, c0 is the secant or the slope at ½, and c1 the slope at 0."""
     case = with_head(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])), [1])
     result = linear_mixing(case)
     assert isinstance(result, LinearMixing)
@@ -122,14 +122,14 @@ def test_assumption_d_is_proven_refuted_or_left_open(
 
 
 def test_a_relu_at_its_flat_side_violates_assumption_d() -> None:
-    """Why c0 = 0 matters: max(z, 0) at z* = 0 loses nothing: L is constant and D is false."""
+    """Here c0 = 0: max(z, 0) at z* = 0 loses nothing, so that L is constant and Assumption D is false."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     assert mixing_hurts(with_head(problem, [4], z=0.0)).holds is None
     assert mixing_hurts(with_head(problem, [4], z=0.25)).holds is True
 
 
 class Cubic(Loss):
-    """ℓ(u) = −u³: strictly decreasing, ℓ' Lipschitz and bounded on bounded intervals, and ℓ'(0) = 0."""
+    """The loss ℓ(u) = −u³: strictly decreasing, ℓ' Lipschitz and bounded on bounded intervals, and ℓ'(0) = 0."""
 
     name = "cubic"
 
@@ -162,11 +162,11 @@ class Cubic(Loss):
 FLAT = Problem(
     np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]]), np.array([[0.0, -1.0], [1.0, 0.0]]), Cubic()
 )
-"""Two inputs, two tokens each; the first has the best score at which ℓ is flat. p_mm = (1, 1)."""
+"""Two inputs of two tokens each; the first has the best score at which ℓ is flat. p_mm = (1, 1)."""
 
 
 def log_excess_of_flat(a: float, b: float) -> float:
-    """log 2(L − L_*) at p = (a, b): q_1³ + 1 − (1 − q_2)³ with q = σ(−margin)."""
+    """Return log 2(L − L_*) at p = (a, b): the logarithm of q_1³ + 1 − (1 − q_2)³ with q = σ(−margin)."""
     log_q1, log_q2 = -np.logaddexp(0.0, a), -np.logaddexp(0.0, b)
     q2 = math.exp(log_q2)
     return float(np.logaddexp(3 * log_q1, log_q2 + math.log(3 - 3 * q2 + q2 * q2)))
@@ -177,7 +177,7 @@ def test_strictly_decreasing_alone_does_not_give_lemma_14(x: float) -> None:
     """FINDING. Assumption A as printed asks for ℓ strictly decreasing and ℓ' Lipschitz, not for ℓ' < 0. With ℓ(u) = −u³
     and Δ = ½: log q_max(p) ≤ 1.5 log q_max(p') however small, and yet L(p) > L(p'). So no ρ works; the same scores
     and keys have c0 = c1 = 1, i.e. the hypothesis of Lemma 14."""
-    # q_max(p) = σ(−x) at p = (x, x), q_max(p') = σ(−x/2) at p' = (x/2, 2x).
+    # At p = (x, x) q_max = σ(−x), and at p' = (x/2, 2x) q_max = σ(−x/2).
     assert -np.logaddexp(0.0, x) <= 1.5 * -np.logaddexp(0.0, x / 2)
     assert log_excess_of_flat(x / 2, 2 * x) < log_excess_of_flat(x, x) - x / 4
 
@@ -191,7 +191,7 @@ def test_strictly_decreasing_alone_does_not_give_theorems_1_and_8() -> None:
         assert math.tan(best) == pytest.approx(3.0, abs=10 / R + 1e-3)
 
 
-def test_assumption_a_here_refuses_the_flat_loss() -> None:
+def test_assumption_a_excludes_the_flat_loss() -> None:
     finding = assumption_named("well-behaved-loss").check(Case(FLAT))
     assert finding.holds is False
     assert "not negative" in finding.evidence

@@ -1,4 +1,4 @@
-"""Theorem 8: upheld, able to fail, and not vacuous; the risk of nonlinear heads is the right one."""
+"""Theorem 8: upheld, able to fail, and not vacuous; the risk of nonlinear heads is computed correctly."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PAPER = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array(
 
 
 def headed(case: Case, kinds: tuple[int, ...], seed: int) -> Case:
-    """A head of the family of Lemma 14, its features moved by 0.5 to 2 per unit."""
+    """Return the case with a head of Lemma 14's family, its features moved by 0.5 to 2 per unit."""
     rng = np.random.default_rng(seed)
     scores = case.problem.scores
     optimal = scores == scores.max(axis=1, keepdims=True)
@@ -61,7 +61,7 @@ def headed(case: Case, kinds: tuple[int, ...], seed: int) -> Case:
 
 
 def fixed_cases() -> list[Case]:
-    """Two optimal tokens in some input, linear heads and others, all losses."""
+    """Return cases with two optimal tokens in some input, linear and other heads, and all losses."""
     result = [PAPER]
     seed = 0
     while len(result) < 4:
@@ -97,8 +97,9 @@ def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
 
 
 def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> None:
-    """By symmetry both are minimisers at every radius; the mean of G_mm, which would be the limit of a convex
-    problem, has cos = 1/√2 with them and a log-excess risk that is higher by R(1 − 1/√2)."""
+    """By symmetry both points are minimisers at every radius. Their mean, which would be the limit of a convex problem,
+    has cos = 1/√2 with them and a log-excess risk that is higher by R(1 − 1/√2).
+    """
     sets = max_margin_sets(PAPER.problem.keys, np.array([[True, True, False]]))
     assert isinstance(sets, MaxMarginSets)
     assert len(sets.solutions) == 2
@@ -108,7 +109,7 @@ def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> N
         PAPER.problem.keys, PAPER.problem.scores, PAPER.problem.loss, rays, PAPER.problem.optimal
     )
     assert excess[0] == excess[1]
-    # Two optimal tokens share the weight on the mean, which is worth log 2.
+    # On the mean the two optimal tokens share the weight, which gains log 2.
     assert excess[2] - excess[0] == pytest.approx(R * (1 - math.sqrt(0.5)) - math.log(2), rel=1e-12)
     claims = check(statement_named("theorem-8"), PAPER, REFERENCE).claims
     limit = next(c for c in claims if c.name == "path-limit")
@@ -116,8 +117,8 @@ def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> N
     assert limit.detail.endswith("of 2")
 
 
-def test_singletons_with_a_linear_head_are_theorem_1() -> None:
-    """κ is at most Theorem 1's, and the constraints with their costs are the same."""
+def test_singletons_with_a_linear_head_give_theorem_1() -> None:
+    """κ is at most that of Theorem 1, and the constraints with their costs are the same."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         n, T, d = int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(2, 5))
@@ -146,7 +147,7 @@ def parts(case: Case) -> tuple[LinearMixing, MaxMarginSets, ChoiceSolution]:
 
 
 def test_a_smaller_kappa_is_refuted() -> None:
-    """Token costs 100 and 0.01 with rows (1, ±1): the sublevel set reaches margins ρ − log 10⁴, and κ = 11.0."""
+    """With token costs 100 and 0.01 and rows (1, ±1), the sublevel set reaches margins ρ − log 10⁴, and κ = 11.0."""
     keys = np.array([[[0.0, 0.0], [-5.0, 0.0], [-1.0, -1.0], [-1.0, 1.0]]])
     case = Case(Problem(keys, np.array([[0.0, 0.0, -100.0, -0.01]]), LOSSES["correlation"]))
     mixing, sets, _ = parts(case)
@@ -160,7 +161,7 @@ def test_a_smaller_kappa_is_refuted() -> None:
 
 
 def torch_risk(case: Case, p: torch.Tensor) -> torch.Tensor:
-    """L by plain torch, for gradients at small norms."""
+    """Return L by plain torch, for gradients at small norms."""
     arrays = case.arrays
     keys, features = torch.tensor(case.problem.keys.copy()), torch.tensor(arrays["head_features"].copy())
     weights, labels = torch.tensor(arrays["head_weights"].copy()), torch.tensor(arrays["head_labels"].copy())
@@ -173,7 +174,7 @@ def torch_risk(case: Case, p: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kinds", [(0,), (1,), (2,), (3,), (1, 4), (2, 3, 1)])
-def test_risk_and_gradient_of_heads_are_those_of_autograd(kinds: tuple[int, ...]) -> None:
+def test_risk_and_gradient_of_heads_agree_with_autograd(kinds: tuple[int, ...]) -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         scores = np.where(np.arange(4) < 2, 1.0, 0.0) * np.ones((2, 1))
@@ -195,8 +196,8 @@ def test_risk_and_gradient_of_heads_are_those_of_autograd(kinds: tuple[int, ...]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.arrays], ids=str)
-def test_far_out_the_excess_is_its_first_order(case: Case) -> None:
-    """At RΘ = 1000 it is Σ c_j e^{−margin_j}, by logarithms of weights of e^{−1000}."""
+def test_far_out_the_excess_is_its_first_order_term(case: Case) -> None:
+    """At RΘ = 1000 the excess is Σ c_j e^{−margin_j}, by logarithms of weights of e^{−1000}."""
     mixing, sets, choice = parts(case)
     _, multiplicity = separation(case.problem, sets, choice)
     constraints = constraints_of(case.problem, mixing, choice, multiplicity)
@@ -208,7 +209,7 @@ def test_far_out_the_excess_is_its_first_order(case: Case) -> None:
 
 @given(st.one_of(optimal_set_cases(), symmetric_cases()))
 @settings(max_examples=20, deadline=None)
-def test_cases_survive_being_written_down(case: Case) -> None:
+def test_cases_survive_a_round_trip_through_text(case: Case) -> None:
     read = case_of(from_json(as_text(case)))
     assert set(read.arrays) == set(case.arrays)
     assert all(np.array_equal(read.arrays[k], case.arrays[k]) for k in case.arrays)
@@ -233,7 +234,7 @@ def test_without_a_non_optimal_token_it_does_not_apply() -> None:
 SYMMETRIC = Case(
     Problem(np.array([[[1.1, 0.3], [0.3, 1.1], [0.0, 0.0]]]), np.array([[1.0, 1.0, 0.9]]), LOSSES["logistic"])
 )
-"""Two solutions k_α/‖k_α‖², each with one dual: w = 1."""
+"""A case with two solutions k_α/‖k_α‖², each with one dual: w = 1."""
 
 
 def within(carried: Any, truth: arb) -> bool:
@@ -241,7 +242,7 @@ def within(carried: Any, truth: arb) -> bool:
 
 
 @pytest.mark.parametrize("rho", [3.0, 40.0, 1e6])
-def test_margins_distance_and_dual_bound_lie_in_what_they_carry(rho: float) -> None:
+def test_margins_distance_and_dual_bound_are_within_their_error_bounds(rho: float) -> None:
     mixing, sets, choice = parts(SYMMETRIC)
     problem = SYMMETRIC.problem
     rng = np.random.default_rng(0)
@@ -249,7 +250,7 @@ def test_margins_distance_and_dual_bound_lie_in_what_they_carry(rho: float) -> N
     least = least_margin(mixing, problem, 2.0, np.array([rho]), ray)
     with oracle.precision(400):
         keys = [[arb(x) for x in row] for row in problem.keys[0].tolist()]
-        # The floats of the ray have the margin ρ up to what is carried.
+        # The rounded ray has the margin ρ up to its error bound.
         at_ray = max(
             float(sum((k * arb(x) for k, x in zip(key, ray[0].tolist(), strict=True)), arb(0)) - rho)
             for key in keys[:2]
@@ -270,8 +271,8 @@ def test_margins_distance_and_dual_bound_lie_in_what_they_carry(rho: float) -> N
         assert within(dual_bound(problem, mixing, sets, allowed, exact([rho - 2.0]))[0], truth)
 
 
-def test_a_unit_on_which_nothing_depends_loses_nothing() -> None:
-    """δ of a unit whose features are all equal is 0: its logarithm is −∞."""
+def test_a_unit_without_influence_loses_nothing() -> None:
+    """A unit whose features are all equal has δ = 0, with logarithm −∞."""
     case = case_with_head(
         Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.5, 0.0]]))),
         Head(np.array([[[1.0, 2.0], [0.5, 2.0], [0.0, 2.0]]]), np.array([1.0, 1.0]), np.array([0, 0]), np.array([1.0])),
@@ -283,8 +284,8 @@ def test_a_unit_on_which_nothing_depends_loses_nothing() -> None:
     assert result[0, 0, 1] == -np.inf
 
 
-def test_a_distance_is_bounded_by_what_the_duals_leave_of_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 − (D − log n(L − L_*) − log n) P/‖p‖ where that D is large."""
+def test_a_distance_is_bounded_by_the_gap_to_the_dual_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is 1 − (D − log n(L − L_*) − log n) P/‖p‖ if the dual value D is large."""
     records: list[Any] = []
 
     def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:

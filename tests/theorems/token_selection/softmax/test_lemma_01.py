@@ -1,4 +1,4 @@
-"""Lemma 1's second path: back-propagation by hand is what torch differentiates, and borrows nothing from the losses."""
+"""Lemma 1's second path: back-propagation by hand agrees with torch, and uses none of the suite's losses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def setting_of(loss: str, seed: int = 0) -> Setting:
 
 
 def by_torch(setting: Setting, W: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """The same by automatic differentiation, of the loss too."""
+    """Return the gradient by automatic differentiation, also of the loss."""
     weights = torch.tensor(W, requires_grad=True)
     tokens, values, labels = (torch.tensor(a) for a in (setting.tokens, setting.values, setting.labels))
     logits = (tokens @ weights.mT[:, None]) @ torch.tensor(u)
@@ -48,7 +48,7 @@ def by_torch(setting: Setting, W: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_back_propagation_is_what_torch_differentiates(loss: str) -> None:
+def test_back_propagation_agrees_with_torch(loss: str) -> None:
     setting = setting_of(loss)
     rng = np.random.default_rng(1)
     W, u = rng.standard_normal((B, DU, D)), rng.standard_normal(DU)
@@ -58,8 +58,8 @@ def test_back_propagation_is_what_torch_differentiates(loss: str) -> None:
     assert np.max(np.abs(ours - theirs) / size) < 256 * EPS
 
 
-def test_a_common_shift_of_logits_does_not_matter_however_large() -> None:
-    """e^1000 is no float; the digits of 1000 are lost."""
+def test_a_common_shift_of_logits_does_not_change_the_gradient() -> None:
+    """e^1000 is no float, and adding 1000 costs the logits its digits."""
     setting = setting_of("logistic")
     rng = np.random.default_rng(1)
     W, u = rng.standard_normal((1, DU, D)), rng.standard_normal(DU)
@@ -71,7 +71,7 @@ def test_a_common_shift_of_logits_does_not_matter_however_large() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_back_propagation_is_its_own_error_analysis(loss: str) -> None:
+def test_back_propagation_contains_the_true_gradient(loss: str) -> None:
     """u ∇L(p)ᵀ in ball arithmetic lies within ∇_W L at W = u pᵀ/‖u‖², also where the softmax saturates."""
     setting, u = setting_of(loss), np.random.default_rng(3).standard_normal(DU)
     points = np.random.default_rng(4).standard_normal((B, D)) * np.array([[0.1], [1.0], [3.0], [10.0], [30.0], [100.0]])
@@ -87,8 +87,8 @@ def test_back_propagation_is_its_own_error_analysis(loss: str) -> None:
     assert 1 / 500 < max(used) <= 1
 
 
-def test_values_that_carry_their_rounding_are_those_of_the_problem_too() -> None:
-    """Y Xv rounded once, as a problem has it, and summed up here: both lie within what the second path is given."""
+def test_values_with_error_bounds_contain_those_of_the_problem() -> None:
+    """Y Xv is rounded once in a problem, and summed here: both are within the error bounds of the second path."""
     rng = np.random.default_rng(5)
     data = Dataset(rng.standard_normal((N, T, D)), np.array([1.0, -1.0, 1.0]), rng.standard_normal(D), np.eye(D))
     setting = _setting(Case(data.problem, data))
@@ -98,14 +98,14 @@ def test_values_that_carry_their_rounding_are_those_of_the_problem_too() -> None
     np.testing.assert_array_equal(setting.in_floats.values, setting.values.value)
 
 
-def test_a_kink_that_may_be_on_either_side_covers_both_slopes() -> None:
+def test_a_kink_at_an_uncertain_side_covers_both_slopes() -> None:
     slope = SLOPES["kinked"](Bounded([-1.0, 0.0, 1.0], [0.1, 0.1, 0.1]))
     assert slope.value.tolist() == [-1.0, -0.625, -0.25]
     assert slope.error == pytest.approx([0.0, 0.375, 0.0], abs=1e-13)
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_a_slope_at_large_outputs_is_finite_or_what_it_should_be(loss: str) -> None:
+def test_slopes_at_large_outputs_agree_with_torch(loss: str) -> None:
     u = np.array([-600.0, -1.0, 0.0, 1.0, 600.0])
     there = torch.tensor(u, requires_grad=True)
     (expected,) = torch.autograd.grad(loss_named(loss).value(there).sum(), there)
@@ -113,7 +113,7 @@ def test_a_slope_at_large_outputs_is_finite_or_what_it_should_be(loss: str) -> N
 
 
 class SlopeOff(Logistic):
-    """The logistic loss with a derivative that is a millionth too long."""
+    """The logistic loss with a derivative that is too long by 1e-6."""
 
     def log_slope(self, u: Array) -> Array:
         return super().log_slope(u) + 1e-6
@@ -128,14 +128,14 @@ def test_a_wrong_derivative_in_a_loss_itself_is_caught() -> None:
     assert check(lemma, wrong, REFERENCE).verdict is Verdict.FALSIFIED
 
 
-def test_an_iterate_that_is_no_number_is_refuted() -> None:
+def test_a_nan_iterate_is_falsified() -> None:
     rng = np.random.default_rng(2)
     case = Case(Problem(rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3)), Logistic()), seed=0)
 
     def lost(*arguments: Any, **options: Any) -> Trajectory:
         run = gradient_descent(*arguments, **options)
         points = run.points.copy()
-        points[1] = np.nan  # not the last one, from which the loop goes on
+        points[1] = np.nan  # not the last iterate, from which the loop continues
         return replace(run, points=points)
 
     outcome = check(statement_named("lemma-1"), case, REFERENCE.replace("lost", {gradient_descent: lost}))
@@ -143,8 +143,8 @@ def test_an_iterate_that_is_no_number_is_refuted() -> None:
     assert outcome.reason.endswith("an iterate is not finite")
 
 
-def test_slopes_beyond_float64_say_nothing_of_what_is_under_test() -> None:
-    """ℓ' = −e^{720} overflows in the suite's own back-propagation, not in the descent that it is compared with."""
+def test_slopes_that_overflow_in_our_own_code_are_inconclusive() -> None:
+    """ℓ' = −e^{720} overflows in the suite's own back-propagation, not in the descent under test."""
     case = Case(Problem([[[1.0, 0.0], [0.0, 1.0]]], [[-720.0, -721.0]], "exponential"))
     outcome = check(statement_named("lemma-1"), case, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
@@ -153,8 +153,8 @@ def test_slopes_beyond_float64_say_nothing_of_what_is_under_test() -> None:
     assert check(statement_named("lemma-1"), nearer, REFERENCE).verdict is Verdict.UPHELD
 
 
-def test_what_a_distance_is_off_by_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one iterate, which is E_0: what forming it costs, and what the distance itself was rounded by."""
+def test_the_error_of_a_distance_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one iterate, which is E_0, allow the error of forming it and the rounding of the distance."""
     records: list[Any] = []
 
     def recorder(*arguments: Any, **further: Any) -> Claim:

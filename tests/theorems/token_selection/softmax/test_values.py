@@ -1,4 +1,4 @@
-"""Values of risk, log-excess and L_p: the right ones are upheld to rounding, wrong ones are caught however small."""
+"""Values of risk, log-excess and L_p: right ones are upheld up to rounding, and small errors are caught."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def test_the_reference_has_the_right_risk_at_every_norm(loss: str, size: float) 
 
 
 @pytest.mark.parametrize("name", ["risk-too-large", "risk-of-scaled-outputs", "excess-too-large"])
-def test_a_value_off_by_a_rounding_or_two_more_is_caught(name: str) -> None:
+def test_an_error_of_1e_11_in_a_value_is_caught(name: str) -> None:
     for loss in LOSSES:
         result = claims(FAULTS[name].made(1e-11), loss, 1.0)
         assert Verdict.FALSIFIED in {claim.verdict for claim in result.values()}
 
 
-def test_where_the_softmax_saturates_the_excess_still_has_its_digits() -> None:
+def test_where_the_softmax_saturates_an_error_in_the_excess_is_caught() -> None:
     result = claims(FAULTS["excess-too-large"].made(1e-6), "logistic", 1e4)
     assert result["excess-is-that-of-the-losses"].verdict is Verdict.FALSIFIED
 
 
-def test_a_risk_that_overflows_is_not_decided_and_one_that_need_not_is_wrong() -> None:
+def test_a_risk_that_overflows_is_undecided_and_a_nan_elsewhere_is_refuted() -> None:
 
     far = Problem([[[1.0], [0.0]]], [[-1e3, -2e3]], "exponential")
     with pytest.raises(Undecided, match="overflows"):
@@ -75,14 +75,14 @@ def test_spectral_norms_are_enclosed(shape: tuple[int, int]) -> None:
             assert error < 1e-12
 
 
-def test_the_norm_of_nothing_is_zero() -> None:
+def test_the_spectral_norm_of_a_zero_matrix_is_zero() -> None:
     result = log_spectral_norms(np.zeros((1, 2, 3)))
     assert np.isneginf(result.value).all()
     assert (result.error == 0).all()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_smoothness_is_the_formula_with_and_without_tokens(loss: str) -> None:
+def test_smoothness_agrees_with_its_formula_with_and_without_tokens(loss: str) -> None:
     rng = np.random.default_rng(4)
     data = Dataset(rng.normal(size=(2, 3, 4)), [1, -1], rng.normal(size=4), rng.normal(size=(2, 4)), loss)
     result = log_smoothness_values(Case(data.problem, dataset=data))
@@ -91,7 +91,7 @@ def test_smoothness_is_the_formula_with_and_without_tokens(loss: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if name.startswith("smoothness-")])
-def test_another_smoothness_is_another_step(name: str) -> None:
+def test_a_wrong_smoothness_constant_is_falsified(name: str) -> None:
     assert FAULTS[name].kind is Kind.STEP
     first = next(iter(lemma_6.conclusion(Case(problem()), FAULTS[name].implementation)))
     assert first.name == "smoothness-is-its-formula"
