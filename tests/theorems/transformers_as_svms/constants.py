@@ -66,7 +66,7 @@ def _fewer_harm(original: Any, share: float) -> Any:
 
 
 def _of_each(which: str) -> Any:
-    """c_min raised to c_max, or c_max lowered to c_min; b or M0 less."""
+    """Weaken by moving c_min towards c_max, or c_max towards c_min; or by reducing b or M0."""
 
     def weaken(original: Any, share: float) -> Any:
         def weakened(problem: Problem, what: str) -> Any:
@@ -170,48 +170,50 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 def _middle_token() -> Case:
-    """Tokens e1, e2, e3 of scores 1, 0, −1: where the second is selected, the others balance."""
+    """Return tokens e1, e2, e3 of scores 1, 0, −1: where the second is selected, the gains of the others cancel."""
     data = QueryDataset(np.eye(3)[None], np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0, -1.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _idle_queries() -> Case:
-    """Rows (1, 0), (1, 1), …, (1, 6) of tokens, whose first entry is their score, and a query that is 1."""
+    """Return rows (1, 0), (1, 1), …, (1, 6) of tokens whose first entry is their score, with the query 1."""
     X = np.array([[[1.0, 0.0], *([0.0, -k] for k in np.arange(7.0))]])
     data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _slopes_apart() -> Case:
-    """Two inputs with orthogonal queries, one gap, and slopes of e^0 and e^3."""
+    """Return two inputs with orthogonal queries, one gap, and slopes of e^0 and e^3."""
     X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
     data = QueryDataset(X, np.eye(2), np.ones(2), np.ones(1), "exponential")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _sequence_with_slopes_apart() -> Case:
-    """Two inputs of a sequence with one query each, one gap, and slopes of e^0 and e^3."""
+    """Return two inputs of a sequence with one query each, one gap, and slopes of e^0 and e^3."""
     X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
     data = SequenceDataset(X, np.eye(2)[:, None], np.ones((2, 1)), np.ones(1), "exponential")
     return Case(data.problem, sequence=data, seed=1)
 
 
 def _equal_queries(n: int) -> Case:
-    """Inputs of three tokens and orthogonal queries: 2n rows of one length and one gap."""
+    """Return inputs of three tokens with orthogonal queries: 2n rows of one length and one gap."""
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]] * n)
     data = QueryDataset(X, np.eye(n), np.ones(n), np.array([1.0, 0.0, 0.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _far_better_token() -> Case:
-    """A token that scores 1000 more than the chosen one, with a margin of 2 over it where the support has 1."""
+    """Return a case with a token that scores 1000 more than the chosen one, which has margin 2 over it; the support has
+    1.
+    """
     X = np.array([[[0.0, 0.0], [-1.0, -1.0], [1000.0, -1004.0]]])
     data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
     return Case(data.problem, queried=data, alpha=np.array([0]), seed=1)
 
 
 def _idle_inputs() -> tuple[Case, Case]:
-    """Seven inputs of two tokens with the rows (1, 0), …, (1, 6): with queries, and as a sequence."""
+    """Return seven inputs of two tokens with the rows (1, 0), …, (1, 6): with queries, and as a sequence."""
     X = np.array([[[1.0, 0.0], [0.0, -k]] for k in np.arange(7.0)])
     ones, v = np.ones(7), np.array([1.0, 0.0])
     queried = QueryDataset(X, np.ones((7, 1)), ones, v, "correlation")
@@ -227,5 +229,5 @@ WITNESSES: dict[str, dict[str, Subject]] = {
     "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
     "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},
 }
-"""Cases by the statement, tried before any others: one token has the weight, another the gap."""
+"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""
 WITNESSES["tsvm-frobenius-path"]["idle inputs"], WITNESSES["tsvm-sequence"]["idle inputs"] = _idle_inputs()

@@ -1,4 +1,4 @@
-"""Checks of the figures of the paper."""
+"""Checks of the figures of Transformers as Support Vector Machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
 
 
 def shows_tsvm_paths(numbers: Numbers) -> bool:
-    """From every start to the global W^mm, and each W z_i turns to W^mm z_i."""
+    """Return whether W goes to the global W^mm from every start, and each W z_i turns to W^mm z_i."""
     goal = [row["kind"] for row in numbers["optima"]].index("GMM")
     for path in numbers["paths"]:
         if path["ends_at"] != goal or path["one_minus_cosine"] > 0.01:
@@ -37,7 +37,9 @@ def shows_tsvm_paths(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_convergence(numbers: Numbers) -> bool:
-    """Large d separates, selects locally optimal tokens, and W has their direction; small d does not."""
+    """Return whether large d separates, selects locally optimal tokens and gives W their direction, and small d does
+    not.
+    """
     small, large = numbers["dimensions"]
     sums = all(abs(sum(row["fractions"].values()) - 1) < 1e-9 for row in numbers["dimensions"])
     ends = large["separable"] == 1 and large["locally_optimal"] > 0.9 > small["separable"]
@@ -46,7 +48,8 @@ def shows_tsvm_convergence(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_ranks(numbers: Numbers) -> bool:
-    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything.
+    """Return whether ranks are at most min(n, d) and mostly equal to it; one dimension separates nothing, twelve
+    everything.
 
     Of least nuclear norm it is lower, and r(r + 1)/2 ≤ n(T − 1).
     """
@@ -65,7 +68,7 @@ def shows_tsvm_ranks(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_directions(numbers: Numbers) -> bool:
-    """Each flow ends along its own SVM, and these are apart."""
+    """Return whether each flow ends along its own SVM, and the two SVMs differ."""
     for i in range(len(numbers["X"])):
         ends, limits = ([np.array(sides[name][i]) for name in ("W", "(K, Q)")] for sides in _ends(numbers))
         units = [way / np.linalg.norm(way) for way in (*ends, *limits)]
@@ -80,7 +83,7 @@ def _ends(numbers: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def shows_tsvm_factored(numbers: Numbers) -> bool:
-    """The excess vanishes along the flow on (K, Q), and not along that on W."""
+    """Return whether the excess vanishes along the flow on (K, Q), but not along the flow on W."""
     if not numbers["compared"] > 0.5 * numbers["trials"]:
         return False
     by_w, by_factors = (numbers["quartiles"][name][1] for name in ("W", "(K, Q)"))
@@ -88,7 +91,9 @@ def shows_tsvm_factored(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_mixing(numbers: Numbers) -> bool:
-    """Every input has a set, of more tokens in ten dimensions than in four; W_fin is less than what stays finite."""
+    """Return whether every input has a set, of more tokens in ten dimensions than in four, and W_fin is only a part of
+    the finite part.
+    """
     means, apart = [], True
     for row in numbers["dimensions"]:
         means.append(float(np.average(np.arange(1, 5), weights=row["sizes"])))
@@ -105,10 +110,10 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "tsvm-factored": shows_tsvm_factored,
     "tsvm-mixing": shows_tsvm_mixing,
 }
-"""By the name of the figure: whether its numbers show what it is to show."""
+"""For each figure, the function that decides whether its numbers show the intended effect."""
 WRONG: dict[str, Implementation] = {
     "tsvm-paths": REFERENCE.replace("short", {scaled_gradient: without_the_second_input}),
     "tsvm-ranks": fault_named("svm-coordinate-off").implementation,
     "tsvm-mixing": fault_named("mixing-offset-is-finite-part").implementation,
 }
-"""A fault per figure that its numbers must show, where it is another than of all."""
+"""For some figures, a fault that the check must notice in place of the general one."""

@@ -9,8 +9,8 @@ from reference_attention.query_dataset import QueryDataset
 
 
 def local_example(loss: str = "logistic", seed: int = 5) -> Case:
-    """Orthogonal queries, so that each input decides for itself: (2, 0, −5) scores 2 and lies far on the other side of
-    α = (1, 0, 1), score 1, as seen from (0, 1, 0), score 0; in the second input α is opt.
+    """Return two inputs with orthogonal queries, so that each selects independently. In the first, (2, 0, −5) of score
+    2 lies far behind α = (1, 0, 1) of score 1, as seen from (0, 1, 0) of score 0; in the second α is opt.
     """
     X = [[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [2.0, 0.0, -5.0]], [[1.5, 1.0, 0.0], [0.5, 0.0, 1.0], [-1.0, 0.5, 0.0]]]
     data = QueryDataset(X, [[1.0, 0.0], [0.0, 2.0]], [1.0, 1.0], [1.0, 0.0, 0.0], loss)

@@ -1,4 +1,4 @@
-"""Data whose best attention is known by hand, one for each thing that the statements on mixing tell apart."""
+"""Data whose best attention is known by hand, one for each distinction that the statements on mixing make."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from reference_attention.query_dataset import QueryDataset
 
 
 def mixing_case(X: Any, queries: Any, v: Any, penalty: float) -> Case:
-    """A case with those tokens (n, T, d), queries (n, e), head and λ."""
+    """Return a case with the given tokens (n, T, d), queries (n, e), head and λ."""
     data = QueryDataset(np.array(X, dtype=np.float64), queries, np.ones(len(X)), v, "correlation")
     return Case(data.problem, queried=data, arrays={PENALTY: np.array([penalty])}, seed=7)
 
 
 FOUR = mixing_case([np.eye(4)], [[1.0]], [4, 3, 2, 1], 1.0)
-"""γ = (4, 3, 2, 1), λ = 1: s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm = (1, 1, −1, −1)/2,
-W_fin = (log 3)/2 · (1, −1, 0, 0), o = (log 3)/2 · (1, −1, 1, −1)."""
+"""A case with γ = (4, 3, 2, 1) and λ = 1: s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm = (1, 1, −1, −1)/2, W_fin =
+(log 3)/2 · (1, −1, 0, 0), o = (log 3)/2 · (1, −1, 1, −1).
+"""
 
 CASES: dict[str, Case] = {
     "four": FOUR,
@@ -33,4 +34,4 @@ CASES: dict[str, Case] = {
     "a-short-query": mixing_case([np.eye(3)[[0, 1]], np.eye(3)[[0, 2]]], [[1.0, 1.0], [2.0**-7, 0.0]], [4, 0, 4], 1.0),
     "turned": mixing_case([np.eye(4) - 0.5], [[1.0, -2.0]], [1, 0, -3, 4], 1.25),
 }
-"""By what is particular about them."""
+"""The cases, named by their peculiarity."""

@@ -1,4 +1,4 @@
-"""Data with queries on which the statements of Section 2 are tried: small, one for each thing that they tell apart."""
+"""Small data with queries for the statements of Section 2, one for each distinction that they make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.run.registry.lookup import statement_named
 
 
 def case(X: Any, queries: Any, Y: Any, v: Any, loss: str = "logistic", alpha: Any = None) -> Case:
-    """A case with those tokens (n, T, d), queries (n, e), labels and head."""
+    """Return a case with the given tokens (n, T, d), queries (n, e), labels and head."""
     data = QueryDataset(np.array(X, dtype=np.float64), np.array(queries, dtype=np.float64), Y, v, loss)
     chosen = None if alpha is None else np.array(alpha, dtype=np.int64)
     return Case(data.problem, queried=data, alpha=chosen, seed=7)
@@ -54,11 +54,11 @@ CASES: dict[str, Case] = {
     ),
     "contradicted-logistic": case([[[1, 2], [0, 1]], [[1, 2], [0, 1]]], [[1, 1], [-2, -2]], [1, 1], [1, 0]),
 }
-"""By what is particular about them."""
+"""The cases, named by their peculiarity."""
 
 
 def claims_of(id: str, name: str, under_test: Implementation) -> dict[str, Claim]:
-    """The claims of a statement on a case by name, a falsified one before others of its name."""
+    """Return the claims of a statement on a case by name; of several with one name, a falsified one."""
     made: dict[str, Claim] = {}
     for claim in check(statement_named(id), CASES[name], under_test).claims:
         if claim.name not in made or claim.verdict is Verdict.FALSIFIED:
@@ -67,6 +67,6 @@ def claims_of(id: str, name: str, under_test: Implementation) -> dict[str, Claim
 
 
 def falsified(id: str, name: str, under_test: Implementation) -> set[str]:
-    """The claims of a statement that a case falsifies."""
+    """Return the claims of a statement that are falsified on a case."""
     claims = claims_of(id, name, under_test)
     return {claimed for claimed, claim in claims.items() if claim.verdict is Verdict.FALSIFIED}

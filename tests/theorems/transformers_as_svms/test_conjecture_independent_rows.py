@@ -48,12 +48,12 @@ def test_every_claim_is_made() -> None:
 
 
 def _uphill(problem: Problem, start: Array, **options: Any) -> Flow:
-    """The flow for the scores with the other sign: it ends at tokens that score low."""
+    """Return the flow for negated scores, which ends at tokens that score low."""
     return gradient_flow(Problem(problem.exact_keys, -problem.scores, problem.loss), start, **options)
 
 
 def _stalled(problem: Problem, start: Array, **options: Any) -> Flow:
-    """The flow, which says of itself that it converges to a point."""
+    """Return the flow, wrongly marked as converging to a finite point."""
     return replace(gradient_flow(problem, start, **options), stop=Stop.STATIONARY)
 
 
@@ -72,7 +72,7 @@ FAULTS = [
 ]
 
 
-def test_a_fault_is_here_for_every_claim() -> None:
+def test_every_claim_has_a_fault() -> None:
     assert set().union(*(by for _, by in FAULTS)) == set(conjecture_independent_rows.claims)
 
 
@@ -82,14 +82,14 @@ def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
     assert {claim.name for claim in outcome.claims if claim.verdict is Verdict.FALSIFIED} >= by
 
 
-def test_a_flow_that_stalls_is_said_to() -> None:
+def test_a_stalled_flow_is_reported() -> None:
     outcome = check(conjecture_independent_rows, MADE, REFERENCE.replace("stalled", {gradient_flow: _stalled}))
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "stalls" in outcome.reason
 
 
-def test_a_flow_that_turns_late_is_followed_further() -> None:
-    """Beside scores 2^−20 apart it turns at a norm of 1e4 only; at 1e3 its deviation is still growing."""
+def test_a_flow_that_turns_late_is_followed_to_larger_norms() -> None:
+    """With scores 2^−20 apart the flow turns only at a norm of 1e4; at 1e3 its deviation is still growing."""
     near = 2.0 - 2.0**-20
     X = [
         [[-2.0, -1.0, 1.0, 3.0], [1.0, -3.0, -3.0, -3.0], [-4.0, 0.0, 0.0, 0.0]],
@@ -103,15 +103,17 @@ def test_a_flow_that_turns_late_is_followed_further() -> None:
     assert next(claim for claim in outcome.claims if claim.name == "direction-rate").branch.startswith("in the cone")
 
 
-def test_tokens_nearly_alike_are_told_apart_far_out() -> None:
-    """Logits that differ by 2.4e-6 ‖W‖ select nothing at the norm of 1e5/max|key|."""
+def test_nearly_equal_tokens_are_distinguished_at_large_norms() -> None:
+    """Logits that differ by 2.4e-6 ‖W‖ select nothing at a norm of 1e5/max|key|."""
     data = QueryDataset([[[-2.0 + 2.0**-20], [-2.0]]], [[2.5]], [-1.0], [1.0], "correlation")
     outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
 def test_deviations_by_hand() -> None:
-    """At the last norm up to a quarter of the largest, and there; the keys reach 5 from the first token."""
+    """Deviations are taken at the last norm up to a quarter of the largest, and at the largest; the keys lie up to 5
+    from the first token.
+    """
     problem = Problem([[[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]], [[1.0, 0.0, 0.5]])
     svm = max_margin([[[0.0, 2.0], [0.0, 0.0]]], [0])
     assert isinstance(svm, MaxMargin)  # along e_2
@@ -125,16 +127,16 @@ def test_deviations_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("logit", "selected"), [(4.0, False), (5.0, True)])
-def test_a_token_is_selected_from_a_weight_of_99_in_100_on(logit: float, selected: bool) -> None:
-    """1/(1 + e^4) is 0.018, 1/(1 + e^5) is 0.0067."""
+def test_a_token_is_selected_if_its_weight_exceeds_99_percent(logit: float, selected: bool) -> None:
+    """1/(1 + e^4) is 0.018, and 1/(1 + e^5) is 0.0067."""
     problem = Problem([[[1.0], [0.0]]], [[1.0, 0.0]])
     flow = flow_through([[9.0], [logit]], [9.0, logit])
     assert module._selects(problem, flow, np.array([0])) is selected
     assert not module._selects(problem, flow, np.array([1]))
 
 
-def test_the_limit_is_that_of_the_keys_that_the_flow_is_given() -> None:
-    """Two tokens differ by 1e-12: of the rounded products W^mm is 3e-8 away from that of the factors."""
+def test_the_limit_is_the_solution_for_the_rounded_keys_of_the_flow() -> None:
+    """Two tokens differ by 1e-12: W^mm of the rounded products is 3e-8 away from W^mm of the factors."""
     X = np.array([[[0.003, 0.0], [0.0, 0.001]], [[0.001, 0.002], [0.000999999999, 0.002]]])
     queries, v = np.array([[1.0, 0.0, 0.0], [0.748, 0.0, 0.663]]), np.array([-0.09564208984375, -0.392578125])
     data = QueryDataset(X, queries, -np.ones(2), v, "exponential")
@@ -143,9 +145,9 @@ def test_the_limit_is_that_of_the_keys_that_the_flow_is_given() -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_a_flow_that_has_not_outgrown_its_start_says_nothing_yet() -> None:
-    """The start puts a token of input 1 behind by 4000; at ‖W‖ = 3e7 other margins are 120, and α is not locally
-    optimal. By 1e9 they are 4000, and the flow begins to turn.
+def test_a_flow_that_has_not_outgrown_its_start_is_undecided() -> None:
+    """The start puts a token of input 1 behind by 4000. At ‖W‖ = 3e7 the other margins are 120, and α is not locally
+    optimal; by 1e9 they are 4000, and the flow begins to turn.
     """
     X = np.zeros((3, 3, 5))
     X[0, 1:] = [[0.0, 1e-6, 0.0, 0.0, -1e-6], [0.0, -1e-6, 0.0, 1e-6, -1e-6]]
@@ -161,8 +163,8 @@ def test_a_flow_that_has_not_outgrown_its_start_says_nothing_yet() -> None:
     assert "still turning" in outcome.reason
 
 
-def test_a_flow_that_sees_a_near_tie_of_scores_only_far_out_falsifies_nothing() -> None:
-    """Scores −1 − 2⁻²⁰ and −1 in input 1: at ‖W‖ = 1e6 the flow selects the former, at 1e7 the optimal token."""
+def test_a_near_tie_of_scores_that_decides_late_falsifies_nothing() -> None:
+    """Scores in input 1 are −1 − 2⁻²⁰ and −1: at ‖W‖ = 1e6 the flow selects the former, at 1e7 the optimal token."""
     near = 2.0**-20
     data = QueryDataset(
         X=[

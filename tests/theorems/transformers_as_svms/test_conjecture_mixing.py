@@ -1,4 +1,6 @@
-"""Descent under a ReLU head grows along Gen-SVM: upheld by the reference, failed by planted faults, or not decided."""
+"""Descent under a ReLU head grows along Gen-SVM: upheld by the reference, and by planted faults falsified
+or undecided.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from theorems.transformers_as_svms.conjecture_mixing import conjecture_mixing, g
 
 
 def relu_case(X: Any, queries: Any, units: Any, weights: Any, Y: Any = None) -> Case:
-    """A case with these tokens (n, T, d), queries, inputs of the units (n, T, m) and weights of the head."""
+    """Return a case with the given tokens (n, T, d), queries, inputs of the units (n, T, m) and weights of the head."""
     X, labels = np.array(X, dtype=np.float64), np.ones(len(X)) if Y is None else np.array(Y, dtype=np.float64)
     data = QueryDataset(X, queries, labels, np.ones(X.shape[2]))
     codes = np.full(len(weights), float(RELU))
@@ -33,10 +35,10 @@ EYE = np.eye(4)
 CAPPED = relu_case(
     [EYE], [[1.0]], np.stack([[8.0, 7.75, 1.0, 2.0] + 0 * EYE[0], EYE[:, 0] - 0.5], axis=-1)[None], [1.0, -0.75]
 )
-"""The first token is worth 1/4 more than the second, up to the weight 1/2."""
+"""A case in which the first token is worth 1/4 more than the second, up to the weight 1/2."""
 TOKENS = np.array([[[2.0, 0.0], [0.0, 1.0]], [[-1.0, 0.0], [0.0, -1.0]]])
 DEAD = relu_case(TOKENS, [[1.0], [1.0]], TOKENS, [1.0, 1.0], [1, -1])
-"""Σ relu(x_a): all units of the second input are off at every attention, which goes along with that of the first."""
+"""A case with h = Σ relu(x_a): all units of the second input are off at every attention that the first input allows."""
 
 
 @settings(max_examples=4)
@@ -74,8 +76,8 @@ def test_planted_faults_are_caught(fault: str, claim: str) -> None:
     assert verdicts(fault_named(fault).implementation)[claim] is Verdict.FALSIFIED
 
 
-def test_growth_along_another_svm_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """O_i off by a token: the run does not grow along that Gen-SVM."""
+def test_growth_along_another_svm_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one token wrong in the set O_i, the run does not grow along that Gen-SVM."""
     monkeypatch.setattr("theorems.transformers_as_svms.conjecture_mixing.SELECTED", 0.505)
     late = ReluRun.of(CAPPED.problem, head_of(CAPPED), 0.1, 2000).weights(2000)
     assert (late > 0.505).sum() <= 1
@@ -86,8 +88,8 @@ def test_growth_along_another_svm_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("from_step", "verdict"), [(500, Verdict.FALSIFIED), (100, Verdict.INCONCLUSIVE), (0, Verdict.INCONCLUSIVE)]
 )
-def test_weights_that_do_not_move_do_not_grow(from_step: int, verdict: Verdict) -> None:
-    """From a quarter of the run on, when it had grown before; from earlier on there is nothing to compare with."""
+def test_weights_that_stop_moving_are_noticed_if_they_grew_before(from_step: int, verdict: Verdict) -> None:
+    """A run that stops after its first quarter is falsified; one that stops earlier offers nothing to compare with."""
     run = ReluRun.of(CAPPED.problem, head_of(CAPPED), STEP / CAPPED.problem.key_scale, STEPS)
     run.points[from_step:] = run.points[from_step]
     *_, claim = growth_claims(CAPPED, run, REFERENCE)
@@ -109,12 +111,12 @@ def test_an_input_that_is_turned_off_costs_nothing() -> None:
         ({"head_features": np.arange(8.0).reshape(1, 4, 2) ** 2}, "4 units"),
     ],
 )
-def test_other_heads_are_told_apart(arrays: Any, says: str) -> None:
+def test_heads_without_relu_are_refused(arrays: Any, says: str) -> None:
     finding = relu_head(CAPPED.replace(arrays={**CAPPED.arrays, **arrays} if arrays else {}))
     assert (finding.holds is True) == (says == "4 units")
     assert says in finding.evidence or finding.holds
 
 
-def test_features_have_to_be_affine_in_the_tokens() -> None:
+def test_features_must_be_affine_in_the_tokens() -> None:
     case = relu_case([[[0.0], [1.0], [2.0]]], [[1.0]], [[[0.0], [1.0], [3.0]]], [1.0])
     assert "no affine functions" in relu_head(case).evidence

@@ -1,4 +1,4 @@
-"""Attention that selects exactly τ tokens: the reference upholds it, planted faults fail each of its claims."""
+"""Attention that selects exactly τ tokens: upheld by the reference, each claim falsified by a planted fault."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_planted_faults_are_caught(fault: str, fails: set[str]) -> None:
     assert falsified(case, fault_named(fault).implementation) >= fails
 
 
-def test_one_token_where_the_condition_asks_for_two_fails_it() -> None:
-    """γ = (8, 7, 1, 0), 2λ = 4: 1 < 4 < 2·6."""
+def test_one_token_where_the_condition_requires_two_is_falsified() -> None:
+    """For γ = (8, 7, 1, 0) and 2λ = 4 the condition is 1 < 4 < 2·6."""
 
     def one_only(scores: Any, penalty: fmpq) -> Any:
         right = optimal_attention(scores, penalty)
@@ -67,12 +67,12 @@ def test_one_token_where_the_condition_asks_for_two_fails_it() -> None:
 
 
 def test_the_condition_is_not_necessary() -> None:
-    """γ = (4, 3, 2, 1), 2λ = 2 selects two tokens; 2 γ^gap_2 = 2 is no more than 2λ, so the condition names none."""
+    """With γ = (4, 3, 2, 1), 2λ = 2 selects two tokens, but 2 γ^gap_2 = 2 does not exceed 2λ."""
     claims = {claim.name for claim in check(tsvm_exact_support, FOUR, REFERENCE).claims}
     assert "condition-suffices" not in claims
     assert int(optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(1)).sets.sum()) == 2
 
 
-def test_other_tokens_are_no_case() -> None:
+def test_tokens_that_are_not_orthonormal_are_not_applicable() -> None:
     case = mixing_case([[[1, 0], [1, 1]]], [[1.0]], [1, 2], 1.0)
     assert check(tsvm_exact_support, case, REFERENCE).verdict is Verdict.NOT_APPLICABLE

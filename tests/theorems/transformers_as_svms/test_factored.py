@@ -1,4 +1,4 @@
-"""Flow and descent on (K, Q): what is claimed is made, upheld, and falsified by planted faults."""
+"""Flow and descent on (K, Q): every claim is made, upheld, and falsified by a planted fault."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def test_the_flow_catches_each_fault(fault: str) -> None:
     assert falsifies_all(CASE, planted(fault)[fault], FLOW_CATCHES[fault], FLOW)
 
 
-def test_every_fault_of_factors_is_shown_to_be_caught() -> None:
+def test_every_fault_of_factors_is_in_a_table_of_caught_faults() -> None:
     assert {fault.name for fault in (*RUN, *STEP)} <= {*CAUGHT_BY, *FLOW_CATCHES, "factored-step-without-square"}
 
 
-def test_a_step_without_the_square_ascends_from_uneven_factors() -> None:
+def test_a_step_without_the_square_may_ascend_from_uneven_factors() -> None:
     fault = planted("factored-step-without-square")["factored-step-without-square"]
     case = next(item for item in (CASE.replace(seed=k) for k in range(20)) if not _upheld(item, fault))
     assert claims_of(DESCENT, case, fault)["descends"].verdict is not Verdict.UPHELD
@@ -108,8 +108,8 @@ def _upheld(case: Case, implementation: Any) -> bool:
     return check(statement(DESCENT), case, implementation).verdict is Verdict.UPHELD
 
 
-def test_steps_of_half_the_safe_length_are_seen_and_safe_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At every step of two runs, from far and from near; ln 2 is what is lacking."""
+def test_steps_of_half_the_safe_length_are_falsified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim covers every step of two runs, from far and from near; the steps are short by log 2."""
     module = "reference_attention.training.factored_descent.safe_step_of"
     monkeypatch.setattr(module, lambda *of: safe_step_of(*of) - np.log(2.0))
     claim = claims_of(DESCENT, CASE, REFERENCE)["step-is-as-long-as-is-safe"]
@@ -117,7 +117,7 @@ def test_steps_of_half_the_safe_length_are_seen_and_safe_ones_are_not(monkeypatc
     assert claim.slack == pytest.approx(-np.log(2.0), rel=1e-9)
 
 
-def test_a_user_start_is_used_if_it_is_definite() -> None:
+def test_a_user_start_is_used_if_its_imbalance_is_definite() -> None:
     assumption = assumption_named("definite-imbalance")
     definite = queried(*TWO, K0=[[2, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
     edge = queried(*TWO, K0=[[1, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
@@ -126,7 +126,9 @@ def test_a_user_start_is_used_if_it_is_definite() -> None:
 
 
 def test_a_curve_of_straight_pieces_is_no_flow() -> None:
-    """Every other point in the middle of its neighbours: the gradient there is right, and the curve is not."""
+    """Every other point is moved to the middle of its neighbours: the gradient there is right, but the curve is no
+    flow.
+    """
 
     def interpolate(data: Any, K: Any, Q: Any, **options: Any) -> FactoredFlow:
         flow = factored_flow(data, K, Q, **options)
@@ -141,7 +143,7 @@ def test_a_curve_of_straight_pieces_is_no_flow() -> None:
     assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
 
 
-def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
+def test_a_flow_given_up_by_our_solver_is_undecided_and_by_another_falsified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def gives_up(*arguments: Any, **options: Any) -> FactoredFlow:
@@ -154,14 +156,14 @@ def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
 
 
 def test_where_rounding_leaves_no_point_a_margin_of_1_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of queries that differ by 1e-12 of their size."""
+    """This occurs, for example, if queries differ by a relative 1e-12."""
     module = "theorems.transformers_as_svms.factored_flow.points_with_margin"
     monkeypatch.setattr(module, lambda *of: np.zeros((3, CASE.problem.d)))
     claim = claims_of(FLOW, CASE, REFERENCE)["climbs-outward"]
     assert (claim.verdict, claim.undecided) == (Verdict.INCONCLUSIVE, "rounding leaves no point a margin of 1")
 
 
-def test_curvature_of_a_piece_is_that_of_the_risk() -> None:
+def test_the_curvature_of_a_piece_agrees_with_the_risk() -> None:
     problem, layout = CASE.problem, Layout(2, 2, 3)
     point = np.random.default_rng(3).normal(size=12)
     unit, curvature = FactoredArcFlow(problem, layout)._curvature(point)
@@ -196,8 +198,8 @@ def test_variances_are_those_of_the_scores_under_the_weights() -> None:
     assert result == pytest.approx(due, rel=1e-12)
 
 
-def test_a_normalized_direction_without_digits_leaves_the_other_claims_decided() -> None:
-    """The first gradient of the normalized run is below its rounding; its step is as long as it is all the same."""
+def test_an_unresolved_normalized_direction_leaves_the_other_claims_decided() -> None:
+    """The first gradient of the normalized run is below its rounding, but its step is as long as any other."""
     X = [
         [[0, 0, 0], [-0.25, 0, 3], [-0.25, 0, 0]],
         [[0, 0, 0], [0.25, 0, 2.9375], [0.25 - 2.0**-22, 0, -3]],

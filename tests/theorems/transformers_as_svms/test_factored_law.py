@@ -1,4 +1,6 @@
-"""The law of the spurious singular value: where it shows it is g, and another g or another M breaks it."""
+"""The law of the second singular value: where its exponent can be observed, it is g; another g or another M violates
+it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ DATA = QueryDataset(_sphere(3, 4, 4), _sphere(3, 4), [1, -1, 1], _sphere(4))
 
 @pytest.fixture(scope="module")
 def followed() -> tuple[FactoredPoints, NuclearMaxMargin, Any]:
-    """A flow from a balanced start that selects opt, with its certificates."""
+    """Return a flow from a balanced start that selects opt, with its certificates."""
     svm = nuclear_max_margin(DATA.keys, DATA.problem.optimal)
     assert isinstance(svm, NuclearMaxMargin)
     u, s, vt = np.linalg.svd(20 * svm.W + 0.3 * RNG.normal(size=(4, 4)))
@@ -41,7 +43,7 @@ def followed() -> tuple[FactoredPoints, NuclearMaxMargin, Any]:
     return points, svm, certificates
 
 
-def test_the_risk_falls_as_the_gap_says(followed: Any) -> None:
+def test_the_risk_falls_at_the_rate_of_the_gap(followed: Any) -> None:
     points, svm, certificates = followed
     lag = sharpest_lag(points, svm, certificates)
     assert isinstance(lag, Lag)
@@ -61,11 +63,11 @@ def test_m_has_norm_one_and_eigenvectors_of_s_are_orthonormal(followed: Any) -> 
     assert S @ vectors.following == pytest.approx(values[svm.rank] * vectors.following, abs=1e-9)
 
 
-def test_certificates_of_other_tokens_leave_nothing_to_say(followed: Any) -> None:
+def test_certificates_of_other_tokens_give_no_lag(followed: Any) -> None:
     points, svm, certificates = followed
     assert sharpest_lag(points, svm, certificates[:, ::-1]) is None
 
 
-def test_nothing_is_said_where_the_solution_is_not_decided(followed: Any) -> None:
+def test_an_undecided_solution_gives_no_lag(followed: Any) -> None:
     points, svm, certificates = followed
     assert sharpest_lag(points, replace(svm, exact=None), certificates) is None

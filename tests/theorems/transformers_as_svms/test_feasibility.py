@@ -1,4 +1,4 @@
-"""Feasibility of every choice of tokens: upheld, each claim falsified by a fault of solver, formula or data.
+"""Feasibility of every choice of tokens: upheld, and each claim falsified by a fault of solver, formula or data.
 
 And that generic data have independent rows up to T − 1 ≤ d, n(T − 1) ≤ d e: on small grids, exact ranks. These are
 checked instances; the proof is in the docstring of the statement, and its witness is checked on the same grid.
@@ -42,7 +42,7 @@ WHERE = {
     "many-tokens": {LABELS, ANY},
     "contradicted": set(),
 }
-"""On which hypotheses claims are made."""
+"""The hypotheses under which claims are made on each case."""
 
 
 @settings(max_examples=15)
@@ -85,7 +85,7 @@ def test_a_wrong_solution_is_caught(fault: str, name: str, claims: set[str]) -> 
     assert claims <= falsified(ID, name, fault_named(fault).implementation)
 
 
-def test_a_solution_that_is_long_on_the_keys_of_w_alone_is_longer_than_the_labels_allow() -> None:
+def test_a_solution_too_long_only_on_the_keys_of_w_is_caught() -> None:
     def long(keys: Any, alpha: Any) -> Any:
         right = max_margin(keys, alpha)
         if keys.shape[2] == 2:
@@ -119,7 +119,7 @@ def test_wrong_formulas_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "labels-give-margin-one" in names
 
 
-def test_keys_that_are_not_those_of_the_data_are_caught() -> None:
+def test_keys_that_disagree_with_the_data_are_caught() -> None:
     given_case = CASES["single-input"]
     repeated = given_case.problem.keys.copy()
     repeated[0, 2] = repeated[0, 0]
@@ -133,7 +133,7 @@ def test_keys_that_are_not_those_of_the_data_are_caught() -> None:
         assert {"keys-are-outer-products", claim} <= wrong
 
 
-def test_bounds_of_singular_values_are_near_and_below() -> None:
+def test_bounds_of_singular_values_are_below_and_close() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         m = int(rng.integers(1, 5))
@@ -142,7 +142,7 @@ def test_bounds_of_singular_values_are_near_and_below() -> None:
         if least > 1e-6:
             bound = float(feasible_weights.eigenvalue_bound(rational_matrix(rows)))
             assert (1 - 2e-6) * least <= bound <= least
-    # Nearly dependent: floats know no positive eigenvalue, and the bound is one still.
+    # The rows are nearly dependent: floats find no positive eigenvalue, but the exact bound is positive.
     near = rational_matrix(np.array([[1.0, 1.0], [1.0, 1 + 2.0**-30]]))
     assert 0 < float(feasible_weights.eigenvalue_bound(near)) < 2.0**-60
 
@@ -155,7 +155,7 @@ def test_independent_queries_separate_any_labels() -> None:
 
 
 def _grid(most: int) -> Iterator[tuple[int, int, int, int]]:
-    """(d, e, k, n) with k = T − 1 ≤ d and n k ≤ d e; all k, and n at 1, the middle and the largest."""
+    """Yield (d, e, k, n) with k = T − 1 ≤ d and n k ≤ d e: all k, and n at 1, the middle and the largest."""
     for d in range(1, most + 1):
         for e in sorted({d, max(1, d - 1), most}):
             for k in range(1, d + 1):
@@ -164,14 +164,14 @@ def _grid(most: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _rank(differences: Int64[np.ndarray, "n k d"], queries: Int64[np.ndarray, "n e"]) -> int:
-    """Of the rows vec(u zᵀ), exact."""
+    """Return the exact rank of the rows vec(u zᵀ)."""
     n, k, _ = differences.shape
     rows = np.einsum("nkd,ne->nkde", differences, queries).reshape(n * k, -1)
     return int(fmpz_mat(*rows.shape, rows.ravel().tolist()).rank())
 
 
 def test_generic_data_have_independent_rows() -> None:
-    """One random draw for each size, cross-attention and, where d = e, self-attention: full rank."""
+    """One random draw for each size has full rank: cross-attention and, if d = e, self-attention."""
     for d, e, k, n in _grid(5):
         rng = np.random.default_rng([d, e, k, n])
         X, Z = rng.integers(-999, 1000, size=(n, k + 1, d)), rng.integers(-999, 1000, size=(n, e))
@@ -182,7 +182,9 @@ def test_generic_data_have_independent_rows() -> None:
 
 
 def test_the_witness_of_the_proof_has_independent_rows() -> None:
-    """Coordinate vectors taken cyclically, queries on the moment curve: no e of them are dependent."""
+    """The witness uses coordinate vectors cyclically and queries on the moment curve, of which any e are
+    independent.
+    """
     for d, e, k, n in _grid(5):
         served = np.arange(n * k).reshape(n, k) % d
         Z = np.arange(1, n + 1)[:, None] ** np.arange(e)
@@ -192,7 +194,7 @@ def test_the_witness_of_the_proof_has_independent_rows() -> None:
 
 @settings(max_examples=10)
 @given(st.data())
-def test_where_no_first_token_can_be_the_query_another_is_drawn(data: st.DataObject) -> None:
+def test_another_token_serves_as_the_query_if_no_first_token_can(data: st.DataObject) -> None:
     """Scores of first tokens are 0, so that first tokens in the plane are parallel: 4 rows of rank 2."""
     X = np.array([[[0.0, 1.0], [a, 2.0]] for a in (1.0, 2.0, -1.0, 0.5)])
     frame = Frame(4, 2, 2, (4, 2, 2))
@@ -202,8 +204,8 @@ def test_where_no_first_token_can_be_the_query_another_is_drawn(data: st.DataObj
     assert independent(OuterKeys(nudged, queries), np.zeros(4, dtype=np.int64))
 
 
-def test_beyond_the_counts_rows_depend() -> None:
-    """T − 1 > d, or n(T − 1) > d e: fewer dimensions than rows, of an input or of all."""
+def test_rows_beyond_the_counts_are_dependent() -> None:
+    """If T − 1 > d or n(T − 1) > d e, an input or all inputs have more rows than dimensions."""
     rng = np.random.default_rng(0)
     for k, n, most in ((3, 1, 2), (2, 3, 4)):
         X, Z = rng.integers(-99, 100, size=(n, k, 2)), rng.integers(-99, 100, size=(n, 2))

@@ -1,4 +1,4 @@
-"""A first step that separates: Assumption B is decided, W(1) has its margin, and planted faults are caught."""
+"""A separating first step: its assumption is decided, W(1) has the claimed margin, and planted faults are caught."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def queried(X: Any, queries: Any, Y: Any, v: Any, loss: str = "logistic") -> Cas
 ORTHOGONAL = queried(
     [[[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 0], [0, 0, -2], [2, 0, 0]]], [[1, 0], [0, 1]], [1, -1], [3, 2, -1]
 )
-"""Orthogonal tokens of one length in each input, orthogonal queries; scores 3, 2, −1 and −4, −2, −6."""
+"""Data with orthogonal tokens of one length in each input and orthogonal queries; scores 3, 2, −1 and −4, −2, −6."""
 PULLED_ASIDE = queried([[[1, 0], [0, 0]], [[-1, 0.25], [0, 0]]], [[1, 0], [1, 0]], [1, 1], [0.5, 4], "correlation")
-"""The second optimal token lies opposite to the first: its row gets a pull of −0.25 + 0.53, the first one of 0."""
+"""The optimal tokens lie opposite to each other: the pull on the first row is 0, on the second −0.25 + 0.53."""
 
 CAUGHT_BY = {
     "negated-gradient": {"first-step-separates"},
@@ -74,7 +74,7 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
 
 
 def _first_step(change: Any) -> Any:
-    """Normalized descent whose only step, where it is asked for one, is changed: (points) → points."""
+    """Return an implementation that changes the points of a normalized descent of one step."""
 
     def changed(problem: Any, start: np.ndarray, *, steps: int, **options: Any) -> Trajectory:
         run = descent.normalized_gradient_descent(problem, start, steps=steps, **options)
@@ -83,7 +83,7 @@ def _first_step(change: Any) -> Any:
     return REFERENCE.replace("", {normalized_gradient_descent: changed})
 
 
-def test_a_first_step_that_is_none_is_caught() -> None:
+def test_a_wrong_first_step_is_caught() -> None:
     shorter, elsewhere = _first_step(lambda points: points * 0.9), _first_step(lambda points: points + 1.0)
     asked_for, is_a_step, separates = FIRST_STEP_CLAIMS
     assert falsifies_all(ORTHOGONAL, shorter, {is_a_step, separates}, ID)
@@ -91,7 +91,7 @@ def test_a_first_step_that_is_none_is_caught() -> None:
 
 
 def test_the_margin_of_orthogonal_data_is_the_closed_form() -> None:
-    """Correlation loss: |ℓ'| = 1, margin ‖z‖²‖x‖²(γ_opt − γ_t)/(nT), the least one 1·1·1/(2·3) here."""
+    """Under the correlation loss |ℓ'| = 1 and margins are ‖z‖²‖x‖²(γ_opt − γ_t)/(nT), here at least 1·1·1/(2·3)."""
     data = ORTHOGONAL.queried
     assert data is not None
     same = Case(QueryDataset(data.X, data.queries, data.Y, data.v, "correlation").problem, queried=data)
@@ -107,7 +107,7 @@ def test_the_first_step_fails_where_another_input_pulls_the_other_way() -> None:
 
 
 def test_the_first_step_is_undecided_within_the_rounding_of_the_loss() -> None:
-    """Logistic slopes that differ in truth, and a pull that balances them to the last bit."""
+    """The logistic slopes differ, and the pulls balance to the last bit."""
     ratio = (1 + np.exp(1.5)) / (1 + np.exp(0.5))  # |ℓ'(0.5)|/|ℓ'(1.5)|
     second = float(-ratio * (1.0 / 3.0))
     nearly = queried(
@@ -116,7 +116,7 @@ def test_the_first_step_is_undecided_within_the_rounding_of_the_loss() -> None:
     assert holds(nearly) in (None, False)
 
 
-def test_no_queries_no_decision() -> None:
+def test_without_queries_the_first_step_is_undecided() -> None:
     assert holds(Case(ORTHOGONAL.problem)) is None
 
 
@@ -128,7 +128,7 @@ def test_orthogonal_data_separate_by_construction(case: Case) -> None:
 
 @settings(max_examples=25)
 @given(query_cases())
-def test_the_predicate_is_what_the_gradient_at_zero_says(case: Case) -> None:
+def test_the_predicate_agrees_with_the_gradient_at_zero(case: Case) -> None:
     problem = case.problem
     rows = np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1) - problem.keys
     others = np.arange(problem.T) != problem.optimal[:, None]

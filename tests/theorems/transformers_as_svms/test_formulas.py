@@ -40,29 +40,31 @@ from theorems.transformers_as_svms.risk_floor import _violation
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 LINE = Problem(np.array([[[0.0], [-1.0], [-3.0]], [[0.0], [-2.0], [-2.0]]]), np.array([[2.0, 1, -2], [1.0, 0.5, 0.5]]))
-"""Rows 1 and 3, gaps 1 and 4; rows 2 and 2, gaps ½; the loss is linear."""
+"""Two inputs with the linear loss: rows 1 and 3 with gaps 1 and 4; rows 2 and 2 with gaps ½."""
 
 
 def linear() -> Problem:
     return Problem(LINE.keys, LINE.scores, loss_named("correlation"))
 
 
-def test_weights_by_labels() -> None:
-    """v qᵀ over the gap."""
+def test_feasible_weights_by_labels() -> None:
+    """The weights are v qᵀ divided by the gap."""
     data = QueryDataset([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 2.0, 3.0]], [1.0], [2.0, 3.0], "correlation")
     result = by_labels(data, [fmpq(1), fmpq(2), fmpq(3)], fmpq(4))
     assert [[float(x.p) / float(x.q) for x in row] for row in result.tolist()] == [[0.5, 1, 1.5], [0.75, 1.5, 2.25]]
 
 
-def test_a_floor_by_margins() -> None:
-    """Γ_i/(1 + e^{h_i}) of each input, h_i = p and 2p."""
+def test_a_lower_bound_by_margins() -> None:
+    """The bound is Γ_i/(1 + e^{h_i}) for each input, with h_i = p and 2p."""
     result = FloorBounds(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
     due = [[math.log(g / (1 + math.exp(h * p))) for g, h in ((1, 1), (0.5, 2))] for p in (0.0, 1.5)]
     assert result.value == pytest.approx(np.array(due), rel=1e-14)
 
 
-def test_how_far_an_excess_is_outside_its_bounds() -> None:
-    """Inside for the reference, at most; of twice the risk log 2 further up."""
+def test_the_violation_of_bounds_by_an_excess() -> None:
+    """The reference's excess is inside; after adding 40 to its logarithm it violates an upper bound by the computed
+    amount.
+    """
     points = np.array([[0.0], [1.0], [4.0]])
     inside = _violation(linear(), REFERENCE, points)
     assert (inside <= 1e-12).all()
@@ -78,8 +80,8 @@ def test_how_far_an_excess_is_outside_its_bounds() -> None:
     assert over == pytest.approx(excess + 40 - least, rel=1e-12)
 
 
-def test_deviations_are_those_of_a_quarter_of_the_norm_and_of_the_end() -> None:
-    """And one logit is what the first may be anyway: rows of length 4 and 8."""
+def test_deviations_are_taken_at_a_quarter_of_the_norm_and_at_the_end() -> None:
+    """The first deviation counts as at least one logit; the rows have squared lengths 17 and 65."""
     problem = Problem(np.array([[[0.0, 0], [-4, 1], [-8, -1]]]), np.array([[1.0, 0, 0.5]]), loss_named("logistic"))
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -102,7 +104,7 @@ def bounds() -> LocalPathBounds:
 
 
 def test_harm_is_summed_over_harmful_tokens() -> None:
-    """Of one token: |D| e^{−ρ(m − w)}."""
+    """For a single token the sum is |D| e^{−ρ(m − w)}."""
     of = bounds()
     harmful = of.constants.harmful
     assert harmful.sum() == 1
@@ -112,23 +114,23 @@ def test_harm_is_summed_over_harmful_tokens() -> None:
     assert of.first > 0
 
 
-def test_a_path_turns_within_its_bound_and_is_held_against_its_own_seeds() -> None:
+def test_a_path_turns_within_its_bound_and_is_compared_with_its_own_seeds() -> None:
     of = bounds()
     radii = np.array([4.0, 64.0]) * float(of.kappa.value)
     claims = {claim.name: claim for claim in _path(of, radii, 0)}
     assert set(claims) == {*("path-is-in-the-cone", "path-is-no-higher-than-its-seeds"), *("path-margin", "path-turns")}
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
-    # What is proven there falls like the logarithm of the offset over the radius.
+    # The proven bound decreases like the logarithm of the offset over the radius.
     assert 0 <= claims["path-turns"].slack < 0.2
 
 
-def test_whether_neighbours_are_lower() -> None:
+def test_neighbours_are_recognised_as_lower() -> None:
     case = local_example()
     assert _lower(case.problem, case.chosen_tokens)
 
 
-def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the point with the offset is across W^mm or within the inner radius the ray takes its place."""
+def test_a_point_outside_the_cone_is_replaced_by_the_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The point with the offset is across W^mm, or within the inner radius."""
     records: list[np.ndarray] = []
 
     def recorder(of: LocalPathBounds, norms: np.ndarray, starts: np.ndarray, seed: int) -> LocalPath:
@@ -151,8 +153,8 @@ def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) ->
     assert np.array_equal(records[0][:, 1], records[0][:, 0])
 
 
-def test_where_nothing_is_selected_no_deviation_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where SVM-neighbours do not score lower, before the flow has been followed to its end."""
+def test_where_nothing_is_selected_no_deviation_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same holds, before the flow has been followed to its end, if SVM-neighbours do not score lower."""
     requests: list[str] = []
     for selected, lower in ((False, True), (True, False)):
         monkeypatch.setattr(conjecture, "_selects", lambda *arguments, selected=selected: selected)
@@ -181,7 +183,7 @@ def test_bounds_of_slopes_are_rounded_a_few_times() -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 100.0])
-def test_an_excess_under_test_may_be_off_by_twice_what_ours_is(size: float) -> None:
+def test_an_excess_under_test_is_allowed_twice_our_error(size: float) -> None:
     rows, _data = sequence_rows_of()
     points = exact(size * np.array([[1.0, -0.5, 2.0, 0.25]]))
     ours, theirs = rows.excess(points), rows.excess_under_test(points, "excess")
@@ -191,8 +193,8 @@ def test_an_excess_under_test_may_be_off_by_twice_what_ours_is(size: float) -> N
     assert (ours.x.error > 0).all()
 
 
-def test_a_margin_between_0_and_1_is_none() -> None:
-    """Also where it is said to be no neighbour."""
+def test_a_margin_between_0_and_1_is_refused() -> None:
+    """This holds also if the token is reported as no neighbour."""
     _, data = sequence_rows_of()
     alpha = optimal_tokens_of(data.parts)
     svm = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)

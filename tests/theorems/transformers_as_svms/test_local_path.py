@@ -42,7 +42,7 @@ def test_the_local_path_is_upheld(case: Case) -> None:
 
 
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "correlation"])
-def test_every_claim_is_made_of_tokens_that_are_not_optimal(loss: str) -> None:
+def test_every_claim_is_made_on_tokens_that_are_not_optimal(loss: str) -> None:
     example = local_example(loss)
     assert (example.chosen_tokens != example.problem.optimal).any()
     outcome = check(tsvm_local_path, example, REFERENCE)
@@ -51,7 +51,7 @@ def test_every_claim_is_made_of_tokens_that_are_not_optimal(loss: str) -> None:
 
 
 def _tilted(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any) -> LocalPath:
-    """Halfway to the boundary of the cone."""
+    """Return the path moved half way to the boundary of the cone."""
     right = local_path(problem, q, alpha, norms, **options)
     across = np.roll(right.points, 1, axis=1)
     axis = q / np.linalg.norm(q)
@@ -62,7 +62,7 @@ def _tilted(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any
 
 
 def _elsewhere(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any) -> LocalPath:
-    """The path in another cone, four times as wide, and there at its boundary."""
+    """Return a path in another direction, with its coordinates rotated by one place."""
     right = local_path(problem, q, alpha, norms, **options)
     return replace(right, points=np.roll(right.points, 1, axis=1))
 
@@ -96,7 +96,7 @@ FAULTS = [
 ]
 
 
-def test_a_fault_is_here_for_every_claim() -> None:
+def test_every_claim_has_a_fault() -> None:
     assert set().union(*(by for _, by in FAULTS)) == set(tsvm_local_path.claims)
 
 
@@ -113,7 +113,7 @@ def bounds_of(example: Case) -> LocalPathBounds:
     return LocalPathBounds(constants, REFERENCE)
 
 
-def test_beyond_the_inner_radius_harmful_tokens_take_less_than_half() -> None:
+def test_beyond_the_inner_radius_harmful_tokens_take_less_than_half_of_the_excess() -> None:
     bounds = bounds_of(LOCAL)
     norms = bounds.first * np.geomspace(1.01, 30, 12)
     points = norms[:, None] * bounds.constants.solution.p
@@ -124,7 +124,7 @@ def test_beyond_the_inner_radius_harmful_tokens_take_less_than_half() -> None:
 
 
 def test_the_offset_has_less_risk_than_the_ray() -> None:
-    """By about what the sharp form says, where the ray is some way off."""
+    """The difference is about that of the sharp form if the ray is some distance away."""
     bounds = bounds_of(LOCAL)
     ray, beside = bounds.log_excess(exact(bounds.beside(1e4)), "path-is-no-higher-than-its-seeds").value
     assert beside < ray - 1e-3

@@ -1,4 +1,6 @@
-"""Attention that mixes: the reference upholds it, planted faults fail each of its claims, and weaker constants do."""
+"""Attention that mixes: upheld by the reference, and each claim falsified by a planted fault or by a weaker
+constant.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_planted_faults_are_caught(fault: str) -> None:
     assert CAUGHT[fault] in falsified("two-inputs", fault_named(fault).implementation)
 
 
-def test_ratios_of_another_attention_show_on_the_ray_and_beside_it() -> None:
+def test_ratios_of_another_attention_are_caught_on_the_ray_and_beside_it() -> None:
     names = falsified("four", fault_named("finite-part-reversed").implementation)
     assert names >= {"finite-part-is-least", "ratios-on-the-ray", "excess-on-the-ray"}
 
@@ -98,7 +100,7 @@ WEAKER: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "ε = 0, of the length": ("spread", lambda right: lambda of, excess: arb(0), "sublevel-length-from-duals"),
     "r + 1": ("on_the_ray", lambda right: lambda of, r: right(of, r - 1), "sublevel-correlation"),
 }
-"""What is made too small or left out, how, and a claim that fails then."""
+"""A constant that is made too small or left out, how, and a claim that then fails."""
 
 
 @pytest.mark.parametrize("what", WEAKER)
@@ -108,8 +110,8 @@ def test_the_constants_are_needed(what: str, monkeypatch: pytest.MonkeyPatch) ->
     assert claim in {item for case in CASES for item in falsified(case, REFERENCE)}
 
 
-def test_the_lower_bound_meets_the_path_and_no_point_of_the_ball_is_below_it() -> None:
-    """n(L − L_⋆) at points of the same norm beside that of the path: above it, by more than the enclosed distance."""
+def test_the_lower_bound_is_attained_by_the_path_and_no_point_of_the_ball_is_lower() -> None:
+    """Points of the same norm beside the path have a larger n(L − L_⋆), by more than the enclosed distance."""
     mixing = mixing_of("two-inputs")
     (result,) = mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
     with ctx.workprec(result.bits):
@@ -121,14 +123,14 @@ def test_the_lower_bound_meets_the_path_and_no_point_of_the_ball_is_below_it() -
             assert mixing.excess([scale * x for x in moved]) > on_path.excess
 
 
-def test_a_path_that_our_newton_does_not_find_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_our_newton_method_misses_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference_attention.paths.mixing_path.STEPS", 1)
     outcome = check(tsvm_mixing, CASES["two-inputs"], REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "path-has-the-radii-asked-for: points at 0 of 2 radii: Newton's method does not converge" in outcome.reason
 
 
-def test_a_ball_that_is_no_number_decides_nothing_and_a_failure_is_told_before_it() -> None:
+def test_a_nan_ball_is_undecided_unless_another_claim_fails() -> None:
     nothing, one = arb("nan"), arb(1)
     assert balls_at_least("a", Form.EXACT, [(nothing, one), (one, one)]).verdict is Verdict.INCONCLUSIVE
     assert balls_at_least("a", Form.EXACT, [(nothing, one), (one - 1, one)]).verdict is Verdict.FALSIFIED

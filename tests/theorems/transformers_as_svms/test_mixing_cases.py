@@ -1,4 +1,4 @@
-"""Data of known mixtures: drawn as asked, and predicates that see what is missing."""
+"""Data of known mixtures: drawn as requested, and predicates that notice a violated assumption."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def holds_by_assumption(case: Case) -> dict[str, bool | None]:
 
 @settings(max_examples=40)
 @given(mixing_cases(where=MIXING, attainable=True))
-def test_attainable_cases_satisfy_everything(case: Case) -> None:
+def test_attainable_cases_satisfy_all_assumptions(case: Case) -> None:
     assert set(holds_by_assumption(case).values()) == {True}
 
 
 @settings(max_examples=40)
 @given(st.sampled_from(PenaltyPlace).flatmap(lambda where: st.tuples(st.just(where), mixing_cases(where=(where,)))))
-def test_the_penalty_lies_where_it_is_asked_for(drawn: tuple[PenaltyPlace, Case]) -> None:
+def test_the_penalty_lies_in_the_requested_range(drawn: tuple[PenaltyPlace, Case]) -> None:
     where, case = drawn
     assert case.queried is not None
     twice, known = 2 * penalty_of(case), thresholds(exact_scores(case.queried)[0])
@@ -53,14 +53,14 @@ def test_the_penalty_lies_where_it_is_asked_for(drawn: tuple[PenaltyPlace, Case]
 
 @settings(max_examples=40)
 @given(mixing_cases())
-def test_sets_by_thresholds_are_those_of_the_projection(case: Case) -> None:
+def test_sets_by_thresholds_agree_with_the_projection(case: Case) -> None:
     assert case.queried is not None
     projected = optimal_attention(exact_scores(case.queried), penalty_of(case))
     assert np.array_equal(selected_sets(case), projected.sets)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_cases_by_hand_satisfy_everything(name: str) -> None:
+def test_the_cases_by_hand_satisfy_all_assumptions(name: str) -> None:
     assert set(holds_by_assumption(CASES[name]).values()) == {True}
 
 
@@ -91,7 +91,7 @@ def changed(**data: Any) -> Case:
         ),
     ],
 )
-def test_missing_kinds_of_cases_are_noticed(case: Case, id: str, says: str) -> None:
+def test_violated_assumptions_are_noticed(case: Case, id: str, says: str) -> None:
     finding = assumption_named(id).check(case)
     assert not finding.holds
     assert says in finding.evidence
@@ -102,7 +102,7 @@ def test_thresholds_by_hand() -> None:
 
 
 @pytest.mark.parametrize("d", [4, 6, 10])
-def test_trials_have_orthonormal_tokens_and_do_not_depend_on_how_many_are_drawn(d: int) -> None:
+def test_trials_have_orthonormal_tokens_and_are_reproducible(d: int) -> None:
     data = mixing_trial(0, 3, 4, d, 5)
     assert all(np.array_equal(X @ X.T, np.eye(4)) for X in data.X)
     assert np.array_equal(data.X, mixing_trial(0, 3, 4, d, 5).X)

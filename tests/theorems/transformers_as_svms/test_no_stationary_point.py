@@ -1,4 +1,4 @@
-"""Independent rows: lower bounds of the gradient, certified singular values, and faults that are caught."""
+"""Independent rows: lower bounds of the gradient, certified singular values, and planted faults that are caught."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_every_claim_is_made() -> None:
 
 
 def _shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Right at the origin, too short where the softmax saturates: what a floor in a denominator does."""
+    """Return a gradient that is right at the origin but too short where the softmax saturates, as with a floor in a
+    denominator.
+    """
     right = risk.scaled_gradient(keys, scores, loss, p)
     weights = risk.softmax_weights(keys, p).max(axis=-1).min(axis=-1)
     return replace(right, direction=right.direction * np.where(weights > 0.9, 1e-3, 1.0)[..., None])
@@ -79,7 +81,7 @@ SHORT_WHERE_SATURATED = REFERENCE.replace("short-where-saturated", {scaled_gradi
 
 
 def _keys_of_tokens_alone(data: QueryDataset) -> tuple[Array, Array]:
-    """The first input's query for all of them, and scores without labels."""
+    """Return keys with the first input's query for all inputs, and scores without labels."""
     n, T, _ = data.X.shape
     keys = (data.X[:, :, :, None] * data.queries[0]).reshape(n, T, -1)
     return keys, -(data.X @ data.v)
@@ -89,7 +91,7 @@ ONE_QUERY = REFERENCE.replace("one-query", {outer_keys_and_scores: _keys_of_toke
 
 
 def _gives_up(problem: Problem, start: Array, *, norm: float, **options: Any) -> Flow:
-    """A flow that ends at a tenth of the norm, and says so."""
+    """Return a flow that ends at a tenth of the norm, and reports this."""
     return replace(gradient_flow(problem, start, norm=norm / 10, **options), stop=Stop.STEPS)
 
 
@@ -116,7 +118,7 @@ FAULTS = [
 ]
 
 
-def test_a_fault_is_here_for_every_claim() -> None:
+def test_every_claim_has_a_fault() -> None:
     assert set().union(*(by for _, _, by in FAULTS)) == set(tsvm_no_stationary_point.claims)
 
 
@@ -126,7 +128,7 @@ def test_faults_are_caught(under_test: Implementation, case: Case, by: set[str])
 
 
 def test_for_two_tokens_the_bound_is_an_equality() -> None:
-    """One row: a gradient that is 1e-5 too short is too short."""
+    """With one row a gradient that is too short by a relative 1e-5 violates the bound."""
     case = query_case([[[1.0, 0.0, 2.0], [0.0, 1.0, 0.5]]], [[1.0, -1.0, 0.5]])
 
     def shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
@@ -147,7 +149,7 @@ def test_singular_values_are_certified_and_close(case: Case) -> None:
     of_rows = certified_eigenvalue(gram, identity(len(rows)))
     of_zero_sums = certified_eigenvalue(gram, zero_sum_metric(case.problem.n, case.problem.T))
     assert 0 < of_rows == pytest.approx(least, rel=1e-5, abs=1e-12 * float(np.abs(rows @ rows.T).max()))
-    # Σ_t c_t² over all tokens is between one and T times that without α's.
+    # Σ_t c_t² over all tokens is between one and T times the sum without α.
     assert of_rows / case.problem.T <= of_zero_sums * (1 + 1e-5)
     assert of_zero_sums <= of_rows * (1 + 1e-5)
 

@@ -1,4 +1,4 @@
-"""Low rank of W^mm: upheld by the reference, each claim falsified by a planted fault; the bounds are reached."""
+"""Low rank of W^mm: upheld by the reference, each claim falsified by a planted fault; the bounds are attained."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_each_claim_is_made() -> None:
     assert claims | {"keys-are-outer-products"} == set(tsvm_rank.claims)
 
 
-def test_an_infeasible_choice_is_no_case() -> None:
+def test_an_infeasible_choice_is_not_applicable() -> None:
     assert check(tsvm_rank, CASES["contradicted"], REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
-def test_a_coordinate_off_leaves_every_span_and_adds_to_the_rank() -> None:
+def test_a_wrong_coordinate_leaves_every_span_and_adds_to_the_rank() -> None:
     wrong = fault_named("svm-coordinate-off").implementation
     names = falsified(ID, "single-input", wrong)
     assert names >= SPANS | {"svm-is-optimal", "token-svm-is-optimal", "single-input-is-rank-one"}
@@ -61,8 +61,8 @@ def test_a_wrong_certificate_is_caught_first(fault: str) -> None:
     assert "svm-is-optimal" in falsified(ID, "orthogonal-queries", fault_named(fault).implementation)
 
 
-def test_solving_the_tokens_for_keys_that_are_not_theirs_shows_in_the_sum() -> None:
-    """An SVM that is right on the keys of W and wrong on tokens: the whole is not the sum of the parts."""
+def test_wrong_solutions_on_tokens_are_caught_in_the_sum() -> None:
+    """The SVM is right on the keys of W and wrong on tokens: the whole is not the sum of the parts."""
 
     def narrow(keys: Any, alpha: Any) -> Any:
         wide = keys if keys.shape[2] > 3 else np.concatenate([keys[..., :1], 2 * keys[..., 1:]], axis=2)
@@ -72,8 +72,8 @@ def test_solving_the_tokens_for_keys_that_are_not_theirs_shows_in_the_sum() -> N
     assert {"token-svm-is-optimal", "orthogonal-queries-decouple"} == falsified(ID, "orthogonal-queries", wrong)
 
 
-def test_fewer_inputs_support_than_there_are() -> None:
-    """The third input repeats the first twice as long: its dual is zero, and rank W^mm = 2 < 3."""
+def test_the_rank_counts_only_inputs_with_a_dual() -> None:
+    """The third input repeats the first at twice the length: its dual is zero, and rank W^mm = 2 < 3."""
     base = CASES["orthogonal-queries"].queried
     assert base is not None
     X = np.concatenate([base.X, 2 * base.X[:1]])

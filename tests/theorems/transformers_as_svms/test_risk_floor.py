@@ -1,4 +1,6 @@
-"""The risk's floor: upheld by the reference, from both sides; falsified by planted faults, each claim by one."""
+"""The floor of the risk: upheld by the reference, with bounds from both sides; each claim falsified by a
+planted fault.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ ID = "tsvm-risk-floor"
 
 @dataclass(frozen=True)
 class Scaled:
-    """Risk and excess times a factor."""
+    """An implementation with risk and excess times a factor."""
 
     factor: float
 
@@ -62,13 +64,13 @@ def test_reference_upholds_the_cases(name: str) -> None:
 def test_each_claim_is_made() -> None:
     claims = {claim for name in ("self-attention", "contradicted") for claim in claims_of(ID, name, REFERENCE)}
     assert claims == set(tsvm_risk_floor.claims)
-    # An infeasible SVM is an answer, not something that stops the statement.
+    # An infeasible SVM is an answer and does not end the statement.
     assert "excess-on-the-ray-at-most" not in claims_of(ID, "contradicted", REFERENCE)
     assert "excess-stays-away" not in claims_of(ID, "self-attention", REFERENCE)
 
 
 @pytest.mark.parametrize("name", ["self-attention", "many-tokens", "contradicted-logistic"])
-def test_lower_and_upper_bounds_are_seen_to_fail(name: str) -> None:
+def test_lower_and_upper_bounds_can_fail(name: str) -> None:
     low, high = falsified(ID, name, Scaled(1e-3).in_excess), falsified(ID, name, Scaled(1e3).in_excess)
     lower = {"excess-at-least", "excess-at-least-by-slopes", "excess-at-least-by-margins"}
     upper = {"excess-at-most", "excess-at-most-by-slopes", "excess-at-most-by-margins"}
@@ -78,15 +80,15 @@ def test_lower_and_upper_bounds_are_seen_to_fail(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["single-input", "self-attention", "many-tokens"])
-def test_slopes_tell_an_excess_that_is_off_by_a_billionth(name: str) -> None:
-    """Losses of each kind: logistic, concave in part, and linear."""
+def test_bounds_by_slopes_catch_an_excess_that_is_off_by_1e_9(name: str) -> None:
+    """The losses are logistic, partly concave, and linear."""
     for factor, side in ((1 - 1e-9, "at-least"), (1 + 1e-9, "at-most")):
         names = falsified(ID, name, Scaled(factor).in_excess)
         assert f"excess-{side}-by-slopes" in names
         assert all(side in claim for claim in names)
 
 
-def test_the_risk_as_it_is_asked_of_a_kernel_is_seen_to_fail() -> None:
+def test_the_claims_on_a_kernel_s_risk_can_fail() -> None:
     assert falsified(ID, "self-attention", Scaled(0.9).in_risk) == {"risk-at-least"}
     assert falsified(ID, "self-attention", fault_named("risk-too-large").implementation) == {"risk-at-most"}
     assert falsified(ID, "many-tokens", fault_named("negated-logits").implementation) & {
@@ -95,14 +97,14 @@ def test_the_risk_as_it_is_asked_of_a_kernel_is_seen_to_fail() -> None:
     }
 
 
-def test_a_wrong_svm_ends_it() -> None:
+def test_after_a_wrong_svm_no_other_claim_is_made() -> None:
     for name in ("svm-scaled", "svm-coordinate-off", "svm-misses-a-constraint"):
         assert falsified(ID, "self-attention", fault_named(name).implementation) == {"svm-is-optimal"}
     given_up = fault_named("svm-always-infeasible").implementation
     assert falsified(ID, "self-attention", given_up) == {"infeasibility-is-proven"}
 
 
-def test_keys_and_scores_are_those_of_the_data() -> None:
+def test_wrong_keys_and_scores_are_caught() -> None:
     def off(data: Any) -> Any:
         keys, scores = outer_keys_and_scores(data)
         return keys * (1 + 1e-6), scores * (1 + 1e-6)
@@ -112,7 +114,7 @@ def test_keys_and_scores_are_those_of_the_data() -> None:
 
 
 @pytest.mark.parametrize(("fault", "eps"), [("cancelling-gradient", EPS), ("float32-softmax", 2.0**-23)])
-def test_an_honest_kernel_is_upheld_and_asked_for_its_risk_alone(fault: str, eps: float) -> None:
+def test_an_honest_kernel_is_upheld_on_claims_about_its_risk_only(fault: str, eps: float) -> None:
     kernel = replace(fault_named(fault).implementation, textbook_eps=eps)
     for name in ("self-attention", "many-tokens", "contradicted"):
         claims = claims_of(ID, name, kernel)
@@ -123,8 +125,8 @@ def test_an_honest_kernel_is_upheld_and_asked_for_its_risk_alone(fault: str, eps
     assert falsified(ID, "many-tokens", hot) & {"risk-at-least", "risk-at-most"}
 
 
-def test_a_risk_below_its_floor_is_no_number() -> None:
-    """L(W) ≤ L_⋆ falsifies the first bound, whatever it is."""
+def test_a_risk_at_or_below_its_floor_is_falsified() -> None:
+    """L(W) ≤ L_⋆ falsifies the first lower bound, however small that is."""
 
     def none(*arguments: Any) -> Any:
         sign, size = log_excess_risk(*arguments)

@@ -1,4 +1,4 @@
-"""Tokens and queries whose products are no floats, as decimals and pixels are: nothing true is called falsified.
+"""Tokens and queries whose products are not floats, such as decimals and pixels: nothing true is falsified.
 
 Tokens that differ by a thousandth leave few digits of a difference of rounded keys.
 """
@@ -38,15 +38,15 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_reference_upholds_them(statement: str, name: str) -> None:
+def test_upheld_by_the_reference(statement: str, name: str) -> None:
     case = CASES[name]
     assert case.problem.factors is not None
     outcome = check(statement_named(statement), case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_a_path_on_tokens_that_differ_in_their_tenth_digit() -> None:
-    """The minimiser of the rounded keys' risk is 1e-9 from the one predicted of the factors, and more is allowed."""
+def test_a_path_on_tokens_that_differ_in_their_tenth_digit_is_upheld() -> None:
+    """The minimiser on rounded keys is 1e-9 from the one predicted from the factors, which the tolerance allows."""
     near = np.array(
         [
             [2.87e-10, 2.05e-10, 8.33e-10, -7.28e-10, 0.0],
@@ -76,6 +76,6 @@ def test_a_path_on_tokens_that_differ_in_their_tenth_digit() -> None:
         ("tsvm-frobenius-path", "svm-scaled"),
     ],
 )
-def test_faults_are_seen_on_them(statement: str, fault: str) -> None:
+def test_faults_are_caught_on_rounded_products(statement: str, fault: str) -> None:
     outcome = check(statement_named(statement), CASES["a constant coordinate"], fault_named(fault).implementation)
     assert outcome.verdict is Verdict.FALSIFIED, outcome.reason

@@ -1,4 +1,4 @@
-"""What FINDINGS says of *Transformers as Support Vector Machines*, again, by code that shares none with ours."""
+"""The findings of FINDINGS.md on *Transformers as Support Vector Machines*, derived again without code of the suite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ mp.mp.dps = 60
 
 
 def risk(X, Z, Y, v, W) -> mp.mpf:  # type: ignore[no-untyped-def]
-    """L(W) of the logistic loss, from its definition, in 60 digits."""
+    """Return L(W) of the logistic loss, from its definition, in 60 digits."""
     total = mp.mpf(0)
     for x, z, y in zip(X, Z, Y, strict=True):
         logits = [mp.fdot(row, [mp.fdot(w, z) for w in W]) for row in x]
@@ -27,7 +27,7 @@ def risk(X, Z, Y, v, W) -> mp.mpf:  # type: ignore[no-untyped-def]
 
 
 def spread(X, Z, Y, v, W) -> list[tuple[mp.mpf, mp.mpf]]:  # type: ignore[no-untyped-def]
-    """|ℓ'| and the variance of the scores under the weights, of each input."""
+    """Return |ℓ'| and the variance of the scores under the weights, for each input."""
     results = []
     for x, z, y in zip(X, Z, Y, strict=True):
         weights = [mp.exp(mp.fdot(row, [mp.fdot(w, z) for w in W])) for row in x]
@@ -40,7 +40,7 @@ def spread(X, Z, Y, v, W) -> list[tuple[mp.mpf, mp.mpf]]:  # type: ignore[no-unt
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gradient_along_the_head_is_a_sum_of_variances(seed: int) -> None:
-    """vᵀ∇L(W) q = −(1/n) Σ |ℓ'_i| Var_i Y_i z_i·q, by central differences of the definition; T > d, any scores."""
+    """Check vᵀ∇L(W) q = −(1/n) Σ |ℓ'_i| Var_i Y_i z_i·q by central differences of the definition; T > d, any scores."""
     rng = np.random.default_rng(seed)
     n, T, d = 3, 5, 2
     X, Z, W = rng.normal(size=(n, T, d)), rng.normal(size=(n, d)), 2 * rng.normal(size=(d, d))
@@ -66,7 +66,9 @@ def case(X: object, queries: object, Y: object, v: object) -> Case:
 
 
 def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_dependent() -> None:
-    """n = 1, T = 4 > d + 1, unequal scores: neither count of rows nor Assumption B helps, and ∇L vanishes nowhere."""
+    """For n = 1, T = 4 > d + 1 and unequal scores neither the count of rows nor Assumption B applies, but ∇L vanishes
+    nowhere.
+    """
     X, queries, Y, v = [[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0]
     given = case(X, queries, Y, v)
     assert label_separating_queries(given).holds is True
@@ -80,7 +82,9 @@ def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_d
 
 
 def test_a_single_input_is_separable_whatever_the_number_of_tokens() -> None:
-    """n = 1, T = 4, d = 2: d ≥ max(T−1, n) fails, and W = v zᵀ separates the best token; another one it need not."""
+    """For n = 1, T = 4, d = 2, d ≥ max(T−1, n) fails, yet W = v zᵀ separates the best token; it need not separate
+    another.
+    """
     given = case([[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0])
     assert independent_tokens_and_queries(given).holds is False
     v, z = np.array([1.0, 0.0]), np.array([1.0, 2.0])
@@ -92,7 +96,9 @@ def test_a_single_input_is_separable_whatever_the_number_of_tokens() -> None:
 
 
 def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensions() -> None:
-    """Self-attention, n = 2, T = 4, d = 5: 24 rows in 25 dimensions; their rank is at most 21, in floats, too."""
+    """In self-attention with n = 2, T = 4 and d = 5 there are 24 rows in 25 dimensions, of rank at most 21, in floats,
+    too.
+    """
     rng = np.random.default_rng(0)
     for _ in range(5):
         X = rng.normal(size=(2, 4, 5))
@@ -104,11 +110,11 @@ def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensio
 
 
 PROMPT_TOKENS = np.array([[[-3.0, -1], [-1, 2], [0, 1]], [[2, 1], [-2, -3], [0, 2]]])
-"""Of the first paper: keys are the tokens, and the prompt is one query for all inputs."""
+"""Tokens in the setting of the first paper: keys are the tokens, and the prompt is one query for all inputs."""
 
 
 def prompt_risk(Y, p):  # type: ignore[no-untyped-def]
-    """L(p) of the logistic loss with v = e1, in 60 digits."""
+    """Return L(p) of the logistic loss with v = e1, in 60 digits."""
     total = mp.mpf(0)
     for x, y in zip(PROMPT_TOKENS.tolist(), Y, strict=True):
         weights = [mp.exp(mp.fdot([mp.mpf(a) for a in row], p)) for row in x]
@@ -122,7 +128,7 @@ def slopes_at(Y, p) -> list[mp.mpf]:  # type: ignore[no-untyped-def]
 
 
 def test_labels_of_both_signs_leave_a_minimum_with_scores_of_the_tokens() -> None:
-    """Scores are Y vᵀx, the optimal tokens strictly best and separable; yet ∇L = 0 and ∇²L ≻ 0 at a finite p."""
+    """Scores are Y vᵀx and the optimal tokens are strictly best and separable, yet ∇L = 0 and ∇²L ≻ 0 at a finite p."""
     Y = (1, -1)
     scores = np.array(Y)[:, None] * PROMPT_TOKENS[:, :, 0]
     best = scores.argmax(axis=1)
@@ -137,7 +143,7 @@ def test_labels_of_both_signs_leave_a_minimum_with_scores_of_the_tokens() -> Non
 
 
 def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
-    """−∂L/∂p_1 = (1/n) Σ |ℓ'_i| Var_i Y_i with v = e1: positive for Y = (1, 1), on a grid of prompts."""
+    """With v = e1, −∂L/∂p_1 = (1/n) Σ |ℓ'_i| Var_i Y_i is positive for Y = (1, 1), here on a grid of prompts."""
     for a in (-4.0, -0.835, 0.0, 3.0):
         for b in (-3.0, 0.0, 2.655):
             along, _ = slopes_at((1, 1), (mp.mpf(a), mp.mpf(b)))
@@ -148,7 +154,9 @@ def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
 
 
 def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
-    """d = 2 < n = 4, T = 2: n(T − 1) = d², so some W gives every choice of tokens margin 1; d ≥ max(T − 1, n) fails."""
+    """For d = 2 < n = 4 and T = 2, n(T − 1) = d², so that some W gives every choice of tokens margin 1, though d ≥
+    max(T − 1, n) fails.
+    """
     rng = np.random.default_rng(1)
     X, Z = rng.normal(size=(4, 2, 2)), rng.normal(size=(4, 2))
     rows = np.array([np.outer(x[0] - x[1], z).ravel() for x, z in zip(X, Z, strict=True)])
@@ -158,7 +166,7 @@ def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
 
 
 def test_the_rank_is_at_most_the_number_of_inputs_with_a_dual() -> None:
-    """Two inputs, the second of which asks for less than the first gives it: W^mm has rank one, n = 2."""
+    """The first of n = 2 inputs gives the second more margin than it needs: W^mm has rank one."""
     given = case([[[1, 0], [0, 0]], [[9, 1], [0, 0]]], [[1, 0], [1, 1]], [1, 1], [1, 0])
     svm = max_margin(given.problem.exact_keys, given.problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -167,7 +175,7 @@ def test_the_rank_is_at_most_the_number_of_inputs_with_a_dual() -> None:
 
 
 def gradient_and_margin(keys, scores, p, slope=lambda u: 1.0):  # type: ignore[no-untyped-def]
-    """∇L and the least margin of the optimal tokens, from their definitions; ℓ' = −slope(output)."""
+    """Return ∇L and the least margin of the optimal tokens, from their definitions; ℓ' = −slope(output)."""
     total, margins = np.zeros(keys.shape[2]), []
     for k, s in zip(keys, scores, strict=True):
         weights = np.exp(k @ p - np.max(k @ p))
@@ -179,7 +187,8 @@ def gradient_and_margin(keys, scores, p, slope=lambda u: 1.0):  # type: ignore[n
 
 
 def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ() -> None:
-    """n = 2, unequal scores, logistic loss: from a margin of κ + log(2(T − 1)A) no iterate is below it by more than κ.
+    """For n = 2, unequal scores and the logistic loss, from a margin of κ + log(2(T − 1)A) no iterate falls below it by
+    more than κ.
 
     The first paper's Theorem 2 asks for n = 1 and equal non-optimal scores.
     """
@@ -203,7 +212,9 @@ def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ(
 
 
 def test_a_long_normalized_step_loses_the_margin() -> None:
-    """Rows (1, ±10), correlation loss: from p with margin 2.58 one step of length 5/max‖g‖ ends at −1.15 and less."""
+    """For rows (1, ±10) and the correlation loss, from p with margin 2.58 one step of length 5/max‖g‖ ends at −1.15 or
+    less.
+    """
     keys, scores = np.array([[[0.0, 0], [-1, -10], [-1, 10]]]), np.array([[1.0, 0, 0]])
     worst, longest = np.inf, np.sqrt(101.0)
     for beside in np.linspace(-0.5, 0.5, 201):
@@ -216,7 +227,7 @@ def test_a_long_normalized_step_loses_the_margin() -> None:
 
 
 def test_an_average_of_margins_exceeds_the_least_by_lamberts_function() -> None:
-    """Of N margins with coefficients within a ratio r, Σ c h e^{−h}/Σ c e^{−h} − min h ≤ W((N − 1)r/e) < log N r."""
+    """For N margins with coefficients within a ratio r, Σ c h e^{−h}/Σ c e^{−h} − min h ≤ W((N − 1)r/e) < log N r."""
     rng = np.random.default_rng(0)
     for N in (1, 2, 3, 10, 100):
         for r in (1.0, 2.0, 50.0):
@@ -232,11 +243,13 @@ def test_an_average_of_margins_exceeds_the_least_by_lamberts_function() -> None:
 
 
 FOUR = (4, 3, 2, 1)
-"""The scores of four orthonormal tokens, v = γ, λ = 1, one input, z = 1: W z = W is the vector of logits."""
+"""The scores of four orthonormal tokens; v = γ, λ = 1, one input with z = 1, so that W z = W is the vector
+of logits.
+"""
 
 
 def mixture_slope(w: list[mp.mpf]) -> list[mp.mpf]:
-    """∇L of L(w) = −γᵀs + ‖s‖², s = softmax(w), from its definition."""
+    """Return ∇L of L(w) = −γᵀs + ‖s‖², s = softmax(w), from its definition."""
     odds = [mp.exp(a - max(w)) for a in w]
     s = [a / mp.fsum(odds) for a in odds]
     g = [2 * a - gamma for a, gamma in zip(s, FOUR, strict=True)]
@@ -245,7 +258,8 @@ def mixture_slope(w: list[mp.mpf]) -> list[mp.mpf]:
 
 
 def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
-    """W̄_R less its component along W^mm tends to (log 3)/2 (1, −1, 1, −1), of which W_fin is (log 3)/2 (1, −1, 0, 0).
+    """W̄_R without its component along W^mm tends to (log 3)/2 (1, −1, 1, −1), of which W_fin is (log 3)/2 (1, −1, 0,
+    0).
 
     Hypotheses: s⋆ = (3, 1, 0, 0)/4 is the best attention, ν = (0, 0, 1, 3)/2 > 0 on the masked tokens, W^mm =
     (1, 1, −1, −1)/2 solves Gen-SVM: all by their conditions. Stationary points on spheres by a root finder in 300
@@ -270,8 +284,8 @@ def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
                 return [*slopes, mp.fdot(w, w) - mp.mpf(R) ** 2]
 
             result = list(mp.findroot(conditions, (*start, -mp.log(2 * R)), maxsteps=400))[:4]
-            assert abs(result[0] - result[1] - mp.log(3)) < mp.exp(-R / 2)  # mixing as W_fin has it
-            assert mp.fdot(result, mm) / R > 1 - mp.mpf(2) / R**2  # direction as Gen-SVM has it
+            assert abs(result[0] - result[1] - mp.log(3)) < mp.exp(-R / 2)  # the mixing ratio of W_fin
+            assert mp.fdot(result, mm) / R > 1 - mp.mpf(2) / R**2  # the direction of Gen-SVM
             errors.append(result[2] - result[3] - mp.log(3))  # where W_fin has 0 − log 3
     # The next term is −2 log 3/R.
     assert all(abs(error) < mp.mpf(2.3) / R for error, R in zip(errors, (40, 80, 160), strict=True))
@@ -279,7 +293,9 @@ def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
 
 
 def test_gradient_descent_has_the_same_finite_part() -> None:
-    """Normalized descent in floats, from 0 to ‖w‖ = 10: w_1 − w_2 is log 3 as W_fin has it, and so is w_3 − w_4."""
+    """Normalized descent in floats, from 0 to ‖w‖ = 10, gives w_1 − w_2 = log 3, as W_fin does, and also w_3 − w_4 =
+    log 3.
+    """
     w, gamma = np.zeros(4), np.array(FOUR, dtype=float)
     for _ in range(5000):
         s = np.exp(w - w.max())
@@ -293,7 +309,7 @@ def test_gradient_descent_has_the_same_finite_part() -> None:
 
 @pytest.mark.parametrize("b", ["-1", "-0.25", "0", "0.5", "1"])
 def test_several_matrices_have_the_least_nuclear_norm(b: str) -> None:
-    """((1, b), (b, 1)) separates both inputs and has singular values 1 ± b; any W that does has ‖W‖_⋆ ≥ tr W ≥ 2."""
+    """((1, b), (b, 1)) separates both inputs and has singular values 1 ± b; any separating W has ‖W‖_⋆ ≥ tr W ≥ 2."""
     W = mp.matrix([[1, mp.mpf(b)], [mp.mpf(b), 1]])
     singular = mp.svd(W, compute_uv=False)
     assert abs(mp.fsum(singular) - 2) < mp.mpf(10) ** -50

@@ -1,4 +1,4 @@
-"""Several queries per input: the reference upholds the statement, planted faults fail each of its claims."""
+"""Several queries per input: upheld by the reference, and each claim falsified by a planted fault."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def case_of(data: SequenceDataset) -> Case:
 
 
 def causal_case() -> Case:
-    """Two inputs of four tokens, self-attention: the second coordinate of a token is its own query's label."""
+    """Return two inputs of four tokens in self-attention: the second coordinate of a token is the label of its own
+    query.
+    """
     rng = np.random.default_rng(5)
     X = rng.integers(-6, 7, size=(2, 4, 3)) / 2.0
     X[:, :, 0] = [[1.0, 2.0, -0.5, 3.0], [0.0, -1.0, 2.0, 0.5]]
@@ -46,7 +48,9 @@ def causal_case() -> Case:
 
 
 def masked_case() -> Case:
-    """Cross-attention, queries of two dimensions, a mask that hides any token; a query that sees one token."""
+    """Return cross-attention with queries of two dimensions, a mask that hides any token, and a query that sees one
+    token.
+    """
     rng = np.random.default_rng(6)
     X = rng.integers(-3, 4, size=(1, 4, 2)).astype(np.float64)
     X[0, :, 0] = [3.0, 1.0, 2.0, 0.0]
@@ -69,7 +73,7 @@ def falsified(name: str, under_test: Implementation) -> set[str]:
 
 
 def rebuilt(part: SequencePart, tokens: Any, data: SequenceDataset) -> SequencePart:
-    """The part as if its queries saw these tokens."""
+    """Return the part as if its queries saw the given tokens."""
     i, k = part.pairs.T
     scores = data.Y[i, k][:, None] * (data.X @ data.v)[i[:, None], tokens]
     keys = OuterKeys(data.X[i[:, None], tokens], data.queries[i, k])
@@ -85,7 +89,7 @@ def part_forgotten(data: SequenceDataset) -> Sequence[SequencePart]:
 
 
 def padded(data: SequenceDataset) -> Sequence[SequencePart]:
-    """Every query has as many tokens as the longest: its last one is repeated."""
+    """Return parts in which every query has as many tokens as the longest, by repetition of its last one."""
     most = data.parts[-1].problem.T
     return [
         rebuilt(part, np.pad(part.tokens, ((0, 0), (0, most - part.problem.T)), "edge"), data) for part in data.parts
@@ -93,7 +97,7 @@ def padded(data: SequenceDataset) -> Sequence[SequencePart]:
 
 
 def padded_with_the_unseen(data: SequenceDataset) -> Sequence[SequencePart]:
-    """Every query of the first part takes in the first token that it does not see."""
+    """Return parts in which every query of the first part also sees the first token that is hidden from it."""
     first = data.parts[0]
     others = [np.setdiff1d(np.arange(data.X.shape[1]), row)[:1] for row in first.tokens]
     return [rebuilt(first, np.concatenate([first.tokens, np.array(others)], axis=1), data), *data.parts[1:]]
@@ -112,7 +116,7 @@ def a_part_per_query(data: SequenceDataset) -> Sequence[SequencePart]:
 
 
 def each_part_alike(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk) -> Any:
-    """The mean of the parts, whatever their numbers of queries."""
+    """Return the mean of the parts, ignoring their numbers of queries."""
     return sequence_excess([replace(part, total=part.problem.n * len(parts)) for part in parts], p, log_excess)
 
 
@@ -121,7 +125,7 @@ def largest_part_only(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk
 
 
 def off_by(factor: float, power: float) -> Callable[..., Any]:
-    """The excess e^{log·power} factor."""
+    """Return a function for the excess e^{log·power} · factor."""
 
     def excess(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk) -> Any:
         sign, size = sequence_excess(parts, p, log_excess)
@@ -131,7 +135,7 @@ def off_by(factor: float, power: float) -> Callable[..., Any]:
 
 
 def of_the_largest_part(keys: Any, alpha: Any) -> Any:
-    """ATT-SVM that forgets the other parts."""
+    """Return the solution of ATT-SVM on the last part only."""
     right, wrong = sequence_max_margin(keys, alpha), sequence_max_margin(keys[-1:], alpha[-1:])
     if isinstance(right, SequenceInfeasible) or isinstance(wrong, SequenceInfeasible):
         return right
@@ -139,7 +143,7 @@ def of_the_largest_part(keys: Any, alpha: Any) -> Any:
 
 
 def without_a_row(keys: Any, alpha: Any) -> Any:
-    """ATT-SVM without the constraint of the largest dual, which is weakened 1024-fold."""
+    """Return ATT-SVM without the constraint of the largest dual, which is weakened 1024-fold."""
     right = sequence_max_margin(keys, alpha)
     if isinstance(right, SequenceInfeasible):
         return right
@@ -152,7 +156,7 @@ def without_a_row(keys: Any, alpha: Any) -> Any:
 
 
 def infeasible_but_for_opt(keys: Any, alpha: Any) -> Any:
-    """A solver that gives up on any other tokens."""
+    """Return the solution for the optimal tokens, and give up on any other tokens."""
     solution = sequence_max_margin(keys, alpha)
     opt = optimal_tokens_of(CASES["causal"].sequence.parts)  # type: ignore[union-attr]
     if len(opt) == len(alpha) and all(np.array_equal(a, b) for a, b in zip(opt, alpha, strict=True)):
@@ -161,7 +165,7 @@ def infeasible_but_for_opt(keys: Any, alpha: Any) -> Any:
 
 
 def longer(keys: Any, alpha: Any) -> Any:
-    """A W^mm a thousandth too long."""
+    """Return a W^mm that is too long by a thousandth."""
     right = sequence_max_margin(keys, alpha)
     if isinstance(right, SequenceInfeasible):
         return right
@@ -224,7 +228,7 @@ PLANTS: dict[str, tuple[str, Implementation, set[str]]] = {
         {"any-tokens-are-decided"},
     ),
 }
-"""A case, what is under test, and claims that it falsifies."""
+"""For each planted fault: a case, the implementation under test, and claims that it falsifies."""
 
 
 @settings(max_examples=8)
@@ -244,7 +248,7 @@ def test_every_claim_is_made(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("arranged", [shortest_last, queries_backwards, a_part_per_query])
 def test_parts_may_come_in_any_order(name: str, arranged: Callable[..., Any]) -> None:
-    """An implementation may sort and divide the queries as it likes, as long as it says which are where."""
+    """An implementation may sort and divide the queries in any way if it reports their places."""
     claims = claims_of(CASES[name], REFERENCE.replace("", {sequence_parts: arranged}))
     assert set(claims) == set(STATEMENT.claims)
     assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
@@ -257,7 +261,7 @@ def claims_falsified_by(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_a_plant_is_caught(name: str) -> None:
+def test_a_planted_fault_is_caught(name: str) -> None:
     assert PLANTS[name][2] <= claims_falsified_by(name), claims_falsified_by(name)
 
 
@@ -266,13 +270,13 @@ def test_faults_of_the_attention_are_caught(name: str) -> None:
     assert falsified("causal", fault_named(name).implementation)
 
 
-def test_each_claim_fails_under_some_plant() -> None:
+def test_each_claim_fails_under_some_planted_fault() -> None:
     names = set().union(*(claims_falsified_by(name) for name in PLANTS))
     names |= falsified("causal", fault_named("temperature").implementation)
     assert names == set(STATEMENT.claims), set(STATEMENT.claims) - names
 
 
-def test_one_part_is_the_svm_of_its_problem() -> None:
+def test_a_single_part_has_the_svm_of_its_problem() -> None:
     data = SequenceDataset([[[1, 2], [3, 4], [0, 1]]], [[[1, 0.5], [-1, 2]]], [[1, -1]], [1, 0])
     (part,) = data.parts
     one = max_margin(part.problem.exact_keys, part.problem.optimal)
@@ -283,8 +287,8 @@ def test_one_part_is_the_svm_of_its_problem() -> None:
     assert (one.neighbours == several.neighbours[0]).all()
 
 
-def test_units_of_the_parts_are_brought_together() -> None:
-    """Parts whose keys are 2^40 apart: KKT of the float solution, against one problem with the same rows."""
+def test_parts_in_different_units_are_solved_together() -> None:
+    """Keys of the parts differ in size by 2^40: compare the KKT conditions with one problem of the same rows."""
     small, large = np.array([[[1.0, 0.0], [0.0, 2.0]]]) * 2.0**-30, np.array([[[0.0, 1.0], [3.0, 0.0], [1.0, 1.0]]])
     alpha = [np.array([0]), np.array([1])]
     solution = sequence_max_margin([small, large * 1024], alpha)
@@ -300,15 +304,17 @@ def _used(found: SequenceMaxMargin, rows: list[Any]) -> list[tuple[fmpq, list[fm
     return [(weight, exact_vector(at[place])) for place, weight in found.exact_duals.items()]
 
 
-def test_a_count_of_rows_does_not_decide_feasibility() -> None:
-    """d = 5, T = 4, n = 2: 24 rows in 25 dimensions, of rank 21, as two product spaces meet in dimension 1·3."""
+def test_the_count_of_rows_does_not_decide_independence() -> None:
+    """For d = 5, T = 4, n = 2 there are 24 rows in 25 dimensions, of rank 21: two product spaces meet in
+    dimension 1·3.
+    """
     rng = np.random.default_rng(0)
     X = rng.integers(-9, 10, size=(2, 4, 5)).astype(np.float64)
     data = SequenceDataset(X, X, np.ones((2, 4)), np.ones(5))
     rows = list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())
     assert (len(rows), len(rows[0])) == (24, 25)
     assert fmpq_mat(rows).rank() == 21
-    # One dimension more and they are independent.
+    # With one dimension more the rows are independent.
     X = rng.integers(-9, 10, size=(2, 4, 6)).astype(np.float64)
     data = SequenceDataset(X, X, np.ones((2, 4)), np.ones(6))
     assert fmpq_mat(list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())).rank() == 24

@@ -1,4 +1,6 @@
-"""Statements of the paper without an assumption: what they try, and that they hold with the assumption put back."""
+"""Statements without one assumption: the cases they try, and that the conclusion holds once the assumption
+is restored.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ PAIRS = (
 
 
 def restored(case: Case, without: str) -> Case:
-    """λ less by a half, off the threshold; a head with a cap; or the scores 8 and 2 of two unit vectors."""
+    """Return the case with the assumption restored: λ reduced by half, off the threshold; a head with a cap; or the
+    scores 8 and 2 of two unit vectors.
+    """
     if without == "masked-tokens-cost":
         return CAPPED
     if without == "decided-attention":

@@ -1,4 +1,4 @@
-"""What the hunts conclude with, by hand: limits that are approached, margins that compete, constants and schedules."""
+"""Conclusions of the hunts, by hand: limits that are approached, margins that compete, constants and schedules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_joint_descent_is_compared_with_its_own_limits() -> None:
 
 
 def test_a_deviation_that_halves_counts_as_converging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise one logit is allowed: 1/(Θ‖p‖)."""
+    """A deviation that does not halve is allowed to be one logit: 1/(Θ‖p‖)."""
     steps = conjecture_joint_descent.STEPS
     far = np.full((steps + 1, 2), 30.0)
     monkeypatch.setattr(
@@ -70,8 +70,8 @@ def test_a_deviation_that_halves_counts_as_converging(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("angles", "slack"), [((0.1, 0.04, 0.04), 0.0), ((0.1, 0.06, 0.04), 0.0), ((0.04, 0.04, 0.04), -0.04)]
 )
-def test_a_direction_is_judged_at_the_last_norm(angles: tuple[float, ...], slack: float) -> None:
-    """Against that at a thousandth of it; √ρ/ρ is allowed."""
+def test_a_direction_is_judged_at_the_last_norm_against_an_earlier_one(angles: tuple[float, ...], slack: float) -> None:
+    """If the angle did not halve since a thousandth of the norm, √ρ/ρ is allowed."""
     far = flow_claims.NORM
     norms = np.array([far / (flow_claims.NORM / flow_claims.EARLIER), far / 10, far])
     points = norms[:, None] * np.array([[math.cos(a), math.sin(a)] for a in angles])
@@ -80,7 +80,7 @@ def test_a_direction_is_judged_at_the_last_norm(angles: tuple[float, ...], slack
     assert claim.tolerance == pytest.approx(0.0 if slack == 0 else (far / 2) ** -0.5)
 
 
-def test_a_selection_may_be_off_by_the_root_of_a_logit() -> None:
+def test_a_selection_may_miss_by_the_root_of_a_logit() -> None:
     problem = Problem(np.array([[[4.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
     claim = flow_claims.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
     assert claim.slack == pytest.approx(0.6)
@@ -89,14 +89,14 @@ def test_a_selection_may_be_off_by_the_root_of_a_logit() -> None:
 
 @pytest.mark.parametrize(("margin", "best"), [(0.5, True), (1.0, False), (1.0 + 1e-13, False), (2.0, False)])
 def test_chosen_tokens_have_the_largest_label_margin(margin: float, best: bool) -> None:
-    """One input: the margin of a token is its length; a tie up to rounding is none."""
+    """With one input the margin of a token is its length; a tie up to rounding counts as a tie."""
     tokens = np.array([[[1.0, 0.0], [0.0, margin]]])
     joint = joint_of_chosen(tokens, tokens, np.array([0]))
     assert joint is not None
     assert joint_path_claims.selects_best(joint) is best
 
 
-def test_pairs_that_come_no_closer_are_told_with_what_a_limit_may_lack() -> None:
+def test_pairs_that_do_not_approach_their_limit_have_a_negative_slack() -> None:
     joint, at = joint_3b(), np.zeros(2)
     pairs = [Pair(joint, 1.0, R, at, at, units) for R, units in ((50.0, 1e2), (5e3, 1e4))]
     claim = joint_path_claims._limit("limit", pairs, [0.3, 0.2], "distance")
@@ -105,7 +105,7 @@ def test_pairs_that_come_no_closer_are_told_with_what_a_limit_may_lack() -> None
 
 
 def recorder(seen: list[Any], at: int) -> Any:
-    """Stands for a claim of several points; keeps one of its arguments."""
+    """Return a replacement for a claim of several points that records one of its arguments."""
 
     def record(*arguments: Any) -> Claim:
         seen.append(arguments[at])
@@ -114,7 +114,7 @@ def recorder(seen: list[Any], at: int) -> Any:
     return record
 
 
-def test_on_a_line_the_better_direction_is_held_against_pi(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_one_dimension_the_better_direction_is_compared_with_pi(monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[Any] = []
     monkeypatch.setattr(lemma_05, "lasting", recorder(records, 2))
     monkeypatch.setattr(lemma_05, "descent", lambda problem, at, q: exact(np.array([0.5, 0.25]) * q[0]))
@@ -123,13 +123,13 @@ def test_on_a_line_the_better_direction_is_held_against_pi(monkeypatch: pytest.M
     assert records[0].value.tolist() == [lemma_05.PI * 0.5, lemma_05.PI * 0.25]
 
 
-def test_where_the_gradient_vanishes_no_jump_is_looked_for() -> None:
+def test_where_the_gradient_is_zero_no_jump_is_sought() -> None:
     flat = Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 1.0]]), loss_named("kinked"))
     assert list(lemma_06.jumping_slope.conclusion(Case(flat, start=np.array([1.0, 2.0])), REFERENCE)) == []
 
 
 def test_smoothness_of_a_given_m0() -> None:
-    """mean of M0 |γ|² ‖K‖² + 3 M1 |γ| ‖K‖², M1 = 1 for the linear loss."""
+    """The formula is the mean of M0 |γ|² ‖K‖² + 3 M1 |γ| ‖K‖², with M1 = 1 for the linear loss."""
     keys = np.array([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
     problem = Problem(keys, np.array([[3.0, 4.0], [0.6, 0.8]]), loss_named("correlation"))
     due = ((2 * 25 * 16 + 3 * 5 * 16) + (2 * 1 * 4 + 3 * 1 * 4)) / 2
@@ -145,10 +145,10 @@ def test_smoothness_of_a_given_m0() -> None:
         (-np.full(5, 3.0), -np.ones(5), False),
     ],
 )
-def test_mixing_is_compared_where_the_assumption_has_it(
+def test_mixing_is_compared_only_where_the_assumption_requires_it(
     logs: np.ndarray, others: np.ndarray, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """log q ≤ 1.5 log q' at all radii, and falling at each."""
+    """It requires log q ≤ 1.5 log q' at all radii, with both falling."""
     worst = iter([exact(logs), exact(others)])
     monkeypatch.setattr(lemma_14, "worst_mixing", lambda case, at: next(worst))
     monkeypatch.setattr(lemma_14, "difference", lambda *arguments: None)
@@ -162,7 +162,7 @@ def test_mixing_is_compared_where_the_assumption_has_it(
     ("q", "radius", "unit"), [((0.6, 0.8), 0.1, 1 / 1.2), ((0.0, 1.0), 0.1, 0.5), ((0.6, 0.8), 9.0, 9.0)]
 )
 def test_the_unit_of_a_local_path(q: tuple[float, float], radius: float, unit: float) -> None:
-    """Of keys (2, 0) and 0: one over the margin; where nothing is preferred one over the size of the keys."""
+    """For keys (2, 0) and 0 it is one over the margin, and one over the size of the keys where q prefers no token."""
     problem = Problem(np.array([[[2.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
     case = Case(problem, arrays=MappingProxyType({"q": np.array(q), "cone_radius": np.array(radius)}))
     assert theorem_4._unit(case) == pytest.approx(unit)
@@ -171,13 +171,15 @@ def test_the_unit_of_a_local_path(q: tuple[float, float], radius: float, unit: f
 @pytest.mark.parametrize(
     ("apart", "slack"),
     [
-        ((0.5, 0.4, 0.3), 0.3),  # neither half as far nor a limit's: it stays
-        ((0.5, 0.4, 0.1), 0.1 * 1e3 - 1),  # closer by half: only further than ρ^{−1/2} counts
-        ((1e-6, 1e-6, 1e-6), 1e-6 * 1e3 - 1),  # nearer than what is compared with
+        ((0.5, 0.4, 0.3), 0.3),  # neither halved nor within a limit's tolerance: it stays away
+        ((0.5, 0.4, 0.1), 0.1 * 1e3 - 1),  # halved: it counts only as far as it exceeds ρ^{−1/2}
+        ((1e-6, 1e-6, 1e-6), 1e-6 * 1e3 - 1),  # nearer than the tolerance
         ((0.009, 0.009, 0.009), 0.009),
     ],
 )
-def test_a_path_that_stays_away(apart: tuple[float, ...], slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_stays_away_unless_its_distance_halves_or_is_small(
+    apart: tuple[float, ...], slack: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(theorem_4, "_ratio", lambda case, radii: (np.array(apart), np.ones(3)))
     claim = next(theorem_4._stays_away(FIGURE_3B, REFERENCE))
     assert claim.slack == pytest.approx(slack, rel=1e-9)
@@ -187,8 +189,8 @@ def with_radii(head: list[float], prompt: list[float]) -> Case:
     return FIGURE_3B.replace(arrays=MappingProxyType({"head_radii": np.array(head), "prompt_radii": np.array(prompt)}))
 
 
-def test_a_schedule_goes_through_its_radii_and_on() -> None:
-    """log r is linear in log R between them and beyond: r = 2, 4, 5 at R = 1, 8, 64."""
+def test_a_schedule_interpolates_and_extrapolates_its_radii() -> None:
+    """log r is linear in log R between the given radii and beyond: r = 2, 4, 5 at R = 1, 8, 64."""
     result = theorem_6.slow_schedule(with_radii([2.0, 4.0, 5.0], [1.0, 8.0, 64.0]))
     assert result is not None
     schedule, radii = result
@@ -201,11 +203,11 @@ def test_a_schedule_goes_through_its_radii_and_on() -> None:
 @pytest.mark.parametrize(
     ("head", "prompt"), [([2.0, 2.0], [1.0, 8.0]), ([2.0, 4.0], [8.0, 8.0]), ([2.0, 4.0], [1.0, 2.0])]
 )
-def test_radii_that_do_not_grow_so_are_no_schedule(head: list[float], prompt: list[float]) -> None:
+def test_radii_that_do_not_grow_strictly_are_no_schedule(head: list[float], prompt: list[float]) -> None:
     assert theorem_6.slow_schedule(with_radii(head, prompt)) is None
 
 
-def test_a_schedule_is_followed_between_its_own_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_is_followed_between_its_own_radii(monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[Any] = []
 
     def pairs(joint: Any, schedule: Any, units: Any, unit: float, seed: int) -> list[Any]:

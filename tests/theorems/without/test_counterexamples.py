@@ -1,5 +1,6 @@
-"""The folder of counterexamples: each replays from its data alone, every pair is accounted for,
-the table is current."""
+"""The folder of counterexamples: each replays from its data alone, every pair is accounted for, and the table is
+current.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def test_every_assumption_of_every_statement_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
-    """‖p_mm‖ as a reader finds it from the keys in the file, not in the units of the search."""
+def test_the_recorded_evidence_agrees_with_the_data(path: Path) -> None:
+    """The recorded ‖p_mm‖ is that of the keys in the file, not in the units of the search."""
     case = load(path).case
     for assumption in read_named_values(path)["assumptions"]:
         match = re.match(r"‖p_mm‖ = ([\d.e+-]+)", assumption["because"])

@@ -1,4 +1,4 @@
-"""What the hunts compute with: gradients of any loss, risks in logarithms, the lowest point of a ball."""
+"""The computations of the hunts: gradients of any loss, risks in logarithms, the lowest point of a ball."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POINTS = np.concatenate([RNG.normal(size=(4, 2)), 8 * RNG.normal(size=(3, 2))])
 
 
 def exact_risk(problem: Problem, p: list[mpmath.mpf]) -> mpmath.mpf:
-    """L(p) in the working precision, for the losses whose formula is a polynomial on either side of a kink."""
+    """Return L(p) in the working precision, for losses that are a polynomial on either side of a kink."""
     total = mpmath.mpf(0)
     for keys, scores in zip(problem.keys, problem.scores, strict=True):
         weights = [mpmath.exp(sum(mpmath.mpf(k) * x for k, x in zip(row, p, strict=True))) for row in keys.tolist()]
@@ -52,8 +52,8 @@ def test_the_gradient_of_any_loss_is_within_its_error(name: str) -> None:
                 assert error[j] < 1e-11
 
 
-def test_the_sign_of_the_slope_is_kept() -> None:
-    """One input, scores above 1: under the squared loss the gradient points the other way."""
+def test_a_loss_that_increases_reverses_the_gradient() -> None:
+    """With one input of scores above 1, the gradient of the squared loss points the other way."""
     tokens, scores = np.array([[[1.0], [0.0]]]), np.array([[3.0, 2.0]])
     up = descent(Problem(tokens, scores, loss_named("correlation")), np.zeros((1, 1)), np.ones(1))
     down = descent(Problem(tokens, scores, loss_named("squared")), np.zeros((1, 1)), np.ones(1))
@@ -62,7 +62,7 @@ def test_the_sign_of_the_slope_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", ["cubic", "correlation"])
-def test_risks_far_out_are_within_their_error(name: str) -> None:
+def test_risks_at_large_norms_are_within_their_error(name: str) -> None:
     problem = Problem(KEYS, np.array([[0.0, -2.0, -1.0], [3.0, 1.5, 0.0]]), loss_named(name))
     points = POINTS * 8
     result = linear_risk(problem, REFERENCE)(points)
@@ -76,7 +76,7 @@ def test_risks_far_out_are_within_their_error(name: str) -> None:
 
 
 def test_a_flat_loss_is_resolved_where_it_underflows() -> None:
-    """δ³ at δ = e^{−10⁶}, and its rounding in proportion."""
+    """Compute δ³ at δ = e^{−10⁶}, with rounding in proportion."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[0.0, -1.0]]), loss_named("cubic"))
     result = decreasing_risk(problem, np.array([[1e6]]))
     assert result.log_size[0] == pytest.approx(-3e6)
@@ -87,7 +87,7 @@ TRIANGLE = Problem(np.array([[[0.0, 0.0], [-1.0, 1.0], [-1.0, -2.0]]]), np.array
 
 
 @pytest.mark.parametrize("loss", ["correlation", "logistic"])
-def test_the_path_is_near_its_limit_and_not_elsewhere(loss: str) -> None:
+def test_a_path_near_its_limit_is_upheld_and_one_elsewhere_is_not(loss: str) -> None:
     problem = Problem(TRIANGLE.keys, TRIANGLE.scores, loss_named(loss))
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -101,7 +101,7 @@ def test_the_path_is_near_its_limit_and_not_elsewhere(loss: str) -> None:
     assert out.verdict is Verdict.UPHELD
 
 
-def test_several_points_violate_only_together() -> None:
+def test_several_points_violate_a_claim_only_together() -> None:
     error = np.array([0.1, 0.1])
     assert lasting("x", Form.LIMIT, (np.array([-1.0, 1.0]), error), "exact", "").verdict is Verdict.UPHELD
     assert lasting("x", Form.LIMIT, (np.array([-1.0, -0.5]), error), "exact", "").slack == -0.5

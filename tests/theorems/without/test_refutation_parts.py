@@ -28,8 +28,10 @@ from theorems.without.signed_flow import norm_of_flow, signed_gradient, traps
 FOLDER = ROOT / "counterexamples"
 
 
-def test_large_steps_are_followed_to_the_limit_and_a_wrong_limit_is_seen() -> None:
-    """Theorem 2 without a bound on the step size: nothing was found; with two inputts the same code finds Figure 8."""
+def test_large_steps_are_followed_to_the_limit_and_a_wrong_limit_is_refuted() -> None:
+    """Without a bound on the step size, Theorem 2 was not refuted; with two inputs the same code refutes it by Figure
+    8.
+    """
     weakened = weakened_named("theorem-2", "step-size")
     problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]]), np.array([[1.0, 0.0, 0.0]]))
     case = Case(problem, start=np.array([-3.0, 1.0]), arrays=MappingProxyType({"eta": np.array(2.0**16)}))
@@ -43,7 +45,7 @@ def test_large_steps_are_followed_to_the_limit_and_a_wrong_limit_is_seen() -> No
 
 
 @pytest.mark.parametrize("without", ["optimal-support-tokens", "separable"])
-def test_lemma_12_is_tried_at_prompts_that_select(without: str) -> None:
+def test_lemma_12_is_decided_at_prompts_that_select(without: str) -> None:
     weakened = weakened_named("lemma-12", without)
     case = figure_3b()
     for p, verdict in (([3.0, 0.5], Verdict.UPHELD), ([0.0, 0.1], Verdict.INCONCLUSIVE)):
@@ -52,7 +54,7 @@ def test_lemma_12_is_tried_at_prompts_that_select(without: str) -> None:
 
 
 def test_separability_follows_from_selection_by_descent() -> None:
-    """The reason why the conjecture cannot be refuted without ``separable``."""
+    """This is why the conjecture cannot be refuted without ``separable``."""
     weakened = weakened_named("conjecture-joint-descent", "separable")
     case = load(FOLDER / "theorem-5-without-separable.json").case
     assert weakened.statement.assumption("descent-selects").check(case).holds is False
@@ -71,8 +73,8 @@ def test_assumption_c_is_refuted_on_figure_3b_and_not_where_it_holds() -> None:
     assert assumption_c_fails(balanced).holds
 
 
-def test_the_refutation_of_assumption_c_is_true_at_the_prompts_that_it_names() -> None:
-    """At R q + c p_mm, R large, the label margin is Γ − O(κ²), κ = 1 − s_iα, for a support without a dual."""
+def test_the_refutation_of_assumption_c_is_right_at_its_prompts() -> None:
+    """At R q + c p_mm with large R, the label margin is Γ − O(κ²), κ = 1 − s_iα, for a support without a dual."""
     from reference_attention.svm.label_svm import LabelSvm, label_svm
 
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
@@ -95,8 +97,7 @@ def test_the_refutation_of_assumption_c_is_true_at_the_prompts_that_it_names() -
 
 
 def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
-    """e^{−y} = Γ y/r for z = (1, 0), (1, 1): its own equation, at log r = 40,
-    where a float solver stops far too early."""
+    """e^{−y} = Γ y/r for z = (1, 0), (1, 1) is solved at log r = 40, where a float solver stops far too early."""
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
     joint = joint_of(case)
     assert joint is not None
@@ -106,8 +107,8 @@ def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
     assert y + np.log(y) == pytest.approx(pair.log_r, abs=1e-6)
 
 
-def test_the_bound_for_mixed_features_is_below_what_any_prompt_gives() -> None:
-    """m0 bounds min_i v̄_mm·z_i^p at every prompt, and m1 is reached: the two numbers that the refutation compares."""
+def test_the_bounds_for_mixed_features_hold_at_every_prompt() -> None:
+    """m0 bounds min_i v̄_mm·z_i^p at every prompt, and m1 is attained; the refutation compares these two numbers."""
     case = load(FOLDER / "theorem-6-without-separable.json").case
     joint = joint_of(case)
     assert joint is not None
@@ -120,8 +121,9 @@ def test_the_bound_for_mixed_features_is_below_what_any_prompt_gives() -> None:
 
 
 def test_a_saturated_softmax_is_no_stationary_point() -> None:
-    """The squared loss with best score 1: descent slows down towards u = 1 for ever,
-    and float64 calls that stationary."""
+    """Under the squared loss with best score 1, descent slows down towards u = 1 for ever, which float64 takes for a
+    stationary point.
+    """
     case = load(FOLDER / "theorem-2-without-well-behaved-loss.json").case
     mixed = norm_of_flow(case.problem, np.zeros(1))
     assert mixed.verdict is Verdict.FALSIFIED
@@ -130,8 +132,8 @@ def test_a_saturated_softmax_is_no_stationary_point() -> None:
     assert not traps(at_one, np.array([36.7]))
 
 
-def test_the_signed_gradient_is_that_of_the_loss() -> None:
-    """Against central differences of (1/n) Σ (1 − u_i)²/2, also where the loss increases."""
+def test_the_signed_gradient_agrees_with_the_loss() -> None:
+    """Compare with central differences of (1/n) Σ (1 − u_i)²/2, also where the loss increases."""
     problem = Problem(
         np.array([[[0.0, 0.5], [1.0, -1.0]], [[1.0, 0.0], [0.0, 2.0]]]),
         np.array([[3.0, 0.0], [0.5, -1.0]]),

@@ -1,4 +1,6 @@
-"""Counterexamples with the missing assumption put back: the conclusion holds there, so the assumption made it fail."""
+"""Counterexamples with the missing assumption restored: the conclusion then holds, so that the assumption made the
+difference.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,13 @@ def linear_loss(case: Case) -> Case:
 
 
 def one_optimum(case: Case) -> Case:
-    """All tokens but α score as low as the lowest."""
+    """Give all tokens but α the lowest score."""
     others = np.arange(case.problem.T) != case.chosen_tokens[:, None]
     return with_problem(case, scores=np.where(others, case.problem.scores.min(), case.problem.scores))
 
 
 def one_side(case: Case) -> Case:
-    """All keys on one side of the best, which is at the origin."""
+    """Move all keys to one side of the best key, which is at the origin."""
     return with_problem(case, keys=np.abs(case.problem.keys))
 
 
@@ -58,18 +60,18 @@ def first_input(case: Case) -> Case:
 
 
 def step_of_four(case: Case) -> Case:
-    """η = 4/L_p, up to which the Hessian allows it: four times what the lemma asks for."""
+    """Set η = 4/L_p, which the Hessian still allows: four times the step of the lemma."""
     return with_arrays(case, eta=4 * math.exp(-case.problem.log_smoothness))
 
 
 def comparable(case: Case) -> Case:
-    """One direction wider than the other, both select the better of two tokens."""
+    """Make one direction wider than the other, so that both select the better of two tokens."""
     problem = Problem(np.array([[[-1.0, 0.0], [0.0, 0.0]]]), case.problem.scores, case.problem.loss)
     return with_arrays(case.replace(problem=problem), q1=[1.0, 1.0], q2=[1.0, 0.0])
 
 
 def higher_neighbour(case: Case) -> Case:
-    """The only directional neighbour of q1, which scored the same, scores higher."""
+    """Raise the score of q1's only directional neighbour, which was a tie."""
     scores = case.problem.scores.copy()
     first = direction(case.problem.keys, case.arrays["q1"])
     scores[first.neighbours] += 1.0
@@ -77,7 +79,7 @@ def higher_neighbour(case: Case) -> Case:
 
 
 def other_lengths(case: Case) -> Case:
-    """The differences of the second input are twice as long."""
+    """Double the key differences of the second input."""
     keys = case.problem.keys.copy()
     keys[1:] *= 2
     return with_problem(case, keys=keys)
@@ -95,7 +97,7 @@ def positive(case: Case) -> Case:
 
 
 def apart(case: Case) -> Case:
-    """The second of two equal tokens is moved."""
+    """Move the second of two equal tokens."""
     assert case.dataset is not None
     X = case.dataset.X.copy()
     X[:, 1] -= case.dataset.v
@@ -128,7 +130,7 @@ def opposite_start(case: Case) -> Case:
 
 
 def tokens(*blocks: list[list[float]], W: Any = None) -> Restore:
-    """Other tokens, keys being the tokens themselves."""
+    """Return a function that replaces the tokens, which are also the keys."""
 
     def restored(case: Case) -> Case:
         assert case.dataset is not None
@@ -206,7 +208,7 @@ OWN_PREDICATE = (
     "theorem-6-without-optimal-support-tokens",
     "lemma-13-without-optimal-support-tokens",
 )
-"""Counterexamples on which the predicate of the weakened statement alone decides that the assumption fails."""
+"""Counterexamples on which only the predicate of the weakened statement decides that the assumption fails."""
 
 
 @pytest.mark.parametrize("name", RESTORED)
@@ -225,14 +227,14 @@ def check_restored(name: str, restore: Restore) -> None:
     for id in weakened.keeps:
         assert weakened.statement.assumption(id).check(case).holds is True, id
     claims = list(weakened.conclusion(case, REFERENCE))
-    # Of lemma-8 the restored directions have their widths the other way round.
+    # On the restored case of lemma-8 the widths are in the other order, so that its claim is another one.
     assert record.claim in [claim.name for claim in claims] or name == "lemma-8-without-wider-direction"
     assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
 
 
 @pytest.mark.parametrize(("factor", "fails"), [(4.0, False), (5.0, True)])
 def test_four_over_the_smoothness_constant_is_a_safe_step_and_five_is_not(factor: float, fails: bool) -> None:
-    """Lemma 6: the Hessian is at most L_p/4; at scores ±1000 of the logistic loss it nearly is."""
+    """Lemma 6: the Hessian is at most L_p/4, which is nearly attained at scores ±1000 of the logistic loss."""
     problem = Problem(np.array([[[1.0], [-1.0]]]), np.array([[1000.0, -1000.0]]), loss_named("logistic"))
     eta = np.array(factor * math.exp(-problem.log_smoothness))
     case = Case(problem, start=np.zeros(1), arrays=MappingProxyType({"eta": eta}))
@@ -241,7 +243,7 @@ def test_four_over_the_smoothness_constant_is_a_safe_step_and_five_is_not(factor
     assert (-claim.slack > 100 * claim.tolerance) is fails
 
 
-def test_a_tie_of_which_the_chosen_token_is_no_part_is_not_the_tie_that_was_meant() -> None:
+def test_a_tie_without_the_chosen_token_does_not_violate_the_assumption() -> None:
     result: Finding = weakened_named("theorem-1", "strict-optimum").fails(
         Case(Problem(np.zeros((1, 3, 1)), np.array([[1.0, 1.0, 0.0]])), alpha=np.array([2]))
     )

@@ -1,4 +1,4 @@
-"""Where a hunt looks: cases of the kind are drawn, and what was found is a violation to what guides it."""
+"""The search space of a hunt: possible counterexamples are drawn, and recorded ones have a positive violation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from theorems.without.weakening import Weakened
 FILES = sorted((ROOT / "counterexamples").glob("*.json"))
 FOUND = [path for path in FILES if "none_found" not in read_named_values(path)]
 FEW = 150
-"""Cases that are drawn, at most."""
+"""Largest number of cases to draw."""
 RARE = (
     "conjecture-independent-rows-without-distinct-scores",
     "lemma-13-without-radius-schedule",
@@ -29,22 +29,22 @@ RARE = (
     "lemma-13-without-prompt-selects",
     "theorem-6-without-prompt-selects",
 )
-"""Found among thousands of cases, by climbing, or in seconds."""
+"""Counterexamples that need thousands of cases, climbing, or several seconds."""
 
 
 class Enough(BaseException):
-    """No further case is needed."""
+    """An exception that ends the search once a suitable case is drawn."""
 
 
 def meets(weakened: Weakened, case: Case) -> bool:
-    """Whether all that is kept holds, and what is left out fails."""
+    """Return whether all kept assumptions hold and the omitted one fails."""
     if weakened.fails(case).holds is not False:
         return False
     return all(weakened.statement.assumption(id).check(case).holds for id in weakened.keeps)
 
 
 @pytest.mark.parametrize("path", [item for item in FOUND if item.stem not in RARE], ids=lambda path: path.stem)
-def test_cases_are_drawn_that_might_be_counterexamples(path: Path) -> None:
+def test_possible_counterexamples_are_drawn(path: Path) -> None:
     weakened = load(path).weakened
     drawn: list[Case] = []
 
@@ -63,7 +63,7 @@ def test_cases_are_drawn_that_might_be_counterexamples(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_the_guide_of_a_search_accepts_its_counterexample(path: Path) -> None:
+def test_recorded_counterexamples_have_a_positive_violation(path: Path) -> None:
     record = load(path)
     if record.weakened.violation is None:
         return
