@@ -1,4 +1,6 @@
-"""Rows of attention on bounded arrays: the truth in ball arithmetic inside, PyTorch's autograd inside, neither wide."""
+"""Bounds of attention rows contain the value by ball arithmetic and that of PyTorch's autograd, and are not
+too wide.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ from theorems.bounded.formats import FORMATS
 RESULTS = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
 KINDS = (Numbers.INTEGERS, Numbers.NORMAL, Numbers.SATURATED, Numbers.FAR)
 BITS = 3000
-"""Of weights of e^{−thousands} against 1."""
+"""Precision in bits at which weights of e^{−thousands} do not vanish next to 1."""
 
 
 def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[AttentionCall, Alignment]]:
-    """The tensors with one option each, and with several."""
+    """Yield calls on the given tensors with one option each, and with several."""
     call, rng = tensors(of, numbers, seed), np.random.default_rng((seed, 7))
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     visible = rng.random((B, H, L, T)) < 0.5
@@ -48,7 +50,7 @@ def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[
 
 
 def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
-    """What a call returns, by loops over the definition; rows that see nothing are zeros."""
+    """Return the results of a call by loops over the definition; rows that see nothing are zeros."""
     sizes = call.sizes
     B, H, G, L, T, E, M = (sizes[axis] for axis in "BHGLTEM")
     visible = call.visibility(alignment)
@@ -115,7 +117,7 @@ def test_bounds_of_rows_contain_the_exact_rows(numbers: Numbers) -> None:
 
 
 def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -> dict[str, np.ndarray]:
-    """The same by PyTorch, forward and backward."""
+    """Return the results of a call by PyTorch, forward and backward."""
     query, key, value, upstream = (
         torch.tensor(x).to(dtype).requires_grad_() for x in (call.query, call.key, call.value, call.upstream)
     )
@@ -138,7 +140,7 @@ def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("of", [Sizes(1, 4, 2, 17, 33, 8, 9), Sizes(2, 2, 2, 1, 129, 64, 3)], ids=["many", "long"])
 def test_bounds_of_rows_contain_autograd_s_rows(of: Sizes, dtype: str) -> None:
-    """Of a path that shares nothing with ours; within twice the error, as a kernel is allowed."""
+    """Autograd shares no code with the bounds; its error may be twice the bound, as that of a kernel."""
     share = dict.fromkeys(RESULTS, 0.0)
     for numbers in Numbers:
         for call, alignment in with_every_option(of, numbers, 5):
@@ -157,7 +159,7 @@ def test_bounds_of_rows_contain_autograd_s_rows(of: Sizes, dtype: str) -> None:
     assert all(value > 1e-3 for value in share.values()), share
 
 
-def test_rows_that_see_nothing_are_told_and_add_nothing() -> None:
+def test_rows_that_see_nothing_are_marked_and_contribute_nothing() -> None:
     call = tensors(Sizes(1, 1, 1, 3, 2, 2, 2), Numbers.NORMAL, 0)
     call = call.replace(visible=np.array([[True, False], [False, False], [True, True]]))
     rows = AttentionRows(call, FORMATS["float64"])
@@ -173,7 +175,7 @@ def test_rows_that_see_nothing_are_told_and_add_nothing() -> None:
 
 
 def test_an_exact_call_in_half_precision_is_rounded_once() -> None:
-    """To the format of what is returned; everything before is float32's."""
+    """Only the returned values are rounded to half precision; everything before is computed in float32."""
     call = tensors(Sizes(1, 1, 1, 2, 3, 2, 2), Numbers.INTEGERS, 0)
     once, fine = (AttentionRows(call, FORMATS["float32"], stored=stored) for stored in (FORMATS["bfloat16"], None))
     extra = once.output.error - fine.output.error
@@ -181,8 +183,8 @@ def test_an_exact_call_in_half_precision_is_rounded_once() -> None:
     np.testing.assert_allclose(extra, half * np.abs(fine.output.value), rtol=1e-3, atol=1e-6)
 
 
-def test_the_log_sum_exp_of_many_keys_has_a_bound_in_coarse_numbers() -> None:
-    """A sum of 257 exponentials has no digits in bfloat16: one that is added up key by key stops growing at 256."""
+def test_the_log_sum_exp_of_many_keys_has_a_finite_bound_in_coarse_formats() -> None:
+    """In bfloat16 a sum of 257 exponentials has no digits: added key by key it stops growing at 256."""
     call = tensors(Sizes(B=1, H=1, G=1, L=3, T=257, E=3, M=1), Numbers.NORMAL, seed=0)
     for scale in (0.0, 1.0, 100.0):
         rows = AttentionRows(call.replace(scale=scale), FORMATS["bfloat16"])

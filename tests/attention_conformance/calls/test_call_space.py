@@ -1,4 +1,6 @@
-"""The space of options and its calls: pairs and triples are met, sizes are of all kinds, exact calls are exact."""
+"""The space of options and its calls: pairs and triples of levels occur, sizes are of all kinds, exact
+calls are exact.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,15 @@ def array(declares: frozenset[str], strength: int, seed: int = 0) -> list[Plan]:
 
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_pair_is_met(space: str, seed: int) -> None:
+def test_every_pair_of_levels_occurs(space: str, seed: int) -> None:
     met = {pair for plan in array(SPACES[space], 2, seed) for pair in combinations(sorted(plan.items()), 2)}
     levels = {factor.name: factor.of(SPACES[space]) for factor in FACTORS}
     due = {((a, x), (b, y)) for a, b in combinations(sorted(levels), 2) for x, y in product(levels[a], levels[b])}
-    assert met >= due  # common calls have some sizes that are no levels
+    assert met >= due  # common calls have some sizes that are not levels
     assert len(due) > 200
 
 
-def test_every_triple_of_options_is_met() -> None:
+def test_every_triple_of_options_occurs() -> None:
     options = [item for item in FACTORS if item.is_option and len(item.of(FLASH)) > 1]
     assert len(options) >= 6
     result = array(FLASH, 3)
@@ -58,7 +60,7 @@ def test_every_triple_of_options_is_met() -> None:
         }
 
 
-def test_the_same_seed_makes_the_same_plans_and_calls() -> None:
+def test_the_same_seed_gives_the_same_plans_and_calls() -> None:
     assert array(SDPA, 2, 5) == array(SDPA, 2, 5)
     assert array(SDPA, 2, 5) != array(SDPA, 2, 6)
     plan = array(SDPA, 2)[20]
@@ -67,7 +69,7 @@ def test_the_same_seed_makes_the_same_plans_and_calls() -> None:
     assert first.options == second.options
 
 
-def test_a_kernel_without_an_option_is_not_asked_for_it() -> None:
+def test_a_kernel_without_an_option_gets_no_calls_with_it() -> None:
     for number, plan in enumerate(array(frozenset(), 2)):
         call = build_call(plan, frozenset(), number, number)
         assert not call.hides()
@@ -81,7 +83,7 @@ CALLS = [
 ]
 
 
-def test_sizes_become_smaller_until_they_are_affordable() -> None:
+def test_sizes_are_reduced_until_they_are_affordable() -> None:
     rng = np.random.default_rng(0)
     for _ in range(1000):
         B, groups, group, L, T, E, M = (int(rng.choice(of)) for of in SIZES)
@@ -94,13 +96,13 @@ def test_sizes_become_smaller_until_they_are_affordable() -> None:
 
 
 SIZES = ((1, 2, 5, 8), (1, 2, 8, 17), (1, 3, 4, 17), LENGTHS, LENGTHS, (1, 64, 224), (1, 9, 257))
-"""B, groups, heads of a group, L, T, E, M."""
+"""Values of B, groups, heads of a group, L, T, E and M."""
 
 
 def test_calls_are_affordable_and_of_many_sizes() -> None:
     sizes = [call.sizes for call in CALLS]
     for size in sizes:
-        # Of long calls as little as a long one is.
+        # The limit holds for long calls with their smallest batch, too.
         assert size["B"] * size["H"] * size["L"] * size["T"] * (size["E"] + size["M"]) <= 10 * WORK
         assert size["B"] * size["H"] * size["L"] * size["T"] <= 4 * MOST_ENTRIES
     assert any(size["B"] >= 4 for size in sizes)
@@ -114,7 +116,7 @@ def test_calls_are_affordable_and_of_many_sizes() -> None:
 
 
 @pytest.mark.parametrize("calls", [CALLS, [build_call(plan, (), 0, k) for k, plan in enumerate(array(frozenset(), 2))]])
-def test_each_multiple_of_8_is_a_width_and_another_one_than_that_of_values(calls: list[AttentionCall]) -> None:
+def test_each_multiple_of_8_is_a_width_of_keys_and_of_values(calls: list[AttentionCall]) -> None:
     multiples, sizes = set(range(8, 257, 8)), [call.sizes for call in calls]
     assert {size["E"] for size in sizes if size["E"] == size["M"]} >= multiples
     assert {size["E"] for size in sizes if size["E"] != size["M"]} >= multiples
@@ -126,7 +128,7 @@ def levels_of(declares: frozenset[str]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_several_calls_have_a_tail_beyond_each_block_with_and_without_causality(seed: int) -> None:
+def test_several_calls_exceed_each_block_size_with_and_without_causality(seed: int) -> None:
     made = plans_beyond_blocks(NEUTRAL_PLAN, levels_of(FLASH), FLASH, np.random.default_rng(seed))
     sizes = [(plan["causal"] != "none", *map(int, plan["lengths"].split("x"))) for plan in made]
     for causal, block in product((False, True), BLOCKS):
@@ -154,7 +156,7 @@ def test_models_have_their_heads_widths_windows_and_lengths() -> None:
     assert all(call.sizes["L"] * call.sizes["T"] * call.sizes["H"] * call.sizes["B"] <= MOST_ENTRIES for call in calls)
 
 
-def test_masks_of_all_shapes_differ_between_entries_and_heads_where_these_are_as_many() -> None:
+def test_masks_of_full_shape_differ_between_entries_and_heads() -> None:
     met = set()
     for call in CALLS:
         mask = call.visible if call.visible is not None else call.bias
@@ -168,8 +170,8 @@ def test_masks_of_all_shapes_differ_between_entries_and_heads_where_these_are_as
 
 
 @pytest.mark.parametrize("space", ["sdpa", "flash"])
-def test_some_calls_of_several_queries_have_more_than_a_thousand_of_them_or_of_keys(space: str) -> None:
-    """In each cover of pairs; they cost half of what others may."""
+def test_some_calls_have_several_queries_and_over_a_thousand_queries_or_keys(space: str) -> None:
+    """They occur in each cover of pairs, and cost at most half of the limit."""
     for seed in range(3):
         sizes = [build_call(plan, SPACES[space], seed, k).sizes for k, plan in enumerate(array(SPACES[space], 2, seed))]
         long = [size for size in sizes if size["L"] > 1 and max(size["L"], size["T"]) >= LONGEST[0]]
@@ -179,8 +181,8 @@ def test_some_calls_of_several_queries_have_more_than_a_thousand_of_them_or_of_k
         assert max(work) <= WORK // 2
 
 
-def test_rows_see_a_key_unless_they_are_to_see_none() -> None:
-    """But the first rows of L > T, aligned at the bottom right, and windows beyond the keys."""
+def test_every_row_sees_a_key_unless_none_is_intended() -> None:
+    """Exceptions are the first rows of L > T, aligned at the bottom right, and windows beyond the keys."""
     for call in CALLS:
         if call.is_large or (call.visible is None and call.bias is None):
             continue
@@ -192,7 +194,7 @@ def test_rows_see_a_key_unless_they_are_to_see_none() -> None:
             assert (visible == near).all()
 
 
-def test_masks_come_in_all_shapes_and_lie_in_all_ways() -> None:
+def test_masks_have_all_shapes_and_memory_layouts() -> None:
     masks = [call.visible if call.visible is not None else call.bias for call in CALLS]
     there = [x for x in masks if x is not None]
     assert {x.ndim for x in there} == {2, 4}
@@ -216,16 +218,16 @@ def test_a_part_of_a_large_call_has_its_rows() -> None:
 
 
 def bits(x: float) -> int:
-    """The length of the significand."""
+    """Return the length of the significand."""
     numerator = abs(Fraction(x).numerator)
     return (numerator // (numerator & -numerator)).bit_length() if numerator else 0
 
 
 def weights_of(call: AttentionCall) -> np.ndarray:
-    """Over the integers: logits that are not the largest lie so far below that their exponential is zero."""
+    """Return the exact weights: logits that are not the largest are so far below that their exponential is zero."""
     group = call.query.shape[1] // call.key.shape[1]
     assert call.scale is not None
-    assert bits(call.scale**0.5) == 1  # a power of four: its root is exact, too
+    assert bits(call.scale**0.5) == 1  # a power of four: its square root is exact, too
     logits = call.query @ np.swapaxes(np.repeat(call.key, group, axis=1), -1, -2) * call.scale
     visible = call.visibility(Alignment.TOP_LEFT)
     logits = np.where(visible, logits, -np.inf)

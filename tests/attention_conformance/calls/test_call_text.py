@@ -1,4 +1,4 @@
-"""Calls of attention kernels as text: the same floats again, and one sentence for what is no call."""
+"""Calls of attention kernels as text: the same floats are read back, and other text is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_call_survives_a_round_trip_as_text(id: str) -> None:
         ({"key": [[[[1.0, 2.0]]]]}, "key: "),
     ],
 )
-def test_text_that_is_no_call_is_refused_in_one_sentence(changed: dict[str, Any], says: str) -> None:
+def test_text_that_is_not_a_call_is_refused_in_one_sentence(changed: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         call_of(CALL | changed)
     assert says in str(refused.value)
@@ -74,8 +74,8 @@ def test_commands_without_a_kernel_refuse_a_call(
     assert "holds a call of an attention kernel" in capsys.readouterr().err
 
 
-def test_a_statement_and_data_of_another_kind() -> None:
-    """A lemma is not about a call, a capability not about keys and scores."""
+def test_a_statement_on_data_of_another_kind_does_not_apply() -> None:
+    """A lemma is not about a call, and a capability of a kernel is not about keys and scores."""
     results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=scaled_dot_product_attention)
     assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
     assert "the data are a call of an attention kernel" in results["lemma-3"].reason

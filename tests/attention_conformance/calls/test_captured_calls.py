@@ -46,7 +46,7 @@ def without_options(query, key, value, scale=None):
 
 
 def tensors(dtype: str, **options: Any) -> dict[str, Any]:
-    """Return a call of an ordinary size as a user saves it; bfloat16 as float32 with the name of the format."""
+    """Return a call of ordinary size as a user saves it; bfloat16 is saved as float32 with the name of the format."""
     drawn = torch.randn(4, 2, 4, 128, 64, generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype))
     named = {"dtype": dtype} if dtype == "bfloat16" else {}
     arrays = (x.float().numpy() if named else x.numpy() for x in drawn)
@@ -108,7 +108,7 @@ def test_kernel_without_the_parameter_is_not_judged(save: Any, capsys: pytest.Ca
         ({"query": np.ones((1, 2, 12, 8), np.float16)}, "save a call with L = 16"),
     ],
 )
-def test_call_that_would_be_changed_is_not_judged(
+def test_call_that_would_have_to_be_changed_is_not_judged(
     changed: dict[str, Any], says: str, save: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = np.full((1, 2, 16, 8), 300, np.float16)
@@ -126,7 +126,7 @@ def test_failing_kernel_in_its_own_process_is_described(save: Any, capfd: pytest
     assert "output at (b, h, l, m)" in printed.out
 
 
-def test_masks_and_missing_gradients_in_python() -> None:
+def test_masks_and_missing_gradients_are_accepted_from_python() -> None:
     call = tensors("float32")
     del call["upstream"]
     visible = np.random.default_rng(0).random((128, 128)) < 0.5
@@ -137,7 +137,7 @@ def test_masks_and_missing_gradients_in_python() -> None:
         assert [result.verdict for result in results] == [Verdict.UPHELD, Verdict.NOT_APPLICABLE]
 
 
-def test_tensors_of_torch_are_calls_in_their_format() -> None:
+def test_tensors_of_torch_are_calls_in_their_own_format() -> None:
     query, key, value = torch.randn(3, 1, 2, 5, 8).half().unbind()
     call = call_of({"query": query, "key": key, "value": value, "is_causal": True})
     assert (call.dtype, call.causal) == ("float16", True)
@@ -179,7 +179,7 @@ def test_captured_tensors_that_do_not_fit_are_refused_in_one_sentence(changed: d
     assert "\n" not in str(refused.value)
 
 
-def test_missing_key_and_too_many_weights(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_key_and_too_many_weights_are_refused(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
     x = np.ones((1, 1, 3000, 1), dtype=np.float32)
     save(query=x, value=x)
     assert verified("kernels.py:wrong_scale") == 2

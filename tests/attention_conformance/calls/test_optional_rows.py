@@ -1,4 +1,6 @@
-"""Rows with a sink, linear biases, lengths, gradients of log-sum-exp and bias: PyTorch's autograd agrees."""
+"""Rows with a sink, linear biases, lengths, and gradients of log-sum-exp and bias: they agree with
+PyTorch's autograd.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ RESULTS = ("output", "query_gradient", "key_gradient", "value_gradient", "sink_g
 
 
 def textbook(call: AttentionCall) -> dict[str, Any]:
-    """By autograd."""
+    """Return the results of a call by autograd."""
     query, key, value = (torch.tensor(x).requires_grad_() for x in (call.query, call.key, call.value))
     leaves = {"query_gradient": query, "key_gradient": key}
     if call.shared:
@@ -84,7 +86,7 @@ def test_rows_with_options_agree_with_autograd(name: str, parts: int) -> None:
 
 
 def test_optional_rows_without_options_are_the_plain_rows() -> None:
-    """To the last bit of value and error."""
+    """Values and errors agree to the last bit."""
     ours = FurtherRows(PLAIN, FORMATS["float32"])
     rows = AttentionRows(PLAIN, FORMATS["float32"])
     for name in (*RESULTS[:4], "log_sum_exp"):
@@ -93,7 +95,7 @@ def test_optional_rows_without_options_are_the_plain_rows() -> None:
 
 
 def test_a_sink_is_one_more_key_of_value_zero() -> None:
-    """The largest sink takes all; one of −∞ nothing."""
+    """The largest sink takes all the weight, and a sink of −∞ takes none."""
     with_sinks = FurtherRows(PLAIN.replace(sinks=np.array([1e4, -np.inf, 0.0, 0.0])), FORMATS["float64"])
     without = FurtherRows(PLAIN, FORMATS["float64"])
     assert not with_sinks.output.value[:, 0].any()
@@ -115,15 +117,15 @@ def test_a_sink_is_one_more_key_of_value_zero() -> None:
     )
 
 
-def test_rounding_of_parts_is_carried() -> None:
-    """In every result; more of it with more parts, where log-sum-exps are large."""
+def test_rounding_of_partial_results_is_included() -> None:
+    """The error grows with the number of parts in every result if log-sum-exps are large."""
     far = tensors(Sizes(B=1, H=1, G=1, L=2, T=9, E=4, M=3), Numbers.FAR, seed=1)
     errors = [FurtherRows(far, FORMATS["float32"], parts=parts).output.error.max() for parts in (0, 2, 6)]
     assert errors[0] < errors[1] < errors[2]
 
 
-def test_a_part_has_its_rows_where_places_count() -> None:
-    """Functions of places are given those of the whole."""
+def test_a_part_of_a_call_agrees_with_the_whole_where_positions_matter() -> None:
+    """Functions of positions get the positions within the whole call."""
     mods = {"score_mod": RNG.standard_normal((4, 3)), "mask_mod": RNG.integers(-2, 3, (2, 4, 3))}
     call, chosen = PLAIN.replace(**mods, causal=True), [0, 2]
     whole = FurtherRows(call, FORMATS["float64"], Alignment.BOTTOM_RIGHT)
