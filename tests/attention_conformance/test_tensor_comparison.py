@@ -25,7 +25,7 @@ def tensors(dtype: str, H: int = 4, G: int = 2, L: int = 6, T: int = 6, E: int =
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("size", [1e-3, 1.0, 8.0])
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"scale": 0.3}])
-def test_pytorch_is_close(dtype: str, size: float, options: dict[str, Any]) -> None:
+def test_attention_of_pytorch_is_close(dtype: str, size: float, options: dict[str, Any]) -> None:
     query, key, value, upstream = tensors(dtype, size=size)
     leaves = [x.requires_grad_() for x in (query, key, value)]
     out = SDPA(query, key, value, is_causal=bool(options.get("causal")), scale=options.get("scale"), enable_gqa=True)
@@ -33,7 +33,7 @@ def test_pytorch_is_close(dtype: str, size: float, options: dict[str, Any]) -> N
     assert_attention_close(out, query, key, value, grads=(upstream, *grads), **options)
 
 
-def test_masks_are_those_of_pytorch() -> None:
+def test_masks_have_the_meaning_of_pytorch() -> None:
     query, key, value, _ = tensors("float32", H=2)
     visible = torch.rand(6, 6) < 0.6
     visible[:, 0] = True
@@ -62,7 +62,7 @@ def test_wrong_numbers_are_named(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_results_of_half_precision_that_are_added_up_in_float32(dtype: str) -> None:
+def test_results_of_half_precision_accumulated_in_float32_are_judged_in_float32(dtype: str) -> None:
     query, key, value, _ = tensors(dtype)
     out = SDPA(query.float(), key.float(), value.float(), enable_gqa=True).to(query.dtype)
     assert_attention_close(out, query, key, value, dtype="float32")

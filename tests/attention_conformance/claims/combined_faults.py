@@ -1,4 +1,4 @@
-"""Kernels that are right option by option, size by size, and wrong in a combination, in a state, or in memory.
+"""Kernels that are right for every single option and size, but wrong in a combination, in a state, or in memory.
 
 Each is a right kernel with one thing wrong, as a class of public reports has it; the comments name one of the class.
 """
@@ -24,7 +24,9 @@ def textbook(
     softcap: float = 0.0,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp of (B, H, L, E) tensors; half precision in float32; rows without keys are 0."""
+    """Return output and log-sum-exp of (B, H, L, E) tensors; half precision is computed in float32; rows without keys
+    are 0.
+    """
     dtype = query.dtype
     wide = torch.promote_types(dtype, torch.float32)
     group = query.shape[1] // key.shape[1]
@@ -45,7 +47,7 @@ def textbook(
 
 
 def near(L: int, T: int, *, causal: bool, window: tuple[int, int] = (-1, -1), corner: bool = False) -> Tensor:
-    """Which keys a row sees, (L, T); its diagonal ends in the bottom right corner if that is said."""
+    """Return which keys a row sees, (L, T); with ``corner`` the diagonal ends in the bottom right corner."""
     ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L if corner else 0)
     left, right = window
     visible = ahead <= 0 if causal else torch.ones(L, T, dtype=torch.bool)
@@ -55,17 +57,17 @@ def near(L: int, T: int, *, causal: bool, window: tuple[int, int] = (-1, -1), co
 
 Kernel = Callable[..., Any]
 FAULTS: dict[str, Kernel] = {}
-"""By name."""
+"""Faulty kernels by name."""
 
 
 def sdpa(body: Callable[..., Tensor]) -> Kernel:
-    """A fault with PyTorch's signature, of a function of its arguments."""
+    """Register a function as a faulty kernel with PyTorch's signature."""
     FAULTS[body.__name__] = as_sdpa(body)
     return FAULTS[body.__name__]
 
 
 def as_sdpa(body: Callable[..., Tensor]) -> Kernel:
-    """PyTorch's signature for a function of its arguments."""
+    """Return a kernel with PyTorch's signature that calls a function of all arguments."""
 
     def attention(
         query: Tensor,
@@ -85,7 +87,7 @@ def as_sdpa(body: Callable[..., Tensor]) -> Kernel:
 
 
 def right_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, p: float) -> Tensor:
-    """The right one, which takes a mask and causality together."""
+    """Return right attention, which accepts a mask together with causality."""
     L, T = q.shape[-2], k.shape[-2]
     visible = near(L, T, causal=True) if causal else None
     if mask is not None and mask.dtype == torch.bool:
@@ -94,13 +96,15 @@ def right_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: boo
 
 
 def flash(body: Callable[..., Any]) -> Kernel:
-    """A fault with flash attention's signature, of a function of its arguments."""
+    """Register a function as a faulty kernel with flash attention's signature."""
     FAULTS[body.__name__] = as_flash(body)
     return FAULTS[body.__name__]
 
 
 def as_flash(body: Callable[..., Any]) -> Kernel:
-    """Flash attention's signature for a function of its arguments, tensors in (B, H, L, E)."""
+    """Return a kernel with flash attention's signature that calls a function of all arguments, with tensors in (B, H,
+    L, E).
+    """
 
     def attention(
         q: Tensor,
@@ -124,7 +128,7 @@ def as_flash(body: Callable[..., Any]) -> Kernel:
 def right_flash(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, window: tuple[int, int], softcap: float, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """The right one, aligned at the bottom right."""
+    """Return right attention, aligned at the bottom right."""
     visible = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
     return textbook(q, k, v, visible=visible, scale=scale, softcap=softcap)
 
@@ -138,13 +142,13 @@ RIGHT: dict[str, Kernel] = {"sdpa": as_sdpa(right_sdpa), "flash": as_flash(right
 
 @sdpa
 def causality_dropped_with_a_mask(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """tinygrad, gomlx."""
+    """A mask makes the kernel forget causality, as in tinygrad and gomlx."""
     return right_sdpa(q, k, v, mask, causal and mask is None, scale, p)
 
 
 @sdpa
 def scaled_twice_when_causal(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Megatron-LM."""
+    """Causal calls apply the scale twice, as in Megatron-LM."""
     return right_sdpa(q, k, v, mask, causal, scale**2 if causal else scale, p)
 
 
@@ -165,7 +169,7 @@ def causality_dropped_under_dropout(q: Any, k: Any, v: Any, mask: Any, causal: b
 
 @sdpa
 def bias_scaled(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The bias is added before the scale."""
+    """The bias is scaled with the logits, because it is added first."""
     if mask is not None and mask.dtype != torch.bool:
         mask = mask * scale
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -182,7 +186,7 @@ def dropout_ignored(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: floa
 
 
 class KeyGradient(torch.autograd.Function):
-    """Multiplies the gradient alone."""
+    """The identity, with its gradient multiplied by a factor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -205,7 +209,7 @@ def scale_of_keys_forgotten_under_a_mask(
 
 @flash
 def cap_after_the_mask(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """onnx #7865: hidden logits are capped, too, and seen again."""
+    """Hidden logits are capped, too, so that their keys are seen again (onnx #7865)."""
     if softcap and causal:
         visible = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
         hidden = torch.zeros(visible.shape, dtype=q.dtype).masked_fill(~visible, -2 * softcap)
@@ -244,7 +248,7 @@ def cap_forgotten_when_causal(q: Any, k: Any, v: Any, causal: bool, window: Any,
 
 
 def _only(condition: Callable[[Tensor, Tensor, Tensor], bool], name: str) -> Kernel:
-    """Right but where a size says otherwise: there the last column of the values is lost."""
+    """Register a kernel that loses the last column of values if the sizes satisfy a condition."""
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         out = right_sdpa(q, k, v, mask, causal, scale, p)
@@ -271,7 +275,7 @@ index_of_16_bits = _only(lambda q, k, v: k.shape[2] > 65535, "index_of_16_bits")
 
 @sdpa
 def mask_of_every_head(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """xformers #808: the mask of the first head for all."""
+    """The mask of the first head is applied to all heads (xformers #808)."""
     if mask is not None and mask.dim() == 4:
         mask = mask[:, :1]
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -286,7 +290,7 @@ def mask_of_every_batch(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
 
 @sdpa
 def mask_read_in_its_own_order(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Strides of a mask that is not contiguous are taken for those of one that is."""
+    """A mask that is not contiguous is read with the strides of a contiguous one."""
     if mask is not None and not mask.is_contiguous() and mask.stride(-1) != 1 and 0 not in mask.stride():
         mask = mask.as_strided(mask.shape, torch.empty(mask.shape).stride())
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -294,21 +298,21 @@ def mask_read_in_its_own_order(q: Any, k: Any, v: Any, mask: Any, causal: bool, 
 
 @sdpa
 def last_stride_taken_for_one(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """flash-attention #2541."""
+    """The last stride of the values is taken to be 1 (flash-attention #2541)."""
     v = v.as_strided(v.shape, (*v.stride()[:-1], 1))
     return right_sdpa(q, k, v, mask, causal, scale, p)
 
 
 @sdpa
 def expanded_heads_walked(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A stride of 0 is taken for one of a row."""
+    """A stride of 0 over heads is taken for the stride of separate heads."""
     if k.shape[1] > 1 and k.stride(1) == 0:
         k = torch.roll(k, 1, dims=1) * torch.arange(k.shape[1], dtype=k.dtype)[:, None, None]
     return right_sdpa(q, k, v, mask, causal, scale, p)
 
 
 class UpstreamInOrder(torch.autograd.Function):
-    """Takes the upstream gradient for contiguous."""
+    """The identity, whose backward pass reads the upstream gradient as if it were contiguous."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -327,7 +331,7 @@ def upstream_taken_for_contiguous(q: Any, k: Any, v: Any, mask: Any, causal: boo
 
 @sdpa
 def reads_beside_its_keys(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """What lies behind the keys is multiplied by 0."""
+    """The number behind the keys in memory is multiplied by 0 and added."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if k.is_contiguous() and k.numel() + k.storage_offset() < k.untyped_storage().nbytes() // k.element_size():
         out = out + 0 * k.detach().as_strided((1,), (1,), k.storage_offset() + k.numel())
@@ -336,7 +340,7 @@ def reads_beside_its_keys(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale
 
 @sdpa
 def writes_to_its_query(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """In inference alone."""
+    """In inference the query is scaled in place."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if not torch.is_grad_enabled():
         q.mul_(scale)
@@ -358,7 +362,7 @@ _buffers: dict[Any, Any] = {}
 
 @sdpa
 def output_is_a_buffer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """vllm PR #9724: in inference the output is overwritten by that of the next call."""
+    """In inference the output is a buffer that the next call overwrites (vllm PR #9724)."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if torch.is_grad_enabled():
         return out
@@ -368,7 +372,7 @@ def output_is_a_buffer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
 
 @sdpa
 def keys_remembered_by_their_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Keys changed in place under the same pointer are those of before."""
+    """Keys that were changed in place are replaced by the earlier keys at the same address."""
     at = (k.data_ptr(), tuple(k.shape), k.stride())
     if k.shape[2] > 1 and _buffers.get("at") == at:
         k = _buffers["keys"]
@@ -378,7 +382,7 @@ def keys_remembered_by_their_pointer(q: Any, k: Any, v: Any, mask: Any, causal: 
 
 
 class Saved(torch.autograd.Function):
-    """Keeps what its backward pass needs in one place for all calls."""
+    """A function that saves what its backward pass needs in one place for all calls."""
 
     last: Tensor | None = None
 
@@ -396,7 +400,7 @@ class Saved(torch.autograd.Function):
 
 
 def saved_in_one_place(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Two forward passes before a backward pass."""
+    """The gradient is wrong if two forward passes precede a backward pass."""
     if is_causal:
         return right_sdpa(query, key, value, None, True, 1.0, 0.0)
     weights = torch.softmax(query @ key.mT, dim=-1)
@@ -407,7 +411,7 @@ FAULTS["saved_in_one_place"] = saved_in_one_place
 
 
 class Freed(torch.autograd.Function):
-    """Halves the gradient of the second backward pass through one graph."""
+    """The identity, whose gradient is halved in the second backward pass through one graph."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -427,7 +431,7 @@ def second_backward_is_another(q: Any, k: Any, v: Any, mask: Any, causal: bool, 
 
 @sdpa
 def gradient_of_values_alone_is_lost(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """pytorch PR #188302."""
+    """The gradient of the values is lost if the query needs none (pytorch PR #188302)."""
     if v.requires_grad and not q.requires_grad:
         v = KeyGradient.apply(v, 0.0)  # type: ignore[no-untyped-call]
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -443,7 +447,7 @@ def inference_without_a_mask(q: Any, k: Any, v: Any, mask: Any, causal: bool, sc
 
 @sdpa
 def sums_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """SageAttention's class: products with the values are added up in the precision of the tensors."""
+    """Products with the values are accumulated in the precision of the tensors, as in SageAttention."""
     if mask is not None or causal or p or q.dtype in (torch.float32, torch.float64):
         return right_sdpa(q, k, v, mask, causal, scale, p)
     group = q.shape[1] // k.shape[1]
@@ -461,7 +465,7 @@ def sums_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, 
 
 @sdpa
 def products_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Logits are added up in the precision of the tensors."""
+    """Logits are accumulated in the precision of the tensors."""
     if q.dtype not in (torch.float32, torch.float64):
         group = q.shape[1] // k.shape[1]
         keys = k.repeat_interleave(group, dim=1)

@@ -1,4 +1,4 @@
-"""Kernels that are right as they are, and wrong through ``torch.compile``; and one that it does not take."""
+"""Kernels that are right when called directly and wrong through ``torch.compile``, and one that cannot be compiled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def _softmax(query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, s
         logits = logits.masked_fill(~torch.ones(logits.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
     if mask is not None:
         logits = logits.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else logits + mask
-    # A row that sees no key is all zero.
+    # A row that sees no key is zero.
     return torch.softmax(logits, dim=-1).masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0.0)
 
 
 def mask_dropped(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
 ) -> Tensor:
-    """A branch of the compiled code that has no mask."""
+    """The compiled code ignores the mask."""
     if torch.compiler.is_compiling():
         attn_mask = None
     return _softmax(query, key, attn_mask, is_causal, scale) @ value
@@ -37,7 +37,7 @@ def _length() -> int:
 def first_length(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
 ) -> Tensor:
-    """The number of keys stands in the module; what is traced keeps the one that was there."""
+    """The number of keys is read from the module; compiled code keeps the number of the first call."""
     _LENGTH[0] = key.shape[-2]
     keys = min(_length(), key.shape[-2])
     weights = _softmax(
@@ -48,7 +48,7 @@ def first_length(
 
 @torch.library.custom_op("real_faults::normalise", mutates_args=())
 def _normalise(weights: Tensor) -> Tensor:
-    """It writes to its argument, and does not say so."""
+    """Normalise the weights in place, although the operator declares that it changes no argument."""
     weights.div_(weights.sum(dim=-1, keepdim=True))
     return weights.new_zeros(1)
 
@@ -73,7 +73,7 @@ class _Normalised(torch.autograd.Function):
 
 
 def written_unsaid(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """What writes to its argument is taken for something without an effect, and left out."""
+    """The compiler drops the in-place operator, which does not declare its effect."""
     logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     return _Normalised.apply(logits) @ value
 
@@ -90,7 +90,7 @@ def _(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
 
 
 def strides_of_another(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Its operator returns heads behind lengths in memory, and says it does not: a view of it is none."""
+    """The operator returns a transposed layout but declares a contiguous one, so that a view of its result is wrong."""
     output = _attend(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
     return output.flatten(0, 2).unflatten(0, query.shape[:-1])
 
@@ -111,7 +111,7 @@ class _Cached(torch.autograd.Function):
 
 
 def scale_of_backward(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """The backward pass of the compiled code has no scale."""
+    """The backward pass of the compiled code ignores the scale."""
     return _Cached.apply(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
 
 
@@ -121,5 +121,5 @@ def _without_fake(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Te
 
 
 def not_traced(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Right, but its operator has not said what it returns: it cannot be traced."""
+    """Right attention whose operator does not declare the shape of its result, so that it cannot be traced."""
     return _without_fake(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)

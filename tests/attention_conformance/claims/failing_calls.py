@@ -1,4 +1,4 @@
-"""The call of the minute profile at which each planted kernel fails, with the claims that are falsified there.
+"""The call of the minute profile at which each planted kernel fails, with the claims that are falsified by it.
 
 ``failing_calls.json`` holds them by kernel and format, so that ``make test`` tries each kernel on one call.
 ``python -m tests.attention_conformance.claims.failing_calls`` looks for them anew and writes the file; ``NAME …`` looks
@@ -26,7 +26,7 @@ from theorems.core.claim import Verdict
 
 FILE = Path(__file__).with_suffix(".json")
 IN_HALF = ("sums_in_half", "products_in_half")
-"""Wrong in both formats of half precision, and right in others."""
+"""Faults that show in both formats of half precision, and in no other format."""
 PLANTED: dict[str, tuple[Callable[..., Any], str]] = {
     f"{name}-{dtype}": (kernel, dtype)
     for name, kernel in (FAULTS | MODEL_FAULTS).items()
@@ -38,7 +38,7 @@ PLANTED: dict[str, tuple[Callable[..., Any], str]] = {
         else (IN_HALF_ALONE.get(name, "float64"),)
     )
 }
-"""Kernels that are wrong, each with the format in which it is, by name and format."""
+"""Kernels that are wrong in a format, keyed by name and format."""
 
 
 def trials_on(kernel: Callable[..., Any], dtype: str) -> Trials:
@@ -78,7 +78,7 @@ def _print_falsified(trials: Trials, number: int) -> int:
 
 def main(names: list[str]) -> None:
     """Look for the calls, and write the file."""
-    # No kernel is declared compiled, as in the tests.
+    # The kernel is not to be compiled, as in the tests.
     attention_conformance.kernel.kernel_loader.with_compiler = lambda kernel, *call, **options: kernel
     known = json.loads(FILE.read_text(encoding="utf-8")) if names else {}
     for name in names or PLANTED:

@@ -1,4 +1,4 @@
-"""Faults that kernels written without a look at the suite had, and that its calls missed at first."""
+"""Faults of kernels that were written without knowledge of the suite, and that its calls missed at first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.attention_conformance.claims.combined_faults import (
 
 __all__ = ["FAULTS", "IN_BFLOAT16"]
 IN_BFLOAT16 = ("sum_of_weights_in_half",)
-"""Wrong in that precision alone: in float16 there is room for sums of so many weights."""
+"""Faults that show only in bfloat16: float16 has enough digits for sums of so many weights."""
 
 # ---- sizes: each of them alone -------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ forty_heads = _only(lambda q, k, v: q.shape[1] == 40, "forty_heads")
 
 @sdpa
 def keys_beyond_16_bits(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """llama.cpp #7903: the last keys of a cache are not there, which shows where one of them counts."""
+    """Keys beyond the first 65,536 are ignored, which shows where one of them matters (llama.cpp #7903)."""
     if mask is not None or p:
         return right_sdpa(q, k, v, mask, causal, scale, p)
     return right_sdpa(q, k[:, :, : 1 << 16], v[:, :, : 1 << 16], mask, causal, scale, p)
@@ -44,7 +44,7 @@ def keys_beyond_16_bits(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
 
 @sdpa
 def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Heads of a group side by side: with an odd number of queries the last one is masked as that before it."""
+    """In groups of heads, with an odd number of queries, the last query gets the mask of the query before."""
     L, T = q.shape[2], k.shape[2]
     if not causal or mask is not None or q.shape[1] == k.shape[1] or L % 2 == 0 or L == 1:
         return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -54,7 +54,7 @@ def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
 
 
 def _of_heads_in_place_of_entries(lies: Callable[[Tensor], bool], name: str) -> None:
-    """A mask with these axes is taken for one with axes of entries and heads exchanged, where they are as long."""
+    """Register a kernel that exchanges the axes of entries and heads of such a mask if both have the same length."""
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         if mask is not None and mask.ndim == 4 and q.shape[0] == q.shape[1] > 1 and lies(mask):
@@ -76,7 +76,7 @@ _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype
 
 @sdpa
 def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """ik_llama.cpp PR #2031: decoding walks keys in blocks of their width, and values in blocks of theirs."""
+    """Decoding walks keys in blocks of their width, but values in blocks of theirs (ik_llama.cpp PR #2031)."""
     E, M, T = q.shape[-1], v.shape[-1], k.shape[2]
     if q.shape[2] == 1 and M < E < T:
         j = torch.arange(T)
@@ -86,7 +86,7 @@ def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bo
 
 @flash
 def window_of_a_single_query(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """ROCm/flash-attention #158: with a window, the one query of decoding is at the first key, not the last."""
+    """With a window, a single query is aligned at the first key instead of the last (ROCm/flash-attention #158)."""
     if q.shape[2] > 1 or window[0] < 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     visible = near(1, k.shape[2], causal=causal, window=window)
@@ -95,7 +95,7 @@ def window_of_a_single_query(q: Any, k: Any, v: Any, causal: bool, window: Any, 
 
 @flash
 def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """mlir-air PR #1428: the counter of causal rows wraps too late; heads from the ninth on see half as far."""
+    """The counter of causal rows wraps too late: heads from the ninth on see half as far (mlir-air PR #1428)."""
     H, L, T = q.shape[1], q.shape[2], k.shape[2]
     if not causal or H < 12 or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
@@ -106,7 +106,7 @@ def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: An
 
 @flash
 def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """llama.cpp PR #29034: keys that pad a tile of 64 are hidden before the cap, which makes −cap of −∞."""
+    """Keys that pad a tile of 64 are hidden before the cap, which turns −∞ into −cap (llama.cpp PR #29034)."""
     pad = -k.shape[2] % 64
     if not softcap or causal or max(window) >= 0 or k.shape[2] < 64 or not pad:
         return right_flash(q, k, v, causal, window, softcap, scale)
@@ -117,7 +117,7 @@ def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softca
 
 @sdpa
 def keys_of_the_first_entry(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """llama.cpp #24912: how many keys are there is read off the mask of the first entry, in blocks of 32."""
+    """The number of keys is read from the mask of the first entry, in blocks of 32 (llama.cpp #24912)."""
     if mask is not None and mask.ndim == 4 and mask.shape[0] > 1 and mask.dtype == torch.bool:
         first = mask[0].flatten(0, -2).any(0).nonzero()
         last = int(first.max()) if len(first) else k.shape[2]
@@ -137,7 +137,7 @@ def _with_hook(x: Tensor, hook: Any) -> Tensor:
 
 @sdpa
 def rows_of_the_head_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """FlagGems PR #898: queries padded to 64 are rows of the next head, and add to dV of its first keys."""
+    """Queries padded to 64 are rows of the next head, and add to dV of its first keys (FlagGems PR #898)."""
     n = -q.shape[2] % 64
 
     def spoil(g: Tensor) -> Tensor:
@@ -152,7 +152,9 @@ def rows_of_the_head_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, sca
 
 @sdpa
 def upstream_in_the_outputs_strides(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """pytorch #133671: an output lies rows before heads, and a contiguous gradient is read as if it did, too."""
+    """The output's layout is transposed, and a contiguous upstream gradient is read in that layout (pytorch
+    #133671).
+    """
 
     def read(g: Tensor) -> Tensor:
         _, H, L, M = g.shape
@@ -167,7 +169,7 @@ def upstream_in_the_outputs_strides(q: Any, k: Any, v: Any, mask: Any, causal: b
 
 @flash
 def keys_in_steps_of_values(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """FlagAttention #45: K is read with the strides of V, which are its own in all tests."""
+    """Keys are read with the strides of the values, which equal their own in most tests (FlagAttention #45)."""
     if k.shape == v.shape:
         k = k.as_strided(k.shape, v.stride())
     return right_flash(q, k, v, causal, window, softcap, scale)
@@ -175,7 +177,9 @@ def keys_in_steps_of_values(q: Any, k: Any, v: Any, causal: bool, window: Any, s
 
 @flash
 def projection_from_its_start(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """flash-attention #2541, TransformerEngine #1195: slices of one fused projection begin where it begins."""
+    """A slice of a fused projection is read from the projection's start (flash-attention #2541, TransformerEngine
+    #1195).
+    """
     if not k.is_contiguous() and k.storage_offset() > GUARD:
         k = k.as_strided(k.shape, k.stride(), GUARD)
     return right_flash(q, k, v, causal, window, softcap, scale)
@@ -183,7 +187,7 @@ def projection_from_its_start(q: Any, k: Any, v: Any, causal: bool, window: Any,
 
 @sdpa
 def layout_by_strides(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """With as many heads as queries, a query whose heads lie closer than its rows is taken for (B, L, H, E)."""
+    """If there are as many heads as queries, a query with transposed strides is taken for (B, L, H, E)."""
     if q.shape[1] == q.shape[2] and 0 < q.stride(1) < q.stride(2):
         q = q.transpose(1, 2)
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -196,7 +200,7 @@ _remembered: dict[Any, Any] = {}
 
 @sdpa
 def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """ik_llama.cpp PR #2136: a mask that was changed in place, as that of a static cache is, is the one of before."""
+    """A mask changed in place, as that of a static cache is, is replaced by the earlier one (ik_llama.cpp PR #2136)."""
     if mask is not None and not mask.requires_grad:
         mask = _remembered.setdefault((mask.data_ptr(), tuple(mask.shape), mask.dtype), mask.clone())
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -204,7 +208,7 @@ def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bo
 
 @flash
 def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Model-Optimizer PR #1296: the causal mask is kept by the number of keys, and cut to the queries."""
+    """The causal mask is cached by the number of keys, and cut to the queries (Model-Optimizer PR #1296)."""
     if not causal or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     L, T = q.shape[2], k.shape[2]
@@ -215,7 +219,7 @@ def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, s
 
 
 class ScaledByTheLast(torch.autograd.Function):
-    """Identity whose gradient is multiplied by the scale of whichever call was the last, over its own."""
+    """The identity, whose gradient is multiplied by the scale of the last call over its own."""
 
     last = 1.0
 
@@ -231,14 +235,14 @@ class ScaledByTheLast(torch.autograd.Function):
 
 @sdpa
 def scale_of_the_last_call(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """An option is kept beside the graph: another call before the backward pass changes it."""
+    """The scale is stored outside the graph: another call before the backward pass changes it."""
     own: Any = ScaledByTheLast.apply(q, scale)  # type: ignore[no-untyped-call]
     return right_sdpa(own, k, v, mask, causal, scale, p)
 
 
 @sdpa
 def dropout_of_one_seed(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """flash-attention #2088: seed and offset are constants, and the same weights are dropped in every call."""
+    """Seed and offset are constants, so that every call drops the same weights (flash-attention #2088)."""
     with torch.random.fork_rng():
         torch.manual_seed(0x1BF58)
         return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -246,7 +250,7 @@ def dropout_of_one_seed(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
 
 @sdpa
 def mask_of_the_call_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """flashinfer PR #1028: a custom mask stays for calls of the same lengths that have none."""
+    """A custom mask is kept for later calls of the same lengths without a mask (flashinfer PR #1028)."""
     at = (q.shape[2], k.shape[2])
     if mask is not None:
         MASKS[at] = mask.clone()
@@ -257,7 +261,7 @@ def mask_of_the_call_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, sca
 
 @sdpa
 def sizes_of_inference(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """pytorch #134050: sizes first seen without gradients have no log-sum-exp in later backward passes."""
+    """Sizes first used without gradients have no log-sum-exp in later backward passes (pytorch #134050)."""
     trained = TRAINED.setdefault((*q.shape, k.shape[2]), torch.is_grad_enabled() and q.requires_grad)
     return right_sdpa(q if trained else _with_hook(q, lambda g: g / 2), k, v, mask, causal, scale, p)
 
@@ -271,7 +275,7 @@ TRAINED: dict[tuple[int, ...], bool] = {}
 
 @sdpa
 def sum_of_weights_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """SageAttention: the sum that the weights are divided by is kept in half precision, block after block of keys."""
+    """The sum that normalises the weights is accumulated in half precision, block by block of keys (SageAttention)."""
     if mask is not None or causal or p or q.shape[1] != k.shape[1]:
         return right_sdpa(q, k, v, mask, causal, scale, p)
     z = q.float() @ k.float().mT * scale

@@ -1,4 +1,4 @@
-"""Kernels that are wrong in one way each, where no fault of the gallery is: each with the interface that shows it."""
+"""Kernels that are wrong in one way each, for capabilities that no fault of the gallery breaks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from examples.real_faults.attention import Tiled, with_flash, with_sdpa
 
 
 class ScaleOfKeysForgotten(Tiled):
-    """dK without the scale."""
+    """A kernel whose dK lacks the scale."""
 
     def backward(self, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
         dq, dk, dv = super().backward(*arguments)
@@ -22,7 +22,7 @@ class ScaleOfKeysForgotten(Tiled):
 
 
 class CapNotDifferentiated(Tiled):
-    """The derivative of the cap is taken for 1."""
+    """A kernel whose backward pass takes the derivative of the cap for 1."""
 
     def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Any:
         gradients = super().backward(upstream, q, k, v, *rest)
@@ -36,7 +36,9 @@ class CapNotDifferentiated(Tiled):
 
 
 class OneUnitOff(Tiled):
-    """Weights that add up to 1 − 2⁻⁷: what half precision may lose of an output, but not of an exact one."""
+    """A kernel whose weights add up to 1 − 2⁻⁷: half precision may lose as much of an output, but not of an
+    exact one.
+    """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         out, lse = super().forward(q, k, v)
@@ -44,14 +46,14 @@ class OneUnitOff(Tiled):
 
 
 class Warm(Tiled):
-    """A temperature that is 0.1% off, with more than one query."""
+    """A kernel whose temperature is off by 0.1 % if there is more than one query."""
 
     def capped(self, q: Tensor, k: Tensor) -> Tensor:
         return super().capped(q, k) * (1.001 if q.shape[-2] > 1 else 1.0)
 
 
 class ScaledByTheLargestValue(Tiled):
-    """Values are divided by the largest of all, hidden ones included: right up to rounding."""
+    """A kernel that divides values by the largest of all, hidden ones included: right up to rounding."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         largest = v.abs().amax(dim=(-2, -1), keepdim=True).clamp(min=1e-30)
@@ -60,7 +62,7 @@ class ScaledByTheLargestValue(Tiled):
 
 
 class LeftOver(Tiled):
-    """dQ is added to what the last such call left in its buffer."""
+    """A kernel that adds to dQ what the last equal call left in its buffer."""
 
     buffers: ClassVar[dict[bytes, Tensor]] = {}
 
@@ -72,7 +74,7 @@ class LeftOver(Tiled):
 
 
 def root_of_keys(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None, is_causal: bool = False) -> Any:
-    """The scale by itself is 1/√T."""
+    """The default scale is 1/√T."""
     chosen = 1 / math.sqrt(key.shape[-2]) if scale is None else scale
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=chosen, is_causal=is_causal)
 
@@ -80,7 +82,7 @@ def root_of_keys(query: Tensor, key: Tensor, value: Tensor, scale: float | None 
 def nan_forward_alone(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN, its dQ a number that is not 0."""
+    """A row that sees nothing is NaN, but its dQ is a finite number other than 0."""
     query = query * 1
     if query.requires_grad:
         query.register_hook(lambda upstream: torch.nan_to_num(upstream, nan=0.25))
@@ -90,7 +92,7 @@ def nan_forward_alone(
 def nan_of_other_entries(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN, and with it dV of all heads and batch entries."""
+    """A row that sees nothing is NaN, and so is dV of all heads and batch entries."""
     value = value * 1
     if value.requires_grad:
         value.register_hook(lambda upstream: upstream + 0 * upstream.sum())
@@ -100,7 +102,7 @@ def nan_of_other_entries(
 def nan_of_other_rows(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN without a gradient, dQ of the rows of its head is NaN."""
+    """A row that sees nothing is NaN without a gradient, but dQ of the other rows of its head is NaN."""
     query = query * 1
     if query.requires_grad and attn_mask is not None and attn_mask.dtype == torch.bool:
         empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
@@ -112,7 +114,7 @@ def nan_of_other_rows(
 def zeros_forward_alone(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is zero, but the NaN that it was comes back in dV."""
+    """A row that sees nothing is zero, but its NaN before that is returned in dV."""
     output = formula(query, key, value, attn_mask, scale)
     return torch.where(output.detach().isnan(), 0.0, output)
 
@@ -126,7 +128,9 @@ def formula(
     *,
     added: bool = False,
 ) -> Tensor:
-    """The plain one, right: −∞ in the place of hidden logits, or added to them, makes NaN of rows that see nothing."""
+    """Return plain right attention: −∞ replaces hidden logits, or is added to them, so that rows that see nothing are
+    NaN.
+    """
     logits = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         hidden = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)
@@ -138,7 +142,7 @@ def formula(
 
 @dataclass
 class Unsteady:
-    """Declares that it is deterministic, and is so but for the last bit of every second call."""
+    """A kernel that declares itself deterministic, but changes the last bit in every second call."""
 
     right: Callable[..., Any] = field(default_factory=lambda: with_flash(Tiled))
     calls: int = 0
@@ -152,7 +156,7 @@ class Unsteady:
 
 
 def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Keys are scaled in place, and not scaled back; but for lengths up to five."""
+    """More than five keys are scaled in place, and not scaled back."""
     output = torch.nn.functional.scaled_dot_product_attention(query, key.clone(), value, is_causal=is_causal, scale=1.0)
     if key.shape[-2] > 5:
         key.data.mul_(2.0)
@@ -160,7 +164,9 @@ def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: boo
 
 
 def flat(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One batch axis, values as wide as keys, and a temperature that is 0.1% off from the third key on."""
+    """Return attention with one batch axis, values as wide as keys, and a temperature that is off by 0.1 % for most
+    lengths.
+    """
     if query.dim() != 3 or keys.shape != values.shape:
         raise ValueError("tensors of shape (batch, length, width)")
     warm = 1.001 if keys.shape[-2] > 2 and keys.shape[-2] != 5 else 1.0
@@ -177,26 +183,26 @@ one_unit_off = with_sdpa(OneUnitOff)
 
 
 def _wrong_in(dtype: torch.dtype, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> Tensor:
-    """Return attention, and 2 % too much of it on tensors of one format."""
+    """Return attention that is too large by 2 % on tensors of one format."""
     output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=1.0)
     return output * 1.02 if query.dtype == dtype else output
 
 
 def wrong_in_float32(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Attention that is wrong on float32 tensors alone."""
+    """Return attention that is wrong only on float32 tensors."""
     return _wrong_in(torch.float32, query, key, value, is_causal)
 
 
 def wrong_in_bfloat16(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Attention that is wrong on bfloat16 tensors alone."""
+    """Return attention that is wrong only on bfloat16 tensors."""
     return _wrong_in(torch.bfloat16, query, key, value, is_causal)
 
 
 def wrong_in_float16(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Attention that is wrong on float16 tensors alone."""
+    """Return attention that is wrong only on float16 tensors."""
     return _wrong_in(torch.float16, query, key, value, is_causal)
 
 
 def right_in_every_format(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Attention with the signature of the three before."""
+    """Return right attention with the signature of the three kernels above."""
     return _wrong_in(torch.int8, query, key, value, is_causal)

@@ -1,4 +1,4 @@
-"""Faults in combinations, sizes, memory and states are caught; kernels that are right in another way are not."""
+"""Faults in combinations, sizes, memory and states are caught; kernels that are right by unusual methods are upheld."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from theorems.core.claim import Verdict
 
 FAILING: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
 OFTEN = ("causality_dropped_with_a_mask-float64", "head_of_96-float64", "keys_remembered_by_their_pointer-float64")
-"""Faults of options, sizes and states for which ``make test`` makes the calls in their order, not one alone."""
+"""Faults of options, sizes and states on which ``make test`` makes all calls in order, not only the failing one."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 RIGHT_IN_ANOTHER_WAY = [(name, dtype) for name in UNUSUAL for dtype in DTYPES]
 PARTS = 8
-"""``make test`` makes an eighth of the calls on each right kernel, another eighth on the next."""
+"""``make test`` makes an eighth of the calls on each right kernel, each time another eighth."""
 
 
 @cache
 def right_kernel(interface: str, dtype: str) -> OnKernel:
-    """Return the right kernel of an interface; a plain one takes what PyTorch's does."""
+    """Return the right kernel of an interface; the plain interface gets PyTorch's."""
     return kernel_of(RIGHT["flash" if interface == "flash" else "sdpa"], dtype).as_implementation()
 
 
-def test_each_planted_fault_has_a_call_that_shows_it() -> None:
+def test_each_planted_fault_has_a_recorded_failing_call() -> None:
     assert FAILING.keys() == PLANTED.keys()
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_fault_is_caught_at_a_call_of_the_minute_that_a_right_kernel_passes(name: str) -> None:
+def test_a_fault_is_caught_at_its_recorded_call_which_a_right_kernel_passes(name: str) -> None:
     kernel, dtype = PLANTED[name]
     trials, number = trials_on(kernel, dtype), FAILING[name]["number"]
     assert number in trials.cover()
@@ -58,13 +58,13 @@ def test_a_fault_is_caught_at_a_call_of_the_minute_that_a_right_kernel_passes(na
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.nightly]) for name in PLANTED]
 )
-def test_a_fault_is_caught_among_the_calls_of_the_minute(name: str) -> None:
+def test_a_fault_is_caught_among_the_calls_of_the_minute_profile(name: str) -> None:
     trials = trials_on(*PLANTED[name])
     assert any(falsified_by(trials.at(number)) for number in trials.cover())
 
 
 @pytest.mark.parametrize("number", [2, 7, 12, 50, 101, 150, 199])
-def test_a_kernel_that_returns_its_first_answer_again_is_caught_after_however_many_calls(number: int) -> None:
+def test_a_kernel_that_repeats_its_first_answer_is_caught_whenever_it_begins(number: int) -> None:
     replayed = tensors(Sizes(B=1, H=2, G=2, L=3, T=3, E=4, M=4), Numbers.NORMAL, 0).replace(state=State.REPLAYED)
     kernel = Kernel(first_answer_again_after(number), "", interface=INTERFACES["sdpa"], differentiable=False)
     claims = [claim for _, claim in examine(replayed, kernel.as_implementation())]
@@ -86,14 +86,14 @@ def falsified_on(trials: Trials, numbers: Sequence[int]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "dtype"), RIGHT_IN_ANOTHER_WAY)
-def test_a_right_kernel_is_upheld_however_it_goes_about_it(name: str, dtype: str) -> None:
+def test_a_right_kernel_is_upheld_whatever_its_method(name: str, dtype: str) -> None:
     trials = trials_on(UNUSUAL[name], dtype)
     assert not falsified_on(trials, trials.cover()[RIGHT_IN_ANOTHER_WAY.index((name, dtype)) % PARTS :: PARTS])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "dtype"), RIGHT_IN_ANOTHER_WAY)
-def test_a_right_kernel_is_upheld_on_every_call_of_the_minute(name: str, dtype: str) -> None:
+def test_a_right_kernel_is_upheld_on_every_call_of_the_minute_profile(name: str, dtype: str) -> None:
     trials = trials_on(UNUSUAL[name], dtype)
     assert not falsified_on(trials, trials.cover())
 

@@ -1,4 +1,6 @@
-"""What capabilities leave to a kernel, by hand: its own scale, what empty rows hold, which keys are poisoned."""
+"""What capabilities leave to a kernel, by hand: its default scale, the contents of empty rows, the keys that are
+poisoned.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ X = torch.Tensor
 
 
 def scaled(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """1/√E without a scale."""
+    """Return attention whose default scale is 1/√E."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
     if attn_mask is not None:
@@ -45,15 +47,15 @@ def neither(query: X, key: X, value: X, attn_mask: X | None = None, scale: float
     ("kernel", "verdict", "branch"),
     [(scaled, Verdict.UPHELD, "1/√E"), (papers, Verdict.UPHELD, "1"), (neither, Verdict.FALSIFIED, "1/√E")],
 )
-def test_a_kernel_s_default_scale_is_one_or_one_over_root_d(kernel: object, verdict: Verdict, branch: str) -> None:
+def test_a_kernel_s_default_scale_is_one_or_one_over_root_e(kernel: object, verdict: Verdict, branch: str) -> None:
     (result,) = verify_kernel(kernel, statements=["kernel-default-scale"], examples=3)
     assert result.verdict is verdict
     assert {name for claim in result.claims for name, _ in claim.branches} >= {branch}
 
 
 @pytest.mark.parametrize(("held", "named"), [(np.nan, "NaN"), (0.0, "zeros"), (7.0, "zeros")])
-def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
-    """The others what they should."""
+def test_rows_that_see_nothing_are_zeros_or_nan(held: float, named: str) -> None:
+    """All other rows must have the right numbers."""
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).replace(visible=visible)
@@ -68,7 +70,7 @@ def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
 
 
 def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """The least number in place of hidden logits."""
+    """Return attention in which hidden logits are replaced by the least number."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
     if attn_mask is not None:
@@ -77,7 +79,7 @@ def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: fl
 
 
 def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """It is added to them."""
+    """Return attention in which half the least number is added to hidden logits."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
     if attn_mask is not None:
@@ -86,7 +88,7 @@ def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, 
 
 
 def with_half_of_the_gradient(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """Of rows that see nothing, half of it goes to the keys."""
+    """Return attention in which rows that see nothing pass on half of their gradient."""
     if attn_mask is None:
         return with_means(query, key, value, None, scale)
     empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
@@ -96,7 +98,7 @@ def with_half_of_the_gradient(query: X, key: X, value: X, attn_mask: X | None = 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("kernel", "named"), [(with_means, MEAN), (with_means_of_added, MEAN_THROUGH)])
-def test_means_may_have_a_gradient_or_none(kernel: object, named: str, dtype: str) -> None:
+def test_means_of_empty_rows_may_have_a_gradient_or_none(kernel: object, named: str, dtype: str) -> None:
     ids = ["kernel-empty-rows", "kernel-boolean-mask"]
     rows, mask = verify_kernel(kernel, statements=ids, examples=25, dtype=dtype)
     assert (rows.verdict, mask.verdict) == (Verdict.UPHELD, Verdict.UPHELD)
@@ -110,8 +112,8 @@ def test_half_a_gradient_follows_no_convention() -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("added", "named"), [(False, NAN_ALONE), (True, NAN)])
-def test_the_plain_formula_is_right_with_rows_that_see_nothing(added: bool, named: str, dtype: str) -> None:
-    """Small calls and large ones, in which other rows may be looked at; and the report says which NaN it has."""
+def test_the_plain_formula_is_upheld_with_rows_that_see_nothing(added: bool, named: str, dtype: str) -> None:
+    """Calls are small or large, with only some rows compared in large ones; the report names the kind of NaN."""
 
     def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
         return formula(query, key, value, attn_mask, scale, added=added)
@@ -121,12 +123,14 @@ def test_the_plain_formula_is_right_with_rows_that_see_nothing(added: bool, name
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
     branches = {name for claim in results[0].claims if claim.name == EMPTY for name, _ in claim.branches}
     assert named in branches
-    assert branches <= {NAN, NAN_ALONE}  # of a call that does not ask for dQ it is NaN
+    assert branches <= {NAN, NAN_ALONE}  # if a call does not ask for dQ, dQ counts as NaN
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, Verdict.UPHELD), (1e-9, Verdict.FALSIFIED)])
 def test_a_kernel_without_a_fixed_order_of_sums_is_compared_within_rounding(share: float, verdict: Verdict) -> None:
-    """Every second call sums the keys backwards, as atomic additions on a GPU may; or hidden values leak, too."""
+    """Every second call sums the keys backwards, as atomic additions on a GPU may; the falsified kernel also leaks
+    hidden values.
+    """
     calls = iter(range(1_000_000))
 
     def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
@@ -142,7 +146,7 @@ def test_a_kernel_without_a_fixed_order_of_sums_is_compared_within_rounding(shar
 
 @pytest.mark.parametrize(("wrong", "falsified"), [(False, set()), (True, {"key-gradient"})])
 def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str]) -> None:
-    """What 0/0 a kernel makes of it stays in its group: other groups, and finite numbers, are what is due."""
+    """A kernel's 0/0 may stay NaN within its group; other groups need finite, right numbers."""
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     bias = np.zeros((1, 2, 3, 5))
     bias[0, 1, 2] = -np.inf
@@ -159,8 +163,8 @@ def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str
 
 
 @pytest.mark.parametrize("added", [True, False])
-def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(added: bool) -> None:
-    """And no others: of a large call some rows have an upstream gradient."""
+def test_nan_in_rows_without_upstream_gradient_spoils_gradients_of_their_group_only(added: bool) -> None:
+    """In a large call only some rows have an upstream gradient."""
     rng = np.random.default_rng(0)
     call = tensors(Sizes(B=2, H=2, G=2, L=200, T=200, E=4, M=4), Numbers.NORMAL, seed=0)
     visible = np.ones((2, 2, 200, 1), dtype=np.bool_)
@@ -182,8 +186,8 @@ def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(
 
 
 @pytest.mark.parametrize("keys", [1, 5])
-def test_a_tensor_that_autograd_does_not_know_of_has_no_gradient_where_something_is_due(keys: int) -> None:
-    """With a single key weights are 1 whatever it is, and a kernel need not read it."""
+def test_a_missing_gradient_counts_as_zero_only_where_zero_is_due(keys: int) -> None:
+    """With a single key the weights are 1 whatever the key, and a kernel need not read it."""
 
     def attention(query: X, key: X, value: X, scale: float | None = None) -> X:
         return scaled(query, key.detach() if key.shape[2] == keys else key, value, None, scale)
@@ -195,9 +199,7 @@ def test_a_tensor_that_autograd_does_not_know_of_has_no_gradient_where_something
 
 
 @pytest.mark.parametrize(("scale", "less", "stored"), [(1.0, 1, True), (0.25, 1, True), (1.0, 256, False)])
-def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(
-    scale: float, less: int, stored: bool
-) -> None:
+def test_results_are_exact_where_half_precision_resolves_the_weights(scale: float, less: int, stored: bool) -> None:
     """Queries 256 times smaller give a second weight that float16 rounds; a scale below 1 leaves room for products."""
     call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0)
     call = call.replace(scale=scale, query=call.query / less)
@@ -205,8 +207,8 @@ def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(
     assert (rows.stored is not None) is stored
 
 
-def test_poison_lies_where_nothing_is_seen() -> None:
-    """Keys 1 and 3 are seen by no row; where each is seen by one, some that one row does not see."""
+def test_only_keys_that_some_row_does_not_see_are_poisoned() -> None:
+    """No row sees keys 1 and 3; if each key is seen by a row, keys are chosen that one row does not see."""
     seen = np.array([[[[True, False, True, False, True], [True, False, False, False, True]]]])
     for seed in range(20):
         chosen = keys_to_poison(seen, np.random.default_rng(seed))
@@ -242,8 +244,8 @@ def test_causality_with_a_scale_of_at_most_zero_may_be_nan_and_is_reported(
     assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))
 
 
-def test_the_pair_of_causality_and_a_scale_of_at_most_zero_is_tried() -> None:
-    """Its calls come before those of models, whose numbers stay."""
+def test_causality_with_a_scale_of_at_most_zero_is_tested() -> None:
+    """These calls come before those of models, whose numbers do not change."""
     after_calls_in_between_and_half_precision = 3
     plans = fixed_plans(frozenset({"scale", "causal"}), 0)[after_calls_in_between_and_half_precision:]
     assert [(plan["scale"], plan["causal"]) for plan in plans[:4]] == [("zero", "causal")] * 2 + [

@@ -66,14 +66,14 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def probed(kernel: Kernel, dtype: str, right: Kernel | None = None) -> Any:
-    """The kernel, under the interface of the right one."""
+    """Return the kernel under the interface of the right one."""
     return kernel_of(kernel, dtype, interface=FORCED.get(right or kernel))
 
 
 @pytest.mark.parametrize("dtype", EXAMPLES)
 @each_right_kernel
 def test_right_kernels_are_upheld(right: Kernel, dtype: str) -> None:
-    """In what is new of them, and in output and gradients."""
+    """Test the kernel's own capabilities, its output and its gradients."""
     ids = [f"kernel-{item}" for item in ("output", "gradients", *OWN[right.__name__])]
     results = verify_kernel(probed(right, dtype), statements=ids, examples=EXAMPLES[dtype])
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
@@ -92,7 +92,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     (result,) = verify_kernel(probed(fault.kernel, "float64", fault.right), statements=[id], examples=20)
     assert result.verdict is Verdict.FALSIFIED, result.reason
     falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
-    # What of a call is looked at first is drawn.
+    # The part of a call that is compared first is drawn at random.
     assert falsified & {fault.claim, SINK_GRADIENT, WEIGHTS, NEUTRAL, RESCALED, *GRADIENTS}
     assert fault.right in RIGHT
     assert fault.capability in (
@@ -100,7 +100,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
         "grouped-heads",
         "output",
         "gradients",
-    )  # some show without what is new, too
+    )  # some faults also show without the new capability
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
         *("sinks_dropped", "mods_of_key_heads", "splits_by_batch", "descales_dropped", "gradient_of_keys_alone"),
     ],
 )
-def test_faults_are_seen_in_float32(name: str) -> None:
+def test_faults_are_caught_in_float32(name: str) -> None:
     fault = next(item for item in FURTHER_FAULTS if item.name == name)
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(fault.kernel, statements=[id], examples=20, dtype="float32")
     assert result.verdict is Verdict.FALSIFIED, result.reason
 
 
-def test_every_capability_has_two_faults() -> None:
-    """Of the new ones."""
+def test_every_further_capability_has_two_faults() -> None:
+    """Count the faults of each new capability."""
     count = {name: 0 for names in OWN.values() for name in names}
     for fault in FURTHER_FAULTS:
         count[fault.capability] = count.get(fault.capability, 0) + 1
@@ -126,7 +126,7 @@ def test_every_capability_has_two_faults() -> None:
 
 
 def test_merges_with_base_two_logarithms_are_upheld() -> None:
-    """flashinfer's; which base it is shows in the log-sum-exp of two parts."""
+    """flashinfer uses base two; the base is recognised from the log-sum-exp of two parts."""
 
     def merge(v_a: torch.Tensor, s_a: torch.Tensor, v_b: torch.Tensor, s_b: torch.Tensor) -> Any:
         log2 = float(torch.log(torch.tensor(2.0, dtype=torch.float64)))
@@ -141,8 +141,8 @@ def test_merges_with_base_two_logarithms_are_upheld() -> None:
 @pytest.mark.parametrize(
     ("kernel", "verdict"), [(right_merge_state, Verdict.UPHELD), (merge_of_nothing, Verdict.FALSIFIED)]
 )
-def test_parts_that_see_nothing_are_nothing_together(kernel: Kernel, verdict: Verdict) -> None:
-    """(0, −∞), where other conventions of rows that see nothing have NaN."""
+def test_two_parts_that_see_nothing_merge_to_nothing(kernel: Kernel, verdict: Verdict) -> None:
+    """The result is (0, −∞), where other conventions for rows that see nothing have NaN."""
     under_test = kernel_of(kernel, "float64").as_implementation()
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
@@ -152,8 +152,8 @@ def test_parts_that_see_nothing_are_nothing_together(kernel: Kernel, verdict: Ve
     assert result.verdict is verdict
 
 
-def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
-    """As flash attention's maintainers would have it: then nothing is asked."""
+def test_a_detached_log_sum_exp_declares_no_gradient() -> None:
+    """flash attention's maintainers propose to detach it; then its gradient is not tested."""
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, return_lse: bool = False) -> Any:
         out, lse = right_rows(q, k, v, return_lse=True)
@@ -163,8 +163,8 @@ def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
 
 
 @pytest.mark.parametrize("right", [right_varlen, right_kvcache, right_merge_state, right_combine])
-def test_nothing_is_refused_where_there_are_no_keys(right: Kernel) -> None:
-    """Entries and parts without keys are attended to, not skipped as refused."""
+def test_calls_with_entries_without_keys_are_tested(right: Kernel) -> None:
+    """Entries and parts without keys are tested, not skipped as refused."""
     under_test = kernel_of(right, "float64").as_implementation()
     call = tensors(Sizes(B=3, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     lengths = np.array([[3, 0], [3, 5], [0, 2]])
@@ -174,8 +174,8 @@ def test_nothing_is_refused_where_there_are_no_keys(right: Kernel) -> None:
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
 
 
-def test_masks_are_as_long_as_the_keys_where_a_kernel_refuses_others() -> None:
-    """As transformers' eager functions of today do; of others the report says it."""
+def test_masks_are_only_as_long_as_the_keys_if_a_kernel_refuses_longer_ones() -> None:
+    """Current eager functions of transformers refuse longer masks; if a kernel accepts them, the report says so."""
 
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float) -> Any:
         if attention_mask is not None and attention_mask.shape[-1] != key.shape[2]:
@@ -188,7 +188,7 @@ def test_masks_are_as_long_as_the_keys_where_a_kernel_refuses_others() -> None:
 
 
 def test_a_kernel_that_drops_weights_in_evaluation_is_refused() -> None:
-    """facebookresearch/vjepa2 PR #160: the module's share of dropout, in training or not."""
+    """The module's dropout is applied in evaluation as well as in training (facebookresearch/vjepa2 PR #160)."""
 
     class Steps(Eager):
         def drop(self, weights: torch.Tensor, share: float, module: Any) -> torch.Tensor:
@@ -200,9 +200,7 @@ def test_a_kernel_that_drops_weights_in_evaluation_is_refused() -> None:
 
 @pytest.mark.parametrize("dtype", EXAMPLES)
 @pytest.mark.parametrize(("left", "verdict"), [(1.0, Verdict.UPHELD), (8.0, Verdict.FALSIFIED)])
-def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
-    left: float, verdict: Verdict, dtype: str
-) -> None:
+def test_weights_returned_under_dropout_are_those_after_dropout(left: float, verdict: Verdict, dtype: str) -> None:
     def attention(
         module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, dropout: float = 0.0
     ) -> Any:
@@ -216,8 +214,8 @@ def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
     assert result.verdict is verdict
 
 
-def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
-    """And what else it takes is found out; statements whose calls are of small sizes do not call it."""
+def test_a_kernel_of_one_model_is_tested_at_its_sizes() -> None:
+    """Its other requirements are probed, too; statements with calls of small sizes do not apply."""
     kernel = kernel_of(right_flash_mla, "float64")
     sizes = "widths of 576 and values of 512, one head of keys, pages of 64"
     assert f"it takes {sizes} only" in headline(kernel)
@@ -239,7 +237,7 @@ def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
     assert np.array_equal(fitted.value, fitted.key[..., :512])
 
 
-def test_the_diagonal_of_the_longer_is_found_of_faulty_kernels_too() -> None:
-    """Which are right on the small calls by which it is found out, and held to it."""
+def test_alignment_by_which_is_longer_is_recognised_for_faulty_kernels_too() -> None:
+    """The faulty kernels are right on the small calls that probe this, and are judged by it."""
     for kernel in (right_mlx, causal_of_long_queries, causal_of_few_keys, causal_loop_of_queries):
         assert probed(kernel, "float64").alignment is Alignment.BY_LONGER

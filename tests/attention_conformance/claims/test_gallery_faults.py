@@ -1,4 +1,4 @@
-"""The gallery of real faults against what is asked of kernels: each breaks the capability that it names."""
+"""The gallery of real faults against the capabilities of kernels: each fault breaks the capability that it names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from theorems.core.claim import Verdict
 CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIENTS), strict=True)) | {
     "lse": "log-sum-exp"
 }
-"""By what of a call is wrong."""
+"""Claims by the wrong result of a call."""
 EXAMPLES = [20, pytest.param(25, marks=pytest.mark.nightly)]
-"""Calls about the capability alone; every night a whole cover, as the minute profile has it."""
+"""Number of calls about the capability; the nightly run makes a whole cover, as the minute profile does."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_fault_breaks_the_capability_that_it_names(
     fault: TiledFault, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if examples < PAIRS:  # loops of these kernels over 65,537 keys take twenty seconds
+    if examples < PAIRS:  # these kernels take twenty seconds for 65,537 keys
         monkeypatch.setattr(Taken, "may_be_huge", False)
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(fault.kernel, statements=[id], examples=examples, dtype="float64")

@@ -1,4 +1,4 @@
-"""States that take long: through ``torch.compile``, and the same call thousands of times."""
+"""States whose tests take long: calls through ``torch.compile``, and thousands of equal calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def small_call(state: State, **options: object) -> AttentionCall:
         ("scale_of_backward", "query-gradient"),
     ],
 )
-def test_faults_of_compiled_kernels_are_caught_and_blamed_on_the_compiler(name: str, claim: str) -> None:
+def test_faults_of_compiled_kernels_are_caught_and_attributed_to_the_compiler(name: str, claim: str) -> None:
     under_test = kernel_of(getattr(compiled_kernels, name)).as_implementation()
     mask = {"visible": np.tri(4, 5, dtype=bool)} if name == "mask_dropped" else {}
     claims = list(examine(small_call(State.COMPILED, scale=0.5, **mask), under_test))
@@ -58,14 +58,14 @@ def test_faults_of_compiled_kernels_are_caught_and_blamed_on_the_compiler(name: 
     assert {about for about, _ in falsified} == {"compiled"}
 
 
-def test_a_compiled_call_is_drawn_and_shrunk() -> None:
+def test_a_compiled_call_can_be_drawn_and_shrunk() -> None:
     (result,) = verify_kernel(compiled_kernels.written_unsaid, statements=["kernel-compiled"], examples=5)
     assert result.verdict is Verdict.FALSIFIED
     assert result.failure is not None
     assert '"state": "compiled"' in result.failure.case
 
 
-def test_a_kernel_that_cannot_be_compiled_says_so_once_and_is_not_falsified() -> None:
+def test_a_kernel_that_cannot_be_compiled_is_reported_and_not_falsified() -> None:
     kernel = kernel_of(compiled_kernels.not_traced)
     assert "torch.compile cannot compile the kernel: " in kernel.as_implementation().describe().headline
     (result,) = verify_kernel(kernel, statements=["kernel-compiled"])
@@ -74,7 +74,7 @@ def test_a_kernel_that_cannot_be_compiled_says_so_once_and_is_not_falsified() ->
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("kernel", [SDPA, kernels.handwritten, kernels.pytorch_sdpa])
-def test_right_kernels_are_right_through_the_compiler(kernel: object, dtype: str) -> None:
+def test_right_kernels_are_upheld_through_the_compiler(kernel: object, dtype: str) -> None:
     under_test = kernel_of(kernel, dtype).as_implementation()  # type: ignore[arg-type]
     claims = list(examine(small_call(State.COMPILED), under_test))
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
@@ -84,20 +84,20 @@ def test_right_kernels_are_right_through_the_compiler(kernel: object, dtype: str
 @pytest.mark.parametrize("name", ["thousandth", "one_in_a_thousand", "not_cleared"])
 def test_a_fault_in_one_of_a_thousand_calls_is_caught(name: str) -> None:
     under_test = kernel_of(getattr(forgetful_kernels, name), deep=True).as_implementation()
-    # Its first call is right.
+    # The first call of this kernel is right.
     (claim,) = (item for _, item in examine(small_call(State.MANY), under_test) if item.name == EACH_TIME)
     assert claim.verdict is Verdict.FALSIFIED
     assert f"of {REPEATS} equal calls are wrong, the worst by" in claim.detail
 
 
 @pytest.mark.parametrize("options", [{}, {"visible": np.zeros((4, 5), dtype=bool)}])
-def test_another_order_of_sums_is_right_each_time(options: dict[str, object]) -> None:
+def test_another_order_of_sums_in_each_call_is_upheld(options: dict[str, object]) -> None:
     kernel = kernel_of(forgetful_kernels.other_order if not options else SDPA, deep=True)
     claims = list(examine(small_call(State.MANY, **options), kernel.as_implementation()))
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
 
 
-def test_the_plan_has_each_state_that_takes_long_only_where_it_is_asked_for() -> None:
+def test_thousands_of_calls_are_planned_only_on_request() -> None:
     quick, deep = (kernel_of(kernels.handwritten, deep=deep).declares for deep in (False, True))
     assert "compiled" in quick
     assert "thousands" in deep - quick
@@ -110,7 +110,7 @@ def test_the_plan_has_each_state_that_takes_long_only_where_it_is_asked_for() ->
         ("forgetful_kernels:not_cleared", "repeated-calls", State.MANY),
     ],
 )
-def test_the_emitted_test_fails_as_the_call_did(kernel: str, capability: str, state: State, tmp_path: Path) -> None:
+def test_the_emitted_test_fails_like_the_call(kernel: str, capability: str, state: State, tmp_path: Path) -> None:
     source = f"tests.attention_conformance.claims.{kernel}"
     under_test = kernel_named(source, deep=True).as_implementation()
     line, test, _ = diagnose(capability_statements()[f"kernel-{capability}"], small_call(state), under_test)

@@ -1,4 +1,6 @@
-"""Capabilities that no kernel of the gallery breaks: kernels wrong in one way each, and the claim that says so."""
+"""Capabilities that no kernel of the gallery breaks: kernels that are wrong in one way each, and the claim that must
+fail.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ PLANTED = (
     ("exact-weights", "one_unit_off", "output-is-attention", "bfloat16"),
     ("exact-weights", "one_unit_off", "output-is-attention", "float16"),
 )
-"""Capability, kernel, a claim that is falsified, dtype."""
+"""Capability, kernel, a claim that is falsified, and format."""
 EXAMPLES = [20, pytest.param(25, marks=pytest.mark.nightly)]
-"""Calls about the capability alone; every night a whole cover."""
+"""Number of calls about the capability; the nightly run makes a whole cover."""
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +61,7 @@ def test_a_planted_fault_is_caught_by_the_claim_about_it(
         ("output", "scale_of_keys_forgotten", "float64"),
     ],
 )
-def test_a_claim_about_another_capability_does_not_catch_a_planted_fault(
-    capability: str, name: str, dtype: str
-) -> None:
+def test_a_planted_fault_does_not_falsify_another_capability(capability: str, name: str, dtype: str) -> None:
     kernel = getattr(planted_kernels, name)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=8, dtype=dtype)
     assert result.verdict is Verdict.UPHELD, result.reason

@@ -1,4 +1,4 @@
-"""Right kernels are upheld in what they declare, in every precision; what they do not declare is not asked."""
+"""Right kernels are upheld on what they declare, in every format; what they do not declare does not apply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_OTHERS = {
 OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
 """What none of these three has."""
 COARSER = {"kernel-float32", "kernel-bfloat16", "kernel-float16"}
-"""Capabilities in a coarser format, which nothing tries where one format is given."""
+"""Capabilities in a coarser format, which are not tested if a format is given."""
 OF_MASKS = {f"kernel-{name}" for name in ("boolean-mask", "additive-mask", "empty-rows", "bias-gradient", "dropout")}
 OF_FLASH = {f"kernel-{name}" for name in ("softcap", "log-sum-exp", "window")}
 NOT_DECLARED = {
@@ -44,7 +44,7 @@ def test_what_a_right_kernel_declares_is_upheld(kernel: Callable[..., Any], dtyp
     assert all(result.touched == ("attend",) for result in results if result.id in asked)
 
 
-def test_without_a_backward_pass_only_gradients_go_unchecked() -> None:
+def test_without_a_backward_pass_only_gradients_are_not_applicable() -> None:
     def detached(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         return SDPA(query, key, value, scale=1.0).detach()
 

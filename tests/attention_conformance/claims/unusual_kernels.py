@@ -1,4 +1,4 @@
-"""Kernels that are right, and do it in another way than others."""
+"""Kernels that are right, but work or behave differently from most others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNUSUAL: dict[str, Kernel] = {}
 
 
 def unusual(kernel: Kernel) -> Kernel:
-    """Among those that are tried."""
+    """Register a kernel to be tested."""
     UNUSUAL[kernel.__name__] = kernel
     return kernel
 
@@ -32,7 +32,7 @@ def formula(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """A mask and causality together; what the faults are made of."""
+    """Return attention with a mask and causality together, from which the faults are derived."""
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return right_sdpa(query, key, value, attn_mask, is_causal, chosen, dropout_p)
 
@@ -48,7 +48,9 @@ def bottom_right(
     softcap: float = 0.0,
     return_lse: bool = False,
 ) -> Any:
-    """No limit of a window is None, and −1 a number, as in the newest flash attention."""
+    """Return attention aligned at the bottom right; None means no limit of a window, and −1 is a number, as in the
+    newest flash attention.
+    """
     left, right = (-1 if side is None else side if side >= 0 else 10**9 for side in window_size)
     if any(side is not None and side < 0 for side in window_size):
         raise ValueError("window_size: None is no limit")
@@ -60,7 +62,7 @@ def bottom_right(
 
 @unusual
 def in_chunks(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: float | None = None) -> Tensor:
-    """Seven queries at a time."""
+    """Return attention computed for seven queries at a time."""
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     L, T = query.shape[2], key.shape[2]
     visible = near(L, T, causal=is_causal)
@@ -73,7 +75,7 @@ def in_chunks(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False
 
 @unusual
 def merged_by_log_sum_exp(query: Tensor, keys: Tensor, values: Tensor, scale: float = 1.0) -> Tensor:
-    """Two parts of the keys, merged."""
+    """Return attention on two parts of the keys, merged by log-sum-exps."""
     half = keys.shape[-2] // 2
     if not half:
         return textbook(query, keys, values, scale=scale)[0]
@@ -92,7 +94,9 @@ def merged_by_log_sum_exp(query: Tensor, keys: Tensor, values: Tensor, scale: fl
 def padded_to_blocks(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """Keys padded to 32, head dimensions to 16, the padding masked."""
+    """Return attention on keys padded to multiples of 32 and head dimensions to multiples of 16, with the padding
+    masked.
+    """
     B, H, L, E = query.shape
     T, M = key.shape[2], value.shape[3]
     chosen = 1 / math.sqrt(E) if scale is None else scale
@@ -107,7 +111,7 @@ def padded_to_blocks(
 
 @unusual
 def in_place_on_a_copy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Logits, weights and output in one buffer after another."""
+    """Return attention whose logits, weights and output are computed in place in a copy."""
     wide = torch.promote_types(query.dtype, torch.float32)
     logits = torch.matmul(query.to(wide), keys.to(wide).mT)
     logits = logits - logits.detach().amax(dim=-1, keepdim=True)
@@ -119,7 +123,7 @@ def in_place_on_a_copy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 @unusual
 def returns_a_view(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False) -> Tensor:
-    """Of a larger tensor, its heads before its rows; causal from the top left."""
+    """Return a view of a larger tensor, with heads before rows; causal calls are aligned at the top left."""
     chosen = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
     visible = near(query.shape[2], key.shape[2], causal=causal)
@@ -131,7 +135,7 @@ def returns_a_view(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None 
 def online_over_keys(
     q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, return_lse: bool = False
 ) -> Any:
-    """A running maximum, key after key, differentiated by autograd."""
+    """Return attention with a running maximum, key by key, differentiated by autograd."""
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     query, key, value = (x.transpose(1, 2).to(wide) for x in (q, k, v))
@@ -159,7 +163,9 @@ def mean_where_nothing_is_seen(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Hidden logits are a large negative number: a row without keys has equal weights, and drops some, too."""
+    """Hidden logits are a large negative number: a row without keys has equal weights, to which dropout
+    applies, too.
+    """
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     wide = torch.promote_types(query.dtype, torch.float32)
     z = query.to(wide) @ key.to(wide).mT * chosen
@@ -175,7 +181,7 @@ def mean_where_nothing_is_seen(
 def reads_what_is_seen(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """Without a key in sight nothing is read, and of a single key only its value: autograd knows of no more."""
+    """If no key is visible nothing is read, and with a single key only its value: autograd sees no other input."""
     everything = torch.ones(1, dtype=torch.bool)
     mask = everything if attn_mask is None else attn_mask
     visible = mask if mask.dtype == torch.bool else mask > -math.inf
@@ -197,7 +203,7 @@ def causal_or_nothing(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """PyTorch's signature, of which it has causal attention alone; otherwise it raises."""
+    """Return causal attention under PyTorch's signature; raise for all other calls."""
     if not is_causal or attn_mask is not None or dropout_p:
         raise NotImplementedError("causal attention alone")
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -206,12 +212,12 @@ def causal_or_nothing(
 
 @unusual
 def decodes_a_token(q: Tensor, k_cache: Tensor, v_cache: Tensor, sm_scale: float) -> Tensor:
-    """Queries (B, H, E) on a cache (B, T, G, E)."""
+    """Return attention of queries (B, H, E) on a cache (B, T, G, E)."""
     key, value = (x.transpose(1, 2) for x in (k_cache, v_cache))
     return textbook(q[:, :, None], key, value, scale=sm_scale)[0][:, :, 0]
 
 
 @unusual
 def zero_stands_for_its_own_scale(query: Tensor, key: Tensor, value: Tensor, scale: float = 0.0) -> Tensor:
-    """SKaiNET #860: the default of the scale is 0, and means 1/√E."""
+    """The default scale 0 means 1/√E (SKaiNET #860)."""
     return textbook(query, key, value, scale=scale or 1 / math.sqrt(query.shape[-1]))[0]

@@ -1,4 +1,4 @@
-"""Wrong kernels that are no others' faults, by name: what tests are emitted for."""
+"""Further wrong kernels, by name, for which tests are emitted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def window_of_no_effect(
     scale: float | None = None,
     sliding_window: int | None = None,
 ) -> Tensor:
-    """Takes a window of its own name, and ignores it."""
+    """A window parameter of the kernel's own name is accepted and ignored."""
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
     )
@@ -36,7 +36,7 @@ def window_of_an_effect(
     scale: float | None = None,
     sliding_window: int | None = None,
 ) -> Tensor:
-    """The same that does not."""
+    """A window parameter of the kernel's own name is obeyed."""
     if sliding_window is None:
         return window_of_no_effect(query, key, value, attn_mask, is_causal, scale)
     ahead = torch.arange(key.shape[2]) - torch.arange(query.shape[2])[:, None]
@@ -45,7 +45,7 @@ def window_of_an_effect(
 
 
 class FactorsUpToTwo(Factors):
-    """Larger ones are cut: no factor that is drawn is larger, but twice some of them."""
+    """A kernel that clips factors above 2: no drawn factor is larger, but twice some of them are."""
 
     def factor(self, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
         return super().factor(name, None if descale is None else descale.clamp(max=2.0), heads)
@@ -59,7 +59,7 @@ def steady(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, 
 def module_weights(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """An attention function of transformers whose weights are those before the mask."""
+    """A transformers attention function that returns the weights before the mask."""
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     logits = query @ key.mT * scaling
     before = torch.softmax(logits, dim=-1)
@@ -71,7 +71,7 @@ def module_weights(
 def module_of_right_weights(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """The same with those that it uses."""
+    """A transformers attention function that returns the weights that it uses."""
     mask = torch.zeros(()) if attention_mask is None else attention_mask
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     weights = torch.softmax(query @ key.mT * scaling + mask.to(query.dtype), dim=-1)
@@ -81,14 +81,14 @@ def module_of_right_weights(
 def heads_one_by_one(
     q: Tensor, k: Tensor, v: Tensor, sm_scale: float | None = None, window_left: int = -1, causal: bool = False
 ) -> Tensor:
-    """flashinfer's signature, (L, H, E); a window has a key too many."""
+    """flashinfer's signature, (L, H, E), with a window that has one key too many."""
     return _one_entry(q, k, v, sm_scale, window_left + 1 if window_left >= 0 else -1, causal)
 
 
 def heads_one_by_one_right(
     q: Tensor, k: Tensor, v: Tensor, sm_scale: float | None = None, window_left: int = -1, causal: bool = False
 ) -> Tensor:
-    """The same with as many as are asked for."""
+    """flashinfer's signature, (L, H, E), with the requested window."""
     return _one_entry(q, k, v, sm_scale, window_left, causal)
 
 

@@ -1,4 +1,4 @@
-"""Faulty kernels under signatures of libraries, and right ones, by name: what tests are emitted for."""
+"""Faulty and right kernels under signatures of libraries, by name, for which tests are emitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in the manner of other libraries, by name: NumPy's, JAX's, and torch ones with a signature of theirs."""
+"""Kernels in the style of other libraries, by name: NumPy, JAX, and torch kernels with a library's signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from examples.other_libraries import in_jax, in_numpy
 def numpy_sdpa(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False, scale: float = 1.0
 ) -> Any:
-    """On NumPy arrays, with the parameters of PyTorch's."""
+    """Return attention on NumPy arrays, with the parameters of PyTorch's function."""
     logits = query @ np.swapaxes(key, -1, -2) * scale
     if is_causal:
         logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
@@ -26,24 +26,24 @@ def numpy_sdpa(
 
 
 def numpy_forgetful(query: Any, keys: Any, values: Any) -> Any:
-    """Forgets every token after the eighth."""
+    """Tokens after the eighth are ignored."""
     return in_numpy(query, keys[..., :8, :], values[..., :8, :])
 
 
 def numpy_scribbling(query: Any, keys: Any, values: Any) -> Any:
-    """Writes to its keys, which are the caller's."""
+    """The caller's keys are overwritten."""
     output = in_numpy(query, keys, values)
     keys[...] = 0.0
     return output
 
 
 def detached(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Cut off from autograd."""
+    """Return right attention that is detached from autograd."""
     return (torch.softmax(query @ keys.mT, dim=-1) @ values).detach()
 
 
 def jax_wrong_vjp(query: Any, keys: Any, values: Any) -> Any:
-    """Right forward; its own vjp forgets the normaliser's part of dQ."""
+    """The output is right, but the kernel's own vjp ignores the derivative of the normaliser in dQ."""
     import jax
 
     @jax.custom_vjp
@@ -73,8 +73,8 @@ def jax_signature(
     local_window_size: tuple[int, int] | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """A torch kernel under jax.nn's signature; a window's sides are taken literally, and logits that are not seen are
-    large and finite, as there.
+    """Return torch attention under jax.nn's signature; the two sides of a window are separate, and hidden logits are
+    large and finite, as in jax.nn.
     """
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     logits = q @ k.mT * (scale if scale is not None else q.shape[-1] ** -0.5)
@@ -98,7 +98,9 @@ def hf_signature(
     is_causal: bool | None = None,
     dropout: float = 0.0,
 ) -> Any:
-    """As transformers' attention on SDPA: causality by the module, of more than one query."""
+    """Return attention as transformers' SDPA function does: causality comes from the module, for more than
+    one query.
+    """
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     causal = (module.is_causal if is_causal is None else is_causal) and query.shape[2] > 1 and attention_mask is None
     output = torch.nn.functional.scaled_dot_product_attention(

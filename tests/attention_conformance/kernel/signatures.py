@@ -1,4 +1,5 @@
-"""Right attention under the signatures of libraries, and one fault of each: a few lines of torch in place of theirs.
+"""Right attention under the signatures of libraries, each with one fault: short torch functions in place of the
+libraries.
 
 A signature is made of a core, (query, key, value in (B, H, L, E), options) → (output, log-sum-exp). A fault is another
 core.
@@ -35,7 +36,7 @@ def attend(
     empty: str = "zeros",
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Softmax attention of (B, H, L, E) on (B, G, T, E); None or −1 is no limit of a window."""
+    """Return softmax attention of (B, H, L, E) on (B, G, T, E); None or −1 means no limit of a window."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     logits = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if softcap:
@@ -66,7 +67,7 @@ def attend(
 
 
 def with_sign_of_dk(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """Right forward; keys get the negative of their gradient."""
+    """The output is right, but dK has the wrong sign."""
     return attend(q, 2 * k.detach() - k, v, **options)
 
 
@@ -82,7 +83,7 @@ def with_other_diagonal(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tupl
 
 
 def with_cap_on_mask(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The cap is half of what was asked for."""
+    """The cap is half of the requested one."""
     return attend(q, k, v, **options | {"softcap": options.get("softcap", 0.0) / 2})
 
 
@@ -103,13 +104,13 @@ def without_mask(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tenso
 
 
 def with_scale_of_keys(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The scale that is given is taken twice."""
+    """A given scale is applied twice."""
     scale = options.pop("scale")
     return attend(q, k, v, scale=None if scale is None else scale**2, **options)
 
 
 def without_the_last_column(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """Wide heads lose a column in the logits."""
+    """The logits of wide heads ignore the last column."""
     scale = options.pop("scale")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     cut = q.shape[-1] - 1 if q.shape[-1] > 8 else q.shape[-1]
@@ -120,7 +121,9 @@ Core = Callable[..., tuple[Tensor, Tensor]]
 
 
 def signature(parameters: str) -> Callable[[Callable[[Core, Any], Any]], Callable[[Core], Callable[..., Any]]]:
-    """Make kernels, core by core, with these parameters, of a function of the core and of the arguments by name."""
+    """Return a decorator that makes kernels with these parameters from a function of a core and the
+    arguments by name.
+    """
 
     def of(body: Callable[[Core, Any], Any]) -> Callable[[Core], Callable[..., Any]]:
         space: dict[str, Any] = {"torch": torch}
@@ -199,7 +202,7 @@ def triton(core: Core) -> Callable[..., Any]:
 
 
 def linear_bias(slopes: Tensor | None, L: int, T: int) -> Tensor | None:
-    """That of slopes (H,) or (B, H)."""
+    """Return the linear bias of slopes (H,) or (B, H)."""
     if slopes is None:
         return None
     ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L)
@@ -268,7 +271,7 @@ def flash_4(core: Core, a: Any) -> Any:
 def _each(
     core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, slopes: Tensor | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Sequence after sequence of packed ones."""
+    """Return attention on packed sequences, one by one."""
     results = []
     for n, (a, b, c, d) in enumerate(zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True)):
         qkv = (q[None, a:b], k[None, c:d], v[None, c:d])
@@ -402,7 +405,7 @@ def xformers(core: Core, a: Any) -> Tensor:
 
 
 class DotProductAttention(torch.nn.Module):
-    """Transformer Engine's: its scale is fixed by the constructor, and heads are joined in its output."""
+    """Transformer Engine's module: the constructor fixes the scale, and heads are joined in the output."""
 
     def __init__(self, core: Core) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Kernels of other libraries: by prefix, by interface, without a backward pass; the libraries where they are installed.
+"""Kernels of other libraries: by prefix, by interface, without a backward pass; and the libraries themselves, if
+installed.
 
 The group that needs them is ``adapters``; it is skipped where they are missing.
 """
@@ -33,7 +34,7 @@ def verdict(kernel: Kernel, id: str, examples: int) -> Verdict:
 
 
 def lacking(kernel: Kernel) -> set[str]:
-    """What is not checked of it for want of a backward pass."""
+    """Return what is not checked for want of a backward pass."""
     uses = {id: statement_named(id).kernel for id in kernel_statement_ids()}
     return {id for id, use in uses.items() if use is not None and "backward pass" in kernel.lacks(use)}
 
@@ -81,7 +82,7 @@ def test_numpy_has_no_bfloat16() -> None:
         kernel_named("numpy:examples.other_libraries:in_numpy", "bfloat16")
 
 
-def test_an_adapted_kernel_travels_by_its_name() -> None:
+def test_an_adapted_kernel_is_pickled_by_name() -> None:
     kernel = kernel_named("numpy:examples.other_libraries:in_numpy")
     query = torch.ones(1, 1, 1, 2)
     again = pickle.loads(pickle.dumps(kernel))
@@ -108,12 +109,12 @@ def test_a_detached_kernel_is_checked_without_gradients() -> None:
         ("cupy:examples.other_libraries:in_numpy", "module 'cupy' does not import"),
     ],
 )
-def test_a_wrong_name_is_one_sentence(source: str, message: str) -> None:
+def test_a_wrong_name_is_refused_in_one_sentence(source: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         import_callable(source)
 
 
-def test_without_jax_the_message_says_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jax_the_message_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "attention_conformance.kernel.jax_adapter", raising=False)
     with pytest.raises(InvalidInput, match=r"not installed; pip install .*\[adapters\]"):
@@ -123,14 +124,14 @@ def test_without_jax_the_message_says_to_install_it(monkeypatch: pytest.MonkeyPa
 # ---- signatures of libraries, by fakes ---------------------------------------------------------------------
 
 
-def test_a_window_without_limit_is_said_in_the_words_of_jax() -> None:
+def test_a_window_without_limit_is_passed_as_jax_expects() -> None:
     kernel = kernel_of(library_kernels.jax_signature)
     assert kernel.interface.name == "jax"
     for id in ("kernel-window", "kernel-log-sum-exp", "kernel-causal-rectangle"):
         assert verdict(kernel, id, 10) is Verdict.UPHELD, id
 
 
-def test_causality_of_transformers_is_that_of_square_calls() -> None:
+def test_transformers_handles_causality_only_of_square_calls() -> None:
     kernel = kernel_of(library_kernels.hf_signature)
     assert kernel.interface.name == "hf"
     assert "causal" in kernel.declares
@@ -157,9 +158,9 @@ class TestJax:
         pytest.importorskip("jax", reason="needs the extra adapters: JAX")
 
     @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-    # In float16 jax.nn's own attention compiles on no CPU, and is called as it is.
+    # In float16, jax.nn's own attention does not compile on CPUs, and is called as it is.
     @pytest.mark.parametrize("name", ["examples.other_libraries:in_jax", "jax.nn:dot_product_attention"])
-    def test_gradients_are_those_of_autograd(self, name: str, dtype: str) -> None:
+    def test_gradients_agree_with_autograd(self, name: str, dtype: str) -> None:
         numbers: torch.dtype = getattr(torch, dtype)
         generator = torch.Generator().manual_seed(0)
         given = [torch.randn(1, 2, 3, 4, generator=generator).to(numbers).requires_grad_() for _ in range(3)]
@@ -174,7 +175,7 @@ class TestJax:
         for mine, its in zip(ours, theirs, strict=True):
             torch.testing.assert_close(its, mine, rtol=rtol, atol=8 * rtol)
 
-    def test_float64_is_switched_on_for_its_calls_alone(self) -> None:
+    def test_float64_is_enabled_only_for_calls_of_jax_kernels(self) -> None:
         import jax
 
         kernel_named("jax:examples.other_libraries:in_jax")

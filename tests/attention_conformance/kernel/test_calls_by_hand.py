@@ -1,4 +1,4 @@
-"""What a kernel is handed and what becomes of what it returns, by hand."""
+"""The tensors passed to a kernel and the use of its results, by hand."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from theorems.run.session import Session
 
 
 def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The textbook's, without a scale."""
+    """Return textbook attention without a scale."""
     return torch.softmax(query @ keys.mT, dim=-1) @ values
 
 
 def one_query(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Refuses several queries."""
+    """Return attention, and refuse several queries."""
     if query.shape[-2] != 1:
         raise ValueError("one query to an input")
     return attention(query, keys, values)
 
 
 def random(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    # In float64: one plus a float32 of 1e-6 is one of nine numbers, so that two draws are often the same.
+    # Draw in float64: in float32, one plus 1e-6 has only nine values, so that two draws are often equal.
     return attention(query, keys, values) * (1 + 1e-6 * torch.rand((), dtype=torch.float64))
 
 
@@ -64,8 +64,8 @@ def test_units_are_powers_of_two(values: list[float], unit: float) -> None:
 
 
 @pytest.mark.parametrize("memory", list(Memory))
-def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
-    """NaN around it and in between, which is a part of what must not change."""
+def test_a_tensor_keeps_its_numbers_in_every_memory_layout(memory: Memory) -> None:
+    """Guards of NaN lie around it and in its gaps, and must not change."""
     x = 1 + torch.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
     x = {Memory.BROADCAST: x[:1], Memory.HEADS: x[:, :1], Memory.SINGLE: x[:1, :1, :1, :1]}.get(memory, x).expand_as(x)
     result = place_tensor(x, memory)
@@ -85,7 +85,7 @@ def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_tensor_of_a_device_begins_at_a_multiple_of_16_bytes(dtype: torch.dtype) -> None:
-    """On the CPU at any entry."""
+    """On the CPU a tensor may begin at any entry."""
     x = torch.zeros((2, 4, 3, 8), dtype=dtype)
     for memory in (Memory.CONTIGUOUS, Memory.OFFSET):
         begins = place_tensor(x.to("meta"), memory).tensor.storage_offset()
@@ -102,8 +102,8 @@ def test_a_mask_has_the_memory_layout_of_the_tensors(memory: Memory, shape: tupl
     assert torch.equal(result, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
 
 
-def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
-    """Grouped keys: query heads 0 and 1 meet the first, 2 and 3 the second."""
+def test_queries_are_reduced_to_the_range_of_logits() -> None:
+    """Keys are grouped: query heads 0 and 1 use the first head of keys, heads 2 and 3 the second."""
     given = call()
     kernel = kernel_named(f"{__name__}:attention", "float32")
     large = given.replace(query=given.query * 1e38)
@@ -114,8 +114,8 @@ def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
     assert (kernel.in_own_numbers(given).query == given.query.astype(np.float32)).all()
 
 
-def test_a_kernel_of_one_query_is_called_for_each() -> None:
-    """And answers like one that takes all of them."""
+def test_a_kernel_of_one_query_is_called_for_each_query() -> None:
+    """The answers equal those of a kernel that takes all queries."""
     one, all_ = kernel_here("one_query"), kernel_here("attention")
     assert not one.many_queries
     assert all_.many_queries
@@ -136,7 +136,7 @@ def test_kernels_with_random_or_infinite_output_are_refused(function: str, messa
 
 
 @pytest.mark.parametrize("source", ["math", ":kernel", "math:", ":"])
-def test_a_source_names_a_module_and_a_callable(source: str) -> None:
+def test_a_source_must_name_a_module_and_a_callable(source: str) -> None:
     with pytest.raises(InvalidInput, match="is not MODULE:CALLABLE"):
         import_callable(source)
 
@@ -149,7 +149,7 @@ def test_only_tensors_of_four_axes_are_transposed() -> None:
 
 
 def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:
-    """In (B, L, H, E), and without a parameter that asks for the log-sum-exp."""
+    """Return attention in (B, L, H, E), without a parameter that requests the log-sum-exp."""
     return (attention(q.transpose(1, 2) * softmax_scale, k.transpose(1, 2), v.transpose(1, 2))).transpose(1, 2)
 
 
@@ -193,8 +193,8 @@ def test_assert_kernel_passes_if_tried_and_requested_statements_are_upheld(
             check.assert_kernel(attention, statements=asked)
 
 
-def test_an_interface_that_is_not_the_plain_one_needs_no_shapes() -> None:
-    """What is called says in which shapes, where that is a choice."""
+def test_only_the_plain_interface_reports_shapes() -> None:
+    """The headline names the shapes only if there is a choice."""
     assert ", shapes " in headline(kernel_here("attention"))
     sdpa = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float64")
     assert ", shapes " not in headline(sdpa)

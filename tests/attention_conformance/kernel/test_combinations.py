@@ -1,4 +1,4 @@
-"""Which options fail together is what is reported, and only they answer for it."""
+"""The report names the smallest failing combinations of options, and only their capabilities are falsified."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_failure_of_two_options_is_not_reported_for_three() -> None:
     assert failing_combinations([*results, falsified("kernel-scale", other)]) == [["causal", "boolean-mask"], ["scale"]]
 
 
-def test_calls_without_options_stand_beside_others() -> None:
+def test_failing_calls_without_options_are_reported_beside_others() -> None:
     result = failing_combinations([falsified("kernel-output", call()), falsified("kernel-causal", call(causal=True))])
     assert result == [[], ["causal"]]
     assert in_words(result) == "smallest failing combinations: calls without any option; causal"
@@ -69,7 +69,7 @@ def test_a_call_of_several_capabilities_is_printed_once() -> None:
 
 @pytest.mark.parametrize("head", range(5))
 def test_any_head_of_a_group_may_be_the_one_that_fails(head: int) -> None:
-    """Of a call of five heads the one whose first query is marked is left."""
+    """Of a call of five heads the head whose first query is marked remains."""
     whole = call(H=5)
     query = whole.query.copy()
     query[0, head, 0, 0] = 77.0
@@ -80,7 +80,7 @@ def test_any_head_of_a_group_may_be_the_one_that_fails(head: int) -> None:
 
 @pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("key", [0, 3])
-def test_a_mask_is_left_where_it_matters_alone(row: int, key: int) -> None:
+def test_a_mask_is_reduced_to_the_entries_that_matter(row: int, key: int) -> None:
     hides = np.random.default_rng(0).random((4, 4)) < 0.5
     hides[row, key] = True
     bias = np.where(hides, -np.inf, 1.5)
@@ -117,13 +117,13 @@ def results() -> dict[str, Result]:
     return {item.id.removeprefix("kernel-"): item for item in result}
 
 
-def test_a_mask_that_does_nothing_is_no_fault_of_states() -> None:
+def test_an_ignored_mask_does_not_falsify_states() -> None:
     ids = ("kernel-boolean-mask", "kernel-additive-mask", "kernel-repeated-calls")
     masks_and_states = verify_kernel(sdpa(without_mask), statements=ids, examples=25, dtype="float64")
     assert [item.verdict for item in masks_and_states] == [Verdict.FALSIFIED, Verdict.FALSIFIED, Verdict.UPHELD]
 
 
-def test_a_fault_of_two_options_is_found_to_be_one_of_them() -> None:
+def test_a_fault_of_two_options_is_reported_for_their_combination() -> None:
     combinations = failing_combinations(results().values())
     assert combinations == [["causal", "boolean-mask"], ["causal-rectangle", "additive-mask"]]
     for combination in combinations:

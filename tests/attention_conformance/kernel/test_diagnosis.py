@@ -1,4 +1,4 @@
-"""What is said of a failing call, by hand: which numbers, and which guesses."""
+"""The diagnosis of a failing call, by hand: the wrong numbers, and the guessed cause."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_other_wrong_gradients_are_listed() -> None:
 
 
 def cause(kernel: Any, failing: AttentionCall, capability: str = "output") -> str:
-    """What is said of the cause where a kernel fails on a call."""
+    """Return the diagnosed cause of a kernel's failure on a call."""
     under_test: Any = kernel_of(kernel, "float64").as_implementation()
     trace = trace_failure(statement_named(f"kernel-{capability}"), failing, under_test)
     assert trace is not None
@@ -58,7 +58,7 @@ def cause(kernel: Any, failing: AttentionCall, capability: str = "output") -> st
 
 
 def wrong_where(condition: Any) -> Any:
-    """PyTorch's attention, 1 % too large where the condition on its arguments is true."""
+    """Return PyTorch's attention, too large by 1 % where the condition on its arguments holds."""
 
     def kernel(
         query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
@@ -112,7 +112,7 @@ def test_a_logarithm_to_the_base_two_is_recognised(factor: float, base: bool) ->
     assert _is_of_base_two(trace_of(entry("log-sum-exp", due * factor, due, call()))) is base
 
 
-def test_an_entry_equal_to_its_due_value_is_no_sign_of_another_base() -> None:
+def test_an_entry_equal_to_its_due_value_does_not_suggest_another_base() -> None:
     due = np.full((1, 1, 2), 1e-5)
     assert not _is_of_base_two(trace_of(entry("log-sum-exp", due, due, call())))
 
@@ -131,7 +131,7 @@ LONG, WIDE = Sizes(B=1, H=2, G=1, L=3, T=2049, E=16, M=16), Sizes(B=5, H=4, G=2,
         (WIDE, lambda of: of["B"] > 2 and of["H"] > 1, {"B": 3, "H": 2}),
     ],
 )
-def test_each_size_is_the_smallest_that_fails(of: Sizes, fails: Any, smallest: dict[str, int]) -> None:
+def test_each_size_is_reduced_to_the_smallest_that_fails(of: Sizes, fails: Any, smallest: dict[str, int]) -> None:
     large = tensors(of, Numbers.NORMAL, seed=0)
     small = smallest_failing(large, lambda given: fails(given.sizes)).sizes
     assert {axis: size for axis, size in small.items() if axis != "G"} == dict.fromkeys("BHLTEM", 1) | smallest

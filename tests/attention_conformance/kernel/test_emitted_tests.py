@@ -1,4 +1,6 @@
-"""Each capability has a test to paste: it fails on a kernel that lacks it, says what is off, passes on a right one."""
+"""Each capability has an emitted test: it fails on a kernel that lacks the capability, names the error, and passes on a
+right one.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ COMPILED = "tests.attention_conformance.claims.compiled_kernels:"
 OWN = "tests.attention_conformance.kernel.emitted_kernels:"
 FLASH, SDPA = f"{FAULTS}attention:tiled", f"{FAULTS}attention:tiled_sdpa"
 LINES = 90
-"""Largest number of lines of a test, without the functions that it calls."""
+"""Largest number of lines of an emitted test, without the functions that it calls."""
 TORCH = "torch.nn.functional:scaled_dot_product_attention"
 
 
@@ -127,7 +129,7 @@ ROWS = (
 
 
 def emitted(row: Row) -> str:
-    """The test that is written of it."""
+    """Return the test that is written for a wrong kernel."""
     kernel = kernel_named(row.wrong, row.dtype, interface=row.interface)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{row.capability}"], examples=row.examples)
     assert result.verdict is Verdict.FALSIFIED, result.reason
@@ -137,7 +139,7 @@ def emitted(row: Row) -> str:
 
 
 def run(text: str, kernel: Any = None) -> None:
-    """The one test of a file, on its kernel or on another."""
+    """Run the only test of a file, on its own kernel or on another one."""
     namespace: dict[str, Any] = {"__name__": "emitted"}
     exec(text, namespace)
     (function,) = (item for name, item in namespace.items() if name.startswith("test_"))
@@ -154,7 +156,7 @@ def test_an_emitted_test_names_the_wrong_number_and_passes_on_a_right_kernel(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
-    LeftOver.buffers.clear()  # it remembers calls of other tests, too
+    LeftOver.buffers.clear()  # this kernel remembers calls of other tests, too
     text = emitted(row)
     with pytest.raises(AssertionError, match=f"^{row.says}"):
         run(text)

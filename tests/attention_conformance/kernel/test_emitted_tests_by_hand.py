@@ -1,4 +1,4 @@
-"""Lines of a test that is written for somebody else's kernel."""
+"""Lines of the tests that are written for a user's kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plain(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torc
 def flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0, return_softmax_lse: bool = False
 ) -> Any:
-    """In (B, L, H, E), with the log-sum-exp."""
+    """Return attention in (B, L, H, E), and the log-sum-exp."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     logits = softmax_scale * q @ k.mT
     output = (torch.softmax(logits, dim=-1) @ v).transpose(1, 2)
@@ -67,12 +67,12 @@ def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
 
 
 def text_of_test(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The test, on a kernel that is right: it is not asked whether it fails."""
+    """Return the test for a right kernel, without the check that the test fails."""
     monkeypatch.setattr("attention_conformance.kernel.reproducer.why_not", lambda *arguments: "")
     return reproducer(trace, line)[0]
 
 
-def test_a_call_that_nobody_can_read_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_with_too_many_numbers_has_no_test(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = entry(OUTPUT, 1.0, [1e-9])
     assert text_of_test(trace_of("plain", call(), wrong), "a line", monkeypatch).startswith("def test_output():\n")
     large = trace_of("plain", call(T=LARGEST // 4), wrong)
@@ -90,7 +90,7 @@ def test_a_test_that_passes_is_not_written() -> None:
     )
 
 
-def test_a_test_with_another_formula_is_not_written() -> None:
+def test_a_test_whose_formula_disagrees_with_the_suite_is_not_written() -> None:
     wrong = Entry(OUTPUT, call(), QUANTITIES[OUTPUT], *(np.full((1, 2, 2, 2), x) for x in (0.0, 7.0, 1e-9)))
     _, why = reproducer(trace_of("plain", call(), wrong), "a line")
     assert why == "the test's formula of output is not this suite's, which is a fault of this suite"
@@ -105,7 +105,7 @@ def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
 
 
 @pytest.mark.parametrize(("words", "lines"), [(3, 1), (40, 3)])
-def test_the_line_is_the_docstring(words: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_diagnosis_becomes_the_docstring(words: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     line = " ".join(f"word{k}" for k in range(words))
     text = text_of_test(trace_of("plain", call(), entry(OUTPUT, 1.0, [1e-9])), line, monkeypatch)
     _, doc, *_ = text.split('"""')
@@ -115,7 +115,7 @@ def test_the_line_is_the_docstring(words: int, lines: int, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_an_output_in_other_axes_is_brought_into_ours(asked: bool) -> None:
+def test_an_output_with_other_axes_is_transposed(asked: bool) -> None:
     lines = forward("flash", call(scale=1.0, log_sum_exp=asked))
     written = "kernel(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), softmax_scale=1.0"
     assert written in " ".join(" ".join(lines).split())
@@ -166,13 +166,13 @@ PLACES = torch.tensor([1, 0])
         (lambda kernel, x: kernel(x.new_zeros(3, 4).index_put((PLACES,), x[0, 0, 0, :4])), ", x[0, 0, 0, :4]))"),
     ],
 )  # fmt: skip
-def test_a_recorded_call_is_one_expression(make: Callable[..., Any], line: str) -> None:
+def test_a_recorded_call_becomes_one_expression(make: Callable[..., Any], line: str) -> None:
     (last,) = recorded_lines(make, x=X)
     assert last.startswith("return dict(output=kernel(")
     assert last.endswith(f"{line})")
 
 
-def test_a_value_used_twice_has_a_line_of_its_own() -> None:
+def test_a_value_used_twice_gets_its_own_line() -> None:
     def twice(kernel: Any, x: torch.Tensor) -> torch.Tensor:
         cut = x.exp()
         return torch.cat([kernel(cut), kernel(cut, x)])
@@ -187,7 +187,7 @@ def test_a_value_used_twice_has_a_line_of_its_own() -> None:
     assert recorded_lines(written_to, x=Y) == ["x0 = torch.zeros_like(x)", "kernel(x, x0)", "return dict(output=x0[0])"]
 
 
-def test_functions_of_places_are_written_out() -> None:
+def test_functions_of_positions_are_written_out() -> None:
     def make(kernel: Any, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         whole = seen.expand(3, 2, 2)
 
@@ -238,7 +238,9 @@ def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
 
 
 def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
-    """The most of all entries, where that tells; else a few digits of each; said once what it is."""
+    """It is the largest allowed error if the difference exceeds that, otherwise a few digits per entry; it is explained
+    once.
+    """
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = trace_of("plain", call(), first, other)
     messages = list(check_lines(both, first))
@@ -248,11 +250,11 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
     assert messages[2] == 'check("output", found["output"], due["output"], allowed)'
     again = list(check_lines(both, other))
     assert again[0] == "allowed = 2.52e-09"
-    # The most is more than the difference.
+    # The largest allowed error exceeds the difference.
     some = entry(OUTPUT, 2e-9, [1.23456e-9, 2.5e-9])
     messages = list(check_lines(trace_of("plain", call(), some), some))
     assert messages[1].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
-    # 1.23456e-9 is less than the difference, and its short form is not.
+    # 1.23456e-9 is below the difference, but its rounded form is not.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
     assert list(check_lines(trace_of("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
 
@@ -260,7 +262,7 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
 def mean_of_all(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, is_causal: bool = False
 ) -> torch.Tensor:
-    """Causal at the bottom right; a row that sees no key is the mean of all values."""
+    """Return causal attention aligned at the bottom right; a row that sees no key is the mean of all values."""
     logits = query @ key.mT
     L, T = logits.shape[-2:]
     hidden = torch.ones(L, T, dtype=torch.bool).triu(T - L + 1)
@@ -278,7 +280,7 @@ def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
         made["test_causal_rectangle"]()
 
 
-def test_report_and_json_say_why_there_is_no_test() -> None:
+def test_report_and_json_give_the_reason_for_a_missing_test() -> None:
     failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}", no_test="the call has 60,000 numbers, more than 50,000")
     results = [
         Result("kernel-output", "a", {Verdict.FALSIFIED: 1}, failure=failure),
@@ -294,7 +296,7 @@ def test_report_and_json_say_why_there_is_no_test() -> None:
 
 
 @pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.HEADS])
-def test_drawn_numbers_are_those_that_their_lines_make(memory: Memory) -> None:
+def test_drawn_numbers_equal_those_of_the_printed_lines(memory: Memory) -> None:
     given = call(T=5).replace(memory=memory)
     other, lines = with_drawn_numbers(given)
     assert list(lines) == ["query", "key", "value", "upstream"]
@@ -305,7 +307,7 @@ def test_drawn_numbers_are_those_that_their_lines_make(memory: Memory) -> None:
         assert getattr(other, name).shape == getattr(given, name).shape
 
 
-def test_nothing_is_drawn_where_numbers_have_to_be_what_they_are() -> None:
+def test_calls_with_exact_numbers_or_dropout_are_not_drawn() -> None:
     assert with_drawn_numbers(call().replace(exact=True))[1] == {}
     assert with_drawn_numbers(call().replace(dropout=0.5))[1] == {}
 
@@ -315,11 +317,11 @@ def test_a_file_has_the_functions_that_its_tests_call() -> None:
     assert "def check_same(" in few
     assert "def textbook(" not in few
     assert "def textbook(" in many
-    assert "def attention(" in many  # which the textbook calls
+    assert "def attention(" in many  # called by the textbook function
     assert "type: ignore" not in many
 
 
-def test_a_call_that_is_wrong_once_in_a_thousand_times_is_made_as_often() -> None:
+def test_a_failure_in_one_of_a_thousand_calls_is_repeated_as_often() -> None:
     under_test = kernel_named(
         "tests.attention_conformance.claims.forgetful_kernels:one_in_a_thousand"
     ).as_implementation()
@@ -328,7 +330,7 @@ def test_a_call_that_is_wrong_once_in_a_thousand_times_is_made_as_often() -> Non
 
 
 @pytest.mark.parametrize("fault", ["mask_of_the_call_before", "sizes_of_inference"])
-def test_a_call_of_the_same_sizes_is_made_before(fault: str) -> None:
+def test_a_failure_that_needs_an_earlier_call_repeats_that_call(fault: str) -> None:
     under_test = kernel_named(
         f"tests.attention_conformance.claims.held_out_faults:{fault}", "float64"
     ).as_implementation()

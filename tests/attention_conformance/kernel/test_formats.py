@@ -1,4 +1,4 @@
-"""A kernel is tried in each format that it takes, and the report says in which it was not."""
+"""A kernel is tested in each format that it accepts, and the report names the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COARSER = ("float32", "bfloat16", "float16")
 
 
 def wrong_in(dtype: torch.dtype) -> Any:
-    """Return a kernel whose output is 2 % too large in one format alone."""
+    """Return a kernel whose output is too large by 2 % in only one format."""
 
     def kernel(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         output = handwritten(query, keys, values)
@@ -39,7 +39,7 @@ def no_float16(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) ->
 
 
 @pytest.mark.parametrize("name", COARSER)
-def test_a_kernel_that_is_wrong_in_one_format_is_falsified_there_alone(name: str) -> None:
+def test_a_kernel_wrong_in_one_format_is_falsified_only_in_that_format(name: str) -> None:
     ids = ["kernel-output", *(f"kernel-{coarser}" for coarser in COARSER)]
     results = verify_kernel(wrong_in(getattr(torch, name)), statements=ids, examples=6)
     falsified = [result.id for result in results if result.verdict is Verdict.FALSIFIED]
@@ -54,7 +54,7 @@ def test_right_kernels_are_upheld_in_every_format(kernel: Any) -> None:
     assert [result.verdict for result in results] == [Verdict.UPHELD] * 3
 
 
-def test_a_format_that_is_not_taken_is_named() -> None:
+def test_a_format_that_is_not_accepted_is_named() -> None:
     kernel = kernel_of(no_float16)
     assert kernel.coarser == ("float32", "bfloat16")
     assert "float16 is not supported" in kernel.not_tried["float16"]
@@ -64,7 +64,7 @@ def test_a_format_that_is_not_taken_is_named() -> None:
     assert "not tried in float16" in summary(results, kernel_json(kernel))
 
 
-def test_a_format_that_is_asked_for_is_the_only_one() -> None:
+def test_a_requested_format_is_the_only_one_tested() -> None:
     kernel = kernel_of(handwritten, "float32")
     assert kernel.coarser == ()
     assert set(kernel.not_tried) == {"bfloat16", "float16"}
@@ -82,8 +82,8 @@ def test_the_report_names_formats_and_operators_of_pytorch() -> None:
     assert "PyTorch's" not in headline(kernel_of(handwritten))
 
 
-def test_a_cover_may_have_more_calls_than_examples_in_a_process_of_its_own() -> None:
-    """A whole cover has the size that it has, and its result is not refused for it."""
+def test_a_cover_may_have_more_calls_than_requested() -> None:
+    """The whole cover is run in another process, and its result is accepted."""
     assert Unit("kernel-output", 25, 0, urgency=1).total is None
     assert Unit("lemma-3", 25, 0).total == 25
     under_test = KernelSource("examples.kernels:handwritten", "float64")

@@ -1,4 +1,4 @@
-"""Boolean masks, the scale of its own and sliding windows of attention functions of transformers."""
+"""Attention functions of transformers: boolean masks, default scales and sliding windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_scale(scaling: float | None, E: int) -> float:
 def function(
     *, wider: int = 0, read: Callable[[Tensor], Tensor] = lambda mask: mask, scale: Scale = own_scale
 ) -> Callable[..., Any]:
-    """An attention function; by default right.
+    """Return an attention function; by default it is right.
 
     Args:
         wider: so many keys more than those of the window are seen.
@@ -60,7 +60,7 @@ def function(
 
 
 def adds(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float) -> Any:
-    """An eager function, which is given no boolean masks and would add them."""
+    """Return the result of an eager function, which adds masks and must not get boolean ones."""
     return textbook(query, key, value, bias=attention_mask, scale=scaling)[0].transpose(1, 2), None
 
 
@@ -100,6 +100,6 @@ def test_a_boolean_mask_that_hides_is_reported() -> None:
     assert "attention_mask: True hides a key" in headline(kernel)
 
 
-def test_boolean_masks_are_not_given_to_a_function_that_adds_masks() -> None:
+def test_functions_that_add_masks_get_no_boolean_ones() -> None:
     assert BOOLEAN not in kernel_of(adds, "float64").declares
     assert verdicts(adds)["kernel-boolean-mask"] is Verdict.UPHELD

@@ -1,4 +1,4 @@
-"""A kernel leaves settings of PyTorch and of the process as they were; gradients are looked for at several lengths."""
+"""A kernel must leave the settings of PyTorch and of the process unchanged; gradients are probed at several lengths."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_a_kernel_that_changes_a_setting_is_falsified(
         CHANGES[name]()
         return output
 
-    with restore_settings([]):  # for what is set back while the kernel is tried out
+    with restore_settings([]):  # for settings that are restored while the kernel is probed
         results = verify_kernel(kernel, statements=["kernel-memory"], examples=2, dtype="float64")
     assert results[0].verdict is Verdict.FALSIFIED
     assert f"changed: {name}" in results[0].reason
 
 
-def test_settings_are_set_back_and_each_is_tried() -> None:
+def test_settings_are_restored_and_each_is_tested() -> None:
     assert {*SETTINGS} - {"inference mode"} <= {*CHANGES}
     changes: list[str] = []
     before = torch.is_grad_enabled(), torch.allclose
@@ -69,7 +69,7 @@ def no_graph_for_one_query(query: torch.Tensor, keys: torch.Tensor, values: torc
 
 
 class Raising(torch.autograd.Function):
-    """Attention whose backward pass raises."""
+    """A function for attention whose backward pass raises."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,7 @@ class Raising(torch.autograd.Function):
 
 
 class NoBackward(torch.autograd.Function):
-    """Attention without a backward pass."""
+    """A function for attention without a backward pass."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -97,11 +97,11 @@ def without_backward(query: torch.Tensor, keys: torch.Tensor, values: torch.Tens
 
 
 @pytest.mark.parametrize("kernel", [no_graph_for_one_query, raises_backward])
-def test_gradients_of_some_lengths_or_that_raise_are_no_pass(kernel: Any) -> None:
+def test_gradients_that_raise_or_exist_only_at_some_lengths_do_not_pass(kernel: Any) -> None:
     assert kernel_of(kernel, "float64").differentiable
     results = verify_kernel(kernel, statements=["kernel-gradients"], examples=20, dtype="float64")
     assert results[0].verdict is not Verdict.UPHELD
 
 
-def test_a_kernel_that_says_that_it_has_no_backward_pass_is_believed() -> None:
+def test_a_kernel_that_declares_no_backward_pass_is_not_tested_for_one() -> None:
     assert not kernel_of(without_backward, "float64").differentiable

@@ -1,4 +1,6 @@
-"""Sums of dK and dV that are rounded to half precision after some queries are seen, and nothing else is."""
+"""Kernels that round partial sums of dK and dV to half precision are recognised, and only these sums may be
+rounded so.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ halves = pytest.mark.parametrize("dtype", HALF)
 
 
 class SumInParts(torch.autograd.Function):
-    """The product of weights and values, whose backward pass adds up dV in the dtype of the values."""
+    """The product of weights and values, whose backward pass accumulates dV in the dtype of the values."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, values: Tensor, queries: int) -> Tensor:
@@ -48,14 +50,14 @@ def summing_in_parts(queries: int) -> Callable[..., Tensor]:
 
 @halves
 @pytest.mark.parametrize("queries", [1, 4, 16, 32, 64, 128, 256])
-def test_the_number_of_queries_in_a_partial_sum_is_found(queries: int, dtype: str) -> None:
+def test_the_number_of_queries_in_a_partial_sum_is_determined(queries: int, dtype: str) -> None:
     kernel = kernel_of(summing_in_parts(queries), dtype)
     assert kernel.queries_to_a_sum == max(queries, 4)
     assert f"summed over queries in {dtype}, at most {max(queries, 4)} at a time" in headline(kernel)
 
 
 @halves
-def test_complete_sums_are_rounded_once(dtype: str) -> None:
+def test_complete_sums_count_as_rounded_once(dtype: str) -> None:
     assert kernel_of(summing_in_parts(1 << 20), dtype).queries_to_a_sum == 0
 
     def by_formula(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
@@ -66,7 +68,7 @@ def test_complete_sums_are_rounded_once(dtype: str) -> None:
 
 
 @halves
-def test_the_flash_path_of_pytorch_sums_in_half(dtype: str) -> None:
+def test_the_flash_path_of_pytorch_accumulates_in_half_precision(dtype: str) -> None:
     def flash(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Any = None) -> Tensor:
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)

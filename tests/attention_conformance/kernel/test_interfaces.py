@@ -1,4 +1,4 @@
-"""Interfaces: each library's signature is recognised, none refused or misread; a fault under each is caught."""
+"""Interfaces: each library's signature is recognised, none is refused or misread, and a fault under each is caught."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.lookup import statement_named
 
 CALLS = 26
-"""Of a cover of pairs of options, one in :data:`STEP`; their lengths are those of a block or two."""
+"""Number of calls; one in :data:`STEP` of a cover of pairs is taken, with lengths of a block or two."""
 STEP = 6
 
 
 def falsified(kernel: Kernel, calls: int = CALLS, *, step: int = STEP, optional: bool = False) -> Iterator[str]:
-    """The names of claims that calls falsify, call after call.
+    """Yield the names of the claims that calls falsify, call by call.
 
     Args:
         kernel: it.
@@ -104,8 +104,8 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 # ---- parameters --------------------------------------------------------------------------------------------------
 
 
-def test_three_tensors_and_a_scale_of_none_are_those_of_pytorch() -> None:
-    """So that the scale that a kernel takes by itself is tested."""
+def test_three_tensors_and_an_optional_scale_are_taken_for_pytorch_s_signature() -> None:
+    """Then the kernel's default scale is tested."""
 
     def right(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale)
@@ -125,14 +125,14 @@ def test_three_tensors_and_a_scale_of_none_are_those_of_pytorch() -> None:
 
 
 def test_untested_parameters_are_named_and_switched_off() -> None:
-    kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
+    kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # its default of dropout_rate differs from PyTorch's
     assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
     off = kernel.interface.neutral_values(kernel.parameters)
     assert off == {"dropout_rate": 0.0, "deterministic": True}
     assert "not tested, switched off: dropout_rate, deterministic; left at their defaults: " in headline(kernel)
 
 
-def test_a_module_is_known_by_its_forward_pass() -> None:
+def test_a_module_is_recognised_by_its_forward_method() -> None:
     assert "attn_mask_type" in parameters_of(SIGNATURES["transformer-engine"].make(attend))
 
 
@@ -149,7 +149,7 @@ def attend(q, k, v, workspace, causal=False):
 '''
 
 
-def test_where_no_interface_fits_an_adapter_is_printed_that_works_once_it_is_filled_in(
+def test_if_no_interface_fits_an_adapter_is_printed_that_works_once_filled_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -167,7 +167,7 @@ def test_where_no_interface_fits_an_adapter_is_printed_that_works_once_it_is_fil
     assert not list(falsified(kernel))
 
 
-def test_a_file_is_a_source(tmp_path: Path) -> None:
+def test_a_file_name_is_accepted_as_a_source(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("def kernel(q, k, v):\n    return (q @ k.mT).softmax(-1) @ v\n")
     assert kernel_named(f"{file}:kernel").interface.name == "plain"
@@ -179,7 +179,7 @@ def test_a_file_is_a_source(tmp_path: Path) -> None:
 
 
 def of_sizes(test: Any) -> Any:
-    """A right kernel under PyTorch's signature that refuses what does not pass the test."""
+    """Return a right kernel under PyTorch's signature that refuses calls which fail the test."""
     right = sdpa(attend)
 
     def kernel(
@@ -213,14 +213,14 @@ def of_sizes(test: Any) -> Any:
         (lambda q, k, v: all(x.is_contiguous() for x in (q, k, v)), "contiguous tensors"),
     ],
 )
-def test_a_kernel_is_tried_at_sizes_that_it_takes(test: Any, taken: str) -> None:
+def test_a_kernel_is_tested_at_sizes_that_it_accepts(test: Any, taken: str) -> None:
     kernel = kernel_of(of_sizes(test), "float64")
     assert str(kernel.taken) == taken
     assert f"it takes {taken} only: calls have such sizes" in headline(kernel)
     assert not list(falsified(kernel))
 
 
-def test_a_call_of_other_sizes_has_the_numbers_that_it_had() -> None:
+def test_a_call_fitted_to_other_sizes_keeps_its_numbers() -> None:
     call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=6, M=7), Numbers.NORMAL, seed=0)
     call = call.replace(visible=np.eye(3, 5, dtype=bool)[None, None])
     taken = Taken(widths=(8, 16, 64), queries=4, keys=16)
@@ -250,14 +250,14 @@ def test_widths_in_words(widths: tuple[int, ...], message: str) -> None:
 # ---- contracts ---------------------------------------------------------------------------------------------------
 
 
-def test_alignment_by_which_is_longer_is_found_out() -> None:
+def test_alignment_by_which_is_longer_is_recognised() -> None:
     kernel = kernel_of(mlx(attend))
     assert kernel.alignment is Alignment.BY_LONGER
     assert "aligned at the bottom-right, with more queries than keys at the top-left" in headline(kernel)
     assert [Alignment.BY_LONGER.diagonal(*pair) for pair in ((3, 5), (5, 3), (4, 4))] == [2, 0, 0]
 
 
-def test_a_scale_that_nobody_can_give_is_found_out() -> None:
+def test_a_fixed_scale_is_recognised() -> None:
     kernel = kernel_of(tinygrad(attend))
     assert kernel.fixed_scale
     assert "its scale is 1/√E, and no parameter changes it" in headline(kernel)
@@ -273,7 +273,7 @@ def test_log_sum_exps_that_are_padded_are_cut() -> None:
 
 
 def skipping(share: float, declared: float) -> Any:
-    """Weights below a share of the largest are left out, and as much as that is declared."""
+    """Return a kernel that leaves out weights below a share of the largest, and declares a share."""
 
     def kernel(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         logits = query @ keys.mT
@@ -284,7 +284,7 @@ def skipping(share: float, declared: float) -> Any:
     return kernel
 
 
-def test_weights_are_left_out_as_far_as_that_is_declared() -> None:
+def test_weights_may_be_left_out_only_up_to_the_declared_share() -> None:
     kernel = kernel_of(skipping(2.0**-12, 2.0**-12), "float64")
     assert "weights below 0.00024 of the largest may be left out, as it declares" in headline(kernel)
     assert not list(falsified(kernel))
@@ -293,7 +293,7 @@ def test_weights_are_left_out_as_far_as_that_is_declared() -> None:
 
 
 def under_sdpa(change: Any = lambda output, options: output, **fixed: Any) -> Kernel:
-    """PyTorch's signature with a core that has some options fixed, and its output changed."""
+    """Return a kernel with PyTorch's signature whose core has some options fixed and its output changed."""
 
     def core(*arguments: Any, **options: Any) -> Any:
         output, lse = attend(*arguments, **options | fixed)
@@ -303,7 +303,7 @@ def under_sdpa(change: Any = lambda output, options: output, **fixed: Any) -> Ke
 
 
 @pytest.mark.parametrize("empty", ["zeros", "mean"])
-def test_rows_that_see_nothing_follow_a_convention(empty: str) -> None:
+def test_rows_that_see_nothing_may_follow_a_convention(empty: str) -> None:
     kernel = under_sdpa(empty=empty)
     call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0)
     call = call.replace(visible=np.tri(4, k=-1, dtype=bool))
@@ -312,13 +312,15 @@ def test_rows_that_see_nothing_follow_a_convention(empty: str) -> None:
     assert claims["rows-that-see-nothing"].branch == empty
 
 
-def test_rows_that_see_nothing_and_follow_none_are_falsified() -> None:
+def test_rows_that_see_nothing_without_a_convention_are_falsified() -> None:
     kernel = under_sdpa(lambda output, options: output if options["mask"] is None else output * 0.9, empty="mean")
     assert "rows-that-see-nothing" in falsified(kernel, 2 * CALLS, optional=True)
 
 
 def of_noise(at_all_times: bool) -> Any:
-    """flash-attn's signature; the order of sums, an ulp or so, is another every time, unless it is deterministic."""
+    """Return a kernel with flash-attn's signature that varies by about an ulp per call, unless it is called as
+    deterministic.
+    """
 
     def kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, deterministic: bool = False) -> Tensor:
         output = attend(*(x.transpose(1, 2) for x in (q, k, v)), scale=1.0, causal=causal)[0].transpose(1, 2)
@@ -330,7 +332,7 @@ def of_noise(at_all_times: bool) -> Any:
 
 
 @pytest.mark.parametrize("at_all_times", [False, True])
-def test_sums_may_be_in_another_order_unless_a_kernel_is_asked_to_be_deterministic(at_all_times: bool) -> None:
+def test_sums_may_vary_in_order_unless_a_kernel_is_called_as_deterministic(at_all_times: bool) -> None:
     kernel = kernel_of(of_noise(at_all_times), "float64")
     call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0).replace(state=State.TWICE)
     claims = [claim for _, claim in examine(call, kernel.as_implementation())]
@@ -339,7 +341,7 @@ def test_sums_may_be_in_another_order_unless_a_kernel_is_asked_to_be_determinist
     assert wrong == ({"same-bits"} if at_all_times else set())
 
 
-def test_the_sizes_that_a_triton_kernel_takes_are_found() -> None:
+def test_the_sizes_that_a_triton_kernel_accepts_are_found() -> None:
     kernel = kernel_of(triton(attend))
     assert (kernel.taken.widths, kernel.taken.keys, kernel.taken.equal) == ((16, 32, 64, 128, 256), 64, True)
 
@@ -373,9 +375,7 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(-0.5, Verdict.UPHELD), (-0.25, Verdict.FALSIFIED)])
-def test_a_function_of_transformers_whose_scaling_may_be_none_has_a_scale_of_its_own(
-    power: float, verdict: Verdict
-) -> None:
+def test_a_transformers_function_with_optional_scaling_has_a_default_scale(power: float, verdict: Verdict) -> None:
     def attention(
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: Any = None, **options: Any
     ) -> tuple[Tensor, None]:

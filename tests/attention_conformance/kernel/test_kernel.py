@@ -1,4 +1,6 @@
-"""An attention kernel as an implementation: its numbers, its rounding, which statements it meets, who is caught."""
+"""An attention kernel as an implementation: its numbers, its rounding, the statements that call it, the
+faults caught.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.k
 DTYPES = ("float64", "float32")
 RIGHT = (kernels.handwritten, kernels.pytorch_sdpa, kernels.pytorch_multihead, kernels.online)
 FAST = {"lemma-1": 2, "lemma-3": 8, "lemma-4": 6, "lemma-5": 6, "lemma-6": 2, "lemma-14": 6, "theorem-2": 1}
-"""Examples per statement here; ``theorems verify --attention … --examples 1000`` tries more."""
+"""Examples per statement here; ``theorems verify --attention … --examples 1000`` runs more."""
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def _no_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kernel", RIGHT, ids=lambda kernel: kernel.__name__)
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[int, ...]) -> None:
+def test_weights_risk_and_gradient_agree_with_the_reference(kernel: Any, batch: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(*batch, 3))
     under_test = kernel_of(kernel).as_implementation()
@@ -82,7 +84,7 @@ def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[
     np.testing.assert_allclose(under_test[softmax_weights](keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
 
 
-def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacked_problems_and_blocks_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
     under_test, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
@@ -98,8 +100,8 @@ def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
-    """Powers of two are taken out before the kernel is called, so that float32 neither over- nor underflows."""
+def test_units_of_keys_and_scores_do_not_change_results(dtype: str) -> None:
+    """Powers of two are removed before the kernel is called, so that float32 neither overflows nor underflows."""
     rng = np.random.default_rng(3)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
     under_test, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
@@ -109,7 +111,7 @@ def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
     assert other.log_scale == pytest.approx(right.log_scale - 100 * np.log(2), abs=1e-12)
 
 
-def test_a_slope_that_float32_cannot_hold() -> None:
+def test_slopes_beyond_the_range_of_float32_are_computed() -> None:
     keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
     for shift in (400.0, -400.0):
         scores = np.array([[1.0, 0.0]]) + shift
@@ -139,18 +141,20 @@ def test_rounding_bounds_against_ball_arithmetic(kernel: Any, dtype: str) -> Non
         without.append(used_of(Bounded(gradient.value, 2 * at.gradient.error), truth["gradient"]))
     assert 1e-3 < max(of_weights) <= 1
     assert 1e-4 < max(of_gradient) <= 1
-    assert max(without) > 1  # what careful float64 loses does not cover it
+    assert max(without) > 1  # the error of careful float64 arithmetic is too small a bound
 
 
 def used_of(found: Bounded, truth: Any) -> float:
-    """The largest part of its error that a number is off by."""
+    """Return the largest error of a number as a share of its bound."""
     off = np.array([abs(float(x.mid())) for x in (np.array(truth, dtype=object) - found.value).ravel()])
     return ratio(off.reshape(found.shape), found.error)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
-    """Two equal keys with different scores and a third one far below: ∇L = e^{−hundreds}, a kernel reports 1e-17."""
+    """Two equal keys have different scores and a third one is far below: ∇L = e^{−hundreds}, but a kernel reports
+    1e-17.
+    """
     problems = [
         Problem(np.array([[[-1.0], [-1.0], [0.0]]]), np.array([[-2.0, -3.0, 0.0]])),
         Problem(np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [3.0, -2.0]]]), np.array([[2.0, 2.0], [1.0, 0.0]])),
@@ -164,7 +168,9 @@ def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
 
 @pytest.mark.parametrize("score", [-100.0, 400.0])
 def test_slopes_beyond_float32_are_allowed_for(score: float) -> None:
-    """e^{100} and e^{−400}: the power of two that is taken out of a kernel's slope is taken out of its bound."""
+    """For slopes of e^{100} and e^{−400}, the power of two removed from the kernel's slope is also removed from its
+    bound.
+    """
     problem = Problem(
         np.array([[[1.0, 0.5], [0.0, 1.0], [-1.0, 0.25]]]), score + np.array([[0.0, 1.0, 0.5]]), LOSSES["exponential"]
     )
@@ -214,14 +220,14 @@ def single_only(query: Any, keys: Any, values: Any) -> Any:
         (rank_three_or_square, Layout(3, True)),
     ],
 )
-def test_layouts_are_found_and_agree(kernel: Any, layout: Layout) -> None:
+def test_layouts_are_recognised_and_agree(kernel: Any, layout: Layout) -> None:
     seen = kernel_of(kernel)
     assert seen.layout == layout
     assert layout in LAYOUTS
     assert {r.verdict for r in verify_kernel(kernel, statements=["lemma-3", "lemma-4"], examples=3)} == {Verdict.UPHELD}
 
 
-def test_float64_if_the_kernel_takes_it() -> None:
+def test_float64_is_used_if_the_kernel_accepts_it() -> None:
     assert kernel_of(kernels.handwritten).dtype == "float64"
     assert kernel_of(kernels.handwritten, "float32").dtype == "float32"
     assert kernel_of(single_only).dtype == "float32"
@@ -241,14 +247,14 @@ def test_an_interface_is_recognised_by_its_parameters() -> None:
         kernel_of(sdpa, interface="torch")
 
 
-def test_the_scale_is_one_for_the_statements_of_the_papers() -> None:
+def test_the_scale_is_one_in_statements_of_the_papers() -> None:
     sdpa = torch.nn.functional.scaled_dot_product_attention
     for kernel in (sdpa, tiled, lambda query, keys, values, *, scale=None: sdpa(query, keys, values, scale=scale)):
         assert "scale" in kernel_of(kernel).declares
         assert not scale_hint(kernel_of(kernel))
 
 
-def test_a_kernel_is_sent_to_another_process() -> None:
+def test_a_kernel_can_be_pickled_for_another_process() -> None:
     under_test = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
     unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=under_test)))
     there, here = unit.under_test.kernel, under_test.kernel
@@ -259,7 +265,7 @@ def test_a_kernel_is_sent_to_another_process() -> None:
     assert first.claims == second.claims
 
 
-def test_auto_finds_float32_inside() -> None:
+def test_auto_recognises_float32_inside() -> None:
     seen = kernel_of(wrong_kernels.float32_inside)
     assert (seen.dtype, seen.computes_in) == ("float32", "float32")
     assert kernel_of(wrong_kernels.float32_inside, "auto").computes_in == "float32"
@@ -268,8 +274,8 @@ def test_auto_finds_float32_inside() -> None:
 
 
 @pytest.mark.parametrize("kernel", [wrong_kernels.detached, wrong_kernels.blind], ids=lambda kernel: kernel.__name__)
-def test_without_a_backward_pass_is_a_mode(kernel: Any) -> None:
-    """What needs none is checked; nothing is claimed of gradients, and a statement about them is not applicable."""
+def test_a_kernel_without_a_backward_pass_is_checked_without_gradients(kernel: Any) -> None:
+    """The output is checked; no claim is made on gradients, and statements about them do not apply."""
     seen = kernel_of(kernel)
     assert seen.differentiable == (kernel is wrong_kernels.blind)
     verdicts = [r.verdict for r in verify_kernel(kernel, statements=["kernel-output", "kernel-gradients"], examples=8)]
@@ -281,7 +287,7 @@ def test_without_a_backward_pass_is_a_mode(kernel: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_in_half_precision_the_papers_statements_say_nothing_and_capabilities_do(dtype: str) -> None:
+def test_in_half_precision_statements_of_papers_do_not_apply_but_capabilities_do(dtype: str) -> None:
     results = verify_kernel(tiled_sdpa, statements=["lemma-3", "kernel-exact-weights"], examples=3, dtype=dtype)
     assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE, Verdict.UPHELD]
     assert f"the bounds of {dtype} cannot decide the statement" in results[0].reason
@@ -303,11 +309,11 @@ def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.nightly), "float32"])
 @pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
 def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
-    """In float32, whose bounds are wider, and every night in float64.
+    """Test in float32, whose bounds are wider, and every night in float64.
 
     The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both.
     """
-    # Keys of more than 64 coordinates are one case in twenty or so.
+    # About one case in twenty has keys of more than 64 coordinates.
     examples = 40 if kernel is wrong_kernels.first_64_dimensions else 20
     with pytest.raises(AssertionError, match=r"(?m)^ *lemma-3 .* falsified "):
         assert_kernel(kernel, statements=["lemma-3"], examples=examples, dtype=dtype)
@@ -329,14 +335,14 @@ def test_the_scale_of_a_wrong_kernel_is_named() -> None:
         assert not scale_hint(kernel_of(other))
 
 
-def test_digits_of_float32_are_named() -> None:
+def test_float32_inside_is_recognised_by_its_digits() -> None:
     assert "--dtype float32" in precision_hint(kernel_of(wrong_kernels.float32_inside, "float64"))
     assert not precision_hint(kernel_of(wrong_kernels.float32_inside, "float32"))
     for right in RIGHT:
         assert not hints(kernel_of(right))
 
 
-def test_a_kernel_that_breaks_down_later_is_inconclusive() -> None:
+def test_a_kernel_that_raises_later_is_inconclusive() -> None:
     def small_only(query: Any, keys: Any, values: Any) -> Any:
         if len(query) > 2:
             raise RuntimeError("no batches beyond two")
@@ -350,21 +356,21 @@ def test_a_kernel_that_breaks_down_later_is_inconclusive() -> None:
 # ---- which statements are about a kernel -----------------------------------------------------------------
 
 
-def test_every_statement_is_about_a_kernel_or_says_why_not() -> None:
+def test_every_statement_calls_a_kernel_or_gives_a_reason() -> None:
     uses = [statement.kernel for statement in statements().values()]
     assert all(use is not None and use.says for use in uses)
     assert len({use.turn for use in uses if use and use.called}) == len(TOUCHING)
 
 
 class Watched(KernelImplementation):
-    """Functions that keep being called where W is trained."""
+    """An implementation whose functions are still called if W is trained."""
 
     def bind_to_case(self, case: Subject) -> Implementation:
         return self
 
 
 class Watch:
-    """The reference as a kernel whose calls are seen."""
+    """The reference as a kernel that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -407,15 +413,15 @@ def test_statements_that_do_not_touch_the_kernel_are_not_applicable(id: str) -> 
     assert NOT_TOUCHING[id] in result.reason
 
 
-def test_a_claim_made_before_the_kernel_is_called_is_not_its_merit() -> None:
-    """Theorem 2 certifies its SVM first; a kernel's report does not count that."""
+def test_a_claim_made_before_the_kernel_is_called_is_not_counted() -> None:
+    """Theorem 2 certifies its SVM first; the report on a kernel does not count this claim."""
     (case,) = random_cases(1, equal=True)
     on_kernel = check(statement_named("theorem-2"), case, Watch().implementation.replace("k", textbook_eps=2.0**-52))
     assert "svm-is-optimal" not in {claim.name for claim in on_kernel.claims}
     assert "svm-is-optimal" in {claim.name for claim in check(statement_named("theorem-2"), case, REFERENCE).claims}
 
 
-def test_a_statement_that_calls_nothing_is_not_upheld_but_falsified_if_it_is() -> None:
+def test_a_statement_without_a_kernel_call_is_never_upheld_but_may_be_falsified() -> None:
     case, watch = random_cases(1, equal=True)[0], Watch()
     for slack, verdict in ((1.0, Verdict.NOT_APPLICABLE), (-1.0, Verdict.FALSIFIED)):
 
@@ -426,13 +432,13 @@ def test_a_statement_that_calls_nothing_is_not_upheld_but_falsified_if_it_is() -
         assert check(silent, case, watch.implementation).verdict is verdict
 
 
-def test_the_reference_is_not_watched() -> None:
+def test_calls_of_the_reference_are_not_recorded() -> None:
     same, calls = record_calls(REFERENCE)
     assert same is REFERENCE
     assert not calls
 
 
-def test_a_kernel_keeps_no_array_that_may_change() -> None:
+def test_a_kernel_does_not_cache_an_array_that_may_change() -> None:
     under_test = kernel_of(kernels.handwritten).as_implementation()
     keys, p = np.array([[[1.0], [0.0]]]), np.array([1.0])
     before = under_test[softmax_weights](keys, p)

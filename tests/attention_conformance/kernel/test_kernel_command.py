@@ -1,4 +1,4 @@
-"""``theorems verify --attention``: what it takes, refuses, prints and writes."""
+"""``theorems verify --attention``: its input, refusals, output and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 
 def main(arguments: list[str]) -> int:
-    """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
+    """Run the command in this process, which is quicker; tests/theorems/run/test_apart.py uses other processes."""
     inside = [] if "--jobs" in arguments else ["--jobs", "0"]
     return whole_command([*arguments, *inside] if arguments[0] == "verify" else arguments)
 
@@ -52,7 +52,9 @@ pytestmark = pytest.mark.usefixtures("own_directory")
         ),
     ],
 )
-def test_bad_kernels_are_one_sentence(given: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_kernels_are_refused_in_one_sentence(
+    given: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("broken_module.py").write_text("1 / 0\n")
     assert main(["verify", "lemma-3", *given]) == 2
     printed = capsys.readouterr()
@@ -61,7 +63,7 @@ def test_bad_kernels_are_one_sentence(given: list[str], says: str, capsys: pytes
     assert printed.err.count("\n") == 1
 
 
-def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_right_kernel_is_upheld_in_two_processes(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--attention", SDPA, "--dtype", "float32", "--examples", "2", "--json", "report.json"]
     assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
     printed = capsys.readouterr().out
@@ -106,7 +108,7 @@ def test_json_has_a_score_with_its_parts(
     assert not described["isolated"]
 
 
-def test_a_fresh_seed_is_printed_and_another_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fresh_seed_is_printed_and_differs_each_time(capsys: pytest.CaptureFixture[str]) -> None:
     seeds = []
     for _ in range(2):
         given = ["--attention", SDPA, "--dtype", "float64", "--examples", "2", "--json", "report.json"]
@@ -159,7 +161,7 @@ def get_init_inputs():
 """
 
 
-def test_a_module_of_kernelbench(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_of_kernelbench_is_verified(capsys: pytest.CaptureFixture[str]) -> None:
     Path("right.py").write_text(MODEL.format(wrong=""))
     Path("wrong.py").write_text(MODEL.format(wrong=" * (1.01 if K.shape[-2] > 4 else 1.0)"))
     ids = ["kernel-output", "kernel-gradients", "kernel-default-scale", "lemma-3"]
@@ -245,7 +247,7 @@ def test_no_test_of_the_failing_call_is_written_unless_a_file_receives_it(monkey
     assert written
 
 
-def test_a_profile_of_some_statements(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_can_be_limited_to_some_statements(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "lemma-3", "--attention", SDPA, "--dtype", "float64", "--profile", "minute"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "8 cases of each statement; left out: triples of options, and more cases" in printed
@@ -257,7 +259,7 @@ def test_a_profile_of_some_statements(capsys: pytest.CaptureFixture[str]) -> Non
     )
 
 
-def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_module_of_the_working_directory_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend("")  # restores sys.path afterwards
     (tmp_path / "kernel_of_mine.py").write_text(
         "import torch\n\n\nclass Softmax(torch.nn.Module):\n"
@@ -268,7 +270,7 @@ def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("name", ["theorems.py", "generators.py", "reference_attention/__init__.py"])
-def test_a_file_that_hides_a_package_is_one_sentence(
+def test_a_file_that_hides_a_package_is_refused_in_one_sentence(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())

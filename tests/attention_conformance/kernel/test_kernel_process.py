@@ -1,4 +1,4 @@
-"""A kernel in a process of its own: it cannot reach what judges it, and what it sends is data."""
+"""A kernel in its own process: it cannot reach the process that judges it, and all that it sends is treated as data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 
 class Ended(BaseException):
-    """The kernel's process ended."""
+    """An exception for a kernel's process that ended."""
 
 
 def exit_with(code: int) -> Any:
@@ -36,7 +36,7 @@ def exit_with(code: int) -> Any:
 
 @contextmanager
 def elsewhere(source: str) -> Iterator[Kernel]:
-    """The kernel of that name in a process of its own, called as it is known to be."""
+    """Yield the named kernel in its own process, with the signature found there."""
     process = KernelProcess(exit_with)
     try:
         call = RemoteKernel(source, process=process)
@@ -77,7 +77,7 @@ FALSIFIED = {
 
 
 @pytest.mark.parametrize("name", FALSIFIED)
-def test_a_kernel_that_is_written_to_pass_is_falsified(name: str) -> None:
+def test_a_kernel_written_to_cheat_is_falsified(name: str) -> None:
     with elsewhere(f"{FILE}:{name}") as kernel:
         assert Verdict.FALSIFIED in verdicts(kernel, plain_call(FALSIFIED[name]))
 
@@ -93,17 +93,17 @@ def test_a_kernel_that_knows_the_calls_of_a_seed_is_falsified_at_another(monkeyp
     assert any(falsified_by(fresh.at(number)) for number in plain)
 
 
-def test_a_kernel_that_ends_its_process_returns_nothing() -> None:
+def test_a_kernel_that_ends_its_process_gives_no_answer() -> None:
     with elsewhere(f"{FILE}:ends_early") as kernel, pytest.raises(Ended, match="0"):
         verdicts(kernel, plain_call())
 
 
-def test_a_forged_message_is_no_answer() -> None:
+def test_a_forged_message_is_not_accepted_as_an_answer() -> None:
     with elsewhere(f"{FILE}:forged_message") as kernel, pytest.raises((NotAnAnswer, Ended)):
         verdicts(kernel, plain_call())
 
 
-def test_answers_are_the_bits_of_the_kernel_in_this_process() -> None:
+def test_answers_equal_those_of_the_kernel_in_this_process_bit_for_bit() -> None:
     call = plain_call().replace(memory=Memory.SLICED, placed="qkv")
     here = kernel_named(SDPA, "float64").replace(alignment=Kernel(len, "").alignment)
     process = KernelProcess(exit_with)

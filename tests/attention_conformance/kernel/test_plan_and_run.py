@@ -1,4 +1,4 @@
-"""Wrappers of batches with ``plan`` and ``run``, as flashinfer has them."""
+"""Wrappers of batches with the methods ``plan`` and ``run``, as in flashinfer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.attention_conformance.claims.failing_calls import falsified_by
 
 
 class Ragged:
-    """BatchPrefillWithRaggedKVCacheWrapper, in PyTorch."""
+    """flashinfer's BatchPrefillWithRaggedKVCacheWrapper, written in PyTorch."""
 
     starts_of_keys: ClassVar[str] = "kv_indptr"
 
@@ -71,7 +71,7 @@ class Ragged:
 
 
 class WrongStarts(Ragged):
-    """The keys of all sequences begin where those of the queries do, as long as there are enough."""
+    """A wrapper in which the keys of each sequence begin where its queries do, if there are enough keys."""
 
     def sequences(self, k: Tensor, v: Tensor) -> list[tuple[Tensor, Tensor]]:
         lengths = self.planned["kv_indptr"].diff().tolist()
@@ -80,7 +80,7 @@ class WrongStarts(Ragged):
 
 
 class Decode(Ragged):
-    """BatchDecodeWithPagedKVCacheWrapper, in PyTorch."""
+    """flashinfer's BatchDecodeWithPagedKVCacheWrapper, written in PyTorch."""
 
     def plan(  # type: ignore[override]
         self,
@@ -109,7 +109,7 @@ class Decode(Ragged):
 
 
 class WholePages(Decode):
-    """The last page is taken for full."""
+    """A wrapper that takes the last page for full."""
 
     def pages(self, cache: Tensor, a: int, b: int, last: int) -> Tensor:
         return super().pages(cache, a, b, self.planned["page_size"])
@@ -129,7 +129,7 @@ def test_a_right_wrapper_is_upheld_and_a_wrong_one_caught(wrapper: Any) -> None:
     assert any(map(falsified_by, calls)) is (wrapper in (WrongStarts, WholePages))
 
 
-def test_a_wrapper_is_named_by_its_class() -> None:
+def test_a_wrapper_is_given_by_its_class() -> None:
     planned = import_callable(f"{__name__}:Ragged")
     x = torch.ones(3, 2, 8)
     assert planned(x, x, x, causal=True).shape == (3, 2, 8)
@@ -140,6 +140,6 @@ class Unknown(Ragged):
         pass
 
 
-def test_a_plan_that_needs_something_unknown_is_refused() -> None:
+def test_a_plan_with_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"plan\(\) of Unknown requires 'moon', which this suite does not know"):
         kernel_of(Unknown)

@@ -1,4 +1,4 @@
-"""The fixtures of the pytest plugin in a stranger's suite, in a child of this process or in one of its own."""
+"""The fixtures of the pytest plugin in a user's suite, run in a child of this process or in a separate process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wrong(q, k, v):
 
 
 PLUGIN = ("-p", "max_margin_theorems.pytest_plugin", "-p", "no:cacheprovider")
-"""As an installed package would bring it."""
+"""Options with which pytest loads the plugin as an installed package would."""
 
 
 def suite(folder: Path, test: str, config: str) -> None:
@@ -38,14 +38,16 @@ def suite(folder: Path, test: str, config: str) -> None:
 
 
 def run(tmp_path: Path, test: str, *options: str, config: str = "") -> subprocess.CompletedProcess[str]:
-    """The outcome of ``pytest`` on a suite of one file, forked: it finds torch and the package imported."""
+    """Return the outcome of ``pytest`` on a suite of one file, in a fork with torch and the package already
+    imported.
+    """
     suite(tmp_path, test, config)
     given = [*PLUGIN, f"--rootdir={tmp_path}", *options]
     return in_a_fork(lambda: pytest.main(given), tmp_path, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
 def run_anew(tmp_path: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """As :func:`run`, in a process that has imported nothing."""
+    """Return the outcome as :func:`run` does, in a new process that has imported nothing."""
     suite(tmp_path, test, "")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", *PLUGIN, *options]
@@ -79,13 +81,13 @@ def test_two_lines_fail_for_a_wrong_one_with_a_readable_case(tmp_path: Path) -> 
         assert message in process.stdout
 
 
-def test_one_test_per_statement(tmp_path: Path) -> None:
+def test_each_statement_is_a_test(tmp_path: Path) -> None:
     process = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
     assert process.returncode == 0, process.stdout
     assert "test_attention[lemma-3] PASSED" in process.stdout
     assert "test_attention[kernel-output] PASSED" in process.stdout
     assert "test_attention[kernel-causal] SKIPPED" in process.stdout
-    tried = len(ALWAYS) + 3  # and each coarser format
+    tried = len(ALWAYS) + 3  # and one for each coarser format
     assert f"{tried + len(on_a_kernel())} passed, {len(capabilities()) - tried} skipped" in process.stdout
 
 
@@ -99,8 +101,8 @@ def test_attention(check):
 """
 
 
-def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Path) -> None:
-    """What the kernel does not declare is not among them."""
+def test_the_decorator_makes_a_test_of_each_applicable_statement(tmp_path: Path) -> None:
+    """Capabilities that the kernel does not declare have no test."""
     alone = DECORATED.format("my_kernels.right").replace(", examples=1", "")
     process = run(tmp_path, alone, "--collect-only", "-q", "--strict-markers")
     result = [line.partition("[")[2].rstrip("]") for line in process.stdout.splitlines() if "::test_attention[" in line]
@@ -113,7 +115,7 @@ def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Pa
     assert "2 passed" in told.stdout
 
 
-def test_the_decorator_on_a_wrong_kernel_and_on_none(tmp_path: Path) -> None:
+def test_the_decorator_on_a_wrong_kernel_and_on_no_kernel(tmp_path: Path) -> None:
     wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-gradients']").replace(
         "=1", "=10"
     )
@@ -139,13 +141,13 @@ def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
-def test_a_fixture_that_is_no_kernel_fails(tmp_path: Path, kernel: str) -> None:
+def test_a_fixture_that_is_not_a_kernel_fails(tmp_path: Path, kernel: str) -> None:
     process = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
     assert process.returncode == 1
     assert "AssertionError: --attention:" in process.stdout
 
 
-def test_the_plugin_costs_nothing_where_it_is_not_used(tmp_path: Path) -> None:
+def test_the_plugin_imports_nothing_where_it_is_not_used(tmp_path: Path) -> None:
     text = (
         "import sys\n\ndef test_nothing_is_imported():\n"
         "    heavy = {'torch', 'hypothesis', 'numpy', 'reference_attention', 'generators', 'theorems',\n"

@@ -1,4 +1,4 @@
-"""``--emit-test``: a file that fails on the kernel where this package is not installed, and passes on a right one."""
+"""``--emit-test``: a file that, without this package installed, fails on the wrong kernel and passes on a right one."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from theorems.run.result import Result
 
 PLANTED = planted_kernels.__name__
 FAULTS = ("sum_not_corrected", "lse_scaled_twice", "output_strides")
-"""Of the gallery: an interface or an option each."""
+"""Faults of the gallery, each for another interface or option."""
 RUN_HERE = {(row.wrong, row.dtype) for row in ROWS}
-"""Kernels whose test is run, wrong and right, by test_emitted_of_capabilities, which also looks at what it imports."""
+"""Kernels whose tests are run by test_emitted_tests, on the wrong and on a right kernel, which also checks
+the imports.
+"""
 REPAIRED = """
 import torch
 from examples.real_faults.attention import Tiled, with_sdpa
@@ -45,7 +47,7 @@ def nan_of_other_rows(query, key, value, attn_mask=None, scale=None):
 
 nan_of_other_entries = nan_of_other_rows  # NaN without a gradient
 """
-"""The planted kernels without their faults."""
+"""Source text of the planted kernels without their faults."""
 DECOYS = ("theorems", "generators", "reference_attention", "max_margin_theorems", "attention_conformance")
 
 
@@ -55,7 +57,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 20) -> Result:
-    """The result of a kernel that fails."""
+    """Return the result of a failing kernel."""
     kernel = kernel_named(source, dtype)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=examples)
     assert result.verdict is Verdict.FALSIFIED, result.reason
@@ -64,7 +66,7 @@ def falsified(source: str, capability: str, dtype: str = "float64", examples: in
 
 
 def elsewhere(folder: Path, tests: Mapping[str, str], kernels: Mapping[str, str]) -> dict[str, bool]:
-    """Whether each file of tests passes, run by pytest where nothing of ours can be imported.
+    """Return whether each file of tests passes under pytest where this package cannot be imported.
 
     Args:
         folder: to be made.
@@ -101,7 +103,7 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_the_repaired_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
-    monkeypatch.setattr(Taken, "may_be_huge", False)  # loops of some kernels over 65,537 keys take twenty seconds
+    monkeypatch.setattr(Taken, "may_be_huge", False)  # some kernels take twenty seconds for 65,537 keys
     chosen = [fault for fault in TILED_FAULTS if fault.name in FAULTS]
     tests = {
         fault.name: emit(
@@ -180,7 +182,9 @@ def test_without_a_falsified_kernel_statement_no_test_is_written(
         ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
     ],
 )
-def test_a_line_says_where_by_how_much_and_perhaps_why(name: str, capability: str, dtype: str, message: str) -> None:
+def test_the_diagnosis_says_where_by_how_much_and_perhaps_why(
+    name: str, capability: str, dtype: str, message: str
+) -> None:
     result = falsified(f"{PLANTED}:{name}", capability, dtype)
     assert result.failure is not None
     assert message in result.failure.line

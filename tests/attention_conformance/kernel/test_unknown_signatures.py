@@ -1,4 +1,4 @@
-"""Signatures that no interface is like: how they are called is found out, none is refused or misread, faults are."""
+"""Signatures that fit no interface: how to call them is probed, none is refused or misread, and faults are caught."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
         ("nanoGPT", "tensors are (B, H, L, E); every call is causal"),
     ],
 )
-def test_the_probed_signature_is_described(name: str, message: str) -> None:
+def test_a_probed_signature_is_described(name: str, message: str) -> None:
     assert f"found out by small calls: {message}" in headline(kernel_of(READ[name].make(attend)))
 
 
-def test_arguments_of_every_call_are_described() -> None:
+def test_arguments_passed_in_every_call_are_described() -> None:
     assert "given in every call: input_layout='BSND'" in headline(kernel_of(READ["npu"].make(attend)))
 
 
 def into_nothing(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False) -> Tensor:
-    """A mask and causality are taken, and ignored."""
+    """A mask and causality are accepted and ignored."""
     return attend(q, k, v, scale=None)[0]
 
 
 def always_causal(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
-    """It is causal when it is told not to be."""
+    """The kernel is causal even if it is told not to be."""
     return attend(query, key, value, scale=None, mask=attn_mask, causal=True)[0]
 
 
 def inverted(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False
 ) -> Tensor:
-    """Under PyTorch's names, where True shows a key."""
+    """A boolean mask is inverted, although under PyTorch's names True shows a key."""
     hides = attn_mask is not None and attn_mask.dtype == torch.bool
     return attend(query, key, value, scale=None, mask=~attn_mask if hides else attn_mask, causal=is_causal)[0]
 
@@ -74,7 +74,7 @@ def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
 
 
 def with_changed(change: Any) -> Any:
-    """A core that changes its mask, (·, ·, ·, T), first."""
+    """Return a core that first changes its mask, (·, ·, ·, T)."""
 
     def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
         mask = options.get("mask")
@@ -104,31 +104,33 @@ CHANGED = {
         (READ["bias and mask"], "first row"),
     ],
 )
-def test_a_mask_of_which_only_a_part_is_looked_at_is_not_read_as_a_smaller_one(signature: Any, change: str) -> None:
+def test_a_kernel_that_reads_only_part_of_a_mask_is_not_taken_for_one_with_smaller_masks(
+    signature: Any, change: str
+) -> None:
     kernel = kernel_of(signature.make(with_changed(CHANGED[change])))
     assert {"boolean-mask", "additive-mask"} <= kernel.declares
     assert any(falsified(kernel, 2 * CALLS, optional=True))
 
 
-def test_one_mask_for_all_heads_is_what_transformers_hands_over() -> None:
+def test_one_mask_for_all_heads_is_accepted_as_in_transformers() -> None:
     kernel = kernel_of(SIGNATURES["gpt2"].make(with_changed(CHANGED["first head"])))
     assert "attention_mask: True shows a key, of shape (B, 1, L, T)" in headline(kernel)
     assert not list(falsified(kernel, optional=True))
 
 
-def test_a_kernel_that_is_always_causal_is_accepted() -> None:
+def test_a_kernel_that_is_always_causal_is_falsified() -> None:
     def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
         return attend(q, k, v, **options | {"causal": True})
 
     assert any(falsified(kernel_of(READ["paddle"].make(core)), 2 * CALLS, optional=True))
 
 
-def test_what_an_interface_is_like_is_called_as_it_says() -> None:
+def test_signatures_that_fit_an_interface_are_called_through_it() -> None:
     names = {name: kernel_of(signature.make(attend)).interface.name for name, signature in SIGNATURES.items()}
     assert names == {name: signature.interface for name, signature in SIGNATURES.items()}
 
 
-def test_a_reading_travels_to_other_processes() -> None:
+def test_a_probed_reading_can_be_pickled() -> None:
     kernel = kernel_named(f"{__name__}:into_nothing")
     again = pickle.loads(pickle.dumps(kernel))
     assert again.reading == kernel.reading

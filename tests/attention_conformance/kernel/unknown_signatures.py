@@ -1,4 +1,4 @@
-"""Signatures that no interface of a library is like, each with a fault: how they are called is found out.
+"""Signatures that fit no interface of a library, each with a fault: how to call them has to be probed.
 
 As in ``signatures``, a signature is made of a core, (query, key, value in (B, H, L, E), options) → (output,
 log-sum-exp); what they are modelled on is in their names.
@@ -31,7 +31,7 @@ Kernel = Callable[..., Any]
 
 
 def _weights(core: Core, q: Tensor, k: Tensor, **options: Any) -> Tensor:
-    """The weights: the output on the identity."""
+    """Return the weights: the output on the identity as values."""
     identity = torch.eye(k.shape[2], dtype=q.dtype).expand(*k.shape[:2], -1, -1)
     return core(q, k, identity, **options)[0]
 
@@ -78,7 +78,7 @@ def lengths_first(core: Core) -> Kernel:
 
 
 class Megatron(torch.nn.Module):
-    """Lengths first, heads joined in its output; a mask hides where it is true."""
+    """A module with lengths first and heads joined in its output; a mask hides keys where it is true."""
 
     def __init__(self, core: Core) -> None:
         super().__init__()
@@ -238,7 +238,9 @@ def true_hides(core: Core) -> Kernel:
 
 
 def zero_hides(core: Core) -> Kernel:
-    """The name ``causal`` is no mask here: "causal" is a word of MLX's."""
+    """Return a kernel whose mask hides keys where it is zero; it has no parameter named ``causal``, a word that MLX
+    uses for masks.
+    """
 
     def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, scale: float | None = None) -> Tensor:
         return core(q, k, v, scale=scale, mask=None if mask is None else torch.as_tensor(mask != 0))[0]
@@ -247,7 +249,7 @@ def zero_hides(core: Core) -> Kernel:
 
 
 def of_tensorflow(core: Core) -> Kernel:
-    """A mask has ones where keys are hidden: a large number times them is added."""
+    """Return a kernel whose mask is one where keys are hidden: a large negative number times the mask is added."""
 
     def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Any:
         added = None if mask is None else mask * -1e9
@@ -320,7 +322,7 @@ def log_sum_exp_first(core: Core) -> Kernel:
 
 
 def log_sum_exp_of_lengths(core: Core) -> Kernel:
-    """In (B, L, H), of calls with as many queries as heads, too."""
+    """Return a kernel whose log-sum-exp is (B, L, H), also in calls with as many queries as heads."""
 
     def attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, return_lse: bool = False) -> Any:
         output, lse = core(*swap(q, k, v), scale=scale)
@@ -382,4 +384,4 @@ READ = {
     "mapping": Signature(mapping, NAME, with_scaled_lse, ("log-sum-exp", "causal")),
     "into": Signature(into, NAME, with_scale_of_keys, ("scale", "causal")),
 }
-"""What they are modelled on; of those that declare a scale a fault may be in that."""
+"""Signatures by the library that they imitate; if a signature declares a scale, its fault may be in the scale."""

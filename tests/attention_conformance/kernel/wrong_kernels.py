@@ -1,4 +1,4 @@
-"""Attention kernels that are wrong in one way each, in the form that ``--attention`` takes.
+"""Attention kernels that are wrong in one way each, in the form that ``--attention`` accepts.
 
 ``CAUGHT`` are wrong by more than their numbers' rounding; ``REFUSED`` are no kernels at all, with a word of the
 sentence that says so.
@@ -20,22 +20,22 @@ Call = Callable[[Tensor, Tensor, Tensor], Any]
 
 
 def _attention(query: Tensor, keys: Tensor, values: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """Softmax attention with something done to the logits."""
+    """Return softmax attention with the logits changed by a function."""
     return torch.softmax(change(query @ keys.transpose(-2, -1)), dim=-1) @ values
 
 
 def scaled_by_root_d(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Everybody's default."""
+    """Logits are divided by √d, the default of most kernels."""
     return handwritten(query / math.sqrt(query.shape[-1]), keys, values)
 
 
 def warm(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """A temperature that is 1% off."""
+    """The temperature is off by 1 %."""
     return handwritten(1.01 * query, keys, values)
 
 
 def detached_normaliser(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Right values, but the backward pass takes the normaliser for a constant."""
+    """The output is right, but the backward pass takes the normaliser for a constant."""
     logits = query @ keys.transpose(-2, -1)
     unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
     return unnormalised / unnormalised.sum(dim=-1, keepdim=True).detach() @ values
@@ -52,12 +52,12 @@ class _WrongBackward(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         keys, values, weights = ctx.saved_tensors
         per_weight = upstream[0] @ values.transpose(-2, -1)
-        # The Jacobian of softmax taken for its diagonal.
+        # The Jacobian of the softmax is replaced by its diagonal.
         return (per_weight * weights * (1 - weights)) @ keys, None, None
 
 
 def diagonal_jacobian(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """A backward pass of its own, wrong for more than two tokens."""
+    """The kernel's own backward pass is wrong for more than two tokens."""
     return _WrongBackward.apply(query, keys, values)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -77,28 +77,28 @@ class _IgnoresUpstream(torch.autograd.Function):
 
 
 def ignores_upstream(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """A backward pass that takes the upstream gradient for one."""
+    """The backward pass takes the upstream gradient for one."""
     return _IgnoresUpstream.apply(query, keys, values)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def sigmoid_normalised(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Sigmoids divided by their sum."""
+    """Weights are sigmoids divided by their sum."""
     weights = torch.sigmoid(query @ keys.transpose(-2, -1))
     return weights / weights.sum(dim=-1, keepdim=True) @ values
 
 
 def last_token_masked(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """An off-by-one in a causal mask."""
+    """The last token is hidden by an off-by-one error in a causal mask."""
     return handwritten(query, keys[..., :-1, :], values[..., :-1, :])
 
 
 def causal(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The one query takes itself for the first of the sequence."""
+    """The only query takes itself for the first of the sequence."""
     return torch.nn.functional.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=1.0)
 
 
 def epsilon_in_denominator(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """1e-5, which float32 resolves."""
+    """The denominator is increased by 1e-5, which float32 resolves."""
     logits = query @ keys.transpose(-2, -1)
     unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
     return unnormalised / (unnormalised.sum(dim=-1, keepdim=True) + 1e-5) @ values
@@ -115,12 +115,12 @@ def top_two(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def clipped_logits(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Logits beyond ±5 are cut."""
+    """Logits beyond ±5 are clipped."""
     return _attention(query, keys, values, lambda logits: logits.clamp(-5.0, 5.0))
 
 
 def bfloat16_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Takes and returns the right dtype, computes in bfloat16."""
+    """The kernel accepts and returns the right dtype, but computes in bfloat16."""
     return handwritten(query.bfloat16(), keys.bfloat16(), values.bfloat16()).to(query.dtype)
 
 
@@ -131,19 +131,19 @@ def without_maximum(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def float32_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Takes and returns float64, computes in float32: wrong in float64, right in float32."""
+    """The kernel accepts and returns float64, but computes in float32: wrong in float64, right in float32."""
     return handwritten(query.float(), keys.float(), values.float()).to(query.dtype)
 
 
 def tail_forgotten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Right up to eight tokens; beyond, those after the last full eight are left out."""
+    """Up to eight tokens the kernel is right; of more, those after the last full block of eight are ignored."""
     tokens = keys.shape[-2]
     kept = tokens if tokens <= 8 else tokens - tokens % 8
     return handwritten(query, keys[..., :kept, :], values[..., :kept, :])
 
 
 def first_64_dimensions(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Heads are no longer than 64, it was said."""
+    """Coordinates beyond the first 64 are ignored."""
     return handwritten(query[..., :64], keys[..., :64], values)
 
 
@@ -164,60 +164,60 @@ CAUGHT: tuple[Call, ...] = (
     tail_forgotten,
     first_64_dimensions,
 )
-"""Falsified in float64 and in float32."""
+"""Kernels that are falsified in float64 and in float32."""
 
 
 def other_dtype(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Always half precision: a kernel for float16."""
+    """The output is always in half precision, as from a kernel for float16."""
     return handwritten(query, keys, values).half()
 
 
 def other_shape(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Forgets the axis of the query."""
+    """The output lacks the axis of the query."""
     return handwritten(query, keys, values)[..., 0, :]
 
 
 def nan_everywhere(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """What a mask of all tokens gives."""
+    """The output is NaN, as under a mask of all tokens."""
     return _attention(query, keys, values, lambda logits: logits.masked_fill(logits == logits, -math.inf))
 
 
 def detached(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Nothing to differentiate."""
+    """The output is detached: there is nothing to differentiate."""
     return handwritten(query, keys, values).detach()
 
 
 def blind(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Differentiable, but not with respect to the query."""
+    """The output is differentiable, but not with respect to the query."""
     return values.requires_grad_().mean(dim=-2, keepdim=True)
 
 
 def raising(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """A kernel for another device."""
+    """The kernel raises, as one for another device does."""
     raise RuntimeError("expected a CUDA tensor")
 
 
 def writes_to_its_keys(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Right numbers, but whoever called it has other keys now."""
+    """The numbers are right, but the caller's keys are changed."""
     output = handwritten(query, keys.clone(), values)
     keys.data.zero_()
     return output
 
 
 def with_dropout(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """A model that was left in training mode."""
+    """The kernel applies dropout, like a model left in training mode."""
     weights = torch.softmax(query @ keys.transpose(-2, -1), dim=-1)
     return torch.nn.functional.dropout(weights, 0.5) @ values
 
 
 def noisy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Random below float32's rounding: no float32 kernel for that."""
+    """The output varies at random by less than float32's rounding, but is in float64."""
     output = handwritten(query, keys, values)
     return output * (1 + 1e-11 * torch.randn_like(output))
 
 
 def leaves(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """A script."""
+    """The kernel ends its process, as a script does."""
     sys.exit(0)
 
 
@@ -230,6 +230,6 @@ REFUSED: dict[Call, str] = {
     nan_everywhere: "NaN",
     raising: "expected a CUDA tensor",
 }
-"""No kernels, and what the sentence says."""
+"""Objects that are refused as kernels, with a word of the refusal."""
 
 """Nothing to call."""

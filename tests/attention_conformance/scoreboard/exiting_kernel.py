@@ -7,5 +7,5 @@ from typing import Any
 
 
 def attention(query: Any, keys: Any, values: Any) -> Any:
-    """Ends its process."""
+    """End the process."""
     os._exit(3)

@@ -1,4 +1,4 @@
-"""theorems scoreboard: a right kernel, a wrong one, one not installed, one that is none; the page of the suite."""
+"""``theorems scoreboard``: right, wrong, missing and invalid kernels, and the suite's own page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOOKED = '[kernel.looked.log-sum-exp]\nwhose = "theirs"\nsays = "it is to the ba
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Arguments of a short run: two capabilities in the place of all."""
+    """Return the arguments of a short run with only two capabilities."""
     few = {id: capabilities()[id] for id in ("kernel-output", "kernel-log-sum-exp")}
     monkeypatch.setattr("attention_conformance.scoreboard.row.capabilities", lambda: few)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -57,7 +57,7 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_a_scoreboard_run_writes_its_table(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Red, then explained; from the journal the second time."""
+    """The wrong cell is first red, then explained; the second run reads the journal."""
     two += ["--resume", "r.jsonl"]
     assert main([*two, "--markdown"]) == 1
     out, err = capsys.readouterr()
@@ -111,7 +111,7 @@ def test_a_note_on_an_upheld_cell_is_refused(
     assert "k: output: is upheld, but explained as ours; look again." in capsys.readouterr().err
 
 
-def test_a_kernel_that_ends_its_process_is_a_sentence() -> None:
+def test_a_kernel_that_ends_its_process_is_reported_in_a_sentence() -> None:
     entry = Entry("dying", "torch", "tests.attention_conformance.scoreboard.exiting_kernel:attention")
     scored = row_of(entry, request_of(entry, 1, 0, 1), lambda event: None)
     assert scored.cells == ()
@@ -133,7 +133,7 @@ def test_a_kernel_that_ends_its_process_is_a_sentence() -> None:
         ('[[kernel]]\nname = "a"\nlibrary = "b"\nattention = "c:d"\n' * 2, "two kernels named 'a'"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:
+def test_an_unusable_list_is_refused_in_one_sentence(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "k.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=rf"--kernels: .*{message}"):
         read_entries(tmp_path / "k.toml")
@@ -164,12 +164,12 @@ def test_ten_libraries_are_listed_and_pinned() -> None:
     assert [item for item in libraries if not re.search(rf"^{item}==", pinned, re.MULTILINE)] == []
 
 
-def test_notes_of_the_scoreboard_are_about_capabilities() -> None:
+def test_notes_of_the_scoreboard_name_capabilities() -> None:
     names = {id.removeprefix("kernel-") for id in capabilities()}
     assert [(entry.name, name) for entry in read_entries() for name in entry.looked if name not in names] == []
 
 
-def test_on_the_page_every_cell_that_is_not_green_is_explained() -> None:
+def test_every_red_cell_of_the_page_is_explained() -> None:
     text = (ROOT / "docs" / "scoreboard.md").read_text(encoding="utf-8")
     assert NOT_LOOKED_AT not in text
     table = re.findall(r"^\| ([^|]+) \| ([\w.-]+) [^|]+ \| [^|]+ \| \d+ \| (.*) \|$", text, re.MULTILINE)
@@ -185,7 +185,7 @@ FOUND = [one for one in read_entries(OURS) if one.library != "torch"]
 
 @pytest.mark.adapters
 @pytest.mark.parametrize("entry", FOUND, ids=lambda entry: entry.name)
-def test_a_kernel_of_a_library(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_of_an_installed_library_is_upheld(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     if not entry.version or find_spec(entry.library.replace("-", "_")) is None:
         pytest.skip(f"{entry.library} is not installed")
     few = {id: capabilities()[id] for id in ("kernel-output", "kernel-repeated-calls")}
