@@ -1,4 +1,6 @@
-"""Python code in a forked process: what this one has imported need not be imported again, and torch takes seconds."""
+"""Run Python code in a forked process, which need not import again what this process has imported; torch
+takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ LONGEST = 300
 def in_a_fork(
     work: Callable[[], int], folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Call a function in a child of this process; its exit status, and what it printed to both streams.
+    """Call a function in a child of this process; return its exit status and its output on both streams.
 
     Args:
         work: returns the exit status.
@@ -33,10 +35,10 @@ def in_a_fork(
         if child == 0:
             status = 70
             try:
-                # A lock that another thread of the parent held is never released here.
+                # A lock that another thread of the parent holds would never be released here.
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(LONGEST)
-                gc.freeze()  # what the parent holds is nothing to collect, and looking at it would copy it
+                gc.freeze()  # the parent's objects are not garbage, and a search among them would copy their memory
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
                 sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until it ends
@@ -47,7 +49,7 @@ def in_a_fork(
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
-                # Nothing of the parent's is run at the end: neither its fixtures nor its exit handlers.
+                # Skip everything of the parent's that runs at its end: fixtures and exit handlers.
                 os._exit(status)
         _, ended = os.waitpid(child, 0)
         file.seek(0)

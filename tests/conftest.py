@@ -1,4 +1,4 @@
-"""What holds in all tests; with ``THEOREMS_TYPECHECK=1`` shapes and dtypes in signatures are checked at every call."""
+"""Settings of all tests; with ``THEOREMS_TYPECHECK=1`` shapes and dtypes in signatures are checked at every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.shapes import check_shapes
 
-# A run in the background inherits that Ctrl-C is ignored; tests and the commands they start are about what it does.
+# A run in the background inherits that Ctrl-C is ignored, but tests and their commands depend on its default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if os.environ.get("THEOREMS_TYPECHECK"):
@@ -21,22 +21,24 @@ if os.environ.get("THEOREMS_TYPECHECK"):
 from tests.theorems.fake_statements import install  # noqa: E402 - after the checks of shapes
 from theorems.command import options  # noqa: E402 - likewise
 
-# A process costs seconds to start, and results do not depend on how many there are. Tests of that ask for two.
+# A process takes seconds to start, and results do not depend on the number; tests of several processes request two.
 options.JOBS = 1
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected stays to the end; a search for garbage in it takes a third of a second."""
+    """Exempt imported modules and collected tests from garbage collection, each search of which takes a third of a
+    second.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep processes from compiling kernels, which takes seconds, but for tests that are marked ``compiler``."""
+    """Keep processes from compiling kernels, which takes seconds, except in tests that are marked ``compiler``."""
     if request.node.get_closest_marker("compiler") is not None:
         return
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # in processes that a test starts
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # for processes that a test starts
     loading = sys.modules.get("attention_conformance.kernel.kernel_loader")
     if loading is not None:
         monkeypatch.setattr(loading, "with_compiler", lambda kernel, *call, **options: kernel)

@@ -1,4 +1,4 @@
-"""The documents as data: their blocks, commands and shown output, links, and what they name."""
+"""The documents as data: their blocks, commands with the output shown, links, and the names that they mention."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 from tests.places import ROOT
 
 ELSEWHERE = {"docs/library.md"}
-"""Documents whose blocks have a test of their own."""
+"""Documents whose blocks are run by another test."""
 ELIDED = "…"
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 FLOAT = r"(?<![\w.])(-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))(?![\w.]*\w)"
 DIGEST = r"(?<=\\-)[0-9a-f]{10}(?=\\\.json)"
-"""A number, one that is no count, and what tells a file of digits from others; the last two in an escaped pattern."""
+"""Patterns of a number, of a number that is not a count, and of a file name made from digits; the last two for escaped
+text.
+"""
 ROUNDING = 1e-11
 
 
@@ -43,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Shown:
-    """A command in a document, and the output that is shown below it; none if there is no line of it."""
+    """A command in a document and the output shown below it; the output is empty if no line is shown."""
 
     block: Block
     command: str
@@ -55,18 +57,18 @@ class Shown:
 
 
 def documents() -> list[str]:
-    """The paths of all documents, from the root of the checkout."""
+    """Return the paths of all documents, relative to the root of the checkout."""
     paths = [path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")]
     return sorted(set(paths) - ELSEWHERE)
 
 
 def read(document: str) -> str:
-    """The text of a document."""
+    """Return the text of a document."""
     return (ROOT / document).read_text(encoding="utf-8")
 
 
 def blocks(document: str, text: str) -> list[Block]:
-    """Fenced blocks, and indented ones that have a command."""
+    """Return the fenced blocks, and the indented ones that contain a command."""
     fenced = re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     blocks_in_fences = [Block(document, 1 + text.count("\n", 0, m.start(2)), m[1], m[2]) for m in fenced]
     indented = re.finditer(r"^ {4}((?:theorems|make|python|pip) .*)$", without_blocks(text), re.MULTILINE)
@@ -74,12 +76,12 @@ def blocks(document: str, text: str) -> list[Block]:
 
 
 def without_blocks(text: str) -> str:
-    """The text around the fenced blocks."""
+    """Return the text outside the fenced blocks."""
     return re.sub(r"^```[^\n]*\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def commands(block: Block) -> Iterator[Shown]:
-    """Lines that begin with ``$``, each with the lines below it."""
+    """Yield the lines that begin with ``$``, each with the lines below it."""
     command, output = "", []
     for line in [*block.text.splitlines(), "$ "]:
         if line.startswith("$ "):
@@ -92,7 +94,7 @@ def commands(block: Block) -> Iterator[Shown]:
 
 
 def lines(printed: str) -> list[str]:
-    """Lines of output to compare: without the width of columns, empty lines and the seconds of a table."""
+    """Return the lines of output to compare: without column widths, empty lines and the seconds of a table."""
     compared: list[str] = []
     timed = False
     for line in printed.splitlines():
@@ -104,7 +106,8 @@ def lines(printed: str) -> list[str]:
 
 
 def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
-    """Whether the shown lines are the printed ones; ``…`` stands for any lines, at the end of a line for its rest.
+    """Return whether the shown lines agree with the printed ones; ``…`` stands for any lines, or for the rest of a
+    line.
 
     Processors differ in the last digits of a sum. So numbers with a point agree to six digits, or to the last one that
     is shown; below :data:`ROUNDING` they are rounding, and so is the name of a file made from all digits.
@@ -124,50 +127,50 @@ def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
 
 def _close(shown: str, printed: str) -> bool:
     a, b = float(shown), float(printed)
-    # The place of the last digit: 1.25e-3 has it at 1e-5.
+    # The last digit of 1.25e-3 is in the place of 1e-5.
     digits, _, exponent = shown.partition("e")
     last = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
     return abs(a - b) <= max(1.01 * last if "." in digits else 0.0, 1e-6 * abs(a)) or max(abs(a), abs(b)) < ROUNDING
 
 
 def rows(printed: list[str] | tuple[str, ...]) -> list[str]:
-    """The lines of output that are rows of a table of results or counts."""
+    """Return the lines of output that are rows of a table of results or counts."""
     return [line for line in printed if re.match(r"\S+ .*(?: seconds|the limit's tokens)$", line)]
 
 
 def without_slack(table: Iterable[str]) -> list[str]:
-    """Rows of a table of results without the worst slack."""
+    """Return the rows of a table of results without the worst slack."""
     return [re.sub(r" \S+ ≥ \S+ \([a-z0-9-]+\)", "", row) for row in table]
 
 
 def inline(text: str) -> list[str]:
-    """What stands in code between backticks, outside blocks."""
+    """Return the code between backticks, outside blocks."""
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", without_blocks(text))]
 
 
 def links(text: str) -> list[str]:
-    """Targets of links and pictures that are not on the web."""
+    """Return the targets of links and pictures that are not on the web."""
     plain = without_blocks(text)
     targets = re.findall(r"\]\(([^)\s]+)\)", plain) + re.findall(r'<img src="([^"]+)"', plain)
     return [target for target in targets if "://" not in target]
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of the headings, as GitHub makes them."""
+    """Return the anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", without_blocks(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def paths(text: str) -> set[str]:
-    """Files of the project that a text names, with ``::test`` if that follows; the targets of links are
-    :func:`links`.
+    """Return the project's files that a text names outside links (see :func:`links`), with ``::test`` if
+    that follows.
     """
     plain = re.sub(r"\]\([^)]*\)", "]", text)
     return set(re.findall(r"(?<![\w/.])((?:[\w.-]+/)+[\w.*-]+\.(?:py|md|json|toml|yml|txt|svg)(?:::\w+)?)", plain))
 
 
 def resolves(target: str, document: str) -> bool:
-    """Whether a link leads somewhere; to a heading, if it has an anchor."""
+    """Return whether a link leads to a file, and to a heading if it has an anchor."""
     path, _, anchor = target.partition("#")
     file = (ROOT / document).parent / path if path else ROOT / document
     if not file.exists():
@@ -176,7 +179,7 @@ def resolves(target: str, document: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether a file is there, and has the test that is named behind it."""
+    """Return whether a file exists and has the test that is named after it."""
     name, _, test = path.partition("::")
     files: list[Path] = list(ROOT.glob(name))
     return bool(files) and (not test or any(f"def {test}(" in file.read_text(encoding="utf-8") for file in files))

@@ -1,4 +1,4 @@
-"""How large and how plain the project is, in figures that a change may move; CONTRIBUTING.md has them.
+"""Measures of the size and the plainness of the project that a change may move; CONTRIBUTING.md lists them.
 
 ``python -m tests.facts`` prints the table, ``python -m tests.facts --write`` puts it into CONTRIBUTING.md.
 """
@@ -32,12 +32,12 @@ INEQUALITY = re.compile(r"\b(?:at_least|at_most|equal|is_equal|Claim)\(")
 
 
 def words(document: str) -> int:
-    """Return how many words a reader of a document reads."""
+    """Return the number of words that a reader of a document reads."""
     return count_words(read(document))
 
 
 def count_words(text: str) -> int:
-    """Count the words of a text but for printed tables and blocks of commands or code."""
+    """Count the words of a text, without printed tables and blocks of commands or code."""
     prose = re.sub(rf"{MARK}\n(?:\|.*\n|\n)*", "", without_blocks(text))
     return len(re.findall(r"\S*\w\S*", prose))
 
@@ -62,7 +62,9 @@ def importers(package: str) -> set[str]:
 
 
 def heads() -> Iterator[tuple[int, int, int]]:
-    """Yield of each file of a statement: lines of imports, the line of its ``def``, that of its first claim."""
+    """Yield for each file of a statement the lines of imports, the line of its ``def`` and the line of its
+    first claim.
+    """
     for path in files_in("theorems"):
         text = path.read_text(encoding="utf-8")
         if not re.search(r"^@statement\(", text, re.MULTILINE):
@@ -77,7 +79,7 @@ def heads() -> Iterator[tuple[int, int, int]]:
 
 
 def single_users(package: str) -> int:
-    """Count the files of a package that one room alone uses, besides files of the package."""
+    """Count the files of a package that only one room uses, apart from files of the package."""
     graph = files_graph()
     users = {name: {room_of(user) for user, others in graph.items() if name in others} for name in FILES}
     inside = [name for name in FILES if name.startswith(f"{package}.")]
@@ -85,7 +87,7 @@ def single_users(package: str) -> int:
 
 
 def of_all_papers(name: str) -> list[Path]:
-    """Return the files of an engine and those that papers bring to it."""
+    """Return the files of an engine and the files that papers contribute to it."""
     return [
         path
         for place in ("theorems", *(f"theorems.{paper}" for paper in LATER_PAPERS))
@@ -94,7 +96,7 @@ def of_all_papers(name: str) -> list[Path]:
 
 
 def table() -> str:
-    """Return the figures as Markdown; those that nearly every change moves are rounded up."""
+    """Return the measures as Markdown; those that nearly every change moves are rounded up."""
     read_by_people = sum(words(document) for document in {*documents(), *ELSEWHERE} - NOT_COUNTED)
     imports, defined, claimed = (round(median(column)) for column in zip(*heads(), strict=True))
     from_outside = " / ".join(

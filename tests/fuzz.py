@@ -30,9 +30,9 @@ from theorems.library.explain import explain
 from theorems.report import record as reported
 
 LONGEST = 10.0
-"""Seconds that one file may take."""
+"""Seconds that a single file may take."""
 MOST_MEMORY = 2**30
-"""Bytes that the process may ever have held."""
+"""Largest number of bytes that the process may use at any time."""
 
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2.5, 1e308, 1e999, float("nan"), 2**53 + 1, 10**400, "", "x", "NaN", "Infinity"),
@@ -53,7 +53,7 @@ ODD: tuple[Any, ...] = (
     *({"shape": [2, 2]}, {"shape": [400_000_000]}, {"shape": [0, 3]}, {"shape": [2.5, 0]}, {"shape": [0] * 99}),
     *({"shape": "0"}, {"shape": [0], "foo": 1}, {"shape": [0, -1]}, {"shape": [0, 2**70]}, {"dtype": "O"}),
 )
-"""Values that stand where others are expected."""
+"""Values to put where others are expected."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Outcome:
 
 
 def bytes_changed(rng: random.Random, content: bytes) -> bytes:
-    """Bytes flipped, cut out, repeated, or the end lost."""
+    """Return the content with bytes flipped, cut out or repeated, or the end lost."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 5))):
         at = rng.randrange(max(1, len(data)))
@@ -110,7 +110,7 @@ def bytes_changed(rng: random.Random, content: bytes) -> bytes:
 
 
 def npz_changed(rng: random.Random, content: bytes) -> bytes:
-    """An archive made anew with a member's name, header or data changed; or its bytes."""
+    """Return an archive made anew with a member's name, header or data changed, or one with changed bytes."""
     if rng.random() < 0.5:
         return bytes_changed(rng, content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -149,7 +149,7 @@ DESCRIPTORS = ("'<f8'", "'<i8'", "'O'", "'<U9'", "'|b1'", "'V8'", "[('a', '<f8')
 
 
 def json_changed(rng: random.Random, content: bytes) -> bytes:
-    """Values replaced, names renamed, dropped or added; or the bytes."""
+    """Return JSON with values replaced, or with names renamed, dropped or added; or with changed bytes."""
     if rng.random() < 0.3:
         return bytes_changed(rng, content)
     value = json.loads(content)
@@ -183,7 +183,7 @@ def _containers(parent: Any) -> Iterator[Any]:
 
 
 def python_changed(rng: random.Random, content: bytes) -> bytes:
-    """Lines and words dropped, repeated or exchanged; or the bytes."""
+    """Return Python with lines and words dropped, repeated or exchanged, or with changed bytes."""
     if rng.random() < 0.2:
         return bytes_changed(rng, content)
     lines = content.split(b"\n")
@@ -218,7 +218,7 @@ def _data(path: Path) -> object:
 
 
 def _npz_data(path: Path) -> object:
-    """Read with every array that the seed has: none is left out silently."""
+    """Read an archive, and require every array of the seed file: none may be lost silently."""
     case = load(str(path), 0).case
     if case.dataset is not None:
         assert case.dataset.W is not None, "read without W"
@@ -230,7 +230,7 @@ def _npz_data(path: Path) -> object:
 
 
 def _explained(path: Path) -> object:
-    """All that ``theorems explain`` shows and writes, but for a picture."""
+    """Return all that ``theorems explain`` shows and writes, except for a picture."""
     explanation = explain(str(path))
     return str(explanation), explanation.to_json()
 
@@ -255,7 +255,7 @@ JSON_DATA = {
 
 
 def kinds(report: bytes) -> dict[str, Kind]:
-    """Every kind of file.
+    """Return every kind of file.
 
     Args:
         report: a file of ``theorems verify --json``.
@@ -281,7 +281,7 @@ def _module(path: Path) -> object:
 
 
 def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
-    """So many damaged files, one after the other."""
+    """Read the given number of damaged files, one after the other, and return the outcome."""
     outcome = Outcome(wrong=[])
     assert outcome.wrong is not None
     for k in range(count):
@@ -307,7 +307,7 @@ def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
 
 
 def report_seed() -> bytes:
-    """A small file of ``theorems verify --json``."""
+    """Return a small file of ``theorems verify --json``."""
     from theorems.command.app import main
 
     with tempfile.TemporaryDirectory() as folder:
@@ -317,7 +317,7 @@ def report_seed() -> bytes:
 
 
 def memory() -> int:
-    """Bytes that this process held at most."""
+    """Return the largest number of bytes that this process has used."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -1,4 +1,4 @@
-"""Packages with papers as pip would install them: a folder with their modules and metadata, to be put on the path."""
+"""Packages with papers as pip would install them: a folder with modules and metadata, which is put on the path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def install(
     paper: str = "",
     modules: dict[str, str] | None = None,
 ) -> Path:
-    """The folder of the package, made in ``site``.
+    """Make the package's folder in ``site``, and return it.
 
     Args:
         entry: name of its entry point, that of the package by default.
@@ -64,12 +64,12 @@ def install(
 
 
 def stated(id: str = "few-tokens", assumption: str = "few", before: str = "") -> dict[str, str]:
-    """A room with one statement."""
+    """Return the modules of a room with one statement."""
     return {"rooms.py": STATEMENT.format(id=id, assumption=assumption, before=before)}
 
 
 def install_example(site: Path) -> None:
-    """The template, as it is."""
+    """Install the template unchanged."""
     folder = install(site, "a_paper", version="0.1.0")
     for path in folder.iterdir():
         path.unlink()
@@ -78,7 +78,7 @@ def install_example(site: Path) -> None:
 
 
 def run(site: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Python with this checkout and the packages; without installed metadata of ours that would do."""
+    """Run Python with this checkout and the packages; installed metadata of ours are hidden."""
     path = os.pathsep.join((str(ROOT), str(site)))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
@@ -86,5 +86,5 @@ def run(site: Path, *arguments: str, cwd: Path | None = None) -> subprocess.Comp
 
 
 def theorems(site: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command."""
+    """Run the command."""
     return run(site, "-m", "theorems", *arguments, cwd=cwd)

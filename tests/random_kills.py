@@ -1,4 +1,4 @@
-"""Kill a run with signal 9 at random moments, parent and workers, and see what is left.
+"""Kill runs, parents and workers, with signal 9 at random moments, and check what is left.
 
 ``python -m tests.random_kills 100 1`` kills a run at a hundred moments, drawn from seed 1. After each, the journal must
 have lost no line, and no process may be alive two seconds after the parent. When the run has been resumed to its end,
@@ -27,7 +27,7 @@ GONE_WITHIN = 2.0
 
 @dataclass(frozen=True)
 class Run:
-    """What is run.
+    """A run to be killed.
 
     Attributes:
         program: the command ``theorems``, or one like it.
@@ -41,7 +41,7 @@ class Run:
     longest: float = 5.0
 
     def start(self, folder: Path, *, journal: bool = True) -> subprocess.Popen[bytes]:
-        """In a session of its own; without a journal in one process."""
+        """Start the run in its own session; without a journal it uses one process."""
         resume = ["--jobs", "2", "--resume", "run.jsonl"] if journal else ["--jobs", "1"]
         options = ["--examples", str(self.examples), "--json", "run.json", *resume]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -52,7 +52,7 @@ class Run:
         )
 
     def ended(self, folder: Path, *, journal: bool = True) -> tuple[int, str]:
-        """Run to its end: the exit code and the JSON, seconds aside."""
+        """Run to the end; return the exit code and the JSON, without seconds."""
         code = self.start(folder, journal=journal).wait()
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         for statement in record["statements"]:
@@ -62,7 +62,7 @@ class Run:
 
 @dataclass
 class Killed:
-    """What has happened so far.
+    """The counts of what has been killed and compared so far.
 
     Attributes:
         moments: of the parents that were killed, seconds after their start.
@@ -76,7 +76,7 @@ class Killed:
 
 
 def session(leader: int) -> list[int]:
-    """The processes of a session that are alive, but for its leader; of Linux only."""
+    """Return the living processes of a session without its leader (Linux only)."""
     processes = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -89,7 +89,7 @@ def session(leader: int) -> list[int]:
 
 
 def workers(leader: int) -> list[int]:
-    """Those of the session that work."""
+    """Return the processes of the session that are workers."""
     processes = []
     for pid in session(leader):
         try:
@@ -102,7 +102,7 @@ def workers(leader: int) -> list[int]:
 
 
 def whole(journal: Path) -> list[bytes]:
-    """The lines of a journal that are whole."""
+    """Return the complete lines of a journal."""
     return journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
 
 
@@ -113,7 +113,7 @@ def a_folder() -> Iterator[Path]:
 
 
 def kill_at(run: Run, folder: Path, chance: random.Random, so_far: Killed) -> bool:
-    """Start, kill a worker or none on the way, kill the parent; False if it had ended before."""
+    """Start the run, possibly kill a worker, then kill the parent; return False if the run had already ended."""
     moment = run.longest * chance.random()
     at_worker = moment * (1 + chance.random()) / 2 if chance.random() < 0.7 else None
     before = whole(folder / "run.jsonl")
@@ -147,7 +147,7 @@ def kill_at(run: Run, folder: Path, chance: random.Random, so_far: Killed) -> bo
 
 
 def killed(moments: int, seed: int, run: Run) -> Killed:
-    """Kill runs at so many moments; each run is resumed until it ends by itself."""
+    """Kill runs at the given number of moments; each run is resumed until it ends by itself."""
     chance = random.Random(seed)
     so_far = Killed([])
     with a_folder() as folder:

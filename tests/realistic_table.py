@@ -12,7 +12,7 @@ HEADINGS = ("statement", "cases", "upheld", "falsified", "inconclusive", "not ap
 
 
 def rows(paths: list[Path]) -> list[dict[str, Any]]:
-    """The statements of all files; of one that stands in several, the result on most cases."""
+    """Return the statements of all files; of a statement in several files, the result on the most cases."""
     best: dict[str, dict[str, Any]] = {}
     for path in paths:
         for row in json.loads(path.read_text(encoding="utf-8"))["statements"]:
@@ -22,7 +22,7 @@ def rows(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def reason(row: dict[str, Any]) -> str:
-    """The first reason of each kind, cut where its numbers begin."""
+    """Return the first reason of each kind, cut where its numbers begin."""
     several = re.split(r"; (?=\d+ of \d+ examples)", row["reason"])
     return "; ".join(
         re.sub(r"^\d+ of \d+ examples [\w-]+: ", "", text).split(", the competitor")[0] for text in several
@@ -30,7 +30,7 @@ def reason(row: dict[str, Any]) -> str:
 
 
 def table(statements: list[dict[str, Any]]) -> str:
-    """A table in Markdown, and a line with the sums."""
+    """Return a table in Markdown, and a line with the sums."""
     kinds = ("upheld", "falsified", "inconclusive", "not-applicable")
     lines = [f"| {' | '.join(HEADINGS)} |", "| --- | --: | --: | --: | --: | --: | --- |"]
     for row in statements:

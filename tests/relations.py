@@ -12,7 +12,9 @@ from theorems.run.registry.suite import statements
 
 
 def cell(statement: dict[str, Any], name: str) -> str:
-    """On how many cases a relation was tried; where the statement said something else, on how many, in bold."""
+    """Return the number of cases on which a relation was tried and, in bold, the number on which the
+    verdict differed.
+    """
     counts = statement.get("relations", {}).get(name)
     if counts is None:
         return "–" if name in statements()[statement["id"]].varies else ""
@@ -20,7 +22,7 @@ def cell(statement: dict[str, Any], name: str) -> str:
 
 
 def table(statements: list[dict[str, Any]]) -> str:
-    """A table in Markdown, a row for each statement and a column for each relation."""
+    """Return a table in Markdown, with a row for each statement and a column for each relation."""
     names = [relation.name for relation in RELATIONS]
     lines = [f"| statement | cases | {' | '.join(names)} |", f"| --- | --: |{' --: |' * len(names)}"]
     for statement in statements:
@@ -32,7 +34,7 @@ def table(statements: list[dict[str, Any]]) -> str:
 
 
 def _total(statements: list[dict[str, Any]], name: str) -> str:
-    """Return on how many cases of all statements a relation was tried."""
+    """Return the number of cases of all statements on which a relation was tried."""
     return str(sum(statement.get("relations", {}).get(name, {}).get("cases", 0) for statement in statements))
 
 

@@ -1,4 +1,4 @@
-"""What takes long to make is made once in a session of tests, whichever of its processes is the first to need it."""
+"""Files that take long to make are made once per session of tests, by the first process that needs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def made_once(temporary: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder of that name, which ``make`` fills; another process that needs it waits.
+    """Return the folder of the given name, which ``make`` fills; other processes that need it wait.
 
     Args:
         temporary: the fixture ``tmp_path_factory``.
@@ -19,7 +19,7 @@ def made_once(temporary: pytest.TempPathFactory, name: str, make: Callable[[Path
         make: called with the empty folder; if it fails, the next process tries it again.
     """
     base = temporary.getbasetemp()
-    # A worker of xdist has a folder within that of the session.
+    # A worker of xdist has its folder inside the folder of the session.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     folder.mkdir(exist_ok=True)
     finished = folder.with_suffix(".finished")

@@ -1,4 +1,4 @@
-"""Checks of the shapes and dtypes in signatures, at every call: every statement on one small case.
+"""Check the shapes and dtypes in signatures at every call, with every statement on one small case.
 
 The checks double the time of the tests, so ``make test`` makes them in this one pass, in a process of its own
 (``python -m tests.shapes``). ``make shapes`` makes them in every test.
@@ -43,15 +43,16 @@ INNER_LOOPS = {
     "theorems.token_selection.local_paths.local_constants",
     "theorems.token_selection.local_paths.correlation_constant",
 }
-"""Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
-which would be wrapped: checking them too costs most of the tests' time. And one whose methods return Self, of which
-beartype makes nothing outside a class that it decorates."""
+"""Modules that are not checked. Some are called thousands of times by one call of a checked module, or make functions
+by the thousand, each of which would be wrapped: checking them would take most of the tests' time. One has methods that
+return Self, which beartype handles only in classes that it decorates.
+"""
 
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 
 
 def modules() -> list[str]:
-    """The modules whose signatures are checked."""
+    """Return the modules whose signatures are checked."""
     paths = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     names = [".".join(path.with_suffix("").parts) for path in paths if path.stem != "__init__"]
     return [name for name in names if name not in INNER_LOOPS]
@@ -59,13 +60,15 @@ def modules() -> list[str]:
 
 def check_shapes() -> None:
     """Check the arguments and results of all functions of modules that are imported from now on."""
-    # The function that a composite strategy draws with is no instance of Hypothesis' own protocol for it.
+    # The function with which a composite strategy draws is no instance of Hypothesis' own protocol for it.
     hypothesis.strategies.DrawFn = Callable  # type: ignore[misc, assignment]
     install_import_hook(modules(), "beartype.beartype")
 
 
 def failures() -> Iterator[str]:
-    """A line for each signature that is broken when statements draw a case, or hold on their smallest kept one."""
+    """Yield a line for each signature that is violated when statements draw a case, or are checked on their smallest
+    stored one.
+    """
     # Modules that are imported before check_shapes() are not checked.
     from attention_conformance.kernel.check import verify_kernel
     from examples.kernels import handwritten
@@ -107,7 +110,7 @@ def failures() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # beartype picks the item of a container that it checks at random; no strategy does.
+    # beartype picks the item of a container that it checks at random; no strategy of ours does.
     warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
     check_shapes()
     lines = list(failures())

@@ -1,4 +1,4 @@
-"""The benchmark for benchopt runs, and says what ``theorems bench`` says; skipped without the extra ``benchopt``."""
+"""The benchmark for benchopt runs and agrees with ``theorems bench``; skipped without the extra ``benchopt``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ pytest.importorskip("benchopt", reason="needs the extra benchopt")
 
 
 def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
-    """The rows of the only file of results after ``benchopt run``, on a copy of the benchmark: it writes beside it."""
+    """Run ``benchopt run`` on a copy of the benchmark, beside which it writes, and return the rows of its only result
+    file.
+    """
     import pandas as pd
 
     shutil.copytree(ROOT / "benchmarks" / "benchopt", folder)
@@ -36,7 +38,7 @@ def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(("data", "rule"), [("figure-1a", "normalized-1"), ("tsvm-paths-3", "spectral-0.02")])
-def test_benchopt_measures_what_the_rule_does(tmp_path: Path, data: str, rule: str) -> None:
+def test_benchopt_agrees_with_the_rule(tmp_path: Path, data: str, rule: str) -> None:
     rows = results_of(tmp_path / "benchmark", "-d", f"named[data={data}]", "-s", f"rules[rule={rule}]")
     case = attention_case(load(data, 0))
     start = start_of(data, case)
@@ -50,6 +52,6 @@ def test_benchopt_measures_what_the_rule_does(tmp_path: Path, data: str, rule: s
         assert row["objective_value"] == pytest.approx(float(due))
 
 
-def test_random_trials_are_those_of_the_paper(tmp_path: Path) -> None:
+def test_random_trials_agree_with_those_of_the_paper(tmp_path: Path) -> None:
     rows = results_of(tmp_path / "benchmark", "-d", "trials[d=10,number=0]", "-s", "rules[rule=normalized-0.1]")
     assert {"objective_margin_l2", "objective_margin_linf"} <= set(rows[0])

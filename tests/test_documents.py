@@ -1,4 +1,6 @@
-"""The documents keep up with the code: each command runs and prints what is shown, each name, link and path exists."""
+"""The documents agree with the code: each command runs and prints what is shown, and each name, link and
+path exists.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ SHOWN = [
     for shown in commands(block)
     if shown.command not in RECIPE_COMMANDS
 ]
-PYTHON = [block for block in BLOCKS if block.language == "python"]  # ```py needs what no machine of ours has
+PYTHON = [
+    block for block in BLOCKS if block.language == "python"
+]  # ```py marks code that needs something that no test machine has
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -133,12 +137,12 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Commands that are not run: why not, and what is run in place of each (its rows must be among those shown)."""
+"""Commands that are too long to run, with the reason and a shorter command whose rows must be among those shown."""
 AT_NIGHT = ("theorems figures 9-followed --trials 1000 --out docs/images",)
-"""Commands that take more than ten seconds of a processor, and are not run by ``make test``."""
+"""Commands that take more than ten seconds of processor time, and are not run by ``make test``."""
 
 APART = ("theorems verify lemma-3 --attention examples.kernels:handwritten", "theorems verify mine.py:long_p")
-"""Of the commands that run a kernel or a file of the reader's, those that have processes of their own here, too.
+"""Commands on a kernel or a file of the reader's that are run in separate processes here, too.
 
 A start costs seconds, and what is printed is the same; tests/theorems/run/test_apart.py has what isolation is for.
 """
@@ -154,15 +158,15 @@ PLACES: Mapping[str, Any] = MappingProxyType(
         "my_kernel": handwritten,
     }
 )
-"""What the reader of a Python block has already."""
+"""Names that the reader of a Python block has already defined."""
 FRESH = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
 QUICK = partial(assert_kernel, statements=["lemma-3"], examples=2)
-"""What the fixture ``max_margin_theorems`` does, on little."""
+"""A quick replacement for the fixture ``max_margin_theorems``."""
 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``results.json``, as `docs/verify.md` has it written."""
+    """Return a file ``results.json``, made as in `docs/verify.md`."""
     path = tmp_path_factory.mktemp("results") / "results.json"
     assert main(["verify", "lemma-3", "--examples", "2", "--json", str(path)]) == Exit.UPHELD
     return path
@@ -170,7 +174,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path:
-    """A directory with the files that the documents say are there."""
+    """Change to a directory with the files that the documents assume."""
     monkeypatch.chdir(tmp_path)
     for folder in ("examples", "counterexamples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
@@ -189,14 +193,14 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path
 
 
 def execute(block: Block) -> dict[str, Any]:
-    """Run a Python block; what it has made."""
+    """Run a Python block, and return the names that it defines."""
     made = dict(PLACES) | {"__name__": "block"}
     exec(compile(block.text, block.name, "exec"), made)
     return made
 
 
 def parsed(command: str) -> tuple[str, dict[str, Any]]:
-    """The subcommand and its options; a document that redirects the output must name a file that is there.
+    """Return the subcommand and its options; if the output is redirected, the project must have that file.
 
     Raises:
         Exception: no such subcommand, option or value.
@@ -210,7 +214,7 @@ def parsed(command: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_names(sub: str, given: Mapping[str, Any]) -> None:
-    """Ids, data, faults, rules and figures of a command exist; words in capitals stand for any."""
+    """Assert that the ids, data, faults, rules and figures of a command exist; words in capitals stand for any."""
     ids = [id for id in given.get("ids") or () if not id.isupper()]
     datasets = given.get("data")
     for name in datasets if isinstance(datasets, list) else [datasets] if isinstance(datasets, str) else []:
@@ -228,11 +232,11 @@ def check_names(sub: str, given: Mapping[str, Any]) -> None:
 
 
 def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What a command prints to standard output; it may end in any way but with a complaint."""
+    """Return what a command prints to standard output; it may end in any way except with a complaint."""
     given = shlex.split(command)[1:]
     capsys.readouterr()
     if given[0] == "hunt" and os.environ.get("THEOREMS_TYPECHECK"):
-        # The checks of shapes are part of a strategy's label, which directs a hunt's draws.
+        # Checks of shapes are part of a strategy's label, which affects the draws of a hunt.
         process = subprocess.run(
             [sys.executable, "-m", "theorems", *given], capture_output=True, env=FRESH, check=False
         )
@@ -248,11 +252,11 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 PRINTED: dict[str, list[str]] = {}
-"""What the shorter commands have printed: two documents may show the same long one."""
+"""Outputs of the shorter commands, since two documents may show the same long one."""
 
 
 def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command is one; what is shown is what it prints, or a shorter one prints some of it."""
+    """Assert that the command is valid, and that it or its shorter form prints what is shown."""
     check_names(*parsed(shown.command))
     _, instead = LONG.get(shown.command, ("", shown.command))
     if not instead:
@@ -263,14 +267,14 @@ def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     if instead == shown.command:
         assert not shown.output or agree(shown.output, out), "\n".join(out)
     elif shown.output:
-        # The last digits of a kernel, and so its worst slack, are those of the processor.
+        # The last digits of a kernel, and hence its worst slack, depend on the processor.
         compared = documents_.without_slack if "--attention" in instead else list[str]
         assert rows(out)
         assert set(compared(rows(out))) <= set(compared(shown.output)), "\n".join(out)
 
 
 def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """The target is there. To run it would be to run the tests, or to set everything up."""
+    """Assert that the target exists; running it would run the tests, or install everything."""
     process = subprocess.run(
         ["make", "-n", *shlex.split(shown.command)[1:]], cwd=ROOT, capture_output=True, check=False
     )
@@ -278,7 +282,7 @@ def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """The script or the module is there, and knows the options."""
+    """Assert that the script or module exists and has the options."""
     _, script, *rest = shlex.split(shown.command)
     if script == "-m":
         module = ROOT / rest[0].replace(".", "/")
@@ -288,7 +292,7 @@ def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def check_pip(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """It installs this project."""
+    """Assert that the command installs this project."""
     assert shown.command == "pip install ."
 
 
@@ -298,7 +302,7 @@ CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = Mapp
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_every_block_is_one_that_is_checked(block: Block, tmp_path: Path) -> None:
+def test_every_block_is_of_a_kind_that_is_checked(block: Block, tmp_path: Path) -> None:
     assert block.language in ("console", "python", "py", "indented", "yaml", "toml", "json")
     if block.language == "json":
         assert all(subject_of(from_json(line)).kind for line in block.text.splitlines())
@@ -316,7 +320,7 @@ def test_every_block_is_one_that_is_checked(block: Block, tmp_path: Path) -> Non
         assert list(commands(block))
 
 
-def test_what_is_shown_of_a_paper_stands_in_the_template() -> None:
+def test_excerpts_of_a_paper_agree_with_the_template() -> None:
     template = (ROOT / "examples" / "a_paper" / "a_paper" / "__init__.py").read_text(encoding="utf-8")
     base = (ROOT / "generators" / "subject.py").read_text(encoding="utf-8")
     paper, kind = (block.text for block in BLOCKS if block.document == "docs/publish.md" and block.language == "py")
@@ -331,18 +335,18 @@ def test_commands_that_are_run_at_night_exist(shown: Shown) -> None:
 
 
 def at_night(shown: Shown) -> Any:
-    """The parameter of a test, marked if its command takes long."""
+    """Return the parameter of a test, marked if its command takes long."""
     return pytest.param(shown, id=shown.name, marks=[pytest.mark.documents] * (shown.command in AT_NIGHT))
 
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("shown", [at_night(shown) for shown in SHOWN])
 @pytest.mark.usefixtures("desk")
-def test_commands_do_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     CHECKS[shown.command.split()[0]](shown, capsys)
 
 
-def test_every_command_called_long_is_in_a_document() -> None:
+def test_every_long_command_is_in_a_document() -> None:
     assert {*LONG, *AT_NIGHT} - {shown.command for shown in SHOWN} == set()
 
 
@@ -353,7 +357,7 @@ def test_python_blocks_run(block: Block) -> None:
     made = execute(block)
     for name, test in made.items():
         if name.startswith("test_"):
-            marked = getattr(test, "pytestmark", [])  # by the decorator, with the kernel
+            marked = getattr(test, "pytestmark", [])  # by the decorator with the kernel
             test(partial(QUICK, *marked[0].args) if marked else QUICK)
     if "savez" in block.text:
         assert load("mine.npz", 0).case.problem.keys.shape[-1] == before.shape[-1]
@@ -387,7 +391,7 @@ def test_options_within_a_sentence_exist(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_links_lead_somewhere(document: str) -> None:
+def test_links_lead_to_existing_files_and_headings(document: str) -> None:
     assert [link for link in documents_.links(read(document)) if not documents_.resolves(link, document)] == []
 
 
@@ -399,10 +403,10 @@ def test_paths_exist(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_modules_and_what_is_in_them_exist(document: str) -> None:
+def test_modules_and_their_names_exist(document: str) -> None:
     pattern = r"(?:reference_attention|generators|theorems)(?:\.\w+)+"
     for name in {match[0] for code in inline(read(document)) if (match := re.match(pattern, code))}:
-        if not name.endswith(".py"):  # a file of somebody's that hides a package of ours
+        if not name.endswith(".py"):  # a file of a user's that hides a package of ours
             resolve_name(name)
 
 
@@ -425,13 +429,13 @@ def test_the_readme_is_short_and_has_two_commands_for_a_fresh_clone() -> None:
     assert [command for command in own if command.startswith("make")] == ["make verify", "make test"]
 
 
-def test_the_table_of_statements_is_the_registry() -> None:
+def test_the_table_of_statements_agrees_with_the_registry() -> None:
     table = read("docs/verify.md").partition("## What is verified")[2]
     result = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)
     assert result == [(statement.id, statement.title, statement.source) for statement in statements().values()]
 
 
-def test_the_facts_are_those_of_the_code() -> None:
+def test_the_table_of_facts_is_up_to_date() -> None:
     """`make facts` prints them, `python -m tests.facts --write` puts them there."""
     assert facts.table() in read("CONTRIBUTING.md")
 
@@ -442,12 +446,12 @@ def test_words_of_blocks_and_of_printed_tables_are_not_counted() -> None:
     assert facts.count_words("| a | table |\n") == 2
 
 
-def test_the_table_of_rooms_is_that_of_the_layers() -> None:
+def test_the_table_of_rooms_agrees_with_the_layers() -> None:
     table = read("ARCHITECTURE.md").partition("## The rooms")[2].partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == ROOMS
 
 
-def test_the_extras_are_those_of_the_package() -> None:
+def test_the_extras_agree_with_the_package() -> None:
     named = {extra for d in DOCUMENTS for extra in re.findall(r"pip install \"[^\"]*\[(\w+)\]\"", read(d))}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert named <= set(project["optional-dependencies"])
@@ -461,7 +465,7 @@ def pinned(name: str) -> str:
 
 
 @pytest.mark.skipif(version("matplotlib") != pinned("matplotlib"), reason="another drawing library, other bytes")
-def test_the_picture_is_what_the_command_draws(desk: Path) -> None:
+def test_the_picture_is_the_output_of_the_command(desk: Path) -> None:
     assert main(["figures", "1a", "--out", "docs/images"]) == Exit.UPHELD
     drawn = (desk / "docs" / "images" / "figure-1a.svg").read_bytes()
     assert drawn == (ROOT / "docs" / "images" / "figure-1a.svg").read_bytes()
@@ -480,7 +484,7 @@ TRUE = """$ theorems verify lemma-10 --examples 2
 lemma-10: claims checked on only some of 2 examples: neighbour-rank on 1"""
 
 
-def test_true_documents_pass(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_correct_documents_pass(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_theorems(shown_in(TRUE), capsys)
 
 
@@ -510,7 +514,7 @@ def test_wrong_rows_of_a_long_command_are_noticed(desk: Path, capsys: pytest.Cap
         check_theorems(Shown(bench.block, bench.command, moved), capsys)
 
 
-def test_elided_lines_and_rests_of_lines_agree_and_others_do_not() -> None:
+def test_elided_lines_and_rests_of_lines_agree_but_other_changes_do_not() -> None:
     out = lines("one\n two   2\n\nthree\nfour")
     assert agree(("one", "…", "four"), out)
     assert agree(("one", "two …", "three", "four"), out)
@@ -535,7 +539,7 @@ def test_elided_lines_and_rests_of_lines_agree_and_others_do_not() -> None:
         ("found/a-12345abcde.json", "found/b-12345abcde.json", False),
     ],
 )
-def test_numbers_agree_but_for_their_last_digits(shown: str, printed: str, agrees: bool) -> None:
+def test_numbers_agree_up_to_their_last_digits(shown: str, printed: str, agrees: bool) -> None:
     assert agree((shown,), [printed]) is agrees
 
 

@@ -12,7 +12,7 @@ from tests.fuzz import Kind, fuzzed, json_changed, kinds, report_seed
 
 FILES = 300
 EXPLAINED = 40
-"""Each of those that are read takes a flow."""
+"""Number of explained files; each takes a flow."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_damaged_files_are_read_or_refused(made: dict[str, Kind], name: str, tmp
 
 
 def test_a_wrong_reader_is_caught(tmp_path: Path) -> None:
-    """A reader that raises what it likes, one that says nothing, one that says too much."""
+    """The wrong readers raise any exception, refuse without a message, or print too much."""
 
     def crash(path: Path) -> object:
         raise KeyError("X")

@@ -1,4 +1,4 @@
-"""The hot loops execute as many instructions as they did; what does, and what cannot be seen, is in docs/profile.md."""
+"""The hot loops execute as many instructions as before; docs/profile.md lists what is counted and what is not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = read()
 
 
 def counted(hash_seed: int) -> dict[str, Cost]:
-    """In a process of its own: the types of arguments are checked in this one."""
+    """Return the counts from a separate process, because this one may check the types of arguments."""
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.instructions", "--json"]
     out = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
@@ -36,7 +36,7 @@ def now() -> dict[str, Cost]:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_hot_loop_costs_what_it_did(name: str, now: dict[str, Cost]) -> None:
+def test_the_cost_of_a_hot_loop_is_unchanged(name: str, now: dict[str, Cost]) -> None:
     if name not in KEPT:
         pytest.skip(f"nothing is kept of it for Python {PYTHON}; python -m tests.instructions --write does")
     off = changes(KEPT[name].cost, now[name])
@@ -69,7 +69,7 @@ def whole_products(self: BatchedGradient, p: np.ndarray) -> np.ndarray:
     ],
     ids=["an array with an axis more", "a product taken twice", "a step taken twice"],
 )
-def test_a_slower_loop_is_seen(method: str, planted: Any, seen: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slower_loop_is_noticed(method: str, planted: Any, seen: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with made("descents") as work:
         before = cost(work)
         monkeypatch.setattr(BatchedGradient, method, planted)
@@ -77,7 +77,7 @@ def test_a_slower_loop_is_seen(method: str, planted: Any, seen: set[str], monkey
     assert {item for item, share in off.items() if share > 0} >= seen
 
 
-def test_bytes_are_those_of_arrays() -> None:
+def test_counted_bytes_are_those_of_arrays() -> None:
     def work() -> None:
         a = np.empty((10, 20))
         (a + a)[2:].T.copy()

@@ -1,4 +1,4 @@
-"""The rooms of the house: each imports only rooms below it, and no file imports in a circle.
+"""The rooms of the project: each imports only rooms below it, and no imports of files are circular.
 
 ``python tests/test_layers.py`` prints the rooms from the top floor down, with what each imports;
 ``python tests/test_layers.py --dot`` the same as a graph for Graphviz.
@@ -59,7 +59,7 @@ ENGINE = (
     "max_margin_theorems",
     "theorems",
 )
-"""From the ground up, with the first paper and what several rooms of a later one need."""
+"""The rooms from the ground up, with the first paper and what several rooms of later papers need."""
 PARTS = {
     "theorems.run": "statements",
     "theorems.counterexamples": "without",
@@ -67,11 +67,11 @@ PARTS = {
     "theorems.figures": "gaps",
     "theorems.explanations": "figures",
 }
-"""The parts of later papers that stand before a room, by the names that they have in a paper's ``PAPER``."""
+"""The parts of later papers that are inserted before a room, by their names in a paper's ``PAPER``."""
 
 
 def rooms_of_papers(part: str) -> list[str]:
-    """The rooms that later papers say they have for a part, in the order of ``pyproject.toml``."""
+    """Return the rooms that later papers declare for a part, in the order of ``pyproject.toml``."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
     places = [place.partition(":")[0] for place in entries["max_margin_theorems.papers"].values()]
     rooms = []
@@ -82,11 +82,11 @@ def rooms_of_papers(part: str) -> list[str]:
 
 
 def every_room() -> Iterator[str]:
-    """From the ground up: a room may import those before it."""
+    """Yield the rooms from the ground up: a room may import those before it."""
     for room in ENGINE:
         if room in PARTS:
             yield from rooms_of_papers(PARTS[room])
-        # A later paper that is deleted has none.
+        # A later paper that was deleted has none.
         if (ROOT / room.replace(".", "/")).exists() or (ROOT / f"{room.replace('.', '/')}.py").exists():
             yield room
 
@@ -98,7 +98,7 @@ Graph = Mapping[str, Set[str]]
 
 
 def name_of(path: Path) -> str:
-    """The dotted name of a module."""
+    """Return the dotted name of a module."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -111,7 +111,7 @@ FILES = {
 
 
 def imported(source: str, modules: Set[str]) -> set[str]:
-    """Those of the modules that a source imports anywhere, also inside functions."""
+    """Return those of the modules that a source imports anywhere, also inside functions."""
     result: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -124,18 +124,19 @@ def imported(source: str, modules: Set[str]) -> set[str]:
 
 
 def room_of(module: str) -> str:
-    """The room that a module lies in: the innermost package of :data:`ROOMS`."""
+    """Return the room of a module: the innermost package of :data:`ROOMS`."""
     return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len)
 
 
 def files_graph() -> Graph:
-    """module → modules that it imports. A package's __init__ hands names on;
-    what it imports counts as the package's."""
+    """Return the map from each module to the modules that it imports. A package's __init__ passes names on; its imports
+    count as the package's.
+    """
     return {name: imported(path.read_text(), set(FILES)) - {name} for name, path in FILES.items()}
 
 
 def rooms_graph(files: Graph) -> dict[str, set[str]]:
-    """room → rooms that it imports."""
+    """Return the map from each room to the rooms that it imports."""
     rooms: dict[str, set[str]] = {room: set() for room in ROOMS}
     for module, others in files.items():
         rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module)}
@@ -143,13 +144,13 @@ def rooms_graph(files: Graph) -> dict[str, set[str]]:
 
 
 def upward(rooms: Graph) -> list[str]:
-    """Imports of a room further up."""
+    """Return the imports of a room further up."""
     floor = {room: k for k, room in enumerate(ROOMS)}
     return [f"{room} imports {other}" for room in rooms for other in sorted(rooms[room]) if floor[other] > floor[room]]
 
 
 def circle(graph: Graph) -> list[str]:
-    """A circle of imports, empty if there is none."""
+    """Return a circle of imports, or an empty list."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -170,7 +171,7 @@ def test_every_module_lies_in_a_room_and_every_room_has_modules() -> None:
     assert {room_of(module) for module in FILES} == set(ROOMS)
 
 
-def test_every_package_says_what_it_is() -> None:
+def test_every_package_has_a_docstring() -> None:
     packages = [path for path in FILES.values() if path.name == "__init__.py"]
     assert packages
     assert [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
@@ -196,7 +197,7 @@ def test_a_circle_is_caught() -> None:
 
 
 def drawn(dot: bool) -> str:
-    """The rooms and their imports, as a table or for Graphviz."""
+    """Return the rooms and their imports, as a table or for Graphviz."""
     rooms = rooms_graph(files_graph())
     if dot:
         arrows = [f'  "{room}" -> "{other}";' for room in ROOMS for other in sorted(rooms[room])]

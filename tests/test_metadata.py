@@ -31,7 +31,7 @@ def test_codemeta_lists_what_is_required() -> None:
     assert CODEMETA["programmingLanguage"]["version"] == PROJECT["requires-python"]
 
 
-def test_the_paper_has_its_sections_and_cites_all_that_it_lists() -> None:
+def test_the_paper_has_its_sections_and_cites_its_whole_bibliography() -> None:
     assert re.findall(r"^# (.+)$", PAPER, re.MULTILINE) == [
         "Summary",
         "Statement of need",

@@ -1,4 +1,4 @@
-"""The notebooks run, are short, leave a picture, and what their text says is what their code computes."""
+"""The notebooks run, are short, draw a picture, and their text agrees with the results of their code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from theorems.site.notebooks import NOTEBOOKS, read_notebook, run_notebook
 
 PATHS = {path.stem: path for path in sorted((ROOT / NOTEBOOKS).glob("*.ipynb"))}
 MOST_LINES = 40
-"""Most lines of code in a notebook, empty lines not counted."""
+"""Largest number of lines of code in a notebook, not counting empty lines."""
 Check = Callable[[dict[str, Any]], object]
 
 
@@ -155,7 +155,7 @@ CONCLUSIONS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         },
     }
 )
-"""Sentences of each notebook, each with a check of the values that it names."""
+"""Sentences of each notebook, each with a check of the values that it mentions."""
 
 
 def code_of(path: Path) -> list[str]:
@@ -163,12 +163,12 @@ def code_of(path: Path) -> list[str]:
     return [line for cell in read_notebook(path) if cell.is_code for line in cell.source.splitlines() if line.strip()]
 
 
-def test_every_notebook_says_something_that_is_checked() -> None:
+def test_every_notebook_has_a_conclusion_that_is_checked() -> None:
     assert set(PATHS) == set(CONCLUSIONS)
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_notebook_is_kept_without_outputs_and_in_one_form(name: str) -> None:
+def test_a_notebook_is_stored_without_outputs_in_a_canonical_form(name: str) -> None:
     text = PATHS[name].read_text(encoding="utf-8")
     notebook = json.loads(text)
     assert text == json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""The costs of large runs: simulated cores are as slow as cores are, and no part is left out."""
+"""The cost estimates of large runs: simulated cores take the measured times, and no part is left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theorems.command.app import main
     ("parts", "cores", "seconds"),
     [([3, 1, 1, 1], 1, 6), ([3, 1, 1, 1], 2, 3), ([1, 1, 1, 3], 2, 4), ([5, 1], 9, 5), ([2, 2, 2], 2, 4)],
 )
-def test_parts_go_to_the_first_core_that_is_free(parts: list[float], cores: int, seconds: float) -> None:
+def test_parts_go_to_the_first_free_core(parts: list[float], cores: int, seconds: float) -> None:
     assert wall(parts, cores) == seconds
 
 

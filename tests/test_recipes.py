@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md: each example is applied to a copy, where the commands of its recipe are run."""
+"""The recipes of CONTRIBUTING.md: each example is applied to a copy, in which the recipe's commands are run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.places import ROOT
 
 RECIPES = ROOT / "tests" / "recipes"
 EXAMPLE = re.compile(r"\(tests/recipes/(\w+)\.diff\).*?```console\n(.*?)```", re.DOTALL)
-"""The name of an example, and the commands after it."""
+"""A pattern for the name of an example and the commands after it."""
 COMMANDS = dict(EXAMPLE.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
 
 RECIPE_COMMANDS = {line.removeprefix("$ ") for commands in COMMANDS.values() for line in commands.splitlines()}
@@ -27,7 +27,7 @@ def changed_files(example: Path) -> set[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The files of the project that git tracks."""
+    """Return a copy of the project's files that git tracks."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )

@@ -1,4 +1,4 @@
-"""Shapes and dtypes in signatures hold: one pass of every statement, in a process in which they are checked."""
+"""Shapes and dtypes in signatures are right: one pass over every statement, in a process that checks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_shapes_hold_in_every_statement() -> None:
     assert process.returncode == 0, process.stdout + process.stderr
 
 
-def test_inner_loops_are_modules() -> None:
+def test_inner_loops_are_existing_modules() -> None:
     every = {*modules(), *INNER_LOOPS}
     assert all((ROOT / f"{name.replace('.', '/')}.py").exists() for name in every)
     assert len(modules()) > 200

@@ -1,4 +1,4 @@
-"""A signal that Python drops is raised at the next place that looks."""
+"""A signal that Python drops during garbage collection is raised afterwards."""
 
 from __future__ import annotations
 

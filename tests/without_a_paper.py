@@ -19,11 +19,11 @@ from pathlib import Path
 from tests.places import ROOT
 
 PAPERS = ("transformers_as_svms", "steepest_descent", "next_token", "adaptive_methods")
-"""The papers that no other part of the house needs."""
+"""The papers that no other part of the project needs."""
 NEEDED_BY = {"steepest_descent": ("adaptive_methods",)}
-"""The papers that use another one, and are deleted with it."""
+"""For each paper, the papers that use it and are deleted with it."""
 FOLDERS = ("theorems", "generators", "tests/theorems", "tests/generators")
-"""The folders in which a paper may have a package, or a module, of its own."""
+"""The folders in which a paper may have its own package or module."""
 
 
 def delete_slice(paper: str, root: Path) -> None:
@@ -47,7 +47,7 @@ def delete_slice(paper: str, root: Path) -> None:
 
 
 def delete_records(paper: str, root: Path) -> None:
-    """Delete what is kept of the statements of a paper: counterexamples, numbers of tests, lines of tables."""
+    """Delete the stored records of a paper's statements: counterexamples, numbers of tests, lines of tables."""
     text = "".join(path.read_text(encoding="utf-8") for path in (root / "theorems" / paper).rglob("*.py"))
     ids = re.findall(r'^@statement\(\n    "([\w-]+)"', text, re.MULTILINE)
     for id in ids:
@@ -66,7 +66,7 @@ def run_without(paper: str, arguments: Sequence[str]) -> int:
         root = Path(folder) / "copy"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
         delete_slice(paper, root)
-        subprocess.run(["git", "add", "--all"], cwd=root, check=True)  # Some tests copy the files that git lists.
+        subprocess.run(["git", "add", "--all"], cwd=root, check=True)  # some tests copy the files that git lists
         command = [sys.executable, "-m", "pytest", "--ignore=tests/test_documents.py", *arguments]
         return subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, check=False).returncode
 

@@ -71,14 +71,14 @@ def test_results_of_half_precision_accumulated_in_float32_are_judged_in_float32(
     assert_attention_close(out * 1.02, query, key, value)
 
 
-def test_a_scale_that_is_half_a_percent_off_is_seen_in_float32() -> None:
+def test_a_scale_that_is_off_by_half_a_percent_is_caught_in_float32() -> None:
     query, key, value, _ = tensors("float32")
     out = SDPA(query, key, value, scale=1.005 / 8**0.5, enable_gqa=True)
     with pytest.raises(AssertionError):
         assert_attention_close(out, query, key, value)
 
 
-def test_arrays_of_fewer_axes_and_rows_that_see_nothing() -> None:
+def test_arrays_of_fewer_axes_and_rows_that_see_nothing_are_accepted() -> None:
     rng = np.random.default_rng(0)
     query, key, value = rng.standard_normal((3, 5, 4))
     weights = np.exp(query @ key.T / 2)
@@ -116,7 +116,7 @@ def test_the_tolerance_is_the_largest_bound(dtype: str) -> None:
         ({"grads": (None, None)}, "grads: 2 tensors"),
     ],
 )
-def test_bad_input_is_a_sentence(change: dict[str, Any], says: str) -> None:
+def test_bad_input_is_refused_in_a_sentence(change: dict[str, Any], says: str) -> None:
     query, key, value, _ = tensors("float32")
     given = {"out": SDPA(query, key, value, enable_gqa=True), "query": query, "key": key, "value": value} | change
     with pytest.raises(InvalidInput, match=says):

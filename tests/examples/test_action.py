@@ -1,4 +1,4 @@
-"""The composite action: its inputs are used, and its script is green on a right kernel and red on a wrong one."""
+"""The composite action: its inputs are used, and its script passes on a right kernel and fails on a wrong one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTION: dict[str, Any] = yaml.safe_load(TEXT)
 
 
 def run(tmp_path: Path, **given: str) -> int:
-    """The script on little: two capabilities in the place of the profile."""
+    """Run the script with two capabilities in place of the profile, and return its exit code."""
     inputs = {name: input.get("default", "") for name, input in ACTION["inputs"].items()} | given
     filled = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], text)
               for name, text in STEP["env"].items()}  # fmt: skip
@@ -36,7 +36,7 @@ def run(tmp_path: Path, **given: str) -> int:
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
-def test_the_script_of_the_action(kernel: str, code: int, tmp_path: Path) -> None:
+def test_the_script_passes_on_a_right_kernel_and_fails_on_a_wrong_one(kernel: str, code: int, tmp_path: Path) -> None:
     assert run(tmp_path, kernel=f"examples.real_faults.{kernel}", dtype="float64") == code
     folder = tmp_path / ACTION["inputs"]["folder"]["default"]
     names = {path.name for path in folder.iterdir()}
@@ -46,7 +46,7 @@ def test_the_script_of_the_action(kernel: str, code: int, tmp_path: Path) -> Non
     assert badge["message"] == ("2 of 2 capabilities" if code == 0 else "1 of 2 capabilities")
 
 
-def test_a_kernel_that_is_a_command_is_a_name(tmp_path: Path) -> None:
+def test_a_shell_command_as_the_kernel_is_only_a_name(tmp_path: Path) -> None:
     assert run(tmp_path, kernel="$(touch here); touch here") == 2
     assert not (tmp_path / "here").exists()
 

@@ -1,4 +1,4 @@
-"""The gallery of real faults: each is wrong where its docstring says, and only there; what a common test says of it."""
+"""The gallery of real faults: each is wrong where its docstring says, and only there; and the common test of each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ BY_NAME = {fault.name: fault for fault in TILED_FAULTS}
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 each_fault = pytest.mark.parametrize("fault", TILED_FAULTS, ids=lambda fault: fault.name)
 ROUNDING = 1e-12
-"""In float64 what is rounded differently is equal to this: sums of 300 terms of size 10, n·eps·size = 7e-13."""
+"""Numbers that only round differently agree to this: in float64, 300 terms of size 10 give n·eps·size = 7e-13."""
 VISIBLE = 5e-4
-"""What is wrong is so by more than this. Half precisions are computed in float32 and rounded alike: no rounding is."""
+"""A wrong number differs by more than this; rounding never does, since half precisions are computed in float32 and
+rounded alike.
+"""
 
 
 def tensors(fault: TiledFault, shape: Shape, dtype: torch.dtype) -> list[Tensor]:
-    """q, k, v and an upstream gradient in the layout of the fault's interface."""
+    """Return q, k, v and an upstream gradient in the layout of the fault's interface."""
     generator = torch.Generator().manual_seed(0)
     at, keys = (shape.heads, shape.queries), (shape.key_heads, shape.keys)
     q, k, v, upstream = (
@@ -47,14 +49,14 @@ def tensors(fault: TiledFault, shape: Shape, dtype: torch.dtype) -> list[Tensor]
 
 
 def in_memory_as(x: Tensor) -> Tensor:
-    """A copy with the strides of its shape, also of an axis of length 1, which ``contiguous`` leaves alone."""
+    """Return a copy with the strides of its shape, also on axes of length 1, which ``contiguous`` leaves unchanged."""
     return x.clone(memory_format=torch.contiguous_format)
 
 
 def numbers(
     kernel: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, upstream: Tensor, options: Mapping[str, Any]
 ) -> dict[str, Tensor]:
-    """Output, gradients, and the log-sum-exp of a kernel that has one."""
+    """Return output and gradients, and the log-sum-exp if the kernel has one."""
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
     always = {"sdpa": {"enable_gqa": True}, "flash": {"return_lse": True}, "plain": {}}[interface_of(kernel)]
     result = kernel(*leaves, **always, **options)
@@ -64,7 +66,7 @@ def numbers(
 
 
 def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) -> dict[str, float]:
-    """The largest error of each number, ∞ where one of the two is not finite."""
+    """Return the largest error of each number, or ∞ where only one of the two is finite."""
     given = tensors(fault, shape, dtype)
     options = dict(fault.options)
     if "attn_mask" in options:
@@ -76,7 +78,7 @@ def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) 
 
 
 def wrong_numbers(found: Mapping[str, float]) -> set[str]:
-    """The numbers that are wrong; none may be neither right nor visibly wrong."""
+    """Return the wrong numbers; assert that every other one is right up to rounding."""
     assert not {name: error for name, error in found.items() if ROUNDING < error <= VISIBLE}
     return {name for name, error in found.items() if error > VISIBLE}
 
@@ -116,7 +118,7 @@ def test_most_faults_have_a_smaller_call_on_which_they_do_not_show() -> None:
 
 @dataclass(frozen=True)
 class On:
-    """A call, what it gets other than in the gallery, and which numbers are wrong on it."""
+    """A call, its changes from the gallery's call, and the numbers that are wrong on it."""
 
     name: str
     shape: Shape
@@ -182,7 +184,7 @@ def test_a_fault_is_wrong_where_its_docstring_says_and_nowhere_else(call: On) ->
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("queries", [1, 8])
-def test_strides_are_wrong_for_one_layout_only(queries: int, dtype: torch.dtype) -> None:
+def test_strides_are_wrong_only_for_one_layout(queries: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, n, 4, 6, generator=generator).to(dtype) for n in (queries, 8, 8))
     transposed = [in_memory_as(x.transpose(1, 2)).transpose(1, 2) for x in (q, k, v)]
@@ -199,7 +201,7 @@ def test_strides_are_wrong_for_one_layout_only(queries: int, dtype: torch.dtype)
     assert torch.equal(sdpa(q, k, one_for_all), tiled_sdpa(q, k, in_memory_as(one_for_all)))
 
 
-def test_rows_that_see_nothing_are_as_the_docstrings_say() -> None:
+def test_rows_that_see_nothing_agree_with_the_docstrings() -> None:
     one = torch.ones(1, 1, 2, 3, dtype=torch.float64)
     hidden = torch.zeros(2, 2, dtype=torch.bool)
     values = torch.arange(6.0, dtype=torch.float64).reshape(1, 1, 2, 3)
@@ -215,7 +217,7 @@ def test_rows_that_see_nothing_are_as_the_docstrings_say() -> None:
     assert lse.unique().tolist() == [-5e4 * 0.5]
 
 
-def test_the_tail_is_what_lies_behind_in_memory() -> None:
+def test_the_tail_is_the_memory_behind_the_tensor() -> None:
     x = torch.arange(2 * 3 * 30.0).reshape(2, 3, 30, 1)
     longer = read_on(x)
     assert longer.shape == (2, 3, 32, 1)
@@ -247,7 +249,7 @@ def test_each_kernel_is_found_by_name(kernel: Callable[..., Any]) -> None:
     assert kernel.__doc__
 
 
-def test_a_step_that_does_not_exist_is_not_replaced() -> None:
+def test_a_step_that_does_not_exist_cannot_be_replaced() -> None:
     with pytest.raises(AttributeError, match="Tiled has no step bakward"):
         wrong_step(lambda steps, name: steps, Tiled, "bakward")(lambda self: None)
 
@@ -262,12 +264,12 @@ def test_a_fault_has_the_signature_of_a_right_kernel(fault: TiledFault) -> None:
 # ---- common practice -------------------------------------------------------------------------------------
 
 USUAL = {"sum_not_corrected", "lse_scaled_twice", "backward_always_causal", "causal_once_in_four"}
-"""Those that fail a comparison on Gaussian tensors, with and without a causal mask."""
+"""Faults that fail a comparison on Gaussian tensors, with and without a causal mask."""
 BY_OPTION = {"backward_without_mask", "heads_by_remainder", "window_sees_future", "window_ignored", "lse_in_base_two"}
-"""Those that fail it if every option is tried, too."""
+"""Faults that fail the comparison only if every option is tried."""
 
 
-def test_a_common_test_fails_few_of_them_and_one_with_every_option_half() -> None:
+def test_a_common_test_fails_few_faults_and_a_test_of_every_option_fails_half() -> None:
     failed = {fault.name: failures(fault.kernel) for fault in TILED_FAULTS}
     assert {name for name, options in failed.items() if {"", "causal"} & set(options)} == USUAL
     assert {name for name, options in failed.items() if options} == USUAL | BY_OPTION
@@ -290,7 +292,7 @@ def torch_sdpa(
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, is_causal=is_causal)
 
 
-def test_the_common_test_tries_only_what_a_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_common_test_tries_only_options_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures(lambda query, key, value: torch.zeros_like(query) * (query + key + value)) == [""]
     monkeypatch.setattr(common_test, "TILED_FAULTS", TILED_FAULTS[:1])
     assert common_test.table().splitlines() == [

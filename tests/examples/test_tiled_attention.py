@@ -1,4 +1,4 @@
-"""The tiled kernel is right: output, gradients and log-sum-exp are PyTorch's, in every option and precision."""
+"""The tiled kernel is right: output, gradients and log-sum-exp agree with PyTorch's, for every option and precision."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from examples.real_faults.attention import Tiled, tiled, tiled_sdpa, with_flash,
 
 NAMES = ("out", "dq", "dk", "dv")
 SIZES = [(1, 1, 1, 1), (5, 33, 4, 3), (33, 64, 3, 5), (40, 31, 8, 8)]
-"""L, T, E, m: one of each, ragged blocks, whole blocks with wider values, more queries than keys."""
+"""Values of L, T, E, m: one of each, ragged blocks, whole blocks with wider values, more queries than keys."""
 
 
 class ByAutograd(Tiled):
-    """No backward pass of its own."""
+    """The tiled kernel without its own backward pass."""
 
     by_autograd = True
 
@@ -31,7 +31,7 @@ def gaussian(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> 
 
 
 def inputs(l: int, t: int, e: int, m: int, key_heads: int = 4, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """q, k, v as PyTorch has them, and an upstream gradient."""
+    """Return q, k, v in PyTorch's layout, and an upstream gradient."""
     shapes = (4, l, e), (key_heads, t, e), (key_heads, t, m), (4, l, m)
     return [gaussian(2, *shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
 
@@ -43,9 +43,10 @@ def numbers(attention: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, upst
 
 
 def assert_close(found: dict[str, Tensor], right: dict[str, Tensor], terms: int) -> None:
-    """Equal up to rounding: a sum of N terms of size s is off by N·eps·s at most, logits and weights are of size 4,
-    each number is a sum over at most ``terms`` of their products, and there are two of them. What is rounded to a half
-    precision at the end is computed in float32."""
+    """Assert equality up to rounding. A sum of N terms of size s errs by at most N·eps·s; logits and weights are of
+    size 4, each number is a sum over at most ``terms`` of their products, and two numbers are compared. Numbers that
+    are rounded to half precision at the end are computed in float32.
+    """
     for name in NAMES:
         own = torch.finfo(found[name].dtype).eps
         computed = min(own, torch.finfo(torch.float32).eps)
@@ -56,7 +57,7 @@ def assert_close(found: dict[str, Tensor], right: dict[str, Tensor], terms: int)
 
 
 def as_sdpa(**options: Any) -> Callable[..., Tensor]:
-    """The flash interface on tensors in PyTorch's layout."""
+    """Return the flash interface for tensors in PyTorch's layout."""
 
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return tiled(*(x.transpose(1, 2) for x in (q, k, v)), **options).transpose(1, 2)
@@ -75,7 +76,7 @@ def ours_with(**options: Any) -> Callable[..., Tensor]:
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("key_heads", [4, 2, 1])
 @pytest.mark.parametrize("option", ["none", "causal", "scale", "mask", "mask per head", "hidden row", "additive"])
-def test_sdpa_is_pytorchs(option: str, key_heads: int, sizes: tuple[int, int, int, int]) -> None:
+def test_sdpa_agrees_with_pytorch(option: str, key_heads: int, sizes: tuple[int, int, int, int]) -> None:
     l, t, *_ = sizes
     mask = gaussian(l, t, seed=7) < 0.5
     options: dict[str, Any] = {
@@ -95,7 +96,7 @@ def test_sdpa_is_pytorchs(option: str, key_heads: int, sizes: tuple[int, int, in
 @pytest.mark.parametrize("key_heads", [4, 2])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [(-1, -1), (3, -1), (-1, 2), (3, 0), (0, 40)])
-def test_flash_is_pytorchs_with_the_same_mask(
+def test_flash_agrees_with_pytorch_under_the_same_mask(
     window: tuple[int, int], causal: bool, key_heads: int, sizes: tuple[int, int, int, int]
 ) -> None:
     l, t, *_ = sizes
@@ -108,7 +109,7 @@ def test_flash_is_pytorchs_with_the_same_mask(
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_softcap_and_log_sum_exp_are_the_textbooks(causal: bool) -> None:
+def test_softcap_and_log_sum_exp_agree_with_the_textbook(causal: bool) -> None:
     l, t, e, m = 33, 40, 4, 3
     given = inputs(l, t, e, m)
 
@@ -140,7 +141,7 @@ def test_plain_has_scale_one_and_any_number_of_axes() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_other_precisions_are_float64_to_their_rounding(dtype: torch.dtype) -> None:
+def test_other_precisions_agree_with_float64_up_to_their_rounding(dtype: torch.dtype) -> None:
     given = inputs(9, 70, 8, 8, key_heads=2, dtype=dtype)
     result = numbers(ours_with(is_causal=True), *given)
     assert {x.dtype for x in result.values()} == {dtype}
@@ -174,7 +175,7 @@ def test_layouts_give_the_same_numbers() -> None:
         assert_close(numbers(tiled_sdpa, *given, upstream), right, 51)
 
 
-def test_the_interfaces_are_those_of_the_libraries() -> None:
+def test_the_interfaces_have_the_signatures_of_the_libraries() -> None:
     sdpa = "(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)"
     flash = "(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, return_lse=False)"
     for kernel, expected in {tiled_sdpa: sdpa, tiled: flash, with_plain(Tiled): "(query, keys, values)"}.items():

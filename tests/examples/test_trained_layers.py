@@ -1,4 +1,4 @@
-"""The layers of examples/trained_layers.py: what is said of each, and its numbers in plain numpy."""
+"""The layers of examples/trained_layers.py: the explanation of each, and its numbers in plain numpy."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def check_numbers(state: Any, layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("layer", ALL)
-def test_explain_says_of_a_trained_layer_what_is_expected_and_what_numpy_computes(layer: Layer) -> None:
+def test_the_explanation_of_a_trained_layer_agrees_with_numpy(layer: Layer) -> None:
     assert said_of(layer) == LAYERS[layer]
     check_numbers(explained(layer).layer, layer)
 
 
-def test_no_training_ends_at_other_tokens_than_the_flow_unless_its_steps_are_long() -> None:
+def test_training_ends_at_the_tokens_of_the_flow_unless_its_steps_are_long() -> None:
     assert {expected.training for expected in LAYERS.values()} == {"", "there", "with shorter steps", "not settled"}
     assert [layer.name for layer in LAYERS if LAYERS[layer].training == "with shorter steps"] == ["p-iris-sign"]
 
@@ -85,7 +85,7 @@ SETTLING = [
 
 @pytest.mark.parametrize("layer", SETTLING)
 def test_the_rule_in_explain_ends_where_training_ends(layer: Layer) -> None:
-    """So it does for the sign rule, whose steps lead to other tokens than the flow."""
+    """This holds also for the sign rule, whose steps lead to other tokens than the flow."""
     [end] = explain(layer.train()["data"], rules=[f"{layer.rule}-{RULES[layer.rule][0]:g}"]).rules  # type: ignore[union-attr]
     tokens = settled_tokens(layer)
     assert tokens is not None
@@ -94,8 +94,8 @@ def test_the_rule_in_explain_ends_where_training_ends(layer: Layer) -> None:
 
 
 @pytest.mark.nightly
-def test_training_that_has_not_settled_on_tokens_that_are_not_locally_optimal_goes_on_to_those_of_the_flow() -> None:
-    """Adam on W has had 0.93 of the weight at other tokens since 2,000 of 4,000 steps."""
+def test_training_that_has_not_settled_continues_to_the_tokens_of_the_flow() -> None:
+    """Adam on W has had a weight of 0.93 on other tokens from step 2,000 to 4,000."""
     layer = Layer("W", "iris", "adam")
     early, *late = (weights_of(layer.train(steps)["data"]) for steps in (4_000, 8_000, 16_000))
     assert early.max(axis=1).min() > 0.9
@@ -104,13 +104,13 @@ def test_training_that_has_not_settled_on_tokens_that_are_not_locally_optimal_go
     assert late[-1].max(axis=1).min() > 0.99
 
 
-def test_numbers_of_another_layer_are_found_wrong() -> None:
+def test_numbers_of_another_layer_are_noticed() -> None:
     layer = FAST[0]
     with pytest.raises(AssertionError):
         check_numbers(explained(layer).layer, replace(layer, seed=1))
 
 
-def test_every_rule_data_set_and_kind_of_weights_is_trained() -> None:
+def test_every_rule_data_set_and_kind_of_weights_is_used() -> None:
     assert {layer.rule for layer in LAYERS} == {*RULES}
     assert {layer.data for layer in LAYERS} == {*DATA}
     assert {layer.trained for layer in LAYERS} == {"p", "W", "KQ", "pv", "module"}

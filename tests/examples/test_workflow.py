@@ -1,4 +1,6 @@
-"""The workflow to copy: its command line is one, green on a right kernel, red on a wrong one with what it uploads."""
+"""The workflow to copy: its command line is valid, passes on a right kernel, fails on a wrong one, and its upload
+exists.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ WORKFLOW = (ROOT / "examples" / "ci" / "attention.yml").read_text(encoding="utf-
 
 
 def command(kernel: str) -> list[str]:
-    """The arguments of its command line, on little: two capabilities in the place of the profile."""
+    """Return the arguments of its command line, with two capabilities in place of the profile."""
     (line,) = re.findall(r"^ +- run: theorems (.*)$", WORKFLOW, re.MULTILINE)
     given = shlex.split(line.replace("$KERNEL", kernel))
     at = given.index("--profile")
@@ -26,7 +28,7 @@ def command(kernel: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
-def test_the_command_line_of_the_workflow(
+def test_the_command_line_of_the_workflow_passes_and_fails_as_it_should(
     kernel: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,6 @@
-"""The project as somebody else has it: sdist, wheel of that sdist, both in an environment without this checkout."""
+"""The project as a user has it: an sdist, a wheel of that sdist, and the wheel in an environment without
+this checkout.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ NOT_SOURCES = (
     "dist",
     "mutants",
 )
-"""What a fresh clone does not have: files left by an earlier build would hide what is missing from this one."""
+"""Files that a fresh clone lacks: those left by an earlier build would hide what is missing from this build."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class Installed:
     wheel: Path
 
     def run(self, cwd: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """``theorems …`` is the console script, ``python …`` the interpreter; this checkout is on no path."""
+        """Run a command: ``theorems …`` is the console script, ``python …`` the interpreter, and this checkout is on no
+        path.
+        """
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST"))}
         expected = {**kept, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
         program = [str(self.python.with_name(command[0])), *command[1:]]
@@ -54,7 +58,7 @@ class Installed:
 
 
 def build(kind: str, source: Path, into: Path) -> Path:
-    """The file that the build backend makes, as pip and build call it."""
+    """Return the file that the build backend makes, called as pip and build call it."""
     code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(into)!r}))"
     process = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=300)
     assert process.returncode == 0, process.stderr
@@ -63,7 +67,7 @@ def build(kind: str, source: Path, into: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Built and installed once."""
+    """Build and install the project once."""
     top = tmp_path_factory.mktemp("installed")
     shutil.copytree(ROOT, top / "clone", ignore=shutil.ignore_patterns(*NOT_SOURCES))
     sdist = build("sdist", top / "clone", top)
@@ -78,14 +82,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def environment(folder: Path, *wheels: Path) -> tuple[Path, Path]:
-    """An environment with these wheels: its interpreter, and its site-packages."""
+    """Return the interpreter and the site-packages of an environment with the given wheels."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=300)
     python = folder / "bin" / "python"
     install = ["pip", "--python", str(python), "install", "-qq", "--no-deps", "--no-index", *map(str, wheels)]
     subprocess.run([sys.executable, "-m", *install], check=True, timeout=300)
     packages = next((folder / "lib").glob("python*")) / "site-packages"
-    # The dependencies of the environment that runs this test; a .pth file does not run those in there, so that no
-    # editable install comes along, and what lies in this environment comes first.
+    # Dependencies come from the environment that runs this test. A .pth file does not run the .pth files found there,
+    # so that no editable install comes along, and packages of this environment come first.
     lent = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (packages / "lent.pth").write_text("\n".join(lent))
     return python, packages

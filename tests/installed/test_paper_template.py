@@ -1,4 +1,4 @@
-"""The template of a paper, built, installed in an empty environment, and asked for all there is; nothing knows it."""
+"""The template of a paper, built and installed in an empty environment: every command knows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for line in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def theirs(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment of its own with the suite and the package, without a network."""
+    """Return a separate environment with the suite and the package, made without a network."""
     top = tmp_path_factory.mktemp("a_paper")
     shutil.copytree(A_PAPER, top / "source", ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
     python, packages = environment(top / "venv", installed.wheel, build("wheel", top / "source", top))
@@ -34,7 +34,9 @@ def theirs(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> In
 
 @pytest.fixture
 def theorems(theirs: Installed, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
-    """Output and exit code of commands from an empty folder, in one process: a start costs more than they do."""
+    """Return a function for output and exit code of commands in an empty folder, in one process, since starting takes
+    longer.
+    """
 
     def run(*commands: str) -> list[tuple[str, int]]:
         done = theirs.run(tmp_path, "python", "-c", SEVERAL, *commands)

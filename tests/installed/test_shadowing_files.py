@@ -1,4 +1,6 @@
-"""Nothing of ours is found under a user's file name: ``attention.py`` works, ``generators.py`` is one sentence."""
+"""User files with the names of our packages: a kernel in ``attention.py`` works, and ``generators.py`` is refused in
+one sentence.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ def write(folder: Path, name: str, text: str = "made = 1\n") -> Path:
 
 
 @pytest.mark.parametrize("entry", [("theorems",), ("python", "-m", "theorems")])
-def test_a_kernel_in_attention_py(installed: Installed, tmp_path: Path, entry: tuple[str, ...]) -> None:
+def test_a_kernel_in_attention_py_is_verified(installed: Installed, tmp_path: Path, entry: tuple[str, ...]) -> None:
     for name in ("attention.py", "kernel.py", "theorem.py"):
         write(tmp_path, name, KERNEL)
-    # Two statements in two processes, which import the kernel on their own.
+    # Two statements run in two processes, each of which imports the kernel.
     statements = ["lemma-3", "lemma-4"] if len(entry) == 1 else ["lemma-3"]
     given = ["verify", *statements, "--attention", "attention:attend", "--examples", "2", "--jobs", "2"]
     done = installed.run(tmp_path, *entry, *given)
@@ -37,7 +39,7 @@ def test_a_kernel_in_attention_py(installed: Installed, tmp_path: Path, entry: t
     assert "attention kernel attention:attend" in done.stdout
 
 
-def test_a_kernel_in_attention_py_by_pytest(installed: Installed, tmp_path: Path) -> None:
+def test_a_kernel_in_attention_py_is_verified_by_pytest(installed: Installed, tmp_path: Path) -> None:
     write(tmp_path, "attention.py", KERNEL)
     write(
         tmp_path,
@@ -51,7 +53,7 @@ def test_a_kernel_in_attention_py_by_pytest(installed: Installed, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", HIDING)
-def test_python_dash_m_in_a_folder_with_the_user_s_files(installed: Installed, tmp_path: Path, name: str) -> None:
+def test_python_dash_m_works_in_a_folder_with_the_user_s_files(installed: Installed, tmp_path: Path, name: str) -> None:
     hiding = write(tmp_path, name)
     done = installed.run(tmp_path, "python", "-m", "theorems", "list")
     message = sentence(hiding, name.partition("/")[0].removesuffix(".py"))
@@ -59,7 +61,7 @@ def test_python_dash_m_in_a_folder_with_the_user_s_files(installed: Installed, t
 
 
 def test_python_dash_m_runs_the_users_theorems_py(installed: Installed, tmp_path: Path) -> None:
-    """That is Python's rule for ``-m``: nothing of ours is asked."""
+    """By Python's rule for ``-m``, our package is not even imported."""
     write(tmp_path, "theorems.py", "print('mine')\n")
     assert installed.run(tmp_path, "python", "-m", "theorems", "list").stdout == "mine\n"
 
@@ -67,13 +69,13 @@ def test_python_dash_m_runs_the_users_theorems_py(installed: Installed, tmp_path
 def test_the_command_does_not_look_in_the_working_directory(installed: Installed, tmp_path: Path) -> None:
     for name in (*HIDING[:2], "theorems.py"):
         write(tmp_path, name, "1 / 0\n")
-    # In two processes, which start with the path of this one.
+    # Use two processes, which start with the path of this one.
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "lemma-11", "--examples", "2", "--jobs", "2")
     assert done.returncode == 0, done.stderr
 
 
 def test_the_command_with_a_kernel_of_the_working_directory(installed: Installed, tmp_path: Path) -> None:
-    """tests/attention_conformance/kernel/test_kernel_command.py has the other names."""
+    """tests/attention_conformance/kernel/test_kernel_command.py tests the other names."""
     write(tmp_path, "attention.py", KERNEL)
     hiding = write(tmp_path, "theorems.py")
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "--attention", "attention:attend")
@@ -81,7 +83,7 @@ def test_the_command_with_a_kernel_of_the_working_directory(installed: Installed
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: --attention: {message}\n")
 
 
-def test_the_command_where_the_path_leads_to_the_users_file(installed: Installed, tmp_path: Path) -> None:
+def test_the_command_refuses_a_user_s_file_on_the_path(installed: Installed, tmp_path: Path) -> None:
     hiding = write(tmp_path, "theorems.py")
     done = installed.run(tmp_path, "theorems", "list", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
@@ -94,8 +96,8 @@ def test_a_folder_without_init_hides_nothing(installed: Installed, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["theorems.py", "generators.py"])
-def test_pytest_where_a_package_is_hidden(installed: Installed, tmp_path: Path, name: str) -> None:
-    """Tests that use the fixtures get the sentence; a project's other tests are none of our business."""
+def test_pytest_reports_a_hidden_package(installed: Installed, tmp_path: Path, name: str) -> None:
+    """Only tests that use the fixtures get the sentence; the other tests of the project are not affected."""
     hiding, package = write(tmp_path, name), name.removesuffix(".py")
     write(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The wheel has what its commands read, from any folder; the sdist has what its tests read."""
+"""The wheel contains all that its commands read, in any folder; the sdist contains all that its tests read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_package_comes_from_the_wheel_and_is_typed(installed: Installed, t
     assert all((folder / "py.typed").is_file() for folder in folders)
 
 
-def test_the_wheel_has_all_that_is_recorded_and_nothing_of_the_tests(installed: Installed) -> None:
+def test_the_wheel_has_all_records_and_no_tests(installed: Installed) -> None:
     recorded = installed.packages / "theorems" / "recorded"
     for kind in RECORDED:
         here = sorted(ROOT.glob(kind))
@@ -37,7 +37,7 @@ def test_the_wheel_has_all_that_is_recorded_and_nothing_of_the_tests(installed: 
     } == set(PACKAGES)
 
 
-def test_list_and_verify(installed: Installed, tmp_path: Path) -> None:
+def test_list_and_verify_run_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
     listed = installed.run(tmp_path, "theorems", "list")
     assert listed.returncode == 0, listed.stderr
     assert "theorem-2" in listed.stdout
@@ -48,7 +48,7 @@ def test_list_and_verify(installed: Installed, tmp_path: Path) -> None:
     assert report["version"] != "not installed"
 
 
-def test_hunt_and_replay(installed: Installed, tmp_path: Path) -> None:
+def test_hunt_and_replay_run_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
     done = installed.run(tmp_path, "theorems", "hunt", "lemma-11", "--without", "strict-optimum")
     assert done.returncode == 1, done.stderr
     (file,) = (tmp_path / "hunted").glob("*.json")
@@ -57,7 +57,9 @@ def test_hunt_and_replay(installed: Installed, tmp_path: Path) -> None:
 
 @contextmanager
 def only(folder: Path, names: tuple[str, ...]) -> Iterator[None]:
-    """The folder with none but these files: replaying all takes a minute, and another test does it."""
+    """Remove all other files from the folder within the block: replaying all takes a minute, and another
+    test does it.
+    """
     aside = folder.with_name("aside")
     aside.mkdir()
     away = [path for path in folder.iterdir() if path.name not in names]
@@ -71,17 +73,17 @@ def only(folder: Path, names: tuple[str, ...]) -> Iterator[None]:
         aside.rmdir()
 
 
-def test_counterexamples_without_a_folder_are_those_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_without_a_folder_the_counterexamples_of_the_wheel_are_read(installed: Installed, tmp_path: Path) -> None:
     with only(installed.packages / "theorems" / "recorded" / "counterexamples", KEPT):
         done = installed.run(tmp_path, "theorems", "list", "counterexamples", "--markdown")
-    assert done.returncode == 1  # the others are missing
+    assert done.returncode == 1  # the removed counterexamples are missing
     assert "lemma-4 without separable: not hunted" in done.stderr
     for name in KEPT:
         assert f"refuted (`{name}`)" in done.stdout
         assert f"{name.removesuffix('.json').replace('-without-', ' without ')}: not hunted" not in done.stderr
 
 
-def test_the_report_reads_the_recorded_evidence(installed: Installed, tmp_path: Path) -> None:
+def test_the_report_reads_the_evidence_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "lemma-11", "--examples", "2", "--report", "r.md")
     assert done.returncode == 0, done.stderr
     report = (tmp_path / "r.md").read_text(encoding="utf-8")
@@ -90,7 +92,7 @@ def test_the_report_reads_the_recorded_evidence(installed: Installed, tmp_path: 
     assert "There is no table of planted faults" in report
 
 
-def test_the_sdist_has_what_the_tests_read(installed: Installed) -> None:
+def test_the_sdist_has_all_that_the_tests_read(installed: Installed) -> None:
     expected = {
         "conftest.py",
         "constraints.txt",

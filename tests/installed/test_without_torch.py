@@ -1,4 +1,4 @@
-"""Torch is for kernels: all statements are verified without it, and a kernel without it is one sentence."""
+"""Torch is needed for kernels only: without it all statements are verified, and a kernel is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.installed.conftest import Installed
 from theorems.run.registry.suite import statements
 
 EXTRAS = ("torch", "matplotlib", "cvxpy", "mpmath", "beartype", "pytest")
-"""What an installation without extras need not have."""
+"""Packages that an installation without extras may lack."""
 SENTENCE = (
     "attention kernels compute on torch tensors, and torch is not installed;"
     ' pip install "max-margin-theorems[kernels]".'
@@ -27,36 +27,36 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 """
-"""As if they were not installed: nothing of them is in ``sys.modules``, and none can be imported."""
+"""Source text that makes the extras look as if they were not installed: none can be imported."""
 
 
 @pytest.fixture
 def without(tmp_path: Path) -> str:
-    """A folder for PYTHONPATH: no process that starts with it can import the extras."""
+    """Return a folder for PYTHONPATH: processes that start with it cannot import the extras."""
     folder = tmp_path / "blocked"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(BLOCKED, encoding="utf-8")
     return str(folder)
 
 
-def test_every_statement_is_verified(installed: Installed, tmp_path: Path, without: str) -> None:
+def test_every_statement_is_verified_without_torch(installed: Installed, tmp_path: Path, without: str) -> None:
     assert installed.run(tmp_path, "python", "-c", "import torch", PYTHONPATH=without).returncode == 1
     given = ["--examples", "1", "--jobs", "2", "--json", "found.json"]
     done = installed.run(tmp_path, "theorems", "verify", *given, PYTHONPATH=without)
     report = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["statements"]
     assert [item["id"] for item in report] == list(statements())
-    # One example decides little of what has several outcomes; what was tried must have come out right.
+    # One example may not decide statements with several outcomes, but nothing may be falsified.
     assert {item["verdict"] for item in report} <= {"upheld", "not-applicable"}, done.stdout
     assert {"lemma-1", "theorem-1", "theorem-6"} <= {item["id"] for item in report if item["verdict"] == "upheld"}
 
 
-def test_a_kernel_is_one_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
+def test_a_kernel_is_refused_in_one_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
     given = ["verify", "lemma-3", "--attention", "attention:attend", "--dtype", "float32"]
     done = installed.run(tmp_path, "theorems", *given, PYTHONPATH=without)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: {SENTENCE}\n")
 
 
-def test_the_pytest_plugin_says_the_same(installed: Installed, tmp_path: Path, without: str) -> None:
+def test_the_pytest_plugin_refuses_in_the_same_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
     Path(without, "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     (tmp_path / "test_mine.py").write_text(
         "def test_mine(max_margin_theorems):\n    max_margin_theorems(lambda q, k, v: v)\n"

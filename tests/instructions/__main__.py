@@ -1,4 +1,4 @@
-"""Count what the hot loops cost, and compare it with what is kept; docs/profile.md."""
+"""Count the instructions of the hot loops and compare them with the stored counts; see docs/profile.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes NumPy asks for: its memory handler (NEP 49) with a count before each request."""
+"""The bytes that NumPy requests, counted by a memory handler (NEP 49) before each request."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CALLOC = ctypes.PYFUNCTYPE(_POINTER, _POINTER, _SIZE, _SIZE)
 _REALLOC = ctypes.PYFUNCTYPE(_POINTER, _POINTER, _POINTER, _SIZE)
 _NAME = b"mem_handler"
 _SET, _GET = 304, 305
-"""PyDataMem_SetHandler and PyDataMem_GetHandler in NumPy's table of functions."""
+"""Indices of PyDataMem_SetHandler and PyDataMem_GetHandler in NumPy's table of functions."""
 
 
 class _Handler(ctypes.Structure):
-    """PyDataMem_Handler, version 1."""
+    """The C structure PyDataMem_Handler, version 1."""
 
     _fields_ = (
         ("name", ctypes.c_char * 127),
@@ -64,7 +64,7 @@ class Bytes:
             self.count += size
             return usual.realloc(context, pointer, size)
 
-        # Memory is freed by NumPy's own function: arrays outlive the count, and Python.
+        # NumPy's own function frees memory, since arrays outlive the count, and even Python.
         counting = (_MALLOC(malloc), _CALLOC(calloc), _REALLOC(realloc))
         handler = _Handler(b"counting", 1, usual.context, *counting, usual.free)
         _keep_forever(handler)
@@ -73,7 +73,7 @@ class Bytes:
 
 @contextmanager
 def allocated() -> Iterator[Bytes]:
-    """Counts what arrays of this thread are given."""
+    """Count the bytes given to arrays of this thread within the block."""
     count = Bytes()
     before = _set_handler(count.capsule)
     try:

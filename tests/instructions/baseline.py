@@ -1,4 +1,4 @@
-"""The counts that are kept, by minor version of Python: each compiles a source into instructions of its own."""
+"""The stored counts, by minor version of Python: each version compiles a source into different instructions."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from tests.instructions.counting import Cost
 FILE = Path(__file__).parent / "baseline.json"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 ROOM = 0.05
-"""Either way. On one machine a count repeats exactly; the last digits of another processor's matrix products change how
-often an adaptive loop goes round, and its LAPACK how much it works in; docs/profile.md has by how much."""
+"""Allowed relative change in either direction. On one machine a count repeats exactly; on another processor the last
+digits of matrix products change the number of rounds of adaptive loops, and its LAPACK the work space; docs/profile.md
+has the sizes.
+"""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A count and, where it has grown, why."""
+    """A stored count and, if it has grown, the reason."""
 
     cost: Cost
     why: str
 
 
 class Unsaid(Exception):
-    """Something costs more, and nobody said why."""
+    """An exception for a count that has grown without a reason."""
 
 
 def read(path: Path = FILE) -> dict[str, Kept]:
-    """Of this Python, by workload; empty if there are none."""
+    """Return the counts for this version of Python by workload; there may be none."""
     counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     own = counts.get(PYTHON, {})
     return {name: Kept(Cost(entry["instructions"], entry["bytes"]), entry["why"]) for name, entry in own.items()}
 
 
 def changes(kept: Cost, now: Cost) -> dict[str, float]:
-    """What is more than 5 % off, as a share of what it was."""
+    """Return the counts that are off by more than 5 %, as shares of the stored ones."""
     shares = {field.name: getattr(now, field.name) / getattr(kept, field.name) - 1 for field in fields(Cost)}
     return {name: share for name, share in shares.items() if abs(share) > ROOM}
 
 
 def updated(kept: Mapping[str, Kept], now: Mapping[str, Cost], why: str) -> dict[str, Kept]:
-    """What is to be kept now. A count within 5 % stays as it is, so that small rises add up until they are seen.
+    """Return the counts to store. A count within 5 % stays as it is, so that small rises add up until they are noticed.
 
     Raises:
         Unsaid: one has grown, and ``why`` is empty.
@@ -58,7 +60,7 @@ def updated(kept: Mapping[str, Kept], now: Mapping[str, Cost], why: str) -> dict
 
 
 def write(kept: Mapping[str, Kept], path: Path = FILE) -> None:
-    """What other versions of Python have of the same source stays."""
+    """Write the counts, and keep those of other Python versions."""
     counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     before = counts.get(PYTHON, {})
     counts[PYTHON] = {name: {**asdict(entry.cost), "why": entry.why} for name, entry in kept.items()}

@@ -1,4 +1,4 @@
-"""What a piece of work costs, counted and not timed: the same on a busy machine as on an idle one."""
+"""The cost of a piece of work, counted rather than timed: the same on a busy machine as on an idle one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tests.places import ROOT
 OURS = tuple(
     f"{ROOT / package}/" for package in ("reference_attention", "theorems", "attention_conformance", "generators")
 )
-"""Libraries' own Python code is not counted, so another version of one changes nothing."""
+"""Folders whose functions are counted: without libraries' own Python code, another version of a library changes
+nothing.
+"""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a piece of work.
+    """The cost of a piece of work.
 
     Attributes:
         instructions: Python bytecode instructions executed in our own functions.
@@ -32,13 +34,13 @@ class Cost:
 
 
 def cost(work: Callable[[], object]) -> Cost:
-    """Of the work, when what it keeps for a second time is there."""
+    """Return the cost of the work in its second run, when caches are filled."""
     work()
     return Cost(_instructions(work), _bytes(work))
 
 
 def _instructions(work: Callable[[], object]) -> int:
-    # What the collector calls is not the work's.
+    # The garbage collector's calls are not part of the work.
     gc.collect()
     gc.disable()
     try:
@@ -72,7 +74,7 @@ def _traced(work: Callable[[], object]) -> int:
 
 
 def _monitored(work: Callable[[], object]) -> int:
-    """From Python 3.12 on tracing misses instructions, and this does not (PEP 669)."""
+    """Count with PEP 669: from Python 3.12 on, tracing misses instructions."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
     tool, event, count = monitoring.PROFILER_ID, monitoring.events.INSTRUCTION, 0
 

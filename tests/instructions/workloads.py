@@ -1,4 +1,4 @@
-"""The hot loops, small: those that `make bench` times, and those in which `theorems verify` spends its time."""
+"""The hot loops on small data: those that `make bench` times, and those on which `theorems verify` spends its time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Work = Callable[[], object]
 
 
 def feasible(n: int, tokens: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian keys with the chosen tokens pushed along a common direction."""
+    """Return Gaussian keys with the chosen tokens pushed along a common direction."""
     rng = np.random.default_rng(0)
     keys = rng.normal(size=(n, tokens, d))
     direction = rng.normal(size=d)
@@ -37,7 +37,7 @@ def feasible(n: int, tokens: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def descents(folder: Path) -> Work:
-    """100 normalized steps of 100 random trials at (n, T, d) = (4, 6, 10)."""
+    """Return the work of 100 normalized steps on 100 random trials at (n, T, d) = (4, 6, 10)."""
     trials = [random_trial(0, 10, k).problem for k in range(100)]
     keys, scores = np.stack([trial.keys for trial in trials]), np.stack([trial.scores for trial in trials])
     start, loss = np.zeros((len(trials), 10)), trials[0].loss
@@ -45,19 +45,19 @@ def descents(folder: Path) -> Work:
 
 
 def exact_svm(shape: tuple[int, int, int], folder: Path) -> Work:
-    """ATT-SVM with its certificate."""
+    """Return the work of ATT-SVM with its certificate."""
     return partial(max_margin, *feasible(*shape))
 
 
 def flows(folder: Path) -> Work:
-    """20 random trials at (4, 6, 10), all at once to a norm of 30."""
+    """Return the work of 20 flows on random trials at (4, 6, 10), in a batch, to a norm of 30."""
     problems = [random_trial(0, 10, k).problem for k in range(20)]
     starts = np.random.default_rng(0).normal(size=(20, 10))
     return partial(gradient_flows, problems, starts, norms=np.full(20, 30.0))
 
 
 def checked(id: str, data: str, folder: Path) -> Work:
-    """A statement on a named data set."""
+    """Return the work of checking a statement on a named data set."""
     statement, case = statement_named(id), dataset_named(data)
 
     def work() -> None:
@@ -67,7 +67,7 @@ def checked(id: str, data: str, folder: Path) -> Work:
 
 
 def reading(suffix: str, folder: Path) -> Work:
-    """A file of keys and scores of 30 inputs with 10 tokens in 20 dimensions."""
+    """Return the work of reading a file of keys and scores, with 30 inputs of 10 tokens in 20 dimensions."""
     rng = np.random.default_rng(0)
     arrays = {"keys": rng.normal(size=(30, 10, 20)), "scores": rng.normal(size=(30, 10))}
     path = folder / f"data{suffix}"
@@ -95,6 +95,6 @@ WORKLOADS: Mapping[str, Callable[[Path], Work]] = MappingProxyType(
 
 @contextmanager
 def made(name: str) -> Iterator[Work]:
-    """The work; what it reads is there as long as the context."""
+    """Yield the named work; the files that it reads exist within the block."""
     with TemporaryDirectory() as folder:
         yield WORKLOADS[name](Path(folder))

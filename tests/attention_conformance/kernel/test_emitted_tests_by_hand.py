@@ -133,7 +133,7 @@ def numbered(*shape: int) -> torch.Tensor:
 
 
 def recorded_lines(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
-    """The lines of a function that makes what an interface would of these tensors, and calls a kernel that adds."""
+    """Return the lines for a function that converts these tensors as an interface does and calls a kernel that adds."""
     recorder = Recorder(lambda *arguments, **options: sum(arguments))
     for name, x in named.items():
         recorder.name(name, x)
