@@ -75,7 +75,7 @@ class Kind:
 
 @dataclass
 class Outcome:
-    """Of many files of one kind.
+    """The outcome of reading many damaged files of one kind.
 
     Attributes:
         read, refused: how many.

@@ -26,7 +26,7 @@ def test_versions_and_authors_agree() -> None:
     assert [entry["name"] for entry in CODEMETA["author"]] == authors
 
 
-def test_codemeta_lists_what_is_required() -> None:
+def test_codemeta_has_the_required_entries() -> None:
     assert CODEMETA["softwareRequirements"] == [re.split("[>=<]", entry)[0] for entry in PROJECT["dependencies"]]
     assert CODEMETA["programmingLanguage"]["version"] == PROJECT["requires-python"]
 

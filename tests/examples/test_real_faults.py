@@ -178,7 +178,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
-def test_a_fault_is_wrong_where_its_docstring_says_and_nowhere_else(call: On) -> None:
+def test_a_fault_is_wrong_only_where_its_docstring_says(call: On) -> None:
     assert wrong_numbers(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
 
 

@@ -152,7 +152,7 @@ def test_other_precisions_agree_with_float64_up_to_their_rounding(dtype: torch.d
 
 
 @pytest.mark.parametrize("size", [1e30, -1e30])
-def test_masked_keys_change_nothing(size: float) -> None:
+def test_masked_keys_do_not_change_results(size: float) -> None:
     q, k, v, upstream = inputs(5, 40, 4, 4)
     mask = torch.arange(40) % 3 > 0
     poisoned = [x.clone() for x in (k, v)]

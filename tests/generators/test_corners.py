@@ -187,7 +187,7 @@ MINIMAL: list[tuple[tuple[str, ...], list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("expected", "keys", "scores"), MINIMAL, ids=lambda x: "+".join(map(str, x))[:40])
-def test_the_simplest_example(expected: tuple[str, ...], keys: list[Any], scores: list[Any]) -> None:
+def test_the_simplest_example_is_small(expected: tuple[str, ...], keys: list[Any], scores: list[Any]) -> None:
     case = simplest(lambda _: True, *expected)
     assert case.problem.keys.tolist() == keys
     assert case.problem.scores.tolist() == scores

@@ -39,13 +39,13 @@ def test_without_a_dataset_nothing_is_established() -> None:
         assert "give tokens X" in finding.evidence
 
 
-def test_positive_labels() -> None:
+def test_positive_labels_are_recognised() -> None:
     X, v = [[[1], [0]], [[2], [0]]], [1]
     assert finding_of("positive-labels", X, [1, 1], v).holds
     assert finding_of("positive-labels", X, [1, -1], v) == Finding(False, "label 1 is -1")
 
 
-def test_head_in_key_range() -> None:
+def test_a_head_in_the_range_of_keys_is_decided_exactly() -> None:
     X = [[[1, 0], [0, 0]]]
     assert finding_of("head-in-key-range", X, [1], [3, 1]).holds
     assert finding_of("head-in-key-range", X, [1], [1, 1], [[1, 1], [2, 2]]).holds
@@ -112,7 +112,7 @@ def relaxed(head_radii: Any, prompt_radii: Any) -> Finding:
     return finding_of("radius-schedule", X, [1, -1, 1], [0, 1], **radii)
 
 
-def test_radius_schedule() -> None:
+def test_a_radius_schedule_is_decided() -> None:
     assert relaxed([10, 1e3], [1, 10]).holds
     assert relaxed([1e3, 1e3], [1, 10]).holds is False
     assert relaxed([0.1, 10], [1, 10]).holds is False

@@ -133,7 +133,7 @@ def test_in_cone_without_start_or_constants() -> None:
     assert ASSUMPTIONS["in-cone"].check(apart).holds is False
 
 
-def test_step_size() -> None:
+def test_a_step_size_is_compared_with_its_bound() -> None:
     one = case([[[1, 0], [0, 0]]], [[1, 0]])
     largest = float(np.exp(-one.problem.log_smoothness))
     assert ASSUMPTIONS["step-size"].check(one).holds

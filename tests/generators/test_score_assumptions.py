@@ -22,14 +22,14 @@ def finding_of(id: str, scores: Any, loss: Any = "logistic") -> Finding:
     return ASSUMPTIONS[id].check(Case(Problem(np.zeros((*scores.shape, 1)), scores, loss)))
 
 
-def test_strict_optimum() -> None:
+def test_a_strict_optimum_is_decided_exactly() -> None:
     assert finding_of("strict-optimum", [[1, 0.5], [UP, 1]]).holds
     tied = finding_of("strict-optimum", [[1, 0.5], [0, 1.5, 1.5][1:]])
     assert tied.holds is False
     assert tied.evidence == "input 1: tokens 0 and 1 both score 1.5"
 
 
-def test_equal_non_optimal_scores() -> None:
+def test_equal_non_optimal_scores_are_decided_exactly() -> None:
     assert finding_of("equal-non-optimal-scores", [[2, 1, 1], [0, 5, 0]]).holds
     assert finding_of("equal-non-optimal-scores", [[2, 1], [3, 9]]).holds
     near = finding_of("equal-non-optimal-scores", [[2, 1, UP], [0, 5, 0]])
@@ -40,7 +40,7 @@ def test_equal_non_optimal_scores() -> None:
     assert "both score 2" in tied.evidence
 
 
-def test_distinct_scores() -> None:
+def test_distinct_scores_are_decided_exactly() -> None:
     assert finding_of("distinct-scores", [[1, UP, 0], [1, 0, 2]]).holds
     same = finding_of("distinct-scores", [[1, UP, 0], [1, 0, 1]])
     assert same.holds is False
@@ -48,7 +48,7 @@ def test_distinct_scores() -> None:
     assert finding_of("distinct-scores", [[0.0, -0.0]]).holds is False
 
 
-def test_single_input() -> None:
+def test_a_single_input_is_recognised() -> None:
     assert finding_of("single-input", [[1, 0]]).holds
     assert finding_of("single-input", [[1, 0], [1, 0]]) == Finding(False, "n = 2")
 
@@ -60,7 +60,7 @@ def test_mixing_hurts_unless_no_token_scores_lower() -> None:
     assert finding_of("mixing-hurts", [[1, 1], [2, 2]]).holds is False
 
 
-def test_well_behaved_loss() -> None:
+def test_well_behaved_losses_are_recognised() -> None:
     assert finding_of("well-behaved-loss", [[-2, 3]], "exponential").holds
     assert finding_of("well-behaved-loss", [[-2, 3]], "correlation").holds
 

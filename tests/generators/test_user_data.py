@@ -15,7 +15,7 @@ from theorems.core.claim import Verdict
 from theorems.run.verify import verify_data
 
 
-def test_two_directions_beside_the_keys_are_those_of_lemma_8(tmp_path: Path) -> None:
+def test_two_directions_in_a_file_are_read_for_lemma_8(tmp_path: Path) -> None:
     """q1 and q2 select token 0, q2 by the larger margin; other units of the keys change neither direction."""
     keys, scores = np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -8.0]]]), np.array([[1.0, 0.0, 0.5]])
     for unit in (1.0, 2.0**40):

@@ -114,7 +114,7 @@ def test_heads_that_do_not_fit_are_refused(changed: dict[str, np.ndarray], says:
         Head(**{**right, **changed})  # type: ignore[arg-type]
 
 
-def test_outputs_are_those_of_the_network() -> None:
+def test_outputs_agree_with_the_network() -> None:
     rng = np.random.default_rng(0)
     features, weights = rng.standard_normal((2, 3, 5)), rng.standard_normal(5)
     head = Head(features, weights, np.arange(5), np.array([1.0, -1.0]))

@@ -159,6 +159,6 @@ def test_a_step_over_the_minimum_to_the_same_height_has_no_sign() -> None:
 
 
 @pytest.mark.parametrize("loss", ILL_BEHAVED_LOSSES.values(), ids=str)
-def test_a_loss_says_whether_it_decreases(loss: IllBehavedLoss) -> None:
+def test_a_loss_declares_whether_it_decreases(loss: IllBehavedLoss) -> None:
     falls = bool((np.diff(loss.value(np.linspace(-3, 3, 100))) < 0).all())
     assert loss.decreasing == falls

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 X, Z, Y, V = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 5)), np.array([1.0, -1.0]), RNG.normal(size=4)
 
 
-def test_the_problem_is_that_of_vec_w() -> None:
+def test_the_problem_is_the_one_in_vec_w() -> None:
     data = QueryDataset(X, Z, Y, V, "exponential")
     assert data.shape == (4, 5)
     assert data.problem.loss is LOSSES["exponential"]

@@ -220,7 +220,7 @@ def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool) -> None:
+def test_a_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(listed: bool) -> None:
     statement = replace(fake_statement("lost-in-order", lost_in_order), search="by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     permuted = [case for case in drawn if _named(relation_of(case)) == "tokens-permuted"]
@@ -235,7 +235,7 @@ def lost_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool) -> None:
+def test_a_second_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(listed: bool) -> None:
     statement = replace(fake_statement("lost-besides", lost_besides), search="by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in drawn}
@@ -243,7 +243,9 @@ def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(listed: 
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_an_assumption_that_a_run_decides_may_hold_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assumption_decided_by_a_run_may_hold_on_one_of_two_equivalent_cases(
+    listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Assumption("runs", "a run ends well", "", lambda case: Finding(bool(case.problem.optimal[0] == 0), "ends"))
     own = {"assumptions": ("runs",), "own_assumptions": {"runs": first}}
     statement = replace(fake_statement("run-in-order", by_nothing), **own)
@@ -290,7 +292,7 @@ def _risk(problem: Problem, p: Any) -> float:
     return float(risk(problem.keys, problem.scores, problem.loss, p))
 
 
-def test_a_change_that_would_be_rounded_is_not_made() -> None:
+def test_a_relation_is_not_applied_where_it_would_round() -> None:
     third = Case(Problem(np.full((1, 2, 2), 1 / 3) * [[[1.0], [2.0]]], [[1.0, 0.0]]))
     assert relation_named("rotated").apply(third) is None
     assert relation_named("reflected").apply(third.replace(problem=Problem(X + 1e-17 + 1 / 3, X[:, :, 0]))) is None
@@ -312,7 +314,7 @@ def test_text_is_written_and_read_like_numbers() -> None:
     assert again.vocabulary == (" ", "a")
 
 
-def test_the_change_depends_on_the_seed_of_the_case_alone() -> None:
+def test_the_change_depends_only_on_the_seed_of_the_case() -> None:
     drawn = [_named(relation_of(ORDERED.replace(seed=seed))) for seed in range(40)]
     assert drawn == [_named(relation_of(ORDERED.replace(seed=seed, name="other"))) for seed in range(40)]
     assert len(set(drawn)) > 6
@@ -354,13 +356,13 @@ def test_a_kernel_has_relations_of_its_own(capsys: pytest.CaptureFixture[str]) -
         verify("lemma-3", relations=True, attention="m:f")
 
 
-def test_from_python() -> None:
+def test_relations_can_be_checked_from_python() -> None:
     results = verify("lemma-11", examples=4, relations=True)
     assert results.verdict is Verdict.UPHELD
     assert sum(counts["cases"] for counts in results["lemma-11"].relations.values()) == 4
 
 
-def test_the_printed_table() -> None:
+def test_the_table_of_relations_is_printed() -> None:
     counts = {"inputs-permuted": {"cases": 3, "differing": 0}, "rotated": {"cases": 2, "differing": 1}}
     head, _, row, total = table([{"id": "lemma-11", "examples": 5, "relations": counts}]).splitlines()
     cells = dict(zip(head.split("|"), row.split("|"), strict=True))

@@ -1,4 +1,4 @@
-"""What capabilities leave to a kernel, by hand: its default scale, the contents of empty rows, the keys that are
+"""Freedoms that capabilities leave to a kernel, by hand: its default scale, the contents of empty rows, the keys that are
 poisoned.
 """
 

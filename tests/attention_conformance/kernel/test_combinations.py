@@ -69,7 +69,7 @@ def test_a_call_of_several_capabilities_is_printed_once() -> None:
 
 @pytest.mark.parametrize("head", range(5))
 def test_any_head_of_a_group_may_be_the_one_that_fails(head: int) -> None:
-    """Of a call of five heads the head whose first query is marked remains."""
+    """The call has five heads, and the one whose first query is marked remains."""
     whole = call(H=5)
     query = whole.query.copy()
     query[0, head, 0, 0] = 77.0

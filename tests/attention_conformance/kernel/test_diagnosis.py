@@ -72,7 +72,7 @@ def wrong_where(condition: Any) -> Any:
 
 
 @pytest.mark.parametrize("T", [7, 8, 9, 15, 17, 127])
-def test_a_length_next_to_that_of_a_block_is_named_if_one_key_less_passes(T: int) -> None:
+def test_a_length_next_to_a_block_size_is_named_if_one_key_less_passes(T: int) -> None:
     says = cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T))
     assert says.endswith(f": no smaller failing call than one with keys T = {T} was found")
     assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T - 1), call(T)) == UNEXPLAINED

@@ -105,7 +105,7 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 
 
 def test_three_tensors_and_an_optional_scale_are_taken_for_pytorch_s_signature() -> None:
-    """Then the kernel's default scale is tested."""
+    """As a consequence the kernel's default scale is tested."""
 
     def right(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale)

@@ -49,7 +49,7 @@ def test_data_with_queries_select_the_statements_about_queries(tmp_path: Path) -
     assert verify_data("tsvm-frobenius-path", plain).counts == {Verdict.NOT_APPLICABLE: 1}
 
 
-def test_neighbours_are_those_of_the_factors_not_of_rounded_products(tmp_path: Path) -> None:
+def test_neighbours_are_decided_on_factors_not_on_rounded_products(tmp_path: Path) -> None:
     """One row is three times another and has three times its margin, exactly for tokens and queries, but not for
     rounded keys.
     """

@@ -132,7 +132,7 @@ def test_attention_of_orthonormal_tokens_decouples_and_components_are_supports()
     assert problem.multiplicities[3].tolist() == [2, 0, 0]
 
 
-def test_dependent_embeddings_tie_what_the_graph_tells_apart() -> None:
+def test_dependent_embeddings_tie_tokens_that_the_graph_distinguishes() -> None:
     """Let e_2 = (e_0 + e_1)/2, with samples {0, 2} → 0 and {1, 2} → 1: the graph is acyclic, but the graph-SVM is
     infeasible and L_⋆ = log 2.
     """

@@ -112,7 +112,7 @@ def test_opposed_rows_of_different_lengths_have_a_stationary_finite_part() -> No
     assert parts.one_minus_cosine < 1e-9
 
 
-def test_three_opposed_inputs() -> None:
+def test_three_opposed_inputs_share_their_weights_equally() -> None:
     parts = known_parts("three")
     assert len(parts.split.level) == 2
     assert parts.split.tied_inputs == [0, 1, 2]

@@ -37,7 +37,7 @@ def exact(given: Problem, p: list[mpmath.mpf]) -> mpmath.mpf:
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 200.0])
-def test_value_and_slope_are_those_of_the_logarithm(tied: bool, size: float) -> None:
+def test_value_and_slope_agree_with_the_logarithm(tied: bool, size: float) -> None:
     given = problem(tied)
     p = size * np.random.default_rng(0).normal(size=4)
     with mpmath.workdps(80):

@@ -183,7 +183,7 @@ def test_a_batch_of_pairs_gives_the_values_of_each_pair() -> None:
             assert found[i] == pytest.approx(each[name], rel=1e-13, abs=1e-13), name
 
 
-def test_rows_drops_and_weights_are_those_of_the_tokens() -> None:
+def test_rows_drops_and_weights_agree_with_the_tokens() -> None:
     problem, p = joint(), np.array([0.3, -1.0, 2.0, 0.5, 0.0, 1.0])
     assert problem.longest_row == pytest.approx(
         max(float(np.linalg.norm(k[a] - x)) for k, a in zip(problem.keys, problem.alpha, strict=True) for x in k)

@@ -31,7 +31,7 @@ def test_each_start_is_followed_to_each_radius(joint: Joint) -> None:
     assert [[x.p.tolist() for x in path] for path in paths] == [[x.p.tolist() for x in path] for path in again]
 
 
-def test_risk_and_margin_are_those_of_the_pair(joint: Joint) -> None:
+def test_risk_and_margin_agree_with_the_pair(joint: Joint) -> None:
     p, w = np.array([1.0, -2.0]), np.zeros(2)
     pair = Pair(joint, 1.0, 2.0, w, p, 1.0)
     assert pair.risk == float(relative_log_risk(joint, 1.0, w, joint.log_weights(p)))

@@ -130,7 +130,7 @@ def test_only_zero_has_rank_zero() -> None:
     assert ranks[0] > 0 > ranks[5] > ranks[6]
 
 
-def test_coordinates_of_a_cone_are_those_of_the_direction_or_of_the_nearest_border() -> None:
+def test_cone_coordinates_are_of_the_direction_or_of_the_nearest_boundary_point() -> None:
     rng, mu = np.random.default_rng(0), 0.2
     cone = _Cone(np.array([1.0, -2.0, 0.5, 1.0]), mu, np.eye(4))
     x = 0.1 * (cone.axis + 0.6 * rng.normal(size=(3, 40, 4)))

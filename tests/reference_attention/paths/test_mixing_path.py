@@ -31,7 +31,7 @@ def excess(W: np.ndarray) -> float:
     return total
 
 
-def test_derivatives_are_those_of_the_definition() -> None:
+def test_derivatives_agree_with_the_definition() -> None:
     rng = np.random.default_rng(0)
     W, u = rng.normal(size=8), rng.normal(size=8)
     risk = MixingRisk.of(KEYS, optimal_attention(SCORES, PENALTY), PENALTY)
@@ -44,7 +44,7 @@ def test_derivatives_are_those_of_the_definition() -> None:
     assert np.allclose(H, H.T)
 
 
-def test_the_minimum_over_a_ball_is_that_of_a_float_minimiser() -> None:
+def test_the_minimum_over_a_ball_agrees_with_a_float_minimiser() -> None:
     """Compare at ρ = 12, where floats still resolve the minimum; the float minimiser starts elsewhere."""
     attention = optimal_attention(SCORES, PENALTY)
     svm = general_svm(KEYS, attention.sets, attention.first)

@@ -36,7 +36,7 @@ def test_without_a_point_the_residual_is_infinite() -> None:
     assert at(1.0).kkt_residual == math.inf
 
 
-def test_the_residual_is_that_of_the_least_squares_problem() -> None:
+def test_the_residual_agrees_with_the_least_squares_problem() -> None:
     solution = float_solution(np.array([[1.0, 0.5], [-0.25, 1.0]]), np.ones(2, dtype=np.int64))
     assert solution.residual == pytest.approx(np.array([0.0, 0.0, 1.0]) - solution.design @ solution.u)
 

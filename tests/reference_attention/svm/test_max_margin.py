@@ -321,7 +321,7 @@ def test_relaxation_of_figure_3b_ignores_the_input_that_is_no_support() -> None:
     assert solved(keys, alpha).p.tolist() != [1.0, 0.0]
 
 
-def test_known_solution() -> None:
+def test_a_solution_known_by_hand_is_found() -> None:
     solution = solved(*single((3.0, 4.0)))
     assert solution.p.tolist() == [3 / 25, 4 / 25]
     assert solution.norm == pytest.approx(0.2, rel=2 * EPS)
@@ -479,7 +479,7 @@ def test_float_guess_is_right_on_generic_problems() -> None:
         assert solution._outcome.steps == 1
 
 
-def test_locally_optimal_is_decided_on_neighbours_alone() -> None:
+def test_only_neighbours_decide_local_optimality() -> None:
     keys, alpha = single((1.0, 1.0), (1.0, -1.0), (1.0 + 3e-9, 0.0))
     solution = solved(keys, alpha)
     assert locally_optimal(solution, np.array([[1.0, 0.5, 0.5, 9.0]]))

@@ -61,7 +61,7 @@ def test_a_singular_system_is_refused() -> None:
         krawczyk(system, solution)
 
 
-def test_the_guess_tells_support_and_rank() -> None:
+def test_the_guess_gives_support_and_rank() -> None:
     """The rows are e1e1ᵀ, with margin 1, and 2e1e1ᵀ, which is slack."""
     a, z = np.array([[1.0, 0.0], [2.0, 0.0]]) / 2, np.array([[1.0, 0.0], [1.0, 0.0]])
     solution = nuclear_float_solution(a, z, np.ones(2))

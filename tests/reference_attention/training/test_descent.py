@@ -214,7 +214,7 @@ def test_one_minus_cosine_is_per_start_and_at_any_length_of_the_direction() -> N
     assert run.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
 
 
-def test_sign_and_log_risk_are_those_of_the_excess_over_the_optimal_tokens() -> None:
+def test_sign_and_log_risk_agree_with_the_excess_over_the_optimal_tokens() -> None:
     problem = some_problem(8)
     run = gradient_descent(problem, np.ones((2, 5)), steps=3)
     sign, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, run.points, problem.optimal)

@@ -50,7 +50,7 @@ def test_a_point_is_both_factors_flattened_row_by_row() -> None:
     assert moved == pytest.approx(2 * LAYOUT.derivative(point) @ step, rel=1e-6, abs=1e-14)
 
 
-def test_gradient_and_hessian_are_those_of_the_risk() -> None:
+def test_gradient_and_hessian_agree_with_the_risk() -> None:
     point, slope = LAYOUT.join(K, Q), factored_slope(DATA.problem, LAYOUT)
     assert slope.newton is not None
     log_scale, direction, curvature = slope.newton(point)

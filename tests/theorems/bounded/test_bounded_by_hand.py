@@ -78,7 +78,7 @@ def test_a_log_sum_exp_in_floats_is_in_the_ball(size: float) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats_are_those_of_torch(name: str) -> None:
+def test_formats_agree_with_torch(name: str) -> None:
     known, result = torch.finfo(getattr(torch, name)), FORMATS[name]
     assert (result.eps, result.largest) == (known.eps, known.max)
     assert result.lost == (known.smallest_normal if name != "float16" else known.eps * known.smallest_normal / 2)

@@ -20,7 +20,7 @@ FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 
-def test_hunt_writes_what_replay_checks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_checks_the_file_that_hunt_writes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hunt", "theorem-2", "--without", "single-input", "--seed", "7", "--out", "here"]) == 1
     output = capsys.readouterr().out
     assert "theorem-2 without single-input: refuted" in output
@@ -31,7 +31,7 @@ def test_hunt_writes_what_replay_checks(capsys: pytest.CaptureFixture[str]) -> N
     assert "refuted" in capsys.readouterr().out
 
 
-def test_a_hunt_that_finds_nothing_says_how_much_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hunt_that_finds_nothing_reports_its_effort(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hunt", "lemma-3", "--cases", "15", "--out", "here", "--record"]) == 0
     output = capsys.readouterr().out
     assert "no counterexample found" in output
@@ -153,7 +153,7 @@ def test_a_conclusion_without_claims_is_no_counterexample(
     assert "Traceback" not in printed.err
 
 
-def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hunt_reports_the_number_of_cases_on_which_the_assumption_fails(capsys: pytest.CaptureFixture[str]) -> None:
     body = "yield at_least('fine', Form.EXACT, 1.0, 0.0, rounding=0.0, why='exact')"
     Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
     assert main(["hunt", "mine.py:mine", "--without", "separable", "--cases", "40"]) == 0

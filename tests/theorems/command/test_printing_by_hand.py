@@ -162,7 +162,7 @@ def test_an_interrupted_table_exits_as_interrupted(
     assert main(["power", "lemma-3", "--examples", "1", "--jobs", "1"]) == Exit.INTERRUPTED
 
 
-def test_a_statement_of_a_file_cannot_end_the_process_that_asks_for_it() -> None:
+def test_a_statement_of_a_file_cannot_end_the_calling_process() -> None:
     """The statement is requested from Python, without an attention kernel."""
     Path("mine.py").write_text(LEAVES, encoding="utf-8")
     results = verify("mine.py:leaves", examples=2)

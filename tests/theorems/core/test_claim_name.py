@@ -20,7 +20,7 @@ GIVEN, SAID, MORE = premise("given"), stated_claim("said"), sharper("more", when
 
 
 def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """What it says."""
+    """One inequality."""
     yield at_least(SAID, Form.EXACT, 1.0, 0.0, rounding=0.0)
 
 

@@ -44,7 +44,7 @@ def stating(*claims: Claim, states: tuple[str, ...] | None = ("limit",), premise
 
     @statement("stating", claims=LISTED, states=states, premises=premises)
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """It says what it is given."""
+        """The given claims."""
         yield from claims
 
     return conclusion
@@ -112,7 +112,7 @@ def test_an_undecidable_condition_counts_as_holding() -> None:
 
     @statement("broken", claims=listed, states=("limit",))
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """It says something sharp."""
+        """A sharper claim only."""
         yield NO_SHARP
 
     assert parts_of(conclusion).stated is INCONCLUSIVE

@@ -111,7 +111,7 @@ def test_a_wrong_claim_of_dependence_is_detected() -> None:
 
 
 @pytest.mark.parametrize(("scores", "called"), [(SCORES, "γ"), (-SCORES, "−γ"), (0 * SCORES, "0")])
-def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: str) -> None:
+def test_local_optimality_is_tested_with_three_scores(scores: np.ndarray, called: str) -> None:
     """Neighbours score below α, above α, or the same; a wrong answer on any of these is named."""
     svm = solution()
     assert local_optimality_claim(PROBLEM, ALPHA, svm, REFERENCE).verdict is Verdict.UPHELD

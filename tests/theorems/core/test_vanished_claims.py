@@ -64,7 +64,7 @@ def test_a_vanished_claim_makes_the_statement_inconclusive() -> None:
 
 @statement("fragile")
 def fragile(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It breaks down on the reference alone."""
+    """A conclusion that raises on the reference only."""
     if under_test.name == REFERENCE.name:
         raise ZeroDivisionError("the reference")
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)

@@ -95,7 +95,7 @@ def test_with_several_inputs_the_limit_depends_on_the_start() -> None:
     assert "3 end at [0, 1], 1 end at [0, 0]" in paragraphs(it)[0]
 
 
-def test_seeded_starts_depend_on_the_seed_alone() -> None:
+def test_seeded_starts_depend_only_on_the_seed() -> None:
     again, other = explain("figure-1b", starts=1, seed=3), explain("figure-1b", starts=1, seed=4)
     assert again.to_json() == explain("figure-1b", starts=1, seed=3).to_json()
     assert not np.array_equal(again.others[0].start, other.others[0].start)
@@ -141,7 +141,7 @@ def test_a_tie_is_reported_as_a_tie() -> None:
     assert not {"theorem-1", "theorem-2", "theorem-3"} & applying(it)
 
 
-def test_the_explanation_names_what_is_undecided(
+def test_the_explanation_names_undecided_assumptions(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(selection, "limit_of_flow", lambda problem, flow: "the solver gave up")

@@ -62,7 +62,7 @@ def test_factored_ends_are_in_the_table_and_in_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("flow", [0, 1])
-def test_a_flow_that_is_not_followed_to_large_norms_is_not_said_to_select_anything(flow: int) -> None:
+def test_a_flow_not_followed_to_large_norms_is_not_reported_as_selecting(flow: int) -> None:
     end = replace(facts_of(dataset_named("tsvm-paths-3"), "tsvm-paths-3").ends[flow], norm=2.5)
     failed, at_rest = (ends_in_words((replace(end, ended=how),)) for how in ("failed", "stationary at its start"))
     assert failed.endswith("could not be followed beyond ‖W‖_F = 2.5, and where it ends is not decided.")

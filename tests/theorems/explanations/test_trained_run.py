@@ -109,7 +109,7 @@ def test_small_steps_approach_the_flow() -> None:
     assert large.run.flow.selects.tolist() == [0]
 
 
-def test_the_words_say_when_the_tokens_changed() -> None:
+def test_the_explanation_says_when_the_tokens_changed() -> None:
     it, _ = p_run()
     assert it.run is not None
     since = it.run.steps[it.run.since]

@@ -73,7 +73,7 @@ def test_the_band_has_its_chosen_token_and_neighbours_on_its_edges(name: str) ->
                 assert (apart < 1e-9 * solved.view.extent) == (drawn["is"][row] == role)
 
 
-def test_directions_are_those_of_optimal_and_locally_optimal_tokens() -> None:
+def test_the_drawn_directions_belong_to_optimal_and_locally_optimal_tokens() -> None:
     state = state_of(dataset_named("figure-8"))
     drawn = rays(solve(state))
     assert drawn["kind"] == ["GMM", "LMM"]
@@ -301,7 +301,7 @@ def test_axes_name_p_mm_only_where_there_is_one() -> None:
     assert solve(state_named("digits")).view.names[0] == "along p_mm"
 
 
-def test_a_sentence_says_what_is_selected_now() -> None:
+def test_a_sentence_names_the_currently_selected_tokens() -> None:
     state = state_of(dataset_named("figure-8"))
     solved = solve(state)
     runs = RULES["flow"](state, solved.view.norm)

@@ -180,7 +180,7 @@ def test_conclusions_that_need_other_data_are_undecided() -> None:
     assert verdict_of_unit["figure-1b"].left_open == ""
 
 
-def test_a_summary_counts_verdicts_and_names_what_fails() -> None:
+def test_a_summary_counts_verdicts_and_names_failing_statements() -> None:
     given = plan(dataset_named("figure-1a"))[0].given
     units = [StatementOnData(f"theorem-{k}", given, "separable" if k > 3 else "") for k in range(1, 7)]
     verdicts = ["upheld", "falsified", "upheld", "fails", "holds"]

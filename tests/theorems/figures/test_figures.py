@@ -361,7 +361,7 @@ def test_titles_in_plain_text() -> None:
     assert FIGURES["10"].label == "10"
 
 
-def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_keeps_finished_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     # The last figure of the list is computed first.
     stopped = replace(FIGURES["3c"], numbers=lambda settings: signal.raise_signal(signal.SIGINT))
     monkeypatch.setitem(FIGURES, "3c", stopped)

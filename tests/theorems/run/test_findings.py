@@ -39,7 +39,7 @@ def test_generated_cases_have_no_assumptions_in_the_file() -> None:
 
 @statement("in-the-cone", "starts in the cone", assumptions=("in-cone",), cases=st.nothing)
 def in_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Nothing more."""
+    """A statement whose conclusion is trivial."""
     yield at_least("nothing", Form.EXACT, 0.0, 0.0)
 
 

@@ -50,7 +50,7 @@ FACTOR = 4.0
 
 @dataclass(frozen=True)
 class Strength:
-    """How a claim stood.
+    """The slack and the tolerance of a claim on a case.
 
     Attributes:
         name, form: of the claim.

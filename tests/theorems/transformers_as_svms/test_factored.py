@@ -188,7 +188,7 @@ def test_a_certificate_is_a_combination_of_rows_and_its_growth_is_an_integral() 
     assert (value_of(total) > 0)[leads].all()
 
 
-def test_variances_are_those_of_the_scores_under_the_weights() -> None:
+def test_variances_agree_with_those_of_scores_under_the_weights() -> None:
     points = FactoredPoints.of(CASE.problem, np.eye(2)[None], np.eye(2)[None])
     weights, scores = value_of(points.at.weights)[0], CASE.problem.scores
     means = (weights * scores).sum(axis=1)

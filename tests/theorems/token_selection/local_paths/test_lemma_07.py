@@ -94,7 +94,7 @@ def test_mu_is_at_least_that_of_the_paper(made: Case) -> None:
     assert constants.mu >= (constants.epsilon / constants.A) ** 2 / 8 * (1 - 1e-12)
 
 
-def test_margins_that_float64_cannot_tell_from_one_are_known_exactly() -> None:
+def test_margins_that_round_to_one_are_known_exactly() -> None:
     example = nearly_neighbour(2.0**-70)
     solution = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(solution, MaxMargin)
