@@ -1,6 +1,4 @@
-"""Freedoms that capabilities leave to a kernel, by hand: its default scale, the contents of empty rows, the keys that are
-poisoned.
-"""
+"""Freedoms that capabilities leave to a kernel, by hand: default scale, contents of empty rows, poisoned keys."""
 
 from __future__ import annotations
 
