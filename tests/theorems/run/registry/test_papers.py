@@ -32,7 +32,7 @@ from theorems.run.registry.suite import paper_of, statements
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
 ORDER = ("token-selection", "transformers-as-svms", "steepest-descent", "next-tokens")
 OURS = [name for name in ORDER if name in DECLARED]
-"""Papers that are not deleted, in the order of the suite."""
+"""Our papers that are present, in the order of the suite."""
 FAULT = """
 from theorems.api import REFERENCE, Fault, FaultKind
 
