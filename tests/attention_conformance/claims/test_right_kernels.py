@@ -19,7 +19,7 @@ OF_OTHERS = {
     for name in ("alibi", "log-sum-exp-gradient", "merged-parts", "paged-keys", "parameters", "ragged-batch")
 } | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "longer-masks", "mask-mod", "score-mod")}
 OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
-"""What none of these three has."""
+"""Capabilities that none of the three kernels below has."""
 COARSER = {"kernel-float32", "kernel-bfloat16", "kernel-float16"}
 """Capabilities in a coarser format, which are not tested if a format is given."""
 OF_MASKS = {f"kernel-{name}" for name in ("boolean-mask", "additive-mask", "empty-rows", "bias-gradient", "dropout")}

@@ -58,7 +58,7 @@ def test_the_claims_made_on_a_case_are_among_those_listed(id: str) -> None:
 
 @statement("two-claims", claims=always("first") | {"never": "where pigs fly"})
 def two_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """One of two claims, and with three tokens an unlisted one."""
+    """The first of two listed claims holds, and three tokens bring an unlisted one."""
     yield Claim("first", Form.EXACT, 0.0, 0.0, EXACT)
     if case.problem.T == 3:
         yield Claim("unlisted", Form.EXACT, 0.0, 0.0, EXACT)
