@@ -52,7 +52,7 @@ class NotCompiled(Refused):
 
 
 def attend(call: AttentionCall) -> Answer:
-    """Raise Refused; if a kernel is under test, its forward and backward pass replace this function."""
+    """Raise Refused, as there is no kernel to answer the call; a kernel under test replaces this function."""
     raise Refused("nothing to call")
 
 

@@ -93,7 +93,7 @@ class Alignment(StrEnum):
     """Bottom-right for L ≤ T and top-left for L > T, as in MLX: every row sees a key."""
 
     def diagonal(self, L: int, T: int) -> int:
-        """Return the index of the key on the diagonal in the row of the first query."""
+        """Return the index of the key at which the causal diagonal meets the row of the first query."""
         return {Alignment.TOP_LEFT: 0, Alignment.BOTTOM_RIGHT: T - L, Alignment.BY_LONGER: max(T - L, 0)}[self]
 
 
@@ -137,7 +137,7 @@ class AttentionCall(Subject):
         descales: (3, B, G), factors by which the 8-bit numbers of query, key and value of each group are multiplied.
         shared: whether values are the first columns of the keys, so that keys and values have a common gradient.
         alone: whether to call the kernel also on a single batch entry.
-        exact: whether nothing is rounded in any format when the call is computed, except the returned results.
+        exact: whether a kernel rounds nothing but the returned results when it computes the call, in any format.
         dtype: the format of tensors that were captured from a model; empty for calls that were drawn.
         seed: seed of the random numbers that claims about the call draw.
         name: where the call comes from.
@@ -184,7 +184,7 @@ class AttentionCall(Subject):
 
     @property
     def options(self) -> dict[str, object]:
-        """The fields other than tensors that differ from their defaults, as readable text."""
+        """The fields that are not tensors and differ from their defaults, as readable text."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: getattr(self, name) for name in PLAIN if getattr(self, name) != usual[name]}
 
@@ -196,7 +196,7 @@ class AttentionCall(Subject):
 
     @property
     def number_format(self) -> str:
-        """The number format of captured tensors other than float64; empty stands for the kernel's finest format."""
+        """The number format of captured tensors; empty (the kernel's finest format) for float64 and for drawn calls."""
         return "" if self.dtype == "float64" else self.dtype
 
     @property
@@ -231,7 +231,7 @@ class AttentionCall(Subject):
         return self.causal or any(mask is not None for mask in masks)
 
     def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
-        """Return the mask of the keys that each query sees under masks, causality and window together."""
+        """Return the mask of the keys that each query sees: those that masks, causality, window and lengths allow."""
         B, H, L, T = (self.sizes[axis] for axis in "BHLT")
         visible = np.ones((B, H, L, T), dtype=bool)
         if self.visible is not None:
@@ -258,7 +258,7 @@ class AttentionCall(Subject):
         return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
 
     def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
-        """Return the mask of causality, window and lengths in given rows: (L, T), or (B, 1, L, T) with lengths."""
+        """Return the mask of the keys that causality, window and lengths let rows see, (L, T) or (B, 1, L, T)."""
         ahead = self.ahead(rows, alignment)
         visible = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
         if self.window is not None:
@@ -271,7 +271,7 @@ class AttentionCall(Subject):
         return np.asarray(visible)
 
     def part_of_key(self) -> Int[np.ndarray, "T"]:
-        """Return the index of each key's part, (T,): random, so parts may be empty; two halves if ``parts`` is 0."""
+        """Return the index of each key's part, (T,): drawn at random, so parts may be empty; two halves for 0 parts."""
         T = self.sizes["T"]
         if not self.parts:
             return (2 * np.arange(T) >= T + T % 2).astype(np.int64)

@@ -46,7 +46,7 @@ HIDING = -1e30
 
 @dataclass(frozen=True, eq=False)
 class AttentionRows:
-    """The correct results of a call, with bounds that contain the exact results and those of the formula in floats.
+    """The correct results of a call, within intervals that contain exact results and the formula's results in floats.
 
     Attributes:
         call: the call; its tensors count as exact.
@@ -56,7 +56,7 @@ class AttentionRows:
         uniform: whether rows that see no key give each key the same weight; otherwise all their weights are zero.
         through: whether rows that see no key pass a gradient through their weights to the logits.
         skips: weights smaller than this share of the largest weight in their row may be left out.
-        factor: under dropout, the factor m of each weight, (B, H, L, T), applied after the softmax; None without.
+        factor: under dropout, the factor m of each weight, (B, H, L, T), applied after the softmax; otherwise None.
     """
 
     call: AttentionCall
@@ -112,7 +112,7 @@ class AttentionRows:
 
     @cached_property
     def _capped_logits(self) -> tuple[Any, Any]:
-        """The capped logits cap(scale · q·k), (B, H, L, T), and the derivative cap'; None if that is 1 everywhere."""
+        """The capped logits cap(scale · q·k), (B, H, L, T), and the derivative cap', or None if it is 1 everywhere."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
             raw, factor = self._modify(raw)
@@ -123,7 +123,7 @@ class AttentionRows:
             return tanh * self.call.softcap, slope if factor is None else slope * factor
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return the modified scores before the cap, and their derivative by ``raw``; None if that is 1 everywhere."""
+        """Return the scores before the cap, here ``raw`` itself, and their derivative by ``raw``; None stands for 1."""
         return raw, None
 
     @cached_property
@@ -231,7 +231,7 @@ class AttentionRows:
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:
-        """Return the number to subtract from the scores u·v_t of a row: their mean if log-sum-exps have no gradient."""
+        """Return the number that dz subtracts from the scores u·v_t: their mean, without gradients of log-sum-exps."""
         return mean
 
     @property

@@ -24,7 +24,7 @@ from attention_conformance.calls.sizes_and_numbers import LONG, SMALL, Numbers, 
 
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
-"""Numbers of queries, or of keys for several queries, in calls that test length and have few, narrow heads."""
+"""Numbers of queries, or of keys if there are several queries, in calls that test lengths with few, narrow heads."""
 LATENT = 576
 """The least sum E + M at which a call's widths are kept: kernels with such wide heads take no other widths."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
@@ -38,9 +38,9 @@ MOST_ENTRIES = 1 << 20
 HUGE = 1 << 16
 """The number of keys that an index of 16 bits can count."""
 EXACT_KEYS = 257
-"""The largest number of keys of an exact call with hidden keys: at most two of so many keys have equal logits."""
+"""The largest number of keys of an exact call with hidden keys: up to it, at most two keys have equal logits."""
 EXACT_ROWS = 16
-"""The most rows of a group with an upstream gradient in an exact call: sums over more rows need too many bits."""
+"""The most rows of a group that have an upstream gradient in an exact call; sums over more rows need too many bits."""
 LONGEST_IN_STATE: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
 """The largest numbers of queries and keys in slow states: compilation, for example, unrolls a loop over keys."""
 CHECKED = (2, 2, 6)
@@ -57,7 +57,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         number: the index of the plan in its array; at some indices the call gets more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
-    sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # the plan tests these sizes
+    sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # the plan fixes a size
     often = number > 0 and number % 48 == 23 and plan["state"] not in LONGEST_IN_STATE and not sized
     huge = often or (number != 0 and plan["lengths"] == "huge")
     sizes = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)

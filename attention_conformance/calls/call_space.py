@@ -135,7 +135,7 @@ PLAIN = (
     *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Only calls with exact numbers reveal half precision: here first long sums in narrow heads, then every width.
+    # Only exact calls reveal sums in half precision: first long sums in narrow heads, then every width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and kinds of numbers of calls without any option, which come before all other calls."""
@@ -209,7 +209,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
 
 
 def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
-    """Remove, in place, a slow state from each plan whose pairs (state, level of an option) other plans contain, too.
+    """Remove, in place, the slow state of each plan if other plans contain all its pairs (state, level of an option).
 
     Args:
         rows: the plans.

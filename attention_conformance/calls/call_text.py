@@ -27,7 +27,7 @@ OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
 )
-"""The default values of options; an option with its default is not written, except the scale, always written."""
+"""The default values of options; an option at its default is not written, except the scale."""
 
 REQUIRED = TENSORS[:3]
 NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
@@ -144,7 +144,7 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
 
 
 def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
-    """Return keys or values as an array; an empty list, of no keys, gets its width from ``shape``.
+    """Return keys or values as an array; an empty list (no keys) gets its width from ``shape``.
 
     Raises:
         InvalidInput: the numbers do not have this shape.

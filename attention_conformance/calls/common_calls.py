@@ -14,14 +14,14 @@ import numpy as np
 from covertable import make
 
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads between the widths 32, 64, 128 and 256 for which kernels have blocks."""
+"""Widths of heads for which kernels have no blocks of their own, as they have for 32, 64, 128 and 256."""
 MULTIPLES = tuple(range(8, 257, 8))
-"""Widths for which a kernel may have special code: for keys and values together, only for keys, only for values."""
+"""Widths for which a kernel may have special code: in keys and values together, only in keys, or only in values."""
 MANY_HEADS = (17, 20, 24, 32, 40)
 CACHED = (513, 1025, 4097, 8192)
 """Numbers of keys for a single query, just above the blocks of caches and splits."""
 OPTIONS = ("relation", "group", "scale", "causal", "window", "softcap", "log-sum-exp")
-"""Options of which every triple of levels occurs."""
+"""Options of which each triple of levels occurs in some call."""
 ALONE = ("causal", "window", "softcap", "sinks", "slopes")
 """Options that also occur without any other option."""
 CYCLES: Mapping[str, Sequence[str]] = {

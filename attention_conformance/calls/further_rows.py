@@ -84,7 +84,7 @@ class FurtherRows(AttentionRows):
         return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
-        """Bound the rounding of a part's log-sum-exp (at most max |z| + log T), once for each of ``parts`` merges."""
+        """Bound the rounding of log-sum-exps of size at most max |z| + log T, once for each of ``parts`` merges."""
         reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
         return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
 
@@ -109,7 +109,7 @@ class FurtherRows(AttentionRows):
         return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
 
     def _round_to_8_bits(self, s: Any) -> Any:
-        """Widen coarse weights by their rounding: e^{z − max z} has three fraction bits, and at least the size 2⁻⁹."""
+        """Widen coarse weights by the rounding of e^{z − max z} to e4m3: 2⁻⁴ of the number plus 2⁻¹⁰."""
         if not self.coarse:
             return s
         most = np.max(s.value + s.error, axis=-1, keepdims=True)
@@ -122,7 +122,7 @@ class FurtherRows(AttentionRows):
 
     @property
     def _rounding_of_parts(self) -> Float64[np.ndarray, "B H L T"]:
-        """The weights ε s_t of |v_t| in a bound of the parts' rounding: ε Σ_p e^{l_p − l} |o_p| ≤ Σ_t ε s_t |v_t|."""
+        """The factors ε s_t of |v_t| in a bound of the parts' rounding: ε Σ_p e^{l_p − l} |o_p| ≤ Σ_t ε s_t |v_t|."""
         eps = (self.stored or self.numbers).eps
         return np.asarray(eps * (self.weights.value + self.weights.error))
 

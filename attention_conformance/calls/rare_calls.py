@@ -1,7 +1,7 @@
 """Calls with rare levels, a few for each level; the cover of all pairs leaves these levels out.
 
 The rare levels are masks in another format than the query, finite biases that hide keys, masks of three axes or one
-column, scales of zero and below, more keys than 16 bits can count, axes that differ only in their strides, contexts of
+column, scales of zero and below, more keys than 16 bits can count, axes of equal size but different stride, contexts of
 PyTorch, one tensor for query and key, and many calls in the same memory.
 """
 
@@ -91,7 +91,7 @@ def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequ
 def plans_of_calls_in_between(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with a single option, whose backward pass comes after a call with another level of that option.
+    """Yield plans with a single option, and with a call at another level of that option before the backward pass.
 
     Args:
         neutral: the first level of each factor.

@@ -57,8 +57,8 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
 def _has_exact_weights(rows: FurtherRows) -> bool:
     """Return whether half precision represents the call's weights exactly.
 
-    It does not if queries were scaled down to the range of half precision, and logits became so close that a kernel
-    rounds the second largest weight.
+    The weights are not exact if queries were scaled down to the range of half precision, and logits became so close
+    that a kernel rounds the second largest weight.
     """
     s = rows.weights.value
     return bool((np.abs(s - s.astype(np.float16)) <= SLIGHT + 2.0**-40 * s).all())  # float64 rounds less

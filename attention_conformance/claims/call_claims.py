@@ -110,7 +110,7 @@ def _without_keys(answer: Answer) -> Claim:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield the claims about a call in a state that takes long; without that state the call is known to be right."""
+    """Yield the claims about a call in a state that takes long; without that state its results are right."""
     rows = rows_of(call, under_test)
     answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))

@@ -44,7 +44,7 @@ class _Search:
     """
 
     def __init__(self, call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> None:
-        """Take a failing call, and the function that returns whether another call fails in the same way."""
+        """Take a failing call and a function that returns whether another call fails in the same way."""
         self.call = call
         self._fails = fails
         self._left, self._work = TRIALS, WORK
@@ -265,7 +265,7 @@ def _take(x: np.ndarray, axis: int, places: slice | np.ndarray) -> np.ndarray:
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield calls whose mask hides nothing at some indices of an axis: all, half, or, if few hide keys, all but one."""
+    """Yield calls whose mask stops hiding keys at some indices of an axis: all, half or, if few hide, all but one."""
     for name, nothing in (("visible", True), ("bias", 0.0)):
         mask = getattr(call, name)
         if mask is None:

@@ -17,9 +17,9 @@ from theorems.core.statement import Statement
 
 TOUCHED = ("attend",)
 ENOUGH = 5
-"""The number of failures of other capabilities after which further failures are attributed to these, too."""
+"""The number of failures of other capabilities after which all further failures are taken to be theirs."""
 CHEAP = 1 << 20
-"""The largest work of a call that is run again without the options that do not cause its failure."""
+"""The largest work of a call that is repeated with only those options with which an earlier call failed."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ class View:
         return Outcome(Verdict.FALSIFIED, claims, sentence(reported), touched=TOUCHED)
 
     def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
-        """Return the smallest failing call if this call falsifies the capability, else None."""
+        """Return the smallest call that fails as ``call`` does; None if its failure belongs to another capability."""
         for subject, name, other in self.elsewhere:
             reduced = reduce_to(call, other)
             without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
@@ -151,7 +151,7 @@ class View:
 
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
-    """Return the view of a capability on a kernel's calls; for a coarser format they cover only pairs of options."""
+    """Return the view of a capability on a kernel's calls, which cover only pairs of options in a coarser format."""
     capability = capability_of(statement)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))

@@ -76,7 +76,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether the mean's weights have a gradient: dQ of these rows is not 0, or dK is right only with it."""
+    """Return whether the weights of the mean have a gradient: dQ of empty rows is not 0, or dK is wrong without it."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True
@@ -92,7 +92,7 @@ def _differentiates_log_zero(rows: FurtherRows) -> bool:
 
 
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
-    """Return a mask of the groups with a row that sees no key and is NaN, or whose log-sum-exp −∞ has a gradient."""
+    """Return a mask of the groups with a row that sees no key and has NaN output, or a log-sum-exp with a gradient."""
     sizes = rows.call.sizes
     is_nan = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
     return np.asarray(is_nan.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))

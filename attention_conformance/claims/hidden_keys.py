@@ -89,7 +89,7 @@ def _unchanged(
     poisoned: Bool[np.ndarray, "T"],
     visible: Bool[np.ndarray, "B H L T"],
 ) -> Iterator[Claim]:
-    """Yield the claims that results are as before in rows that see no changed key, and in unchanged keys."""
+    """Yield the claims that rows that see no changed key, and unchanged keys, have the same results as before."""
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]
     whole = not (visible & poisoned).any() and visible.any(axis=-1).all()

@@ -73,7 +73,7 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
 
 
 def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claim that another seed drops other weights; no claim on so few weights that chance may explain it.
+    """Yield the claim that another seed drops other weights; none if so few weights may agree by chance.
 
     If at least one of two calls keeps a weight, both keep it with probability (1 − p)/(1 + p).
     """
@@ -95,7 +95,7 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
 def _drop_unlike(
     dropped: Bool[np.ndarray, "B H L T"], felt: Bool[np.ndarray, "B H L T"], p: float
 ) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that no two heads, and no two entries, drop the same weights, unless chance may explain it.
+    """Yield the claims that no two heads, and no two entries, drop the same weights; none if they may by chance.
 
     Two independent draws agree on a weight with probability p² + (1 − p)².
     """

@@ -23,7 +23,7 @@ from theorems.core.statement import Statement
 from theorems.core.under_test import Refused
 
 SCALED_DOWN = 1.5
-"""The least factor by which queries shrink if they are scaled down (by 2 or more), and not only rounded."""
+"""Queries that shrink by more than this factor were scaled down (by 2 or more); rounding alone shrinks them less."""
 EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 """All capabilities that a kernel may declare."""
 

@@ -128,7 +128,7 @@ class Trials:
         return self._smallest[at]
 
     def _fails_in_its_state_alone(self, number: int, small: list[AttentionCall], about: str, claim: str) -> bool:
-        """Return whether a call fails only because of its state, or no other call that is tried fails.
+        """Return whether a failure is due to the call's state alone; true also if no other call that is tried fails.
 
         Once a kernel that remembers calls has been called on these numbers, it may fail without the state, too. So
         calls on other numbers are tried, each first without the state, until one fails.
@@ -215,7 +215,7 @@ class Trials:
         return Trial(call, plan, refused="whichever options are left out")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
-        """Return the plan without an option that the kernel refuses, alone or with others; None if there is none."""
+        """Return the plan without one of the options whose combination the kernel refuses; None if it refuses none."""
         small = self._small(plan)
         if not self._is_refused(small):
             return None
@@ -266,8 +266,8 @@ def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
 def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str, fixed_scale: bool) -> bool:
     """Return whether the smallest failing call falsifies a capability.
 
-    It does if the call uses the capability. A base capability (output, gradients) is falsified only if the call uses no
-    other; a fixed scale of the kernel does not count as another.
+    The call falsifies each capability that it uses, but a base capability (output, gradients) only if it uses no other;
+    a fixed scale of the kernel does not count as another capability.
     """
     if not capability.has(smallest, about, claim):
         return False
