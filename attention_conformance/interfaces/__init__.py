@@ -72,7 +72,7 @@ ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
 
 
 def recognise(parameters: Parameters) -> Interface:
-    """Return the interface of a kernel with those parameters.
+    """Return the interface of a kernel with these parameters.
 
     Three tensors and ``scale=None`` are read as PyTorch's signature, so that the default scale is tested.
     """

@@ -1,7 +1,7 @@
 """The interface of flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``.
 
-They take one request at a time, so that each batch entry is a separate call. The log-sum-exp has base 2, as documented;
-all heads share a mask, and windows extend only to the left.
+Both functions take one sequence at a time, so each batch entry is a separate call. The log-sum-exp has base 2, as
+documented; all heads share a mask, and windows extend only to the left.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ AT_REST = 0.1
 class Module(torch.nn.Module):
     """The ``module`` that transformers passes to an attention function, with the attributes that such a function reads.
 
-    Sinks of a request without sinks have the logit −∞ and so the weight 0. The module is in training mode if weights
-    are to be dropped; otherwise its dropout share has no effect.
+    If the request has no sinks, those of the module have logit −∞, and so weight 0. The module is in training mode if
+    weights are to be dropped; otherwise its dropout share has no effect.
     """
 
     def __init__(self, request: Request) -> None:
@@ -64,7 +64,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["dropout"] = 0.0
     if request.dropout:
         options["dropout"] = request.dropout
-    # A function whose default is None gets None: it uses its own scale.
+    # If the function's default is None, it may get None, and then uses its own scale.
     options["scaling"] = request.scale if has.get("scaling", Mark.REQUIRED) is None else scaling_of(request)
     if request.softcap:
         options["softcap"] = request.softcap
@@ -83,7 +83,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def _expressible(call: AttentionCall) -> AttentionCall:
-    """Return the call without causality and window if it has a mask; else a window is causal and only to the left."""
+    """Return a call with a mask without causality and window, and any other window as a causal one to the left only."""
     call = with_mask_or_causal(call)
     if call.window is None:
         return call
@@ -100,7 +100,7 @@ HF = Interface(
         {
             "attention_mask": option_of("boolean-mask", "additive-mask"),
             "scaling": option_of("scale"),
-            # For transformers a single query is the last of many and sees all keys: only L = T is claimed.
+            # In transformers a single query is the last of many and sees all keys; causality is claimed only for L = T.
             "is_causal": option_of("causal"),
             "module": option_of("grouped-heads"),
             "softcap": option_of("softcap"),

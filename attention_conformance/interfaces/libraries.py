@@ -61,7 +61,7 @@ def library(
 
 
 def names_in(options: Mapping[str, Option], has: Parameters) -> dict[str, str]:
-    """Return, by role, those parameters of a kernel that declare a capability."""
+    """Return the name of the kernel's parameter in each role, among the parameters that declare a capability."""
     tested = roles_of([name for name in has if options.get(name, UNTESTED).declares])
     return {role: tested[role][0] for role in MEANINGS if tested[role]}
 
@@ -84,7 +84,7 @@ SDPA = library(
     | {"attn_mask": option_of("boolean-mask", "additive-mask"), **FURTHER},
     Reading(mask=Mask("attn_mask", SHOWS), bias=Mask("attn_mask", ADDED)),
 )
-"""PyTorch's ``scaled_dot_product_attention``; paddle, tinygrad, flex_attention have similar ones."""
+"""PyTorch's ``scaled_dot_product_attention``; paddle, tinygrad and flex_attention have similar signatures."""
 
 MASK_AND_BIAS = Reading(
     axes="BLHE", returned_axes="BLHE", mask=Mask("mask", SHOWS, FOUR_AXES), bias=Mask("bias", ADDED, FOUR_AXES)

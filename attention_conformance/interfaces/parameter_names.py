@@ -69,7 +69,7 @@ SPLITS = "num_splits"
 DESCALES = ("q_descale", "k_descale", "v_descale")
 """Parameters for the descale factors, (B, G), of query, key and value in 8 bits; the output then has 16 bits."""
 LARGEST = 448.0
-"""The largest 8-bit number (e4m3); unused entries of a cache may be larger."""
+"""The largest 8-bit number (e4m3), by which larger numbers in unused entries of a cache are replaced."""
 ALONE = "batch_invariant"
 FURTHER: Mapping[str, Option] = MappingProxyType(
     dict.fromkeys(SINKS, option_of("sinks", neutral=None))
@@ -171,7 +171,7 @@ def _further_arguments(request: Request, has: Parameters) -> dict[str, Any]:
 
 
 def in_8_bits(request: Request, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the tensors; in 8 bits, which represent their numbers exactly, if the request has descale factors."""
+    """Return the tensors, converted to 8 bits without rounding if the request has descale factors."""
     if request.descales is None:
         return tensors
     return tuple(x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn) for x in tensors)

@@ -44,7 +44,7 @@ from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
 BOOLEAN = "boolean-attention-mask"
-"""The capability of transformers' functions that also take boolean masks; they get one in every second call."""
+"""The capability of transformers' functions that also take boolean masks; they get such a mask in every second call."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 

@@ -41,7 +41,7 @@ def _default_scale_means_own(parameters: Mapping[str, Any]) -> bool:
 
 
 def _with_usual_masks(call: AttentionCall) -> AttentionCall:
-    """Return the call with masks in the query's format, with two or four axes, one of which is that of keys.
+    """Return the call with masks in the query's format, with two or four axes, the last of them as long as keys.
 
     Only PyTorch's own attention promises to broadcast masks of other shapes.
     """

@@ -123,7 +123,7 @@ def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) ->
 
 
 def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:
-    """Return the report of the command, as text."""
+    """Return a report as text, like that of ``theorems verify``."""
 
     def again(result: Result) -> str:
         options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"

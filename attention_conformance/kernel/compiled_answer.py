@@ -98,7 +98,7 @@ def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) 
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        call: the call to try it on.
+        call: the call on which compilation is tried.
         machine_code: whether to compile to machine code, too, where there is a C++ compiler.
     """
     if not _is_torch_code(kernel):

@@ -19,7 +19,7 @@ takes a tenth of a second, ``inductor`` takes seconds.
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )
-"""Settings by which PyTorch's compiler raises errors, and ignores other processes' records of changing sizes."""
+"""Settings: the compiler raises errors instead of falling back, and ignores other processes' records of sizes."""
 OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
 """Libraries whose kernels are not torch code, recognised by interface, prefix, or a module that the kernel imports."""
 

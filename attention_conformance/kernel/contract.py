@@ -58,7 +58,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
         has.discard("dropout")
     if kernel.interface.name == "hf" and "causal" not in has:
-        has.discard("window")  # without causality, the documentation does not define the later keys of a window
+        has.discard("window")  # undocumented: the later keys that a window shows
     if kernel.interface.name == "hf" and "boolean-mask" in has and _takes_boolean_masks(kernel):
         has.add(BOOLEAN)
     if has & {*HIDE}:
@@ -81,7 +81,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 INVARIANT = "batch_invariant"
 """The attribute by which a callable declares that the other batch entries change no bit of an entry's results."""
 STOPS = "zero_gradients_are_stopped"
-"""The attribute of a callable whose results look differentiable even without a derivative, with gradients of zero."""
+"""The attribute of a callable whose results all look differentiable to autograd, some with gradients of zero."""
 SKIPS = "skips_weights_below"
 """The attribute that declares the share of the largest weight below which weights are skipped, e.g. 2.0 ** −24."""
 
@@ -100,7 +100,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
-"""By capability without a keyword: the call that shows whether a kernel has the capability."""
+"""For each capability that no keyword declares, the call that shows whether a kernel has the capability."""
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
@@ -258,7 +258,7 @@ def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
 
 
 def _lse_multiple(kernel: Kernel) -> int:
-    """Return the number of which the lengths of log-sum-exps are multiples by padding; 1 without padding."""
+    """Return the number to a multiple of which the kernel pads the length of log-sum-exps; 1 without padding."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
     try:

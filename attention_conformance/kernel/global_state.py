@@ -71,7 +71,7 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
 
 
 def _is_unchanged(now: Any, before: dict[Any, Any]) -> bool:
-    """Return whether no attribute was added or replaced by another object; if False, compare each attribute."""
+    """Return whether the attributes are the same objects, in the same order, as before; if not, each is compared."""
     return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 
 

@@ -24,7 +24,7 @@ from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.under_test import Refused
 
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of queries to try. The sum of two upstream gradients u and −u needs no rounding."""
+"""Numbers of queries to try. With two queries no sum is rounded, since u − u = 0."""
 ORDERS = 8
 """The number of random orders at each length, since in a single order a rounded sum may be zero by chance."""
 WIDTHS = (16, 64)

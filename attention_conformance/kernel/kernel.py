@@ -4,13 +4,13 @@ Weights, risk and gradient are computed by calls of the kernel and by autograd. 
 with the signature of an :mod:`.interface` that returns softmax(q kᵀ) v. The calls and their results are:
 
 - weights are the kernel's output for the identity as values, m = T;
-- γ_iᵀ s_i is the kernel's output for the scores as values, m = 1, divided by a power of two so that none overflows;
-- ∇L comes from the kernel's backward pass: each input has a copy of the query, whose upstream gradient is the slope
-  ℓ'_i of the loss at the kernel's output (mantissa only; the power of two is put back in float64), and the n gradients
-  are added in float64.
+- γ_iᵀ s_i is the kernel's output for values (m = 1) that are the scores over a power of two, so that none overflows;
+- ∇L comes from the kernel's backward pass: each input has its own copy of the query, and the upstream gradient of its
+  output is the slope ℓ'_i of the loss (its mantissa; the power of two is put back in float64). The n gradients are
+  added in float64.
 
 Once the softmax saturates, the excess risk is below the spacing of the kernel's numbers; therefore the reference
-computes the logarithm of the excess risk. It also solves the SVMs, which do not involve a kernel.
+computes the logarithm of the excess risk. The reference also solves the SVMs, which do not involve a kernel.
 """
 
 from __future__ import annotations

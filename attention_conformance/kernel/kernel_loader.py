@@ -1,7 +1,7 @@
 """Construction of a :class:`attention_conformance.kernel.kernel.Kernel` from a name or an object, and its probe.
 
 The probe makes a few tiny calls in which all axes have different lengths. It checks that the kernel returns one finite
-tensor of the right shape and dtype, leaves its arguments as they are, and returns the same numbers again. The kernel
+tensor of the right shape and dtype, leaves its arguments as they are, and returns the same numbers twice. The kernel
 need not support options for which it has no parameter. Calls decide where its diagonal is for L ≠ T, and in which
 format it computes. The statements, not the probe, decide whether its numbers are correct.
 """
@@ -37,7 +37,7 @@ from theorems.bounded.formats import FORMATS
 SHAPE = (2, 3, 5, 4, 6)
 """The sizes B, n, T, d, m of the probe, all different."""
 RESUMMED = 1024.0
-"""The largest allowed difference of two equal calls, in roundings of the largest value: threads may reorder sums."""
+"""How far outputs of equal calls may differ, in roundings of the largest value: threads may reorder sums."""
 AUTO = "auto"
 
 

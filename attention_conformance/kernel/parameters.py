@@ -1,7 +1,7 @@
 """The treatment of every parameter of a kernel: tested, left at a value without effect, not tested, or ignored.
 
-If no capability tests a parameter, one call is repeated with other values of it. The kernel ignores the parameter if
-the parameter's name says that it changes the output, but no value has an effect.
+If no capability tests a parameter, one call is repeated with other values of the parameter. A parameter is ignored
+if it should change the output, judged by its name, but no value does.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
         for profile in (Profile("minute", 25, 8, LONG), Profile("deep", 50, 50, deep=True, patience=600.0))
     }
 )
-"""The profiles by name. Statements whose cases run gradient descent are left out."""
+"""The profiles by name. The profile ``minute`` leaves out statements whose cases run gradient descent."""
 
 
 def profile_named(name: str) -> Profile:

@@ -103,7 +103,7 @@ def _tensor_names(has: Parameters, names: dict[str, str]) -> tuple[tuple[str, ..
 
 
 def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None:
-    """Return the reading with the scale, causality and place of the output that fit attention best."""
+    """Return a reading with those scale, causality and place of the output with which it is nearest to attention."""
     _, returned = try_reading(kernel, reading, made)
     if returned is None and "out" not in reading.names:
         return None
@@ -114,8 +114,8 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
         output, _ = try_reading(kernel, with_path, made)
         if output is None:
             continue
-        # Only a kernel without a parameter for causality may always be causal. A kernel with this parameter is then
-        # wrong, but the order of its axes is known.
+        # If the causal formula fits best, a kernel without a parameter for causality is always causal. A kernel with
+        # this parameter is wrong, but the order of its axes is known.
         ways = ((False, Alignment.TOP_LEFT), (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT))
         for scale, (causal, alignment) in product((None, 1.0), ways):
             off = distance(output, made.replace(causal=causal), scale, alignment)
@@ -131,7 +131,7 @@ LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
     """Return whether a kernel may have to be called by a reading instead of its recognised interface.
 
-    It may if calls by its interface fail or give wrong results, or if further parameters have names with a known
+    So it is if calls by the interface fail or give wrong results, or if the names of further parameters have a known
     meaning.
     """
     if isinstance(kernel, InvalidInput):

@@ -23,7 +23,7 @@ PLACES = 8
 
 
 Fill = Callable[[int, int], None]
-"""Function (place, size) that keeps a tensor of ``size`` float64 NaN as number ``place``, replacing an earlier one."""
+"""Function (place, size) that stores a tensor of ``size`` NaN, float64, in slot ``place`` instead of an earlier one."""
 
 
 def fill_of(kernel: Any) -> Fill:
@@ -39,7 +39,7 @@ def fill_of(kernel: Any) -> Fill:
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
-    """Return the first answer, with each answer that differs from it in any bit and its number of occurrences.
+    """Return the first answer; its ``others`` are the later answers with other bits, and how often each occurs.
 
     Between calls, tensors of about the sizes of the call are filled with NaN, kept for a while and freed, so that
     memory that the kernel leaves unwritten contains other numbers than in the previous call.

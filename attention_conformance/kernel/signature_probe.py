@@ -113,7 +113,7 @@ def _shapes(candidate: Found) -> tuple[str, ...]:
 def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
     """Return whether a parameter for masks may be meant only for numbers, which are added to logits.
 
-    It may if the callable refuses booleans in all shapes, or adds them as ones and zeros. For a parameter with
+    This is assumed if the callable refuses booleans in all shapes, or adds them as ones and zeros. For a parameter with
     PyTorch's name, adding booleans counts as a fault.
     """
     added = candidate.made.replace(bias=mask.astype(np.float64))
@@ -122,13 +122,12 @@ def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
 
 
 def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall | None = None) -> float:
-    """Return the distance of the output with a mask from the correct output; infinite if the mask is refused.
+    """Return the distance between the output with a mask and the correct output; infinite if the mask is refused.
 
     Args:
         kernel: the callable.
         candidate: its reading.
-        name: the name of the parameter.
-        way: the way in which the mask is passed.
+        way: the parameter, sense and shape in which the mask is passed.
         mask: the mask.
         due: the call whose output is expected; by default the call with the mask.
     """
@@ -146,7 +145,7 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
 
 
 def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
-    """Return the sense and shape in which a mask has the correct effect, else the harmless ones nearest to correct.
+    """Return the sense and shape with which a mask acts correctly; if there are none, the nearest harmless ones.
 
     A sense is harmless if a mask that hides nothing, or almost nothing, changes nothing. Shapes with fewer axes are
     tried only if shapes with more axes are refused: a kernel that accepts a mask for all heads but reads only the first
@@ -195,7 +194,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
 
 
 def _place_of(returned: Any, expected: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
-    """Return the path to a result that has one of the given shapes and, unless it is None, equals ``expected``."""
+    """Return the path to a result of one of the given shapes that equals ``expected`` (None: any result does)."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
             if expected is None:

@@ -96,9 +96,9 @@ def outputs_at(kernel: Any, keys: Array, scores: Array, queries: Array) -> Array
 
 
 def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
-    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), and the log of the gradients' unit, (*b,).
+    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), in a unit, and the log of this unit, (*b,).
 
-    The gradient is the kernel's backward pass. The unit depends only on the slope of the loss, on keys and on scores.
+    The kernel's backward pass computes the gradient. The unit depends only on the loss's slope, on keys and on scores.
     """
     tensors = _tensors(kernel, keys, scores)
     gradients, powers = [], []
@@ -120,7 +120,7 @@ def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: A
 
 
 def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
-    """Return keys and scores as tensors; the last result is cached, since a descent uses the same at every step."""
+    """Return keys and scores as tensors; the last result is cached for the next step of a descent."""
     last = kernel.last.get("held")
     if last is not None and last.of(keys, scores):
         return last

@@ -82,7 +82,7 @@ class Taken:
             yield "contiguous tensors"
 
     may_be_huge: ClassVar[bool] = True
-    """Whether calls may have more keys than a 16-bit index can count."""
+    """True: calls may have more keys than a 16-bit index can count."""
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of a call, unchanged; a subclass adapts it to its widths."""

@@ -124,7 +124,7 @@ def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
 def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool[np.ndarray, "..."]:
     """Return a mask of the entries that claims compare.
 
-    Claims do not cover rows that see no key, hidden entries of a bias, and numbers too large for the format.
+    Claims cover neither rows that see no key, nor hidden entries of a bias, nor numbers too large for the format.
     """
     if quantity.name in ("output", "log_sum_exp", "returned_weights"):
         return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (expected.ndim - 3)))

@@ -55,7 +55,7 @@ class RaisedElsewhere(Exception):
 
 
 def type_name(error: BaseException) -> str:
-    """Return the name of an exception's type, in the kernel's process if the exception was raised there."""
+    """Return the name of an exception's type; for RaisedElsewhere, the name of the type in the kernel's process."""
     return error.name if isinstance(error, RaisedElsewhere) else type(error).__name__
 
 
@@ -74,7 +74,7 @@ class Place:
         dtype: the name of the dtype.
         offset: the number of elements in the storage before the tensor's first element.
         shape, strides: in elements.
-        leaf, requires_grad: as those of a tensor.
+        leaf, requires_grad: the tensor's attributes ``is_leaf`` and ``requires_grad``.
     """
 
     storage: int

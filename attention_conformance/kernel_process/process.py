@@ -1,7 +1,7 @@
 """The kernel's process, seen from the judge: requests, answers, and the kernel's writes to tensors.
 
 If the kernel changes its arguments, or later changes results of earlier calls, the judge's copies are changed alike,
-and claims look for changes there.
+and claims look for changes in these copies.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class KernelProcess:
         self._end(code)
 
     def _write(self, answer: Answer, storages: Sequence[torch.Tensor]) -> None:
-        """Copy the kernel's changes of its arguments and of results of earlier calls."""
+        """Copy the kernel's changes of arguments and of earlier results to the judge's tensors."""
         for entry in answer.items("written"):
             items = checked(entry, list, "what was written")
             if len(items) != 4 or any(type(n) is not int for n in items):

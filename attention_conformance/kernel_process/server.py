@@ -165,7 +165,7 @@ class Server:
                     yield [number, 1, place, reply.piece(now)]
 
     def _tensors(self, fields: Mapping[str, Any], memory: list[Memory]) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Return the fields with a tensor in place of each place, and the tensors that require a gradient."""
+        """Return the fields with each Place replaced by its tensor, and the tensors that require a gradient."""
         by_identity: dict[int, torch.Tensor] = {}
         leaves: list[torch.Tensor] = []
 

@@ -23,7 +23,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
 
 
 def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
-    """Yield the lines of a check that compares the kernel's numbers of an entry, some wrong, with the correct ones."""
+    """Yield the lines of a check that compares the kernel's numbers in ``entry`` with the correct numbers."""
     allowed, name = _allowance(entry), RESULTS[entry.what.name]
     if entry is trace.entries[0]:
         stored = f" and its result in {trace.kernel.dtype}" if entry.call.exact and trace.kernel.dtype in HALF else ""

@@ -1,8 +1,8 @@
 """A recorder of tensor operations as text, so that a test can repeat them.
 
-An interface is run once on the tensors of a call. The recorder then has expressions, in the names of these tensors, for
-the kernel's arguments and, in terms of the kernel's results, for the output. Tensors that do not depend on the named
-tensors are written as numbers.
+An interface is run once on the tensors of a call, which have names. The recorder then has expressions for the kernel's
+arguments in terms of these names, and for the output in terms of the kernel's results. Tensors that do not depend on
+the named tensors are written as numbers.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Recorder(TorchFunctionMode):
         return at
 
     def _add_results(self, step: Step, result: Any, is_new: bool) -> None:
-        """Add the results of an operation; unless new, a view identical to a known tensor is written as that tensor."""
+        """Add the results of an operation; unless ``is_new``, write a view equal to a known tensor as that tensor."""
         base = self._add(step)
         for path, x in flatten(result):
             if isinstance(x, torch.Tensor):

@@ -25,7 +25,7 @@ class Cell:
         verdict: the verdict; not-applicable if the kernel has no parameter for the capability.
         says: the smallest failing call in words, or why the capability is not upheld; empty if it is upheld.
         test: the source of a test function that fails for the capability; empty if there is none.
-        branches: the conventions that the capability allows and that occurred.
+        branches: the conventions that the kernel follows, where the capability allows several.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Row:
 
 
 def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
-    """Test a kernel and return its row; a missing library, or an object that is no kernel, gives a sentence, no cells.
+    """Test a kernel and return its row; if the kernel cannot be loaded, the row has a sentence and no cells.
 
     Args:
         entry: the kernel.

@@ -42,7 +42,7 @@ def nnx(
 
 @on_tensors
 def equinox(query: Any, key: Any, value: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """Call Equinox's function, which takes one head of one input and scales by 1/√E, on all heads and inputs."""
+    """Call Equinox's function, which takes a single head and scales by 1/√E, on each head of each input."""
     from equinox.nn._attention import dot_product_attention
 
     query = _scale_query(query, scale)

@@ -16,7 +16,7 @@ def _attend(
     softcap: float = 0.0,
     flash: bool = False,
 ) -> Tensor:
-    # Grouped heads are left out: head h uses the keys of group h % G, in other libraries those of h // (H/G).
+    # Grouped heads are left out: here head h has the keys of group h % G, in other libraries of group h // (H/G).
     from x_transformers.attend import Attend
 
     if attn_mask is not None:  # Attend takes the first axis of a mask of two axes for the batch
