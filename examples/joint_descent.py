@@ -70,7 +70,7 @@ def all_support(case: Case) -> Finding:
 
 
 def selects(case: Case) -> Finding:
-    """Check that gradient descent selects α.
+    """Check that gradient descent selects the chosen tokens α.
 
     The start determines which tokens gradient descent selects; Assumption C only makes α the best selection.
     """

@@ -44,9 +44,9 @@ OFFSET = reason(
 
 
 def every_token_supports(case: Case) -> Finding:
-    """Check exactly that all tokens but the optimal one are SVM-neighbours with independent rows and positive duals.
+    """Check exactly that every token t but the optimal one is an SVM-neighbour with a positive dual.
 
-    A single dual solution must be positive on all of them.
+    The rows k_opt − k_t have to be linearly independent, and one dual solution has to be positive on all t.
     """
     svm = max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(svm, MaxMargin):
@@ -58,7 +58,7 @@ def every_token_supports(case: Case) -> Finding:
 
 @st.composite
 def simplex_cases(draw: st.DrawFn) -> Case:
-    """Draw rows g_j = (1, l_j), scaled, with Σ w_j l_j = 0 and w > 0.
+    """Draw keys with rows k_opt − k_j proportional to (1, l_j), where Σ w_j l_j = 0 with w > 0.
 
     So p_mm lies along the first axis, and every row is a support vector.
     """

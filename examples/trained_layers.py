@@ -31,8 +31,8 @@ from theorems.explanations.selection import chosen_tokens
 LATER = 40
 """The number of steps of continued training, as a multiple of the layer's steps."""
 SETTLED = 0.9
-"""The least weight of selected tokens with which a run counts as settled; it must also have selected the same tokens
-after half of its steps."""
+"""The weight that the selected tokens must have for a run to count as settled; the run must also have selected these
+tokens after half of its steps."""
 SHORTER = 10
 """If continued training ends at other tokens than the flow, it is repeated from the trained weights, with steps shorter
 by this factor."""

@@ -52,8 +52,8 @@ def dq_of_a_batch(
 ) -> Gradients:
     """Return a dQ about five times too large, for width 256 and batch ≥ 2.
 
-    Reported for the activations of a model; results for batch 1 and for Gaussian tensors are right. We do not know why.
-    Here dQ is wrong in rows whose log-sum-exp exceeds 12, which does not occur for Gaussian tensors.
+    Reported for the activations of a model; results for batch 1 and for Gaussian tensors are right. The cause is
+    unknown to us. Here dQ is wrong in rows whose log-sum-exp exceeds 12, which does not occur for Gaussian tensors.
 
     Source: NVIDIA/TransformerEngine #3216
     """

@@ -53,7 +53,7 @@ def interface_of(kernel: Kernel) -> str:
 
 
 def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
-    """Check whether output and gradients of Gaussian tensors are right to 1e-2, without and with a causal mask.
+    """Return whether output and gradients of Gaussian tensors are right to 1e-2, without and with a causal mask.
 
     Args:
         kernel: a kernel with one of the interfaces; a ``plain`` kernel gets queries that are divided by √E.

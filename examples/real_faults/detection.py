@@ -30,7 +30,7 @@ PRACTICE = ("float32", "bfloat16")
 
 
 def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> dict[Claimed, tuple[int, int]]:
-    """Return, for each claim of a capability, how many calls falsify it, and how many calls the capability has."""
+    """Return, for each claim of a capability, how many calls falsify it, and how many calls were tried for it."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     trials = trials_of(under_test, examples, seed)
     counts: dict[Claimed, tuple[int, int]] = {}

@@ -47,9 +47,9 @@ class Fault:
     Attributes:
         kernel: the faulty kernel, a function.
         right: the correct kernel with the same interface.
-        capability: the capability that the fault breaks; for a fault of the tiled kernel the first of output,
-            gradients, boolean-mask, grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window, log-sum-exp, and
-            memory (how tensors lie in memory).
+        capability: the capability that the fault breaks; for a fault of the tiled kernel the first that it breaks among
+            output, gradients, boolean-mask, grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window,
+            log-sum-exp, and memory (how tensors lie in memory).
     """
 
     kernel: Kernel

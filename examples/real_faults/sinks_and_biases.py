@@ -72,7 +72,7 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
     """Add the linear bias slope · j for key j of every row.
 
     In a causal row this differs from the right bias only by a constant; without causality, keys after the row get too
-    large a bias. Correct with ``causal``, as the thread says.
+    large a bias. Correct with ``causal``, as the report says.
 
     Source: Dao-AILab/flash-attention PR #540
     """

@@ -60,7 +60,7 @@ def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     """Read a last block with fewer than 32 keys as a whole block.
 
     Reported on MPS for decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask).
-    The keys that are read too many belong to the next head; behind the last head they are zeros here.
+    The surplus keys are the first keys of the next head; after the last head they are zeros here.
 
     Source: pytorch/pytorch PR #169222
     """

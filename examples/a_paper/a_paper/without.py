@@ -20,7 +20,7 @@ def plain_cases() -> SearchStrategy[Case]:
 
 
 def increasing_cases() -> SearchStrategy[Case]:
-    """Return a strategy for such inputs with ordered scores; the loss (1 − u)²/2 increases at scores above 1."""
+    """Return a strategy for one input with ordered scores above 1, where the loss (1 − u)²/2 increases."""
     small = {"n": (1, 1), "tokens": (2, 3), "d": (1, 2), "losses": ("squared",)}
 
     def with_higher_scores(case: Case) -> Case:
