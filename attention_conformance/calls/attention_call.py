@@ -76,7 +76,7 @@ REPEATS = 3000
 BEFORE = 200
 """The number of calls that come before a call in the state REPLAYED."""
 CONTEXTS = (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH, State.REPLAYED)
-"""States that are tried only in a few calls without options: no kernel treats an option differently in such a state."""
+"""States that are tried only in a few calls without options, since they do not change how kernels treat options."""
 COMPILED = (State.COMPILED, State.MACHINE_CODE)
 LONG_STATES = (*COMPILED, State.MANY)
 """States in which a call takes long."""
@@ -339,4 +339,4 @@ AXES: Mapping[str, str] = MappingProxyType(
     {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
     | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
 )
-"""The axes of the options that are arrays other than masks."""
+"""The axes of each option that is an array, except masks."""

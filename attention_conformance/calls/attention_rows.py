@@ -93,7 +93,7 @@ class AttentionRows:
         return np.asarray(~self.visibility.any(axis=-1))
 
     def _round_to_output(self, x: Any) -> Any:
-        """Widen the bound by the rounding to the format of the results."""
+        """Add the rounding to the format of the results to the bound of ``x``."""
         if self.stored is None:
             return x
         return x.widen(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
@@ -171,7 +171,7 @@ class AttentionRows:
             return self._round_to_output(self._after_dropout(self.returned_weights))
 
     def _after_dropout(self, s: Any) -> Any:
-        """Multiply weights, or the scores that they are multiplied by, by the dropout factors."""
+        """Multiply weights s_t, or scores u·v_t, by the dropout factors m_t."""
         return s if self.factor is None else s * self.factor
 
     @cached_property
@@ -244,8 +244,8 @@ class AttentionRows:
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
         """Bound the rounding error −Σ dz that a kernel adds to the gradient of a row's largest logit.
 
-        A kernel that subtracts the maximum within the differentiated graph adds the gradient of this maximum there. It
-        is −Σ dz: zero without rounding.
+        A kernel that subtracts the maximum within the differentiated graph adds the maximum's gradient there. This
+        gradient is −Σ dz, which is zero without rounding.
         """
         z = self.logits
         reach = np.where(self._has_weight, z.value + z.error, -np.inf)

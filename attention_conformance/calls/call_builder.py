@@ -26,7 +26,7 @@ LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
 """Numbers of queries, or of keys if there are several queries, in calls that test lengths with few, narrow heads."""
 LATENT = 576
-"""The least sum E + M at which a call's widths are kept: kernels with such wide heads take no other widths."""
+"""Widths of a sum E + M of at least this number are kept: kernels with heads of such widths take no others."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Numbers of keys for a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
@@ -34,7 +34,7 @@ BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 WORK = 1 << 23
 """The largest B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
 MOST_ENTRIES = 1 << 20
-"""The largest number of entries that the keys and values, or the queries and outputs, or the logits may have."""
+"""The largest total of entries of keys and values, of queries and outputs, and of logits, each on its own."""
 HUGE = 1 << 16
 """The number of keys that an index of 16 bits can count."""
 EXACT_KEYS = 257
@@ -62,7 +62,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
     huge = often or (number != 0 and plan["lengths"] == "huge")
     sizes = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
     call = drawing.numbers(sizes, "ranks" if huge else drawing.plan["numbers"])
-    if huge and drawing.plan["dropout"] == "none":  # if values had mean zero, no fault would be visible
+    if huge and drawing.plan["dropout"] == "none":  # means of values around zero would show no fault
         call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
     for step in STEPS:
         call = step(drawing, call)
@@ -127,7 +127,7 @@ class _Drawing:
         B = int(rng.choice((2, 3) if most else (4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
         B = int(plan["batch"]) if plan["batch"].isdigit() else B
         if plan["scale"] == "own":
-            E = max(E, 2)  # 1/√E is not 1
+            E = max(E, 2)  # so that 1/√E is not 1
         sizes = Sizes(B, G * group, G, L, T, E, M)
         if keys and plan["dropout"] == "none":
             return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 4 if M == E else 3))
@@ -215,7 +215,7 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
         return replace(sizes, **{longer: max(shorter(more, least), less + 1)})
 
     def fewer_groups(sizes: Sizes) -> Sizes:
-        # A single group is left as it is: its heads may be halved already, and must not grow again.
+        # The heads of a single group may have been halved already: their number must not grow again.
         return replace(sizes, G=half(sizes.G), H=half(sizes.G) * group) if sizes.G > 1 else sizes
 
     def other_length_of(sizes: Sizes, least: int) -> Sizes:
@@ -293,12 +293,12 @@ def products(sizes: Sizes, seed: int) -> AttentionCall:
     call = ranks(sizes, seed)
     query, key = call.query * np.where(np.arange(sizes.E) == 0, 128.0, 1.0), call.key.copy()
     key[..., 1] = 0.0
-    key[..., 0] += 64.0 * 16  # the largest q·k, in the right order, is too large for half precision
+    key[..., 0] += 64.0 * 16  # the largest q·k overflows float16 if q or k is not scaled first
     return call.replace(query=query, key=key, scale=OF_PRODUCTS)
 
 
 OF_PRODUCTS = 1 / 256
-"""The scale of calls whose products overflow float16."""
+"""The scale of the calls that :func:`products` builds."""
 
 
 def moderate(of: Sizes, seed: int) -> AttentionCall:
@@ -316,11 +316,11 @@ def moderate(of: Sizes, seed: int) -> AttentionCall:
 
 
 MEAN = 107
-"""The mean of each pair of values: it has seven bits, and the sum of a few has more bits than half precision.
+"""The mean of each pair of values, a number of seven bits; the sum of a few pairs has too many bits for half precision.
 
-The mean is far from all powers of two. Half precision rounds a term that is added to a long sum to 96, 112 or 128, in
-the same direction for many terms, so that the computed mean is wrong by more than one rounding. A mean of 127 would
-always be rounded to 128, a small error.
+A term of 107 that is added to a long sum in half precision is rounded to 96, 112 or 128, in the same direction for many
+terms, so that the computed mean is wrong by more than one rounding. The mean is far from powers of two, because a term
+of 127, for example, would always be rounded to 128, a small error.
 """
 
 

@@ -63,7 +63,7 @@ def _with(capability: str, *levels: str, neutral: str = "none") -> Mapping[str, 
 CAPABILITY_OF_STATE: Mapping[str, str] = MappingProxyType(
     {State.COMPILED: "compiled", State.MACHINE_CODE: "machine-code", State.MANY: "thousands"}
 )
-"""States that take long, with the capability that each requires; they occur only as often as the cover requires."""
+"""The states that take long, each with the capability that it requires; as few plans as possible have them."""
 MASK_SHAPES = ("B, H, L, T", "L, T", "1, H, L, T", "B, 1, L, T", "B, 1, 1, T")
 FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
@@ -126,9 +126,9 @@ NEUTRAL_PLAN: Plan = MappingProxyType({factor.name: next(iter(factor.levels)) fo
 SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 """Factors that every call has, whatever its kernel."""
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
-"""The levels of lengths with the cost of their calls, from cheap to expensive."""
+"""The relative cost of a call, by the level of its lengths."""
 SPECIAL = ("dropout", "poison", "rows")
-"""Factors that change which claims are checked; their levels occur only as often as the cover requires."""
+"""Factors on which it depends which claims are checked; a cover has few plans with their levels."""
 PLAIN = (
     *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
     *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
@@ -138,7 +138,7 @@ PLAIN = (
     # Only exact calls reveal sums in half precision: first long sums in narrow heads, then every width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
-"""Lengths and kinds of numbers of calls without any option, which come before all other calls."""
+"""The lengths and kinds of numbers of the first calls of an array, which have no option."""
 
 
 def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
@@ -164,7 +164,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
-    # The index of a plan seeds its call and counts from the end: add new plans at the beginning.
+    # Calls are seeded by the index of their plan, counted from the end: add new plans at the beginning.
     further = (
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),

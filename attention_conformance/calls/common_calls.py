@@ -14,7 +14,7 @@ import numpy as np
 from covertable import make
 
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads for which kernels have no blocks of their own, as they have for 32, 64, 128 and 256."""
+"""Widths of heads for which kernels have no blocks; blocks have the widths 32, 64, 128 and 256."""
 MULTIPLES = tuple(range(8, 257, 8))
 """Widths for which a kernel may have special code: in keys and values together, only in keys, or only in values."""
 MANY_HEADS = (17, 20, 24, 32, 40)
@@ -79,7 +79,7 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 def _plans_of_single_options(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with one option and lengths around block sizes, and plans of key masks with many batch entries."""
+    """Yield plans with one option and lengths around block sizes, and plans of masks of keys and many batch entries."""
     for name in ALONE:
         for level, _ in product(levels[name][1:], range(3)):
             yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}

@@ -21,7 +21,7 @@ from attention_conformance.calls.further_tensors import (
 
 Draw = Callable[[str], np.random.Generator]
 APART = 4096.0
-"""The distance between the logits of exact calls, in units of the scale."""
+"""The least distance between different logits of exact calls, in units of the scale."""
 
 
 def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw) -> AttentionCall:
@@ -61,7 +61,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
 
 
 def _is_without_lse_gradient(call: AttentionCall) -> bool:
-    """Return whether nothing is claimed about the call's log-sum-exp, or no tensor needs a gradient."""
+    """Return whether the log-sum-exp gets no upstream gradient: no claim is about it, or no tensor needs a gradient."""
     return call.sinks is not None or call.slopes is not None or call.dropout > 0 or not call.wants
 
 

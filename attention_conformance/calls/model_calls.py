@@ -145,7 +145,7 @@ def _has(levels: Sequence[str], level: str) -> bool:
 def plans_of_options_beyond_blocks(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield a plan for each single option, with a short last block of queries and of keys, and plans of padded batches.
+    """Yield plans with one option each and a short last block of queries and of keys, and plans of padded batches.
 
     Args:
         neutral: the first level of each factor.

@@ -208,7 +208,7 @@ def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[Abo
 
 
 def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
-    """Claim that returned weights are correct; under dropout, these may be the weights before or after dropout."""
+    """Claim that returned weights are correct; under dropout, a kernel may return those before or after dropout."""
     whole = same(WEIGHTS, theirs, rows.returned_weights, where)
     if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
         return whole
@@ -284,7 +284,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
 
 
 def with_dropped_weights(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """Return the formula's results with those weights dropped that are 0 in the output; values are the identity."""
+    """Return the formula's results without the weights that are 0 in the output (values are the identity)."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 

@@ -230,7 +230,7 @@ HAVE = {
     "E": ("query", "key"),
     "M": ("value", "upstream"),
 }
-"""The tensors that have each axis; heads are cut together with their groups."""
+"""For each axis, the tensors that have it; heads are cut together with their groups."""
 MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
 
 

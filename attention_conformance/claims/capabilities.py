@@ -473,7 +473,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
 
 
 def _in_format(name: str) -> Capability:
-    """Return the capability of being right on tensors of a format that is coarser than the kernel's finest."""
+    """Return the capability that results are right in the format ``name``, coarser than the kernel's finest."""
     claims = {claim: "as in the finest format" for capability in _IN_EVERY_FORMAT for claim in capability.claims}
     return Capability(
         name,

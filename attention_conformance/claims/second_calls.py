@@ -95,7 +95,7 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
 def _drop_unlike(
     dropped: Bool[np.ndarray, "B H L T"], felt: Bool[np.ndarray, "B H L T"], p: float
 ) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that no two heads, and no two entries, drop the same weights; none if they may by chance.
+    """Yield the claims that no two heads, and no two entries, drop the same weights; none if chance may explain it.
 
     Two independent draws agree on a weight with probability p² + (1 − p)².
     """

@@ -28,9 +28,9 @@ PAIRS, TRIPLES = 25, 50
 
 SMALL_CALLS = 4
 OTHERS = 8
-"""The number of other calls of a plan that are tried, to see whether they fail without the plan's state."""
+"""The number of other calls of a failing call's plan that are tried, first without and then in the plan's state."""
 MANY = 400
-"""The number of calls among which those of a capability are searched, if only a few are needed."""
+"""The number of calls in which calls that use a capability are looked for, if only a few are needed."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Trials:
         if number in self._made:
             trial = self._made[number]
             return trial if capability.is_about(trial.call, few) else None
-        if capability.name in self._not_about.get((number, few), ()):  # rebuilding a call takes long
+        if capability.name in self._not_about.get((number, few), ()):  # building the call again would take long
             return None
         call = self._build(self._plan(number), number)
         self._not_about[number, few] = {other.name for other in CAPABILITIES if not other.is_about(call, few)}
@@ -240,7 +240,7 @@ class Trials:
         return (build_call(plan, self.under_test.kernel.declares, seed) for seed in range(SMALL_CALLS))
 
     def _is_refused(self, plan: Plan) -> bool:
-        """Return whether the kernel refuses one of several small calls of the plan."""
+        """Return whether the kernel refuses any of several small calls of the plan."""
         for call in self._small_calls(plan):
             try:
                 self.under_test[attend](self.under_test.kernel.in_own_numbers(call))
