@@ -1,8 +1,8 @@
 """Interfaces: the signatures of attention functions in libraries, and how to call a function with each of them.
 
-An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. If a
-kernel has a keyword about which there are claims, it thereby declares a capability; other keywords are switched off and
-named in the report.
+An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. A
+kernel declares a capability by having a keyword about which there are claims; other keywords are switched off and named
+in the report.
 """
 
 from __future__ import annotations

@@ -83,7 +83,10 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def _expressible(call: AttentionCall) -> AttentionCall:
-    """Return a call with a mask without causality and window, and any other window as a causal one to the left only."""
+    """Return the call; if it has a mask, causality and window are removed.
+
+    Otherwise a window is made causal and ends at the diagonal; a window without a limit to the left is removed.
+    """
     call = with_mask_or_causal(call)
     if call.window is None:
         return call

@@ -142,7 +142,7 @@ def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
 
 
 def neutral_option(value: Any) -> Option:
-    """Return the option of a parameter that is not tested, and that ``value`` switches off."""
+    """Return the option of an untested parameter, which ``value`` switches off."""
     return Option(neutral=value)
 
 
@@ -256,5 +256,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """Return the call, without causality if it has a mask: one parameter of the kernel takes either of the two."""
+    """Return the call, without causality if it has a mask: the kernel has one parameter for a mask or causality."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

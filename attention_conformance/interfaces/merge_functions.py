@@ -60,7 +60,7 @@ def part_of(
     scale: float,
     visible: torch.Tensor | None = None,
 ) -> Part:
-    """Return output and log-sum-exp on the keys at these indices."""
+    """Return the output and the log-sum-exp of attention to the keys at the indices ``places`` alone."""
     key, value = (x.double().repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     logits = query.double() @ key.mT * scale
     if visible is not None:

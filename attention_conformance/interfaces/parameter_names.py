@@ -141,7 +141,7 @@ def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> di
 
 
 _TOLD = ("scale", "causal", "softcap", "dropout", "lse")
-"""Roles that are passed even if switched off, to a kernel that has no default for them."""
+"""Roles whose arguments are passed even if switched off, if the kernel has no default for them."""
 
 
 def _window(window: tuple[int, int], default: Any) -> tuple[Any, ...]:

@@ -186,7 +186,7 @@ def _guess(name: str, trace: Trace) -> str:
 
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
-    """Yield the call with one entry less on an axis, for each axis whose size is a block size, or one more or less."""
+    """Yield the call with one entry less on an axis, for each axis whose size is within one of a block size."""
     for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)
@@ -215,7 +215,7 @@ def _with_small_logits(trace: Trace) -> Iterator[Change]:
 
 
 def _is_of_base_two(trace: Trace) -> bool:
-    """Return whether all log-sum-exps are 1/log 2 times the correct numbers, as with logarithms to the base 2."""
+    """Return whether the log-sum-exps are logarithms to the base 2: the correct numbers divided by log 2."""
     entry = trace.entries[0]
     usable = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
     ratio = entry.theirs[usable] / entry.due[usable]

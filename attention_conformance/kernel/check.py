@@ -95,7 +95,7 @@ def assert_kernel(
 
 
 def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
-    """Load a kernel in this process; return it, and the ids of the statements whose parameters it has.
+    """Load a kernel in this process; return it, and the ids of the statements for which it has the parameters.
 
     Raises:
         AssertionError: the object is no kernel.

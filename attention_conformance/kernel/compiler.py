@@ -33,7 +33,7 @@ def compile_callable(call: Callable[..., Any], backend: str) -> Iterator[Callabl
     settings = torch._dynamo.config.patch(**SETTINGS)
     try:
         with settings, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch warns when it runs code that it cannot trace, uncompiled
+            warnings.simplefilter("ignore")  # PyTorch warns that code it cannot trace runs uncompiled
             yield torch.compile(call, backend=backend)
     finally:
         torch._dynamo.reset()

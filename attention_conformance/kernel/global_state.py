@@ -14,7 +14,7 @@ import numpy as np
 from attention_conformance.kernel.torch_import import torch
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""The functions that return and set a setting."""
+"""A function that returns the value of a setting, and a function that sets the value."""
 
 SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
     {

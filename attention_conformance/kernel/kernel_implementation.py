@@ -56,7 +56,7 @@ class KernelImplementation(OnKernel):
         return str(self.kernel.lacks(use)) if use.called else use.says
 
     def describe(self) -> KernelDescription:
-        """Return the description of the kernel: its name, interface and numbers."""
+        """Return the description of the kernel: its name, interface and number format."""
         return describe_kernel(self.kernel)
 
     def identity(self) -> str:
@@ -84,5 +84,5 @@ class KernelImplementation(OnKernel):
         return diagnose(statement, case, self.in_format(capability_of(statement).format))
 
     def hints(self) -> Sequence[str]:
-        """Return sentences on those frequent faults that the kernel has."""
+        """Return a sentence on each frequent fault that is detected in the kernel."""
         return tuple(hints(self.kernel))

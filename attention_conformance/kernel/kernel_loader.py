@@ -222,7 +222,7 @@ def _device(name: str | None) -> str:
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
-    """Return the number of the probe's steps that the kernel passes, and why it fails the next (empty for none)."""
+    """Return how many of the probe's steps the kernel passes, and why it fails the next (empty if it passes all)."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
     generator = torch.Generator().manual_seed(0)

@@ -45,7 +45,7 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
-    """Return a kernel that was tried only at one model's sizes, without those limits that further calls disprove."""
+    """Return a kernel that was tried only at one model's sizes, without the limits that further small calls refute."""
     for free in ({"one_head": False}, {"page": 0}):
         other = kernel.replace(taken=replace(kernel.taken, **free))
         if returns(other, small_call().replace(page=16)):

@@ -48,7 +48,7 @@ def call_to_exercise() -> AttentionCall:
 
 
 def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
-    """Return the treatment of each parameter of a :class:`attention_conformance.kernel.kernel.Kernel`, by name.
+    """Return, by name, how each parameter of a :class:`attention_conformance.kernel.kernel.Kernel` is treated.
 
     Args:
         kernel: the kernel with its capabilities.
@@ -61,7 +61,7 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
         if place < kernel.interface.by_place or option.given or is_tested:
             treatments[name] = Account.TESTED
         elif name != "**":
-            # A known parameter may have no effect while another parameter is off.
+            # A parameter that the interface knows may have no effect while another parameter is off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             default_account = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
@@ -70,7 +70,7 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
 
 
 def of_kind(treatments: Mapping[str, str], kind: Account) -> Sequence[str]:
-    """Return the names of the parameters with this treatment."""
+    """Return the names of the parameters whose treatment is ``kind``."""
     return [name for name, treatment in treatments.items() if treatment == kind]
 
 

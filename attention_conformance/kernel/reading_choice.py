@@ -73,7 +73,7 @@ def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequ
     if "dropout_mask" in has:
         names.pop("dropout", None)  # dropout that needs further arguments is not tested
     known = {*tensors, *names.values()}
-    # Unknown required parameters, such as a mask or a workspace, are passed None.
+    # Pass None for unknown required parameters, such as a mask or a workspace.
     constants: dict[str, Any] = {x: None for x, default in has.items() if default is Mark.REQUIRED and x not in known}
     constants.pop("**", None)
     if "upcast" in names:
@@ -146,7 +146,7 @@ def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
 
 
 def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
-    """Return whether to call a kernel by its reading instead of a library's interface."""
+    """Return whether to call a kernel by its reading, as ``read`` is, instead of by a library's interface."""
     if isinstance(kernel, InvalidInput):
         return True
     assert read.reading is not None

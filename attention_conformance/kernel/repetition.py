@@ -15,7 +15,7 @@ from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)
-"""The numbers of PyTorch's threads that are tried for some of every thousand calls; 0 changes nothing."""
+"""The numbers of threads that PyTorch gets in some of every thousand calls; 0 leaves the number unchanged."""
 CALLS_PER_NUMBER = 20
 """Number of calls for each number of threads; few, since threads that wait for cores are slow."""
 PLACES = 8

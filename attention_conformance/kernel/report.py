@@ -153,7 +153,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
 
 
 def formats_json(kernel: Any) -> dict[str, str]:
-    """Return "tried", or the reason why not, for the kernel's format and for each coarser format."""
+    """Return, for the kernel's format and each coarser format, "tried" or the reason why the format is not tried."""
     return dict.fromkeys((kernel.dtype, *kernel.coarser), TRIED) | dict(kernel.not_tried)
 
 

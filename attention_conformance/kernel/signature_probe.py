@@ -37,7 +37,7 @@ from attention_conformance.kernel.small_calls import (
 from attention_conformance.kernel.torch_import import torch
 
 ONE_FOR_ALL_HEADS = "attention_mask"
-"""The name of masks (B, 1, L, T) in Transformers and Megatron-LM: a kernel need not read more than one head."""
+"""The name of masks (B, 1, L, T) in Transformers and Megatron-LM: a kernel need not read more heads of the mask."""
 
 
 def with_options(kernel: Any, candidate: Found) -> Reading:

@@ -106,12 +106,12 @@ class Taken:
         return next((width for width in among if width >= size), among[-1])
 
     def lengths(self, L: int, T: int, *, less: bool = False) -> tuple[int, int]:
-        """Return the nearest larger numbers of queries and keys that the kernel takes.
+        """Return the numbers of queries and keys, rounded up to numbers that the kernel takes.
 
         Args:
             L: the number of queries of the call.
             T: the number of keys of the call.
-            less: whether to take fewer keys rather than more, if there are enough.
+            less: whether to round the number of keys down instead of up, if the kernel takes a smaller number.
         """
         down = less and self.keys <= T and not self.equal
         T = T // self.keys * self.keys if down else -(-T // self.keys) * self.keys
@@ -135,7 +135,7 @@ class Taken:
         E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
-        single = call.upstream_memory is Memory.SINGLE  # one number cannot be zero in added rows only
+        single = call.upstream_memory is Memory.SINGLE  # one expanded number cannot be zero in added rows only
         return call.replace(
             upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),

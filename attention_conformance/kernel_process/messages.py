@@ -123,7 +123,7 @@ class Request:
     Attributes:
         word: the name of the action.
         arguments: the arguments of the action.
-        storages: the address in the judge's memory and the number of bytes of each storage, which identify it.
+        storages: for each storage, its address in the judge's memory and its number of bytes; both identify it.
         threads: the number of PyTorch's threads.
         released: the numbers of results that the judge no longer refers to.
     """

@@ -114,7 +114,7 @@ class RemoteKernel:
         return self._with(returned=returned)
 
     def profiled(self, operators: set[str]) -> RemoteKernel:
-        """Return the kernel as a callable that also adds the names of PyTorch's operators that it calls to a set."""
+        """Return the kernel as a callable that also adds to a set the names of the PyTorch operators that it calls."""
         return self._with(operators=operators)
 
     @contextmanager
@@ -135,7 +135,7 @@ class RemoteKernel:
         self.process.request("seed", seed)
 
     def fill(self, place: int, size: int) -> None:
-        """Keep `size` NaN in the memory of the kernel's process; they replace those of an earlier call with `place`."""
+        """Keep `size` NaN in the kernel's process, instead of those of an earlier call with this `place`."""
         self.process.request("fill", place, size)
 
     def run(

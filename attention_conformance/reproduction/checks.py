@@ -37,7 +37,7 @@ def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
 
 
 def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
-    """Return the allowed error with a few digits: one number, or one per entry if one would hide the wrong entries."""
+    """Return the allowed error with a few digits: one number, or a number per entry if one would hide errors."""
     finite = np.isfinite(entry.allowed)
     with np.errstate(invalid="ignore"):
         off = np.where(np.isnan(entry.theirs), np.inf, np.abs(entry.theirs - entry.due))
@@ -50,7 +50,7 @@ def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
 
 
 def due_line(call: AttentionCall, alignment: Any, **further: str) -> str:
-    """Return the line of a test that computes ``due``, the formula's results; ``further`` options are texts."""
+    """Return the line of a test that computes ``due``, the formula's results; ``further`` has options as text."""
     sizes, cut = call.sizes, f"[..., :{call.sizes['T']}]" if call.beyond else ""
     options = {"scale": f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)}
     for name in ("score_mod", "bias", "slopes", "visible", "mask_mod", "lengths", "sinks", "lse_upstream", "descales"):

@@ -1,4 +1,4 @@
-"""Numbers and statements as Python text."""
+"""Python source text of numbers, tensors and statements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def constant(x: torch.Tensor) -> str:
 
 
 def wrap(text: str) -> str:
-    """Return a statement, broken between the arguments of a call if it is longer than a line."""
+    """Return a statement; if it is longer than a line, break it between the arguments of a call."""
     whole = re.sub(r"\([^()\[\]]{,60}\)", lambda match: match[0].replace(" ", "\0"), text)
     lines = textwrap.fill(whole, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return lines.replace("\0", " ")

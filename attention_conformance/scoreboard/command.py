@@ -105,7 +105,7 @@ def _print(entries: Sequence[Entry], rows: Sequence[Row]) -> None:
 
 
 def _command(options: ScoreboardOptions) -> str:
-    """Return the command that prints this page."""
+    """Return the command that prints the scoreboard with these options."""
     kernels = [] if options.kernels is None else ["--kernels", str(options.kernels)]
     rest = ["--examples", str(options.examples), "--seed", str(options.seed), "--out", str(options.out), "--markdown"]
     return " ".join(["theorems scoreboard", *kernels, *rest])

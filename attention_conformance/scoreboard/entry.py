@@ -103,7 +103,7 @@ def read_entries(path: Path = OURS) -> list[Entry]:
 
 
 def _entry(table: Any, where: str) -> Entry:
-    """Return the kernel of a table.
+    """Return the kernel that a table of the TOML file describes.
 
     Raises:
         InvalidInput: the table describes no kernel; the message begins with ``where``.

@@ -1,4 +1,4 @@
-"""Functions that each call one implementation of PyTorch's attention; PyTorch would choose by device and call."""
+"""Functions that each call a single implementation of attention in PyTorch, which itself chooses by device and call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def flash_with_lse(
 
 
 RECOMPILED = 128
-"""The largest number of compiled programs of a function: sizes of 1 and each set of options need their own.
+"""The largest number of compiled programs of a function: each set of options and axes of size 1 needs another one.
 
 Beyond PyTorch's default limit the function would run uncompiled, which would test other code.
 """

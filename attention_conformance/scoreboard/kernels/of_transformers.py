@@ -1,4 +1,4 @@
-"""Attention functions of transformers that read more attributes of their module than others do."""
+"""Attention functions of transformers that read attributes of their module that other functions do not read."""
 
 from __future__ import annotations
 
