@@ -146,8 +146,8 @@ def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Ite
 
     The flow is integrated over the logarithm of arc length, which takes few steps.
     """
-    # The head is written as r v̄_mm + w. The part w orthogonal to v̄_mm is much smaller than r; as a variable of its own
-    # it gets its own relative accuracy.
+    # The head is written as r v̄_mm + w. The part w orthogonal to v̄_mm is much smaller than r; as a separate variable
+    # it is integrated with its own relative accuracy.
     d, along = len(svm.v), svm.direction
 
     def velocity(log_length: float, at: np.ndarray) -> np.ndarray:

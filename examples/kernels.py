@@ -2,7 +2,7 @@
 
 The signature is (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m). Copy the kernel that is nearest to
 yours and replace its body by a call of yours. Each kernel computes softmax(q kᵀ) v: logits are plain inner products, so
-the query for a kernel that divides them by √d is multiplied by √d first.
+the query is multiplied by √d first where a kernel divides logits by √d.
 
     theorems verify --attention examples.kernels:handwritten
 """

@@ -1,7 +1,7 @@
-"""Which tokens are selected when the optimal tokens cannot all be selected?
+"""Conjectures on the tokens that gradient flow selects if the optimal tokens cannot all be selected at once.
 
-The paper's theorems on optimal tokens assume that all optimal tokens can be selected at once. Two guesses at the answer
-without this assumption:
+The paper's theorems on optimal tokens assume that all optimal tokens can be selected at once. Two conjectures
+for data on which they cannot:
 
     theorems verify examples/not_separable.py:largest_subset
     theorems verify examples/not_separable.py:locally_optimal_limit

@@ -147,7 +147,7 @@ class Layer:
 
         Args:
             steps: the number of steps; by default :attr:`steps`.
-            shorter: the steps beyond :attr:`steps` are this many times shorter, and this many times as many.
+            shorter: the factor by which the steps beyond :attr:`steps` are shorter, and more numerous.
         """
         data = self.given
         if self.trained == "module":

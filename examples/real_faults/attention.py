@@ -218,7 +218,7 @@ def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
 
 
 def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
-    """Decorate a function that makes a kernel from steps, so that it sets the kernel's name and module for imports."""
+    """Make ``build``, which makes a kernel from steps, also set the kernel's name and module, needed to import it."""
 
     @wraps(build)
     def kernel_of(steps: type[Any], name: str = "attention") -> Kernel:

@@ -90,10 +90,10 @@ def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
 
 @wrong_step(with_flex, Flex, "modified")
 def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
-    """Use derivative 1, in place of 0, for a function that does not depend on the score.
+    """Use derivative 1, in place of 0, for a function of scores that does not depend on the score.
 
-    In the report, autograd returns no gradient for such a score. Compiled flex attention did not take this as zero, so
-    that its backward pass failed. Correct where a function uses its score.
+    In the report, autograd returns None as the gradient of the score. Compiled flex attention did not take None as
+    zero, so that its backward pass failed. Correct where a function uses its score.
 
     Source: pytorch/pytorch PR #185991
     """

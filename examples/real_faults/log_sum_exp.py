@@ -153,7 +153,7 @@ def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
     """Start the maximum of the log-sum-exps at 0 instead of −∞.
 
     In the report, the running maximum of the attention itself starts too high, at −5e4. Weights of less than e^−700 (in
-    float32 e^−103) become 0. Correct unless all log-sum-exps of a row are that far below 0.
+    float32 e^−103) become 0. Correct unless all log-sum-exps of a row are below −700 (in float32 −103).
 
     Source: flashinfer-ai/flashinfer #4267
     """

@@ -82,9 +82,9 @@ def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
 def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
     """Align the last query with the last key if there are more than 8 queries, and fewer keys than queries.
 
-    In the report, such calls are passed to another code path, because code paths disagree on them. Here the first rows
-    see no key if there are more than 8 queries, and see the first key otherwise. Correct with no more queries than
-    keys.
+    In the report, code paths disagree on calls with fewer keys than queries, so these calls take another path. Here the
+    first rows see no key if there are more than 8 queries, and see the first key otherwise. Correct with no more
+    queries than keys.
 
     Source: pytorch/executorch PR #22443
     """
