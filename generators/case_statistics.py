@@ -45,7 +45,7 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The share of the cases to which the property applies that have it; 0 if it applies to no case."""
+        """The share of cases with the property among the cases to which it applies; 0 if it applies to no case."""
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ def _optimal_features_agree(case: Case) -> bool | None:
 
 @lru_cache(maxsize=1)
 def _labels(case: Case) -> LabelSvm | None:
-    """Solve the SVM for v_mm of the chosen tokens if Assumption C is proven over its supports; else return None."""
+    """Solve the SVM for v_mm of the chosen tokens; return None unless Assumption C is proven over the supports."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
     solution = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))

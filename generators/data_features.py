@@ -24,7 +24,7 @@ SHORT = 64.0
 COLUMNS_APART = 100.0
 """The ratio of the largest entries of two columns above which their units count as different."""
 FEW = 3
-"""The largest number of distinct scores that counts as few; data with fewer than twice as many scores do not count."""
+"""The largest number of distinct scores that counts as few, among at least twice as many scores."""
 
 Features = Float64[np.ndarray, "n T d"]
 Pairs = Bool[np.ndarray, "n T T"]

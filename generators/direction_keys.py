@@ -112,8 +112,8 @@ def keys_of_levels(
     if off_axis and d > 1:
         j = (pivot + 1) % d
         side = np.eye(d)[j] - q[j] * q[pivot] * np.eye(d)[pivot]
-        # A row of level 1 gets its level from a component q_pivot along e_pivot, which adds q_pivot side_pivot to its
-        # product with ``side``.
+        # The component q_pivot along e_pivot, which gives a row of level 1 its level, adds q_pivot side_pivot to the
+        # product of the row with ``side``.
         leaning = sideways @ side + q[pivot] * side[pivot]
         missing = np.maximum(0.0, np.ceil((1.0 - leaning) / (side @ side)))
         sideways += np.where(levels == 1.0, missing, 0.0)[:, :, None] * side

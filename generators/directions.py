@@ -37,8 +37,8 @@ def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = No
 def points_in_cone(draw: DrawFn, p_mm: Float64[np.ndarray, "d"], mu: float, radius: float) -> Float64[np.ndarray, "d"]:
     """Draw p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R = ``radius``, from the axis to nearly the boundary of this cone.
 
-    The angle is at most 0.999 times the cone's, and the norm at least (1 + 2^−40) R, because p is rounded. In a cone
-    that rounding could leave, only the axis is drawn.
+    The angle is at most 0.999 times the cone's, and the norm at least (1 + 2^−40) R, because p is rounded. If the cone
+    is so narrow that rounding could move p out of it, only the axis is drawn.
 
     Raises:
         InvalidInput: p_mm = 0, μ not in [0, 1] or R negative.

@@ -34,7 +34,7 @@ from reference_attention.problem import Dataset
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
 """The values of c in x_it = c x_iα + e."""
 REACHES = (0.0, 0.5, 0.875)
-"""The values that ‖e‖ does not exceed, in units of Γ (1 − c)."""
+"""The upper bounds of ‖e‖ that are drawn, in units of Γ (1 − c)."""
 
 DUALS = (1.0, 2.0, 4.0)
 """The weights w_i: powers of two, so that divisions by them are exact."""

@@ -129,7 +129,7 @@ def largest_nonoptimality(joint: Joint, prompts: Float64[np.ndarray, "s k"]) -> 
 def descent_selects(case: Case) -> Finding:
     """Run normalized joint descent, and check that it selects α from a quarter of the run on.
 
-    There every weight s_iα has to exceed ½; at the end every 1 − s_iα has to be less than :data:`CLEARLY`.
+    From there on every weight s_iα has to exceed ½; at the end every 1 − s_iα has to be less than :data:`CLEARLY`.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

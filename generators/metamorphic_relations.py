@@ -254,8 +254,8 @@ def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
 def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
     """Apply orthogonal maps to keys and to tokens; the map of keys is ``unit`` times an orthogonal map.
 
-    Directions get the map of keys, too. Other prompts would need this map divided by unit²; unless unit = 1, the change
-    does not apply to a case that has any.
+    Directions get the map of keys, too. Other prompts would need this map divided by unit²; so unless unit = 1, the
+    change does not apply to a case with other prompts.
     """
     values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)

@@ -100,7 +100,7 @@ def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
 
 
 def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
-    """Draw queries that are linearly independent (but for ``twin``), or for which all rows (x_iα − x_it) z_iᵀ are.
+    """Draw queries such that they (but for ``twin``) or the rows (x_iα − x_it) z_iᵀ are linearly independent.
 
     With ``twin`` the first two inputs are equal, and get the same query.
     """

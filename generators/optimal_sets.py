@@ -128,9 +128,10 @@ def _refutation(
 ) -> Finding | None:
     """Refute Assumption D if, for a single input, a non-optimal token can be selected and has Yψ above ν.
 
-    Along the ray of prompts that select this token q_max → 1, so the premise of D holds for a far prompt of the ray and
-    every p with log q_max(p) ≤ 2ρ. Such p exist if ATT-SVM' is feasible. For them L(p) → ℓ(ν), which is above the loss
-    on the ray.
+    Let q_max be the weight on non-optimal tokens, and ρ < 0 the constant of Assumption D, which claims L(p) < L(p')
+    under a premise on q_max(p) and q_max(p'). Along the ray of prompts that select this token q_max → 1, so the premise
+    holds for a prompt p' far along the ray and every p with log q_max(p) ≤ 2ρ. Such p exist if ATT-SVM' is feasible.
+    But L(p) → ℓ(ν) as q_max(p) → 0, and ℓ(ν) is above the loss on the ray.
     """
     keys = case.problem.keys
     if len(keys) != 1 or not isinstance(max_margin_sets(keys, optimal), MaxMarginSets):

@@ -104,7 +104,7 @@ def query_cases(
             the other constructions the chosen tokens are the optimal ones.
         start: whether a W(0) is drawn, as the ``start`` of the case.
         single: whether n = 1.
-        plain: whether queries have few bits, the dimension of tokens, and unchanged units.
+        plain: whether queries have few bits and the dimension of tokens, and units are not changed.
         opposed: whether no q has Y_i qᵀz_i > 0 for all i; only for the construction *independent*, in which one case in
             four has this property by default.
     """
@@ -359,7 +359,8 @@ def _make_locally_optimal(
     )
     if not harmful.any() or not lower.any():
         return X, queries, best
-    # Replace each of these tokens by the token of lowest score, or by α if no token of the input scores lower.
+    # Replace each token that scores at least as high as α by the token of lowest score, or by α if no token of the
+    # input scores lower.
     stand_in = np.where(lower, np.argmin(scores, axis=1), alpha)
     alone = np.where(harmful[:, :, None], X[every, stand_in][:, None], X)
     decided = max_margin(QueryDataset(alone, queries, Y, v).keys, alpha, required=lower.astype(np.int64))

@@ -61,7 +61,8 @@ def realistic_keys(
     grid = draw(grids(d, kinds))
     token_levels = draw(levels(frame, grid))
     pivot = draw(st.integers(0, d - 1))
-    # With flags, or counts that are normalised, other tokens get level 0 and no level is below 0: only go upwards.
+    # With one-hot flags or normalised counts no level is below 0 and other tokens get level 0: so raise the chosen
+    # token.
     upwards = grid.kind is Kind.ONE_HOT or grid.unit_norm or draw(st.booleans())
     free = constrained & (np.arange(tokens) != alpha[:, None])
     gain = _gains(draw, frame, grid)
@@ -91,7 +92,7 @@ def _other_level(draw: DrawFn, grid: Grid) -> int:
 
 
 def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
-    """Draw for each input the number of levels by which the chosen token exceeds others; it is rarely the least one."""
+    """Draw for each input the number of levels by which the chosen token exceeds others, rarely the least."""
     most = (grid.high - grid.low) // 2
     sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
     gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))

@@ -59,7 +59,8 @@ def capped_head_cases(draw: DrawFn) -> Case:
     units, weights = [X @ v - scores.min() + 1.0], [1.0]
     for j in range(caps):
         units.append(X @ tokens[j] - shares[j])
-        # The cap exceeds the lead over the token after all caps, so that above θ_j more weight lowers the value.
+        # The cap exceeds the lead of token j over the best token without a cap. So above θ_j more weight on token j
+        # lowers the value of the head.
         weights.append(-(sum(ahead[j:]) + draw(st.sampled_from((0.25, 0.5)))))
     data = QueryDataset(X, separate_queries(draw, X), np.ones(n), v)
     head = (np.stack(units, axis=2), np.array(weights), np.full(caps + 1, float(RELU)), np.ones(n))

@@ -83,15 +83,15 @@ def locally_optimal_scores(
         alpha: the chosen tokens.
         neighbours: the mask of the SVM-neighbours of α.
         strict: whether one token per input scores strictly highest.
-        equal: whether Assumption B holds; then α is optimal in inputs with neighbours, and any token is in other
-            inputs.
+        equal: whether Assumption B holds; then α is optimal in inputs with neighbours; in other inputs any token may be
+            optimal.
         distinct: whether no two tokens of an input have the same score.
         few: whether all inputs share few score values, usually three.
     """
     n, tokens, _ = frame.shape
     every, chosen = np.arange(n), np.arange(tokens) == alpha[:, None]
     steps = draw(frame.choices("nT", STEP if few else GAPS))
-    # If a token has to score highest, it is α or no SVM-neighbour, so that it may score higher than α.
+    # A token that has to score highest is α or a token that is no SVM-neighbour, because neighbours score below α.
     best = draw(frame.integers("n", 0, tokens - 1))
     best = np.where(neighbours.any(axis=1) if equal else neighbours[every, best], alpha, best)
     if equal:

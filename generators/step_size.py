@@ -17,7 +17,7 @@ def step_size(case: Case) -> Finding:
     η is the array ``eta``, of shape (), of the case; without it the assumption holds, because the statement uses 1/L_p.
     L_p is a sum of n products of norms, computed in logarithms, whose error is at most 64 eps times the largest
     logarithm, as SVD and norms are accurate to a small multiple of eps. An η that exceeds 1/L_p by less than this error
-    counts as 1/L_p.
+    counts as equal to 1/L_p.
     """
     log_smoothness = case.problem.log_smoothness
     if "eta" not in case.arrays:

@@ -9,7 +9,7 @@ A paper whose data are not keys and scores defines a frozen dataclass for its da
         name: str = "generated"
 
 The paper's strategies draw instances of this class; its predicates and conclusions take such an instance. The methods
-that write the data to a file, print and simplify them work from the fields, and can be overridden.
+that write the data to a file, print the data or simplify them use the fields, and can be overridden.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def kind_named(kind: Any) -> type[Subject]:
 
 
 def written_array(value: Any) -> Any:
-    """Return the array to write as JSON; for an empty array, whose shape nested lists would lose, a mapping with it."""
+    """Return the array to write as JSON; for an empty array, whose shape lists would lose, a mapping with its shape."""
     return value if np.size(value) else {"shape": np.shape(value)}
 
 

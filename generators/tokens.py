@@ -61,9 +61,9 @@ def datasets_with_head_in_key_range(
     """Draw data with keys of dimension d, v ∈ range(Wᵀ), and one strictly best token per input (Lemma 2).
 
     The best token is shifted along the axis of the largest entry of v. With ``equal`` the other tokens differ by
-    vectors orthogonal to v, so that their scores are equal (Assumption B); with ``users``, too, tokens as users have
-    them have few bits. Otherwise the other tokens are arbitrary, and the shift of the best token exceeds the rounding
-    errors.
+    vectors orthogonal to v, so that their scores are equal (Assumption B). With ``users`` tokens are as users have them
+    and, if ``equal``, of the kinds whose numbers have few bits. Otherwise the other tokens are arbitrary, and the shift
+    of the best token exceeds the rounding errors.
     """
     W, v = draw(key_query_weights(frame))
     Y = draw(labels(frame, positive=positive))
@@ -108,9 +108,9 @@ def datasets_with_optimal_tokens(
     u* is orthogonal to axis 0, and ‖u*‖ ≥ 4. Other tokens have norm at most ¾‖u*‖ and are negative on axis 0, which
     therefore separates α. With e = 0 this is the paper's example. Inputs with ±e come in pairs, with e ⊥ u* and
     ‖e‖ ≤ ‖u*‖/2: then v_mm = u*/‖u*‖² with equal duals. If an input of a pair selects another token, the pair's share
-    of F falls from 2/n ‖u*‖ to at most (√1.25 + 3/4)/n ‖u*‖, so that the proof of
-    :func:`generators.dataset_assumptions.optimal_tokens` applies. With ``relaxed`` some inputs have x_iα = 2 Y_i u* and
-    are no supports (Theorem 6). For d = 1, where only one sign of p separates, all labels are equal.
+    of the bound F of :func:`generators.dataset_assumptions.optimal_tokens` falls from 2/n ‖u*‖ to at most (√1.25 +
+    3/4)/n ‖u*‖, so that the proof given there applies. With ``relaxed`` some inputs have x_iα = 2 Y_i u* and are no
+    supports (Theorem 6). For d = 1, where only one sign of p separates, all labels are equal.
     """
     n, tokens, d = frame.shape
     Y = draw(labels(frame, positive=positive))

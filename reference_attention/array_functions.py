@@ -40,7 +40,7 @@ def namespace_of(x: Array) -> Any:
 
 
 def pieces(xp: Any, x: Array, bound: float, below: Array, above: Array) -> Array:
-    """Return ``below`` where x < bound and ``above`` elsewhere; an enclosure of both where this is uncertain."""
+    """Return ``below`` where x < bound and ``above`` elsewhere; an enclosure of both where x may lie on either side."""
     if carries_rounding(x):
         return xp.select([x < bound, x >= bound], [below, above])
     return xp.where(x < bound, below, above)
@@ -82,6 +82,6 @@ def log_abs(x: Array) -> Array:
 
 
 def log_of(number: float, like: Array) -> Array:
-    """Return the logarithm of a constant as an array like ``like``, which can carry its rounding error."""
+    """Return the logarithm of a constant as an array of the shape and type of ``like``."""
     xp = array_namespace(like)
     return xp.log(xp.full_like(like, number))

@@ -27,9 +27,10 @@ def tilted_direction(
 ) -> Direction | None:
     """Return the direction of case (A1): a mixture of the given direction q and p_mm, in the cone of width mu around q.
 
-    The share of p_mm is halved until the mixture lies in the cone; the result is None if the smallest share still
-    leaves the cone. Margins are concave along the segment from q to p_mm, and normalising a proper mixture of two unit
-    vectors raises them. So if θ(q) < Θ, the margin of the mixture exceeds θ(q).
+    The share of p_mm is halved until the mixture lies in the cone; the result is None if the mixture of the smallest
+    share still lies outside. Margins are concave along the segment from q to p_mm, and normalising a proper mixture of
+    two unit vectors raises margins. So if the margin θ(q) is below the margin Θ of p_mm, the margin of the mixture
+    exceeds θ(q).
     """
     # Powers of two that bring q and p_mm to comparable length; the mixture is then (nearly) one of unit vectors.
     length = (inner(p_mm, p_mm) / direction.norm_squared) if any(x != 0 for x in p_mm) else fmpq(1)
@@ -54,11 +55,11 @@ def higher_neighbours_direction(
 ) -> Direction | None:
     """Return the direction q + τ w of case (A2), where w = −M⁺ 1_{N⁺} points away from the neighbours of higher score.
 
-    M has the rows of all directional neighbours of q, and N⁺ contains those of higher score. M w is −1 on N⁺ and 0 on
-    the other neighbours (M has full row rank), so for small τ exactly the tokens of N⁺ attain the smallest margin, θ‖q‖
-    − τ. τ starts at half of the largest value for which all other tokens have larger margins and the smallest margin is
-    positive; then τ is halved until the direction lies in the cone. If N⁺ contains all neighbours, the result is q
-    itself.
+    M has the rows k_iα_i − k_it of all directional neighbours (i, t) of q, and N⁺ is the set of neighbours of higher
+    score. M w is −1 on N⁺ and 0 on the other neighbours (M has full row rank), so for small τ exactly the tokens of N⁺
+    attain the smallest margin, θ‖q‖ − τ. τ starts at half of the largest value for which all other tokens have larger
+    margins and the smallest margin is positive; then τ is halved until the direction lies in the cone. If N⁺ contains
+    all neighbours, the result is q itself.
     """
     chosen_scores = np.take_along_axis(scores, alpha[:, None], axis=1)
     near, above = direction.neighbours, scores > chosen_scores
@@ -102,7 +103,7 @@ def best_token_direction(
 def _perturbed_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, w: Row, most: fmpq, mu: float
 ) -> Direction | None:
-    """Return the direction of q + τ w for the largest τ = most/2^k that lies in the cone; None if none does."""
+    """Return the direction q + τ w for the largest τ = most/2^k that keeps it in the cone; None if no such τ does."""
 
     def candidates() -> Iterator[list[fmpq]]:
         step = most

@@ -26,7 +26,7 @@ class IllBehavedLoss(Loss):
 
     @abstractmethod
     def defect(self, low: float, high: float) -> str:
-        """Return where on [low, high] Assumption A fails, in words that can be checked; empty if it holds there."""
+        """Return a text that names a place on [low, high] where Assumption A fails; empty if A holds there."""
 
     @abstractmethod
     def derivative(self, u: Array) -> Array:

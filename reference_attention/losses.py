@@ -274,7 +274,8 @@ def _softplus_scalar(x: float) -> float:
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation(), Sigmoid())}
 """The losses of Assumption A by name."""
 DRAWN_LOSSES = ("logistic", "exponential", "correlation", "sigmoid")
-"""The losses that strategies draw unless they name others. A new loss is not added: it would change all drawn cases."""
+"""The losses that strategies draw unless they name others. Do not add a new loss here: it would change all drawn
+cases."""
 
 
 def loss_named(name: str) -> Loss:

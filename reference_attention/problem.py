@@ -238,7 +238,7 @@ class Problem:
         """Return log L_p, where L_p is a Lipschitz constant of ∇L from keys and scores (−inf when ∇L = 0 throughout).
 
         L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖, L_p is
-        never larger than the constant of Lemma 6, so Lemma 6 follows from this constant.
+        never larger than the constant of Lemma 6. So Lemma 6 holds if ∇L is L_p-Lipschitz.
         """
         key_norms = np.linalg.norm(self.keys, ord=2, axis=(1, 2))
         score_norms = np.linalg.norm(self.scores, axis=1)
@@ -341,7 +341,7 @@ class Dataset:
 
     @classmethod
     def realising(cls, problem: Problem) -> Dataset:
-        """Return a dataset whose problem is ``problem``: a token is its key followed by its score; v is the last axis.
+        """Return a dataset whose problem is ``problem``: a token is its key followed by its score; v = (0, …, 0, 1).
 
         The paper's Figure 1 is built in this way (W is the projection off the last axis, all labels are +1).
         """

@@ -78,7 +78,10 @@ class QueryDataset:
         return Problem(self.keys, scores, self.loss)
 
     def with_queries_scaled(self, factor: float) -> QueryDataset:
-        """Return the data with all queries times ``factor``, on which W/factor acts as W; exact for powers of two."""
+        """Return the data with all queries times ``factor``; exact for powers of two.
+
+        With the new data W/factor gives the logits that W gives with the old data.
+        """
         return replace(self, queries=self.queries * factor)
 
 

@@ -69,7 +69,7 @@ class SequenceDataset:
 
     Raises:
         InvalidInput: NaN or infinite entries; unsuitable shapes; labels other than ±1; an unknown loss; a query that
-            sees no token; no query that sees two.
+            sees no token; data in which no query sees two tokens.
 
     >>> from theorems import SequenceDataset
     >>> X = [[[1, 2], [3, 4], [5, 7]]]
@@ -165,7 +165,10 @@ class SequenceDataset:
         return self.parts[-1].problem
 
     def with_queries_scaled(self, factor: float) -> SequenceDataset:
-        """Return the data with all queries times ``factor``, on which W/factor acts as W; exact for powers of two."""
+        """Return the data with all queries times ``factor``; exact for powers of two.
+
+        With the new data W/factor gives the logits that W gives with the old data.
+        """
         return replace(self, queries=self.queries * factor)
 
 

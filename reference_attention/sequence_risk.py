@@ -1,4 +1,4 @@
-"""The risk over several queries per input, summed over groups that see equally many tokens.
+"""The risk over several queries per input, summed over groups of queries that see equally many tokens.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """

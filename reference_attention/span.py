@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float64
 
 WIDE = 64
-"""Dimensions up to which d × d matrices cost no more than the overhead of calls, so a basis would save nothing."""
+"""Largest d for which d × d matrices cost no more than the overhead of calls, so that a basis would save nothing."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 In the notation of :mod:`.master_problem`, the equations (a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' for z, z' ∈
 S_j have a solution if and only if Π (c_jz m_jz'/(c_jz' m_jz))^y = 1 for every rational y with Σ y (a_jz − a_jz') = 0,
-where c are the counts. This is an equality of integers, decided by comparing the exponents of primes.
+where c_jz is the count and m_jz the multiplicity of z after context j. This is an equality of integers, decided by
+comparing the exponents of primes.
 
 Reference: arXiv 2402.18551, Definition 1 and (4).
 """

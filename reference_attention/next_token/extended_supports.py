@@ -1,11 +1,12 @@
 """Extended supports Ŝ_j ⊇ S_j with proof: the tokens that training cannot separate from those that followed context j.
 
-S_j ⊆ V_j are the alternatives that followed context j and all its alternatives. C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈
-S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C gives the alternatives of S_j equal logits. Ŝ_j is S_j and
-each v whose logit equals that of S_j for all U ∈ C. A single linear program determines Ŝ: maximise Σ t_jv subject to
-(a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv ≤ 1. As C is a cone, t is 0 or 1 in a solution, and 1 exactly outside Ŝ. The
-solver's answer is then proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv
-(a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of Ŝ∖S.
+V_j is the set of all alternatives of context j, and S_j ⊆ V_j the set of those that followed it in the data. C = {U :
+(a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C gives the alternatives of S_j
+equal logits. Ŝ_j is S_j and each v whose logit equals that of S_j for all U ∈ C. A single linear program determines Ŝ:
+maximise Σ t_jv subject to (a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv ≤ 1. As C is a cone, t is 0 or 1 in a solution, and 1
+exactly outside Ŝ. The solver's answer is then proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥
+0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of
+Ŝ∖S.
 
 References: derived here; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
@@ -80,7 +81,7 @@ class ExtendedSupports:
 
 
 def extended_supports(problem: MasterProblem) -> ExtendedSupports:
-    """Return Ŝ with its proof, by :func:`supports_by_exclusion` where the linear program in floats does not suffice.
+    """Return Ŝ with its proof, by the linear program or, where that gives no proof, :func:`supports_by_exclusion`.
 
     >>> extended_supports(MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])).sets
     array([[ True,  True, False],

@@ -3,8 +3,8 @@
 F is the subspace of :mod:`.subspace_split`, and L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's
 method computes a rational point θ̂ of F. Along a step h the term φ_j of each context satisfies |φ_j'''| ≤ R φ_j'',
 where R is the largest range of a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R decreases L_fin. With D_F the
-largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h),
-‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
+largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and f(s) = L_fin(θ̂ + s h)
+for a unit vector h ∈ F, self-concordance |f'''| ≤ D_F f'' gives f'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
 
@@ -32,7 +32,7 @@ from reference_attention.svm.ball_matrices import above, below, least_eigenvalue
 STEPS = 100
 """Largest number of steps of Newton's method in floats; about ten damped steps are usually taken."""
 POLISHED = 40
-"""Largest number of further steps in balls; each about doubles the number of correct digits that floats leave."""
+"""Largest number of further steps, in balls; a step about doubles the number of correct digits."""
 UNDAMPED = 1e-3
 """Largest change of a logit by a Newton step for which the step is not damped."""
 CLOSE = 2.0**-200
@@ -41,7 +41,7 @@ the quantities derived from θ_⋆."""
 DOUBLED = 30
 """Largest number of times that the damping factor of a step is doubled."""
 ENOUGH = -250
-"""Exponent e of the distance 2^e: the search ends when ‖θ̂ − θ_⋆‖ is proven to be smaller."""
+"""Exponent e for which the search ends as soon as ‖θ̂ − θ_⋆‖ < 2^e is proven."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class FiniteMinimum:
         return self.at.value
 
     def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
-        """Return number(x) of each log share x, shape (m, K), with ``missing`` where there is no alternative."""
+        """Return each log share, converted by ``number``, shape (m, K); ``missing`` where there is no alternative."""
         out = np.full(self.split.problem.counts.shape, missing)
         with ctx.workprec(BITS):
             for pair, log_share in self.at.log_shares.items():
@@ -314,7 +314,7 @@ def _combine(basis: list[Vector], weights: Vector) -> Vector:
 
 
 def norm_of(vector: list[arb]) -> arb:
-    """Return ‖x‖_2 as an upper bound, since the square of a ball around 0 may contain negative numbers."""
+    """Return an upper bound of ‖x‖_2, since the square of a ball around 0 may contain negative numbers."""
     sizes = [x.abs_upper() for x in vector]
     return sum((x * x for x in sizes), arb(0)).sqrt()
 

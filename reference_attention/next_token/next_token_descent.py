@@ -24,7 +24,7 @@ from reference_attention.svm.ball_matrices import balls, below, least_eigenvalue
 
 @dataclass(frozen=True, eq=False)
 class SplitRun:
-    """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k in the coordinates of a :class:`.subspace_split.Split`.
+    """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k, u_k ∈ F, θ_⊥,k ∈ F^⊥, in coordinates of a :class:`.subspace_split.Split`.
 
     Attributes:
         x: the coordinates of u_k, (k + 1, b, r).

@@ -6,15 +6,15 @@ The tied tokens are the extended supports Ŝ_i of next-token prediction (:mod:`.
 α_i as the token that followed; they are computed exactly, with a proof.
 
 With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention restricted to the
-tokens of Ŝ_i. Weights within Ŝ_i relative to each other depend on x only, and the weights outside Ŝ_i vanish along U,
-which leaves x unchanged. So
+tokens of Ŝ_i. Ratios of weights within Ŝ_i depend on x only. The weights outside Ŝ_i vanish along U, and moving along U
+does not change x. So
 
     L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
 
 if no token outside Ŝ_i scores more than the lowest of Ŝ_i: removing the tokens outside Ŝ_i then does not lower the
 mixture of scores, and ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity;
-L_F is convex in σ(x), so that a point of slope zero is a minimum, if F is a line, each Ŝ_i has at most one token
-besides α_i, all at one distance, and ℓ is convex (:attr:`ScoreSplit.convex`).
+L_F is a convex function of σ(x), so that a point of slope zero is a minimum, if ℓ is convex, each Ŝ_i has at most one
+token t besides α_i, and all these rows k_iα − k_it are equal up to sign (:attr:`ScoreSplit.convex`).
 
 Along a flow p = x + y with y across F, x comes to rest where ∇L_F = 0 while y grows without bound, and the gradient in
 y falls far below the rounding of the gradient in x. Therefore x and y are followed separately. With x at rest, −∇L in y
@@ -193,7 +193,7 @@ class SplitFlow:
         split: F, and the tied tokens.
         flow: p at the recorded norms.
         rest: x, in coordinates of F.
-        apart_from: ‖p‖ from which on the parts were followed separately.
+        apart_from: the norm ‖p‖ beyond which the two parts were followed separately.
         one_minus_cosine: 1 − cos between y and the max-margin direction on F^⊥ at the end; components that never move
             are not part of y.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
 
 WORTHWHILE = 0.01
-"""Largest relative distance of a log excess from the lowest one at which Newton's method continues after L-BFGS."""
+"""Relative distance from the lowest log excess up to which Newton's method continues from a point of L-BFGS."""
 
 SAME = 1e-3
 """Distance, relative to R, below which two points count as equal; the error of L-BFGS is the square root of its
@@ -39,12 +39,12 @@ STALLED = 1e-8
 if larger steps no longer shrink, the method has not converged."""
 
 SHORTEST = 1e-14
-"""Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others, only the sphere
-contributes curvature, and the minimum along the step, at the next kink of the maximum of logits, lies at a share as
-small as |y|/R."""
+"""Share of a Newton step below which a line search gives up. Where one token's logit outweighs all others, only the
+sphere contributes curvature. Then the minimum along the step lies at the next kink of the maximum of logits, at a share
+of the step as small as |y|/R for the offset y."""
 
 UNSEEN = 1e-13
-"""Slope of log(L − L_opt), per 1/κ, below which it counts as rounding error, so that the risk counts as flat."""
+"""Slope of log(L − L_opt), in units of κ (the size of the keys), below which the risk counts as flat to rounding."""
 
 FLAT_RISK = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
 

@@ -22,7 +22,7 @@ NEGLIGIBLE = -40.0
 weight."""
 
 LARGEST_EXPONENT = 600.0
-"""Largest exponent in use: products of two exponentials beyond e^600 overflow."""
+"""Largest exponent that is used; beyond it, products of an exponential with other numbers may overflow."""
 
 Logits = tuple[Float64[np.ndarray, "n others"], float]
 """Logits relative to the chosen tokens, as (relative, shift) with the shift common to all."""

@@ -29,7 +29,7 @@ class Pair:
         log_r, R: the radii.
         w: the head minus r v̄_mm, (d,).
         p: the prompt, (k,).
-        units: R in units of 1/Θ, or of 1/(size of the rows).
+        units: R divided by the unit of radii, which is 1/Θ or 1/(size of the rows).
     """
 
     joint: Joint

@@ -115,8 +115,8 @@ class JointObjective:
 
     Attributes:
         spheres: the spheres.
-        scale: unit of the head, by which the gradient in p is divided: at r q ≫ 1 (q the weight off α), heads differ by
-            about r q.
+        scale: unit of the head, about r q where r q ≫ 1 (q is the weight of tokens other than α); the gradient in p is
+            divided by it.
         moves: whether the prompt moves, too.
     """
 
@@ -249,12 +249,12 @@ def descend(
 def beside_ties(
     spheres: Spheres, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], gradient: float
 ) -> Float64[np.ndarray, "k"]:
-    """Descend on the log-excess with the logits of nearly tied tokens fixed; return the prompt of lower value.
+    """Return the prompt that descent with the logits of nearly tied tokens fixed reaches; p if this gains nothing.
 
     Where tokens of an input nearly tie at r ≫ 1, so that their weight q_i is neither 0 nor 1, the exponent r (slack_i −
     q_i d_i), with d_i the drop of the output, multiplies the rounding error of logits of size R by r. Then derivatives
-    that change the tie are meaningless, but derivatives that keep it are accurate. So the descent keeps the tied logits
-    fixed, at the best of several distances from the tie.
+    that change the tie are meaningless, but derivatives that keep it are accurate. So the descent, on the log-excess,
+    keeps the tied logits fixed, at the best of several distances from the tie.
     """
     s, empty = spheres, np.zeros(0)
     prompt_objective = PromptObjective(s, w)
@@ -284,7 +284,7 @@ def _norm(x: Float64[np.ndarray, "m"]) -> float:
 def _newton(
     slope: Float64[np.ndarray, "m"], scaled: Float64[np.ndarray, "m m"], units: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """Return −|H|⁻¹∇ in scaled units; eigenvalues of |H| are at least the rounding error of the largest."""
+    """Return −|H|⁻¹∇ in scaled units; raise eigenvalues of |H| to at least the rounding error of the largest."""
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     sizes = np.maximum(sizes, max(float(sizes.max(initial=0.0)) * 2.0**-46, 1e-300))

@@ -239,10 +239,11 @@ def _next(
 ) -> tuple[float, Float64[np.ndarray, "dk"]]:
     """Return the next radius and a prompt from which the descent at that radius starts.
 
-    The prompt is p scaled to the next radius or, if its risk is lower, the continuation of the line through the last
-    two prompts, which p = R p̄ + o(1) follows. Scaling enlarges the offset, but keeps a selected token selected. Either
-    prompt may stop selecting α at a non-support that selects α only narrowly, and then the risk jumps by many orders of
-    magnitude. At large radii the step is therefore shortened until no selection is lost.
+    The prompt is p scaled to the next radius or, if the risk is lower there, the point at the next radius on the line
+    through the last two prompts (p = R p̄ + o(1) follows such a line). Scaling enlarges the offset, but keeps a
+    selected token selected. Either prompt may stop selecting α at a non-support that selects α only narrowly, and then
+    the risk jumps by many orders of magnitude. At large radii the step is therefore shortened until no selection is
+    lost.
     """
     R, y, p, before = branch.spheres.R, branch.y, branch.p, branch.before
     late = R * branch.spheres.joint.longest_row > LATE

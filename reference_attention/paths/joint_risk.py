@@ -27,9 +27,9 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 NOISE = 2.0**-46
-"""Share of the largest singular value of the rows k_iα − k_it below which a singular value counts as rounding. Its
-direction contributes to the logits of a prompt of length R at most this share of R max‖k_iα − k_it‖, up to a factor of
-the number of rows."""
+"""Share of the largest singular value of the rows k_iα − k_it below which a singular value counts as rounding. To the
+logits of a prompt of length R the direction of such a singular value contributes at most this share of R max‖k_iα −
+k_it‖, up to a factor of the number of rows."""
 Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
 """Sign and logarithm of the decrease of an output when each token replaces α; see :func:`head_drops`."""
 
@@ -98,7 +98,7 @@ class Joint:
         return None if len(significant) in (0, rows.shape[1]) else np.asarray(significant.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        """Return the direction of q's projection onto the span of the rows; any direction of the span if this is 0."""
+        """Return the direction of q's projection onto the span of the rows; any direction of it if q is orthogonal."""
         if self.span_basis is not None:
             part = self.span_basis.T @ q
             q = self.span_basis @ part if part.any() else self.span_basis[:, 0]

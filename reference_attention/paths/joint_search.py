@@ -99,7 +99,7 @@ def _best(
 
 
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
-    """Return, of the directions that select α by some margin, the one nearest to a unit vector u, (1, k).
+    """Return the direction nearest to a unit vector u among those that select α with a margin, shape (1, k).
 
     The array has no row if no prompt selects α. If the cone of directions that select α is too narrow for the margin
     :data:`DEPTH`, the result is the max-margin direction, whatever u is. That biases only the start of the search, not
@@ -114,7 +114,7 @@ def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, 
 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:
-    """Return the branches of least risk, each once."""
+    """Return the branches of least risk, without repetition."""
     distinct: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: branch.rank):
         if all(float(np.linalg.norm(branch.p - other.p)) * unit > APART for other in distinct):

@@ -1,8 +1,9 @@
 """The local regularization path: argmin of L over a cone around a direction, outside one ball and inside another.
 
-C_{ε,R0}(q) ∩ {‖p‖ ≤ R} is parametrised by y in the unit ball of the complement of q, p = r (q̄ + κ B y)/|q̄ + κ B y|
-with κ = tan of the cone's angle, and by log r: so cones of any width and radii of any size are equally well
-conditioned. The risk is compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
+The points p of the cone around q with R0 ≤ ‖p‖ ≤ R are parametrised by log r and y: p = r (q̄ + κ B y)/|q̄ + κ B y|,
+where r = ‖p‖, q̄ = q/‖q‖, κ is the tangent of the cone's half-angle, the columns of B are an orthonormal basis of the
+complement of q, and |y| ≤ 1. So cones of any width and radii of any size are equally well conditioned. The risk is
+compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4 (equation (66) of Theorem 7).
 """
@@ -195,7 +196,7 @@ def _polish(
     radius: float,
     R: float,
 ) -> Float64[np.ndarray, "d"]:
-    """Run SLSQP in (y, log r) from ``start``: decrease log |excess| of a positive excess, otherwise increase it."""
+    """Run SLSQP in (y, log r) from ``start``: decrease log |excess| if the excess is positive, else increase it."""
     sign, size = excess(start)
     if sign == 0 or not np.isfinite(size):
         return start

@@ -1,8 +1,8 @@
 """The regularization path of W where mixtures are best: argmin of L over ‖W‖_F ≤ R, to hundreds of digits.
 
-On the path at ‖W‖ = ρ‖W^mm‖, n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] is of size e^{−ρ}, and so are the
-weights of tokens outside the support O_i of s⋆_i. The weights inside O_i have to agree with s⋆ to as many digits. So
-float64 fails at ρ ≈ 35, but numbers of 3ρ bits suffice.
+On the path at ‖W‖ = ρ‖W^mm‖, n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] (notation of :mod:`.optimal_attention`)
+is of size e^{−ρ}, and so are the weights of tokens outside the support O_i of s⋆_i. The weights inside O_i have to
+agree with s⋆ to as many digits. So float64 fails at ρ ≈ 35, but numbers of 3ρ bits suffice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -114,7 +114,8 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
     bits = 128 + int(4 * rho / np.log(2))
     with ctx.workprec(bits):
         square = arb(rho) ** 2 * arb(svm.norm_squared)
-        # o and o₂ are orthogonal to W^mm; ρ' is chosen so that ρ' W^mm + o + o₂/ρ has norm ρ‖W^mm‖.
+        # The offset o and its correction o₂ are orthogonal to W^mm; ρ' is chosen so that ρ' W^mm + o + o₂/ρ has norm
+        # ρ‖W^mm‖.
         across = [a + b / arb(rho) for a, b in zip(offset, correction, strict=True)]
         along = (1 - sum((x * x for x in across), arb(0)) / square).nonnegative_part().sqrt() * arb(rho)
         W = arb_mat([[(along * arb(w) + x).mid()] for w, x in zip(svm.point, across, strict=True)])

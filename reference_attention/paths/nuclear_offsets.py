@@ -2,10 +2,10 @@
 
 On the sphere ½(‖K‖² + ‖Q‖²) = ρC_⋆ write K = √ρ (K_⋆ + k/ρ) and Q = √ρ (Q_⋆ + q/ρ); then W = ρW_⋆ + o with the offset o
 = K_⋆qᵀ + kQ_⋆ᵀ + kqᵀ/ρ. Far out the risk is f(W) = log Σ_j c_j e^{−h_j}, h_j = ⟨G_j, W⟩, with −∇f = M(W) = Σ ω_jG_j,
-and points are stationary if M(W)Q = μK and M(W)ᵀK = μQ. Let m_j = ⟨G_j, W_⋆⟩ be the margins, λ_j the duals and S their
-support. Substitute ω_j = λ_j/C_⋆ + δ_j/ρ on S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j and μ = 1/C_⋆ + ν/ρ. Then the terms that
-do not vanish with 1/ρ cancel. With ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an antisymmetric Ω, which is 0 at a
-solution, the equations are
+and points are stationary if M(W)Q = μK and M(W)ᵀK = μQ. Let C_⋆ = ‖W_⋆‖_⋆; let m_j = ⟨G_j, W_⋆⟩ be the margins, λ_j the
+duals, S their support; M_⋆ = Σ λ_jG_j. Substitute ω_j = λ_j/C_⋆ + δ_j/ρ on S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j and μ =
+1/C_⋆ + ν/ρ. Then the terms that do not vanish with 1/ρ cancel. With ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an
+antisymmetric Ω, which is 0 at a solution, the equations are
 
     δM Q' + M_⋆q/C_⋆ − νK' − k/C_⋆ + K'Ω = 0,   δMᵀK' + M_⋆ᵀk/C_⋆ − νQ' − q/C_⋆ = 0,
     log(λ_j/C_⋆ + εδ_j) + ⟨G_j, o⟩ + t = log c_j (j ∈ S),   log ω_j = log c_j − ρ(m_j − 1) − ⟨G_j, o⟩ − t (j ∉ S),
@@ -86,7 +86,7 @@ class NuclearOffsets:
 
     @cached_property
     def M(self) -> Float64[np.ndarray, "d e"]:
-        """Return M_⋆."""
+        """Return M_⋆ = Σ λ_j G_j."""
         return self.matrix(self.duals)
 
     def matrix(self, weights: Float64[np.ndarray, "N"]) -> Float64[np.ndarray, "d e"]:

@@ -167,8 +167,9 @@ def gap_rounding(
 ) -> float:
     """Return 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖), the rounding error in float64 of a gap that is exactly 0.
 
-    The 1 is the error of the sums, and ‖G_j‖‖o‖ is that of the offset: a rounding error eps‖o‖ of o changes h_j by up
-    to ‖G_j‖ eps‖o‖, hence ω_j by the same share of itself, and R‖M‖_op by R ω_j‖G_j‖ times that share.
+    In the brackets, 1 stands for the error of the sums and ‖G_j‖‖o‖ for the error of the offset: a rounding error
+    eps‖o‖ of o changes h_j by up to ‖G_j‖ eps‖o‖, hence ω_j by the same share of itself, and R‖M‖_op by R ω_j‖G_j‖
+    times that share.
 
     Args:
         weights: ω_j.

@@ -33,8 +33,8 @@ FEW_STARTS = 4
 point lead to the minimiser."""
 
 LARGE_LOGITS = 30.0
-"""Value of Rκ (κ the size of the keys) above which other weights are below e^{−30}, so that only margins determine the
-risk."""
+"""Value of Rκ (κ the size of the keys) above which the weights of unselected tokens are below e^{−30}, so that only
+margins determine the risk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def _expanded(
     offsets: Float64[np.ndarray, "r k"],
     max_margin: MaxMargin | None,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "r d"]]:
-    """Return the points and the offsets with given coordinates in the span, with p̄_mm itself for its projection."""
+    """Return points and offsets from their coordinates in the span, using p̄_mm itself in place of its projection."""
     if max_margin is None:
         return span.points(points), span.points(offsets)
     ray = span.coordinates(max_margin.direction)

@@ -27,7 +27,7 @@ BISECTIONS = 60
 def critical_ratio(joint: Joint, relaxed: MaxMargin) -> float:
     """Return c* = max over the non-supports of (Θ_relax − ρ_i)^+ / slack_i; 0 where every input is a support.
 
-    ρ_i = min_t (k_iα − k_it)·p̄_relax. From r/R = c* on, the path ends at p_relax.
+    ρ_i = min_t (k_iα − k_it)·p̄_relax. For r/R ≥ c* the limit direction is that of p_relax.
     """
     slack = joint.svm.slack
     rho = np.min(np.where(joint.others, relaxed.margins, np.inf), axis=1) * relaxed.margin

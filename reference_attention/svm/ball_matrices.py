@@ -14,7 +14,8 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 BITS = 160
-"""Working precision: three times that of a float, so that floats lose nothing in sums and products of a few of them."""
+"""Working precision in bits: three times the 53 bits of a float, so that sums and products of a few floats are
+exact."""
 CLOSE = 2.0**-51
 """First distance below the float eigenvalue at which a lower bound is tried, relative to the largest entry."""
 
@@ -62,7 +63,7 @@ def squared_norm(matrix: arb_mat) -> arb:
 
 
 def cholesky(matrix: arb_mat) -> arb_mat | None:
-    """Return balls around the Cholesky factors of all symmetric A in the matrix; None if some A may be indefinite."""
+    """Return balls with the Cholesky factors of all symmetric A in the ball matrix; None if an A may be indefinite."""
     A, n = matrix.tolist(), matrix.nrows()
     for j in range(n):
         pivot = A[j][j]

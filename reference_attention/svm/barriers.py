@@ -1,8 +1,8 @@
 """Barrier methods, in high precision, for nearly the largest margin in ‖·‖_q, 1 < q < ∞, and in norms of matrices.
 
-Newton's method minimises τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; its minimum is within
-ν/τ of the least c·x. Rows of very different sizes and rows that nearly coincide do not change this bound, but they cost
-digits, of which :data:`BITS` bits are kept. Where Newton's method ends early the result is None.
+Newton's method minimises τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; at the minimum, c·x
+is within ν/τ of its least value. Rows of very different sizes and rows that nearly coincide do not change this bound,
+but they cost digits, so numbers have :data:`BITS` bits. Where Newton's method ends early the result is None.
 
 References: R. Chares, *Cones and Interior-Point Algorithms for Structured Convex Optimization* (2009), the power cone;
 Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
@@ -30,7 +30,8 @@ FACTOR, LAST = 16, 2.0**48
 STEPS = 400
 """Largest number of Newton steps per τ, of which about ten are taken unless the start is far off."""
 APPROXIMATE: Literal["approx"] = "approx"
-"""python-flint's solver of linear equations without error bounds, which would grow with every elimination."""
+"""Option of python-flint that solves linear equations without error bounds; bounds would grow with every
+elimination."""
 MOST = 256
 """Largest number of entries of W; for more, second derivatives take minutes."""
 CENTRED, EXACT = 0.2, 1e-12
@@ -278,7 +279,7 @@ def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
 
 
 def _of_slacks(rows: list[Point], slacks: Point) -> tuple[arb_mat, Point]:
-    """Return T and the first derivative of −Σ log(g_j·x − b_j), where TᵀT is its second derivative, from the slacks."""
+    """Return T and ∇f for f(x) = −Σ log(g_j·x − b_j) and ∇²f = TᵀT, from the slacks g_j·x − b_j."""
     table = arb_mat([[(x / s).mid() for x in row] for row, s in zip(rows, slacks, strict=True)])
     gradient = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
     return table, gradient.mid().entries()

@@ -16,8 +16,8 @@ from flint import arb, arb_mat, ctx, fmpz_mat
 from jaxtyping import Float64
 
 BITS = (128, 384)
-"""Working precision in bits, and the precision to try next if it does not suffice: they have to cover the 53 bits of a
-float, twice the bits of a condition number, and one bit that elimination loses with each row."""
+"""Working precision in bits, and the precision to try next if that does not suffice. The precision has to cover the 53
+bits of a float, twice the bits of a condition number, and one bit that elimination loses with each row."""
 ENOUGH = 60
 """Relative accuracy in bits that a ball needs: slightly more than a float's, since fewer bits rarely determine the
 rounding."""

@@ -61,8 +61,9 @@ def finite_part(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
     """Return the offset o = lim (W̄_R − ρ W^mm) of the regularization path W̄_R; it is orthogonal to W^mm.
 
-    The offset o is [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] minus the component along W^mm, where S are the tokens with λ_j
-    > 0 and c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of margin 1 have to be in S.
+    The offset o is [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] minus the component of this vector along W^mm, where S are the
+    tokens with λ_j > 0 and c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of margin 1
+    have to be in S.
     """
     with ctx.workprec(BITS):
         return _across(svm, least_norm_point(*_offset_system(svm, attention), len(svm.point)))

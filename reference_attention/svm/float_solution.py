@@ -54,7 +54,7 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     The rows are scaled to the same size: otherwise, if the keys of inputs have very different sizes, floats resolve
     only the largest. Where there is no feasible point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u
     proves the infeasibility. Both solvers use only inner products of rows, so they are given coordinates in the span of
-    the rows if these are fewer.
+    the rows if its dimension is smaller than d.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]

@@ -1,4 +1,4 @@
-"""Gen-SVM, exact: the W of least norm that gives tokens of each set O_i equal logits and separates O_i from the rest.
+"""Gen-SVM, exact: the W of least norm that gives tokens of a set O_i equal logits and separates O_i from other tokens.
 
 min ‖W‖_F subject to (x_it − x_iτ)ᵀ W z_i = 0 for t, τ ∈ O_i, and ≥ 1 for t ∈ O_i, τ ∉ O_i. This is an ATT-SVM in which
 each constraint is an input of two tokens; an equality becomes two opposite constraints of required margin 0.

@@ -1,9 +1,10 @@
 """The least-norm point on given active constraints by iterative refinement, with a bound of its error.
 
-For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ. An approximate inverse R of G_S G_Sᵀ
-improves λ by R(h_S − G_S p), where the residual and p are computed to a hundred bits (:mod:`.ozaki_products`). If
-‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. This bound decides
-signs and roundings wherever the rows are not nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
+For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ. With an approximate inverse R of G_S
+G_Sᵀ, λ is improved by adding R(h_S − G_S p), where the residual h_S − G_S p and p are computed to a hundred bits
+(:mod:`.ozaki_products`). If ‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the
+exact one. This bound decides signs and roundings wherever the rows are not nearly dependent, in less time than ball
+arithmetic (:mod:`.enclosure`).
 
 References: S. M. Rump, *Verification methods: rigorous results using floating-point arithmetic*, Acta Numerica 19
 (2010), sections 10.1 and 10.2.

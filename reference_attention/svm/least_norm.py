@@ -286,7 +286,7 @@ def _proven_outcome(
     margins: Float64[np.ndarray, "m"],
     refined: Refined | None,
 ) -> Outcome:
-    """Return the outcome for a proven support whose rows alone are tight; the rationals are computed on demand."""
+    """Return the outcome for a proven support that is the set of tight rows; the rationals are computed on demand."""
     tight = np.zeros(len(margins), dtype=bool)
     tight[support] = True
 
@@ -325,7 +325,7 @@ def _margins(
     """Return the margins g_j·p (h_j on the support), a mask of those below h_j, and the rows that floats cannot decide.
 
     The error of a margin is at most (d + 4) eps Σ_k|g_k p_k|: row and point are each within a rounding of the exact
-    ones, the sum of d products adds d roundings, and the rest covers the rounding of the bound itself.
+    ones, the sum of d products adds d roundings, and two more eps cover the rounding of the bound itself.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         margins = floats @ p

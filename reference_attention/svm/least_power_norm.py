@@ -108,7 +108,8 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
 
     The conditions are: margins ≥ 1, ∇ψ(p) = Σ λ_j row_j, λ_j ≥ 0 on margins of 1. The residual does not depend on how p
     was computed: λ is the non-negative least squares solution over the margins within :data:`NEAR` of one, and each λ_j
-    times the margin's excess counts, too. Here ψ = ‖p‖_q^q/q; violations of its equation are relative to ‖∇ψ(p)‖.
+    times the margin's excess counts, too. Here ψ = ‖p‖_q^q/q; violations of the equation for ∇ψ(p) are relative to
+    ‖∇ψ(p)‖.
     """
     margins = rows @ p
     slope = _slope(p, norm)

@@ -114,7 +114,7 @@ def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, 
 def _first_independent(table: list[Rational]) -> list[int]:
     """Return the indices of the first linearly independent rows.
 
-    Independence is decided modulo a prime, so rows that are called independent are independent.
+    Independence is tested modulo a prime: rows that pass are independent, but independent rows may fail.
     """
     numerators, _ = fmpq_mat(table).transpose().numer_denom()
     reduced, rank = nmod_mat(numerators, PRIME).rref()

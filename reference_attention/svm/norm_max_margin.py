@@ -105,7 +105,7 @@ def exact_norm(x: Rational, norm: float) -> fmpq:
 
 
 def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> NormMaxMargin | None:
-    """Return the largest margin of α in a norm; ``None`` if α cannot be separated, or if no solution is proven.
+    """Return a point of largest margin of α in a norm; ``None`` if α cannot be separated or no solution is proven.
 
     Raises:
         InvalidInput: a norm below 1, or a norm of matrices of another shape; the nuclear norm without the keys'
@@ -180,10 +180,10 @@ def _of_blocks(
 ) -> tuple[Rational, Rational] | None:
     """Return W and λ for the norm of the largest block, by the spectral norm of matrices with one column per block.
 
-    Entry j of vec(W) is put into row j and the column of its block, all else is 0. Such an M has a diagonal MᵀM, with
-    the squares of the blocks' ‖·‖_2, so ‖M‖_op is the largest ‖·‖_2 of a block. Admitting all matrices does not change
-    the largest margin: the mean of a matrix over the sign changes of blocks, each applied to its rows and its column,
-    is such an M, with the same margin and no larger ‖·‖_op.
+    Let the matrix M hold entry j of vec(W) in row j, in the column of the entry's block, and 0 elsewhere. Then MᵀM is
+    diagonal, with the squares of the blocks' ‖·‖_2, so ‖M‖_op is the largest ‖·‖_2 of a block. Admitting all matrices
+    does not change the largest margin: the mean of a matrix over the sign changes of blocks, each applied to its rows
+    and its column, has the form of M, with the same margin and no larger ‖·‖_op.
 
     Raises:
         InvalidInput: blocks of matrices of another shape, or the sum of blocks, whose largest margin has no solver.

@@ -2,10 +2,10 @@
 
 If F is the system of :mod:`.nuclear_system`, Y an approximate inverse of its derivative J, and ‖YF(x)‖ + αρ < ρ with
 α ≥ ‖I − YJ‖ on the box of radius ρ around x, then F has exactly one zero in the box, and J is nonsingular there. Let
-λ > 0, let the margins outside S exceed b, let KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0 (V1 an orthonormal basis of the range of
-Q, on which MᵀM is the identity). Then ‖M‖_op = 1, W = KQᵀ is optimal, with λ as duals (weak duality), the singular
-value 1 of M has multiplicity r = rank W, and W and λ are the only solutions: the difference to another solution would
-be in the kernel of J.
+λ > 0, let the margins outside the support S exceed b, let KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0 (V1 an orthonormal basis of
+the range of Q, on which MᵀM is the identity). Then ‖M‖_op = 1, W = KQᵀ is optimal, with λ as duals (weak duality), the
+singular value 1 of M has multiplicity r = rank W, and W and λ are the only solutions: the difference to another
+solution would be in the kernel of J.
 
 References: R. Krawczyk (1969); N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 3.5 (rounding of YJ).
 """
@@ -45,7 +45,8 @@ REFINEMENTS = 4
 CORRECTIONS = 8
 """Largest number of supports that are tried; for inputs of about the same size the first one is right."""
 SINGULAR = 1e-7
-"""Ratio to the largest singular value of the derivative below which others count as zero in steps of least norm."""
+"""Share of the largest singular value of the derivative below which singular values count as zero in steps of least
+norm."""
 CONTRACTION = 1e-3
 """Largest accepted α; beyond it the system is singular as far as floats can tell."""
 

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float64
 Duals = Float64[np.ndarray, "N"]
 
 FIRST, LAST, FACTOR = 0.25, 1e-9, 0.1
-"""The first and last μ, in units of the value, and the factor by which μ is multiplied."""
+"""The first and last μ, in units of Σ b_j λ_j, and the factor by which μ is multiplied."""
 STEPS = 30
 """Largest number of Newton steps per μ, of which three to six are usually taken."""
 CENTRED = 0.3

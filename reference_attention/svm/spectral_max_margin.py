@@ -2,8 +2,8 @@
 
 Newton's method minimises the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W − s), in vec(W) and s, for falling μ. At its
 minimum λ_j = μ/(g_j·W − s) adds up to 1 and ‖Σ λ_j g_j‖_⋆ − s ≤ (N + 2 min(d, e)) μ. Steps are computed along singular
-vectors of W, in units in which the Hessian of −log det is 2 (I + s_a s_b P), where P exchanges the entries (a, b) and
-(b, a).
+vectors of W, in units in which the Hessian of −log det is 2 (I + σ_a σ_b P), where σ_a are the singular values and P
+exchanges the entries (a, b) and (b, a).
 
 References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
 """

@@ -52,7 +52,8 @@ chattering. Consecutive directions of a resolved flow are close, and only near a
 reverse."""
 
 PLACED = 1e-3
-"""Largest error of a stationary point from rounding, in units of 1/κ, where the gradient is zero in floats."""
+"""Largest accepted distance, in units of 1/κ, between a point where the gradient is zero in floats and the true
+stationary point."""
 
 CHATTER = 50
 """Number of chattering steps without a stationary point nearby after which a flow counts as unresolved."""
@@ -291,7 +292,7 @@ class Tracer:
         return None
 
     def _resolves(self, curvature: Square, rank: int) -> bool:
-        """Return whether a gradient that is zero in floats is that of a stationary point nearby.
+        """Return whether a point whose gradient is zero in floats is certainly near a stationary point.
 
         Terms of the gradient, of size about 1, may cancel up to rounding. This rounding error, divided by a curvature,
         bounds the distance from the stationary point.

@@ -35,9 +35,10 @@ class _At:
     """The quantities that gradient and Hessian share at a point of each of b problems.
 
     Attributes:
-        shares: weights of the tokens that are not selected, relative to the largest of these, (n, others, b).
-        weight: the softmax weight of a token with that largest logit, in each input, (n, b).
-        slopes: |ℓ'|/total of each input, in the common scale, (n, b).
+        shares: weights of the tokens that are not selected, relative to the largest such weight of the input, (n,
+            others, b).
+        weight: the largest softmax weight of a token that is not selected, for each input, (n, b).
+        slopes: |ℓ'| of each input relative to the largest |ℓ'|, times the weight of the selected token, (n, b).
         coefficients: the coefficients of the rows in the gradient, (n, others, b).
         outputs: γ_iᵀ s_i, (n, b).
         unsure: mask of the problems whose gradient was computed from logarithms, (b,).
@@ -185,7 +186,8 @@ class BatchedGradient:
         stacked = np.ascontiguousarray(at.coefficients.transpose(2, 0, 1))
         gradients = np.vecmat(stacked, rows)
         means = np.vecmat(np.ascontiguousarray((at.shares * at.weight[:, None]).transpose(2, 0, 1)), rows)
-        # The slope of an output is −gradient/|ℓ'|, and |ℓ'| = slope·total in the common scale.
+        # The slope of an output is −gradient/|ℓ'|, and |ℓ'| = slope·total in units of the largest |ℓ'|, where 1/total
+        # is the weight of the selected token.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             output_curvature = self._loss.relative_curvature(at.outputs) * at.weight / at.slopes
         output_curvature = np.where(at.slopes > 0, output_curvature, 0.0)

@@ -32,8 +32,7 @@ FAR_BELOW = -708.0
 """Difference to the largest logit below which a token gets no weight: its exponential is zero or subnormal, which is
 slow."""
 CANCELS = 1e-150
-"""Length of a gradient, in units of the largest row and gap, below which it may depend on the terms that were
-dropped."""
+"""Length of a gradient, in units of the largest row and gap, below which the terms that were dropped may matter."""
 NORMAL = 1e-290
 """Size below which squares lose digits, because it is near the lower end of float64's normal range."""
 

@@ -1,8 +1,8 @@
 """Normalized gradient descent on W with a ReLU head, which is piecewise linear.
 
 relu(u) = 1[u > 0] u, so at every W we have Y_i h(X_iᵀs_i) = γ_iᵀs_i with γ_it = Y_i Σ_j b_j 1[u_ij > 0] z_itj, where
-u_ij is the input of unit j at the attended token. The gradient is the gradient for the scores γ, which change where a
-unit turns on or off.
+z_itj and u_ij are the inputs of unit j at token t and at the attended token, and b_j is its weight. The gradient is the
+gradient for the scores γ, which change where a unit turns on or off.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
