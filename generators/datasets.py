@@ -97,7 +97,7 @@ def figure_3a() -> Case:
 
     Source: Section 3; n = 3, T = d = 2, optimal tokens (1, 1), (1, −1), (0.5, 1), labels 1, −1, 1, every
     other token zero. Training starts at p = (0, −1), v = (−1, 0) (arrays ``start_prompts``,
-    ``start_head``); the head of the dataset is v_mm, so that scores name the optimal tokens.
+    ``start_head``); the head of the dataset is v_mm, so that the optimal tokens have the highest scores.
     """
     return _figure_3("figure-3a", (0.5, 1.0))
 

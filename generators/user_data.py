@@ -89,7 +89,7 @@ def _restore_given(text: str, failed: str) -> Given:
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
     """Read a .npz or .json file, a text whose characters are the tokens of a corpus, or a named dataset.
 
-    The path of a text ends in .txt; with :window=N after it, a context has N tokens.
+    The path of a text ends in .txt; with :window=N after the path, a context has N tokens.
 
     Args:
         source: the path of a file, or the name of a dataset.

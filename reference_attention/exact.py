@@ -103,7 +103,7 @@ def times_power_of_two(q: fmpq, exponent: int) -> fmpq:
 
 
 PRIME = 2**61 - 1
-"""Prime for computing ranks: the rank of an integer matrix modulo a prime is at most that over the rationals."""
+"""Prime for computing ranks: the rank of an integer matrix modulo a prime is at most its rational rank."""
 
 LIMB = 50
 """Number of bits of a limb: large integers are split into limbs, their digits in base 2^50."""
@@ -154,7 +154,7 @@ class Dyadic:
         return cls(mantissas, np.where(nonzero, exponents - lowest, 0), lowest)
 
     def limbs(self) -> Int64[np.ndarray, "l *shape"]:
-        """Return the entries divided by 2^exponent in base 2^:data:`LIMB`, lowest limb first, each signed and < 2^53.
+        """Return the entries divided by 2^exponent in base 2^:data:`LIMB`, lowest limb first, each within ±2^53.
 
         python-flint converts these machine integers several times faster than Python's integers of any length.
         """

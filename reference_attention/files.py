@@ -25,7 +25,7 @@ from reference_attention.npz import Names, read_npz
 LARGEST_FILE = 2**28
 """Largest size of a file in bytes: enough for as many numbers as :data:`reference_attention.npz.LARGEST` allows."""
 LARGEST_TEXT = 2**25
-"""Largest size of JSON in bytes; in memory JSON takes up to thirty times its length (``[],`` does)."""
+"""Largest size of JSON in bytes; in memory JSON takes up to thirty times its length (a text of many ``[],`` does)."""
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 

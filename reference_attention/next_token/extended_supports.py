@@ -158,8 +158,8 @@ def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
 def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
     """Return Ŝ by deciding for each alternative, by an exact SVM, whether some U ∈ C separates it.
 
-    An infeasible SVM gives Farkas multipliers as the proof. This function and the linear program share nothing but the
-    rows.
+    An infeasible SVM gives Farkas multipliers as the proof. This function and the linear program have only the rows in
+    common.
     """
     rows = problem.differences
     others = [pair for pair in rows if not problem.supports[pair]]

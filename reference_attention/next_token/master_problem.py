@@ -1,4 +1,4 @@
-"""The common problem behind next-token prediction, one-hot classification and attention that predicts a token by mass.
+"""The common problem behind next-token prediction, classification, and attention that predicts by total weight.
 
 Context j is followed by one of its alternatives v. Each alternative has a vector a_jv, a multiplicity m_jv and a count,
 the number of times that v followed context j. With π_j the share of context j, p_jv the share of v after it and ℓ_jv(θ)
@@ -40,7 +40,7 @@ float64."""
 
 @dataclass(frozen=True, eq=False, init=False)
 class MasterProblem:
-    """Contexts, their alternatives, and how often each followed.
+    """Contexts, their alternatives, and how often each alternative followed its context.
 
     Args:
         vectors: a_jv, shape (m, K, D), or the factors x_jv and z_j of a_jv = vec(x_jv z_jᵀ), whose products floats

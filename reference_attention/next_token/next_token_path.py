@@ -1,8 +1,8 @@
-"""The regularization path of next-token prediction: argmin of L over balls, by the multiplier of ‖θ‖²/2.
+"""The regularization path of next-token prediction: argmin of L over balls, computed for given multipliers of ‖θ‖²/2.
 
 The minimiser θ of L(θ) + (μ/2)‖θ‖² also minimises L over the ball of radius B = ‖θ‖; B → ∞ as μ → 0. Newton's method
-works in units in which the Hessian's diagonal is 1, because in other units it is of size 1 on F and of size μ on F^⊥.
-Steps are damped as in :mod:`.finite_minimum`.
+works in units in which the Hessian's diagonal is 1, because in the units of θ the Hessian is of size 1 on F and of size
+μ on F^⊥. Steps are damped as in :mod:`.finite_minimum`.
 
 Reference: arXiv 2402.18551, (8) and Theorem 1.
 """

@@ -25,7 +25,7 @@ LARGEST_EXPONENT = 600.0
 """Largest exponent that is used; beyond it, products of an exponential with other numbers may overflow."""
 
 Logits = tuple[Float64[np.ndarray, "n others"], float]
-"""Logits relative to the chosen tokens, as (relative, shift) with the shift common to all."""
+"""Logits relative to the chosen tokens, as (relative, shift): the shift is added to every entry of ``relative``."""
 
 
 class Excess:

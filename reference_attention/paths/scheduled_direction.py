@@ -1,7 +1,7 @@
 """The limit direction of the joint path along r = cR, which goes from p_mm (c = 0) to p_relax (c ≥ c*).
 
 Let S be the supports of the head's SVM. Along r = cR a non-support i contributes e^{−R (c slack_i + margin_i)} to the
-risk, and a support e^{−R margin_i}. So p_R/R tends to
+risk, and a support e^{−R margin_i}. So p_R/R, with p_R the prompt of the path at radius R, tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 

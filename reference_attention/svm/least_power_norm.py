@@ -22,8 +22,8 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 ACCEPTED = 1e-9
-"""Largest accepted KKT residual. Such a residual changes the direction by about as much, far less than the deviations
-that are measured against it, and is far above the residual that Newton's method leaves."""
+"""Largest accepted KKT residual. Such a residual changes the direction of the solution by about as much: far less than
+the measured deviations of iterates from this direction. It is far above the residual that Newton's method leaves."""
 NEAR = 1e-6
 """Distance of a margin from 1 up to which its constraint is tried as part of the support; the residual decides."""
 NEWTON = 50
