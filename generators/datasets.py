@@ -111,7 +111,7 @@ def figure_3b() -> Case:
 
 
 def figure_5(c: int = 10, loss: str = "logistic", name: str = "figure-5") -> Case:
-    """Figure 5, C = 10, logistic loss: two inputs whose scores C and 1 pull p apart.
+    """Figure 5, C = 10, logistic loss: two inputs whose scores C and 1 pull p in different directions.
 
     Source: Appendix E; n = T = 2, keys (1, 1) with score C and (1, −1) with score 1, the other tokens zero.
     """

@@ -36,8 +36,9 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
-"""Kinds of cases: all directional neighbours of q score lower than the selected tokens; all score higher; one scores
-higher ("mixed"); q selects several tokens of an input ("tied"); q is near a locally max-margin (LMM) direction."""
+"""Kinds of cases: all directional neighbours of q score lower than the selected tokens ("lower"); all score higher
+("higher"); at least one scores higher ("mixed"); q selects several tokens of an input ("tied"); q is near a locally
+max-margin (LMM) direction."""
 
 LARGEST = (3, 4, 4)
 """The largest n, T and d."""

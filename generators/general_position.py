@@ -5,8 +5,8 @@ The assumption is about the matrices M whose rows are k_iα_i − k_it, for the 
 Because the theorem is applied to the tokens that any direction q selects, this is required for every choice α.
 
 Two reductions keep the enumeration small. Any rows of a matrix of full row rank are independent, so of m ≤ d only
-m = min(d, n(T−1)) matters. If 1 = M p for m > d rows, then also for the first d + 1 of these rows, so of m > d only
-m = d + 1 matters; then, given full rank d, 1 ∈ range(M) exactly if det [M 1] = 0.
+m = min(d, n(T−1)) matters. If 1 = M p for m > d rows, then 1 = M' p for the matrix M' of the first d + 1 of these rows,
+so of m > d only m = d + 1 matters; then, given full rank d, 1 ∈ range(M) exactly if det [M 1] = 0.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 7.
 """

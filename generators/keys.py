@@ -72,7 +72,7 @@ def separable_keys(
         differences[loose] = draw(frame.entries("nTd", style))[loose]
     bases = draw(frame.entries("nd", style))
     if draw(one_in(4)):
-        # The chosen key becomes a multiple of u, and so does every key with a = u and e = 0.
+        # The chosen key becomes a multiple of u, like every key with a = u and e = 0.
         bases = bases[:, :1] * u
     keys: Float64[np.ndarray, "n T d"] = bases[:, None] - differences
     keys[np.arange(n), alpha] = bases

@@ -89,7 +89,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @classmethod
     def of_values(cls, contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:
-        """Return the data with the named fields, or those of a corpus and the length of its windows.
+        """Return the data with the named fields, or the data that the fields ``corpus`` and ``window`` define.
 
         :mod:`generators.corpus` describes corpora.
 

@@ -21,7 +21,7 @@ from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem
 
 GAPS = (1.0, 0.5, 2.0, 0.25)
-"""The values that are drawn for distances of features from those of the optimal tokens, and for sizes of weights."""
+"""The values that are drawn for distances of features from the features of optimal tokens, and for sizes of weights."""
 RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 
 

@@ -45,7 +45,7 @@ def independent_rows(case: Case) -> Finding:
 
 
 def independent_tokens_and_queries(case: Case) -> Finding:
-    """Check that in each input T − 1 differences of tokens are linearly independent, and so are the queries.
+    """Check that queries are linearly independent, and so are T − 1 differences of tokens in each input.
 
     This requires d ≥ max(T − 1, n).
     """

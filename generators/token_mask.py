@@ -51,7 +51,7 @@ def is_ragged(mask: Bool[np.ndarray, "n T"] | None) -> bool:
 
 
 def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], loss: Loss, name: str) -> SequenceDataset:
-    """Return the dataset of inputs that keep different numbers of tokens; without queries, each gets the query 1.
+    """Return the dataset of inputs that keep different numbers of tokens; without queries, each input gets the query 1.
 
     Raises:
         InvalidInput: chosen tokens are given, or arrays do not fit together.

@@ -1,7 +1,7 @@
 """The best attention under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: an exact projection on the simplex.
 
 On orthonormal tokens h(Xᵀs) = γᵀs − λ‖s‖² with γ = Xv, so the best weights are the projection of γ/(2λ) on the simplex.
-The weights are rational, and so is the multiplier ν_t ≥ 0 of each token that gets no weight.
+The weights and the multipliers ν_t ≥ 0 of the tokens without weight are rational.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """

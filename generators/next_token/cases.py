@@ -71,7 +71,7 @@ def independent_contexts() -> SearchStrategy[NextTokens]:
 
 
 def finite_part_cases() -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases with F ≠ 0.
+    """Return a strategy for cases in which the subspace F of finite limits is not 0.
 
     The contexts are linearly independent. The first is followed by two tokens, and one more token follows no context.
     """

@@ -2,7 +2,7 @@
 
 F = span{a_jv − a_jz : v, z ∈ Ŝ_j}. In orthonormal coordinates of F and of F^⊥ the two parts are short vectors that are
 stored separately: a single vector θ would resolve P_Fθ only to the rounding of its length, which grows without bound.
-The bases come from Gram and Schmidt over the rationals; every coordinate of a row is the exact one rounded once.
+The bases come from Gram and Schmidt over the rationals; every coordinate of a row is the exact coordinate rounded once.
 
 Reference: derived here.
 """

@@ -11,15 +11,15 @@ does not change x. So
 
     L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
 
-if no token outside Ŝ_i scores more than the lowest of Ŝ_i: removing the tokens outside Ŝ_i then does not lower the
-mixture of scores, and ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity;
-L_F is a convex function of σ(x), so that a point of slope zero is a minimum, if ℓ is convex, each Ŝ_i has at most one
-token t besides α_i, and all these rows k_iα − k_it are equal up to sign (:attr:`ScoreSplit.convex`).
+if every token outside Ŝ_i scores at most as high as every token of Ŝ_i: removing the tokens outside Ŝ_i then does not
+lower the mixture of scores, and ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at
+infinity; L_F is a convex function of σ(x), so that a point of slope zero is a minimum, if ℓ is convex, each Ŝ_i has at
+most one token t besides α_i, and all these rows k_iα − k_it are equal up to sign (:attr:`ScoreSplit.convex`).
 
 Along a flow p = x + y with y across F, x comes to rest where ∇L_F = 0 while y grows without bound, and the gradient in
 y falls far below the rounding of the gradient in x. Therefore x and y are followed separately. With x at rest, −∇L in y
 is a combination of the rows P_⊥(k_iα − k_it), t ∉ Ŝ_i, with the weights |ℓ'| s_it (o_i − γ_it) > 0, where o_i is the
-score of the mixture. This is the gradient of separable data, so y/‖y‖ is expected to converge to the max-margin
+score of the mixture. This is the form of −∇L for separable data, so y/‖y‖ is expected to converge to the max-margin
 direction on F^⊥.
 
 Reference: derived here; arXiv 2402.18551 for next-token prediction.
@@ -91,7 +91,7 @@ class ScoreSplit:
 
     @cached_property
     def bounds_risk(self) -> bool:
-        """Return whether no token outside Ŝ_i scores more than the lowest of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
+        """Return whether all tokens outside Ŝ_i score ≤ all tokens of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
         lowest = np.min(np.where(self.sets, self.problem.scores, np.inf), axis=1)
         return bool(np.all(self.sets | (self.problem.scores <= lowest[:, None])))
 
@@ -325,7 +325,7 @@ def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[n
 def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
     """Return a function that computes ∇L along F^⊥, with x at rest.
 
-    Only tokens outside Ŝ_i contribute to it, so nothing cancels as their weights vanish.
+    Only tokens outside Ŝ_i contribute to this gradient, so nothing cancels as their weights vanish.
     """
     problem, sets = split.problem, split.sets
     level = np.logaddexp.reduce(np.where(sets, -(split.inside @ x), -np.inf), axis=1)

@@ -98,7 +98,10 @@ class Joint:
         return None if len(significant) in (0, rows.shape[1]) else np.asarray(significant.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        """Return the direction of q's projection onto the span of the rows; any direction of it if q is orthogonal."""
+        """Return the direction of q's projection onto the span of the rows.
+
+        If the projection is 0, the result is any direction of the span.
+        """
         if self.span_basis is not None:
             part = self.span_basis.T @ q
             q = self.span_basis @ part if part.any() else self.span_basis[:, 0]
@@ -111,7 +114,7 @@ class Joint:
 
     @cached_property
     def along(self) -> tuple[Float64[np.ndarray, "n T1"], Float64[np.ndarray, "n T1"]]:
-        """Return sign and logarithm of slack_i and −δ_it, zero at α, shape (n, 1 + T).
+        """Return sign and logarithm of slack_i and −δ_it, sign 0 at t = α, shape (n, 1 + T).
 
         The part of E_i along v̄_mm is r times a combination of these numbers.
         """

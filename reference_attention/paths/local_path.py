@@ -130,8 +130,8 @@ def local_path(
         norms: radii R > R0.
         mu: width of the cone, 0 < μ < 1.
         radius: R0 > 0.
-        starts: further points, shape (s, d); each is tried if it lies in the cone, and so is its direction at every
-            norm.
+        starts: further points, shape (s, d); a point is tried if it lies in the cone, and its direction is tried at
+            every norm.
         seed: seed of the scanned directions.
         excess: sign and logarithm of L(p) − L_α as a function of p; computed from the problem by default.
         gradient: ∇L as a function of p; computed from the problem by default.

@@ -1,8 +1,8 @@
 """The regularization path of W where mixtures are best: argmin of L over ‖W‖_F ≤ R, to hundreds of digits.
 
 On the path at ‖W‖ = ρ‖W^mm‖, n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] (notation of :mod:`.optimal_attention`)
-is of size e^{−ρ}, and so are the weights of tokens outside the support O_i of s⋆_i. The weights inside O_i have to
-agree with s⋆ to as many digits. So float64 fails at ρ ≈ 35, but numbers of 3ρ bits suffice.
+is of size e^{−ρ}, like the weights of tokens outside the support O_i of s⋆_i. The weights inside O_i have to agree with
+s⋆ to as many digits. So float64 fails at ρ ≈ 35, but numbers of 3ρ bits suffice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """

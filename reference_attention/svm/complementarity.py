@@ -41,7 +41,7 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
 
 
 def _change(rows: Rows, positive: list[int], undecided: list[int]) -> tuple[dict[int, fmpq], set[int]]:
-    """Return a change of the duals that makes those of the rows ``undecided`` positive, and an empty set.
+    """Return a change of duals that makes the duals of the rows ``undecided`` positive, and an empty set.
 
     If there is no such change, return an empty change and the rows whose duals are always zero.
     """

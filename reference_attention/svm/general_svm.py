@@ -28,7 +28,7 @@ Vector = list[fmpq]
 
 @dataclass(frozen=True, eq=False)
 class SetRows:
-    """The rows (x_iα − x_it) z_iᵀ, as vectors, in two groups: token t belongs to O_i, or it does not.
+    """The rows (x_iα − x_it) z_iᵀ, as vectors, in two groups: rows with t ∈ O_i, and rows with t ∉ O_i.
 
     Attributes:
         level: E, by (i, t) with t ∈ O_i, t ≠ α_i: the rows whose product with W is to be 0 in Gen-SVM.
@@ -40,7 +40,7 @@ class SetRows:
 
     @classmethod
     def of(cls, keys: OuterKeys, sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> SetRows:
-        """Return the rows of these sets, α_i ∈ O_i."""
+        """Return the rows of the sets O_i, with α_i ∈ O_i."""
         n, T, _ = keys.shape
         flat = rational_keys(keys).tolist()
         rows = {

@@ -24,11 +24,11 @@ from reference_attention.svm.ozaki_products import Grid, Twice, two_sum
 STEPS = 4
 """Largest number of refinements; each adds as many correct digits as R has."""
 SPREAD = 300
-"""Largest absolute exponent of the size of a row; within it nothing overflows, and underflow is harmless."""
+"""Largest absolute exponent of the size of a row; up to this exponent nothing overflows, and underflow is harmless."""
 ROOM = 1 + 2.0**-30
 """A factor that covers the rounding errors of the sums from which the bounds themselves are computed."""
 ENOUGH = 0.5
-"""Largest accepted ‖1 − R G Gᵀ‖; up to it each step at least halves the error of λ."""
+"""Largest accepted ‖1 − R G Gᵀ‖; up to this value each step at least halves the error of λ."""
 
 
 @dataclass(frozen=True, eq=False)

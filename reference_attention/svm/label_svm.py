@@ -78,7 +78,7 @@ def relaxed_max_margin(
 ) -> MaxMargin | Infeasible:
     """Return p_relax of Theorem 6, exact.
 
-    p_relax solves min ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for the other inputs.
+    p_relax solves min ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for the inputs i in ``support`` and ≥ 0 for the other inputs.
 
     Raises:
         InvalidInput: as :func:`reference_attention.svm.max_margin.max_margin`; an empty support.

@@ -77,9 +77,9 @@ class MaxMarginSets:
 
     @cached_property
     def solutions(self) -> tuple[ChoiceSolution, ...]:
-        """Return G_mm: the points of least norm, each once, with the choice of the tokens that the point selects.
+        """Return G_mm: the distinct points of least norm, each with the choice of the tokens that it selects.
 
-        Where a point selects several choices equally, any one of these is returned.
+        Where a point selects several choices equally, any of these choices is returned.
         """
         best = [c for c in self.choices if c.norm_squared == self.choices[0].norm_squared]
         points: dict[tuple[Any, ...], list[ChoiceSolution]] = {}

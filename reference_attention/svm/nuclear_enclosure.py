@@ -214,7 +214,7 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
     at = np.array([float(v) for v in x])
     alpha, change = _contraction(system, Y, at)
     residual = np.array([float(f.abs_upper()) for f in system.ball_residual(x)])
-    # The sums of positive floats are doubled, which covers their rounding and that of the balls to floats.
+    # The sums of positive floats are doubled, which covers the rounding of the sums and of the balls to floats.
     eta = 2 * float((np.abs(Y) @ residual).max())
     radius = 2 * eta if eta > 0 else 2.0**-150
     if not alpha + change * radius < CONTRACTION or not radius < 1:

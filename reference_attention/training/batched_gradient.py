@@ -1,8 +1,8 @@
 """Gradients of many problems of one shape at once, each at its own point, with the batch as the last axis.
 
 NumPy's loops then run over the batch, and reductions over tokens are sums of whole rows. The arithmetic is that of
-:func:`reference_attention.training.derivatives.terms` with exponentials relative to the largest in place of logarithms:
-only terms below the normal range of float64 are lost. Where the terms nearly cancel, logarithms decide.
+:func:`reference_attention.training.derivatives.terms`, but with exponentials relative to the largest term in place of
+logarithms: only terms below the normal range of float64 are lost. Where the terms nearly cancel, logarithms decide.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM).
 """

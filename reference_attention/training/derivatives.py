@@ -144,7 +144,7 @@ def _where_scores_tie(
 ) -> None:
     """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0.
 
-    E itself may underflow there; its logarithm does not.
+    E[δγ] itself may underflow there; its logarithm does not.
     """
     gaps = differences.gaps
     with np.errstate(divide="ignore"):
@@ -181,8 +181,8 @@ def cancellation_threshold(
     """Return the squared length of a gradient, relative to its largest term, down to which plain exponentials suffice.
 
     The exponentials are relative to the largest term, and the result has the shape of the batch axes. A longer gradient
-    is correct up to roundings of its terms, even where scores tie: γ_t − γᵀs of a tie is the mean gap, whose rounding
-    error is that of the other terms, since the selected token weighs at least 1/T.
+    is correct up to roundings of its terms. This includes tokens that score as much as the selected token: their γ_t −
+    γᵀs is the mean gap, which is rounded like the other terms, since the selected token weighs at least 1/T.
     """
     widest = np.ptp(scores, axis=-1).max(axis=-1)
     longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
@@ -194,8 +194,8 @@ def gradient_field(
 ) -> GradientField:
     """Return :func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
 
-    If a span is given, p and the gradient are coordinates of it. Exponentials relative to the largest term are used
-    where they do not cancel, and :func:`terms` elsewhere.
+    If a span is given, p and the gradient are given by coordinates in the span. Exponentials relative to the largest
+    term are used where they do not cancel, and :func:`terms` elsewhere.
     """
     at = Selected(keys, scores, span)
     least = cancellation_threshold(keys, scores).item()

@@ -1,7 +1,7 @@
 """Gradient flow on (K, Q), W = K Qᵀ, in arc length: dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
 
-KᵀK − QᵀQ is conserved, and so ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a constant. The norm of a flow is the joint
-norm (‖K‖² + ‖Q‖²)^½: at norm 1e3, W has a nuclear norm of about 5e5.
+KᵀK − QᵀQ is conserved. Therefore ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a bounded difference. The norm of a flow
+is the joint norm (‖K‖² + ‖Q‖²)^½: at norm 1e3, W has a nuclear norm of about 5e5.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699.
 """

@@ -93,7 +93,7 @@ def joint_descent(
 
 
 def _step(by: ScaledGradient, size: float, normalized: bool) -> Float64[np.ndarray, "d"]:
-    """Return ``size`` times the gradient, normalized or not; 0 where it is 0."""
+    """Return ``size`` times the gradient, normalized or not; 0 if the gradient is 0."""
     norm = float(np.linalg.norm(by.direction))
     if norm == 0:
         return np.zeros_like(by.direction)

@@ -25,7 +25,7 @@ class Slope:
     Attributes:
         field: p ↦ ∇L as a log scale and a direction.
         newton: p ↦ ∇L as a log scale and a direction, and the Hessian; ``None`` if there is no formula for the Hessian.
-        arc: (p, unit velocity) ↦ the length of the straight piece from p before another term of ∇L dominates.
+        arc: (p, unit velocity) ↦ the length of the straight piece from p up to where another term of ∇L dominates.
         scale: a number such that a step of 1/scale from the origin changes a logit by about one.
         unit: a power of two; arc lengths are measured in units of its inverse.
         rank: p ↦ the number of independent directions in which logits change at p.

@@ -45,7 +45,7 @@ class WallDistance:
             return float(((logs[top] - logs + ROOM)[gains > 0] / gains[gains > 0]).min())
 
     def terms(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
-        """Return the differences to the tokens selected at p, and the logarithms of the terms of ∇L there."""
+        """Return the differences to the tokens selected at p, and the logarithms of the terms of ∇L(p)."""
         differences, relative = self._selected(p)
         if differences is not self._seen:
             self._seen, self._fixed = differences, self._log_factors(differences)
