@@ -105,7 +105,7 @@ def optimal_support_tokens(case: Case) -> Finding:
 def _establish(case: Case, *, supports_only: bool) -> Finding:
     """Decide Assumption C by its bounds at selections or, if these decide nothing, by a certificate or refuting prompt.
 
-    :mod:`generators.optimal_tokens` computes the cone certificate and that refuting prompt.
+    :mod:`generators.optimal_tokens` computes the certificate and the refuting prompt.
     """
     finding = _by_selections(case, supports_only=supports_only)
     if finding.holds is not None or case.dataset is None:

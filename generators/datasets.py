@@ -137,7 +137,7 @@ def figure_8() -> Case:
 def digits() -> Case:
     """Handwritten ones and sevens: eight 8×8 images, four 4×4 patches each as tokens.
 
-    Source: scikit-learn's ``load_digits`` (shipped with it, UCI ML repository), the first four images of
+    Source: scikit-learn's ``load_digits`` (from the UCI ML repository), the first four images of
     each class, grey levels 0 … 16 as multiples of 1/16, labels −1 (ones) and +1 (sevens). The head is a
     logistic regression on the mean patch of each image, rounded to multiples of 1/64; eight images are few
     enough for the optimal patches to be separable in their 16 dimensions.

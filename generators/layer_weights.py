@@ -2,8 +2,8 @@
 
 The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
 W = KQᵀ; logits are k_it·p or x_itᵀ W z_i. An array with one more axis, the first, holds the weights at checkpoints of
-training; ``steps`` then has the number of training steps before each checkpoint. :func:`checkpoints_of` checks all of
-these.
+training; ``steps`` then has the number of training steps before each checkpoint. :func:`checkpoints_of` checks these
+arrays.
 """
 
 from __future__ import annotations

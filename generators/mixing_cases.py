@@ -1,8 +1,9 @@
 """Strategy for data whose optimal attention is a known mixture: orthonormal tokens, head vᵀx − λ‖x‖², all dyadic.
 
 Tokens are signed unit vectors, usually mapped by dyadic reflections I − ½uuᵀ, where u has four entries ±1. The number
-2λ is drawn relative to the thresholds above which another token is selected: between two thresholds, very near one, on
-one, below all (one token is selected) or above all (all tokens are selected).
+2λ is drawn relative to the thresholds above which another token is selected: between two thresholds, very near a
+threshold, on a threshold, below all thresholds (one token is selected) or above all thresholds (all tokens are
+selected).
 
 Queries are linearly independent, so that any log-ratios can be attained and any sets separated. If the rows
 (x_iα − x_it) z_iᵀ are independent anyway, queries may also be the first tokens of inputs, or have fewer than n

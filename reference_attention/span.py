@@ -51,8 +51,8 @@ def span_of(keys: Float64[np.ndarray, "n T d"], *further: Float64[np.ndarray, "d
 
     The rank is not decided: a row that depends on other rows leaves a residual of rounding errors, and the column for
     this residual corrects the rounding errors of the other columns. The rows are the edges of a shortest spanning tree
-    of each input's keys, so that a difference of two near ties is a sum of differences no longer than itself and keeps
-    its relative precision.
+    of each input's keys, so that the difference of two nearly equal keys is a sum of edges that are no longer than this
+    difference, and keeps its relative precision.
 
     Args:
         keys: (n, T, d).

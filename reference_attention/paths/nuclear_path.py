@@ -40,7 +40,7 @@ class NuclearPath:
         rho: R/C_⋆, (r,), increasing.
         K, Q: factors, shapes (r, d, k) and (r, e, k) with k the rank of W_⋆; NaN where the search failed.
         offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
-        gaps: by how much f = log Σ c_j e^{−h_j} can lie above its minimum over the ball (Frank and Wolfe), (r,).
+        gaps: upper bounds of f − min f, f = log Σ c_j e^{−h_j}, with the minimum over the ball (Frank and Wolfe), (r,).
         reasons: for every radius, why the point is not proven to lie on the path; empty where it is.
     """
 

@@ -182,8 +182,8 @@ def _of_blocks(
 
     Let the matrix M hold entry j of vec(W) in row j, in the column of the entry's block, and 0 elsewhere. Then MᵀM is
     diagonal, with the squares of the blocks' ‖·‖_2, so ‖M‖_op is the largest ‖·‖_2 of a block. Admitting all matrices
-    does not change the largest margin: the mean of a matrix over the sign changes of blocks, each applied to its rows
-    and its column, has the form of M, with the same margin and no larger ‖·‖_op.
+    does not change the largest margin: a sign change of a block multiplies the rows and the column of the block by −1,
+    and the mean of a matrix over all sign changes has the form of M, with the same margin and no larger ‖·‖_op.
 
     Raises:
         InvalidInput: blocks of matrices of another shape, or the sum of blocks, whose largest margin has no solver.

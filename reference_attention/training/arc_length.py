@@ -42,7 +42,7 @@ ROUNDINGS = 64
 ‖p‖, so the offset from the ray has an error of ε‖p‖, and a solver with a smaller tolerance would never be satisfied."""
 
 SHORT = 1e-7
-"""Length of a solver step, relative to 1/κ and to the smaller of ‖p‖ and the arc length so far, below which it
+"""Length of a solver step, relative to 1/κ and to the smaller of ‖p‖ and the arc length so far, below which the step
 indicates a sharp turn or a stationary point; Newton's method then looks for a stationary point. The arc length is used
 because steps at the beginning of a path are short compared with any norm."""
 
