@@ -1,7 +1,7 @@
 """Claims that the steps of a run are Adam's, and the bounds κ_t and ρ_t of the steps, which Lemma 0 needs.
 
-The product of step A_t and gradient is at least κ_tG, the entries of a step are at most ρ_t; G is a sum of
-probabilities that is comparable to the gradient's norm, called Z for attention. The derivations are in
+The inner product of step A_t and gradient is at least κ_tG, and no entry of a step is larger than ρ_t in modulus. G,
+called Z for attention, is a sum of probabilities that is comparable to the gradient's norm. The derivations are in
 :mod:`.adam_max_margin`, Lemma 0 in :mod:`.inexact_steps`.
 """
 
@@ -49,9 +49,9 @@ class AdamBounds:
         betas: β1, β2.
         reach: D, the largest dual norm of a row.
         margin: γ, the largest margin.
-        moves: a bound of the change of a row's log-weight per unit of length in ‖·‖_∞: D, or more.
-        further: χ_{t,s}, a bound of the change of a row's log-weight between steps t−s and t that does not come from
-            moving: a number, or an array (t, t) with χ_{t,s} at (t, t−s).
+        moves: a bound of the change of a row's log-weight per unit of length in ‖·‖_∞; at least D.
+        further: χ_{t,s}, a bound of the part of the change of a row's log-weight between steps t−s and t that does not
+            come from the length moved: a number, or an array (t, t) with χ_{t,s} at (t, t−s).
         excess: the relative amount by which computed steps may be longer than η_tρ_t.
     """
 
@@ -164,7 +164,7 @@ class AdamRun:
     bounds: AdamBounds
 
     def step_error(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
-        """Return bounds of how much step errors reduce the fall of a potential, in units of G or Z, (t, b)."""
+        """Return bounds of the part of a potential's fall that step errors may cost, in units of G or Z, (t, b)."""
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
@@ -251,7 +251,7 @@ def run_adam(
 def expected_steps(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], bounds: AdamBounds
 ) -> tuple[Numbers, Bool[np.ndarray, "t b d"]]:
-    """Return A_t, (t, b, d), and whether the relative error of √V_t is below 1e-3; where it is not, A_t is 0.
+    """Return A_t and a mask of the entries whose √V_t has a relative error below 1e-3, (t, b, d); elsewhere A_t is 0.
 
     The moments are computed as weighted sums over all gradients, with the logarithms of the weights; Adam's recursion
     is not used.

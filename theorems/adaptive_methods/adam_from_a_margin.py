@@ -58,7 +58,7 @@ SPARE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class WideGeometry(Geometry):
-    """The rows with D' replaced by its bound 2D, so that at the start's margin χ is small compared with γ/D, too."""
+    """The rows with 2D in place of D', so that a start's margin is large enough to make χ small compared with γ/D."""
 
     @cached_property
     def diameter(self) -> Numbers:
@@ -80,21 +80,21 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
     """Let Assumption A hold, opt be unique and ATT-SVM feasible; the notation is that of steepest-from-a-margin.
 
     In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t, χ_{t,s} = χ(min_{t−s≤r≤t} m̲_r), and let A_t, a,
-    b, c, ρ, τ, σ, κ_t be as in adam-max-margin, except that τ and σ have e^{Dℓ_s + χ_{t,s}} − 1 for s ≥ 1, and 0 for s
-    = 0. As long as all χ are finite, p(t+1) = p(t) − η_t A_t has
+    b, c, ρ, τ, σ, κ_t be as in adam-max-margin, but with e^{Dℓ_s + χ_{t,s}} − 1 in place of e^{Dℓ_s} − 1 in the terms s
+    ≥ 1 of τ and σ, and with 0 in the terms s = 0. Let p(t+1) = p(t) − η_t A_t. As long as all χ are finite,
 
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    b_t = η_t(κ_t − D'ρ_t tanh(χ_{t,0}/4)) − D'²ρ_t²η_t²/8,
         m(p(t)) ≥ m̲_t,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.
 
     Suppose that b_t ≥ 0 from the start, which holds for η up to about γ(1−β2)/D² and start margins a few units above
-    the one that steepest-from-a-margin needs. Then χ vanishes geometrically, and for β1 = β2 and η_t = η_0/√t the gap γ
-    − m/‖p‖_∞ is O(log t/√t): Adam's direction tends to the solution of ATT-SVM in ‖·‖_∞.
+    the margin that steepest-from-a-margin needs. Then χ vanishes geometrically, and for β1 = β2 and η_t = η_0/√t the
+    gap γ − m/‖p‖_∞ is O(log t/√t): Adam's direction tends to the solution of ATT-SVM in ‖·‖_∞.
 
     **Derivation.** −∇L = ΣCg with C = c_it e^{ε − g·p}, where ε lies in one interval of length χ(m) for all points of
     margin at least m (steepest-from-a-margin): from p(t−s) to p(t), log C changes by at most Dℓ_s + χ_{t,s}, and not at
     all for s = 0. So the derivation of adam-max-margin holds with Z = ΣC for G: ⟨∇L, A_t⟩ ≥ κ_tZ. Weights C/Z and those
-    of −∇Φ_c are within tanh(χ/4) in total variation, and −A·g ranges over ρD' at most: ⟨−∇Φ_c, −A_t⟩ ≥ κ_t − D'ρ_t
-    tanh(χ/4). The second derivative is at most D'²ρ²/4, and m ≥ log c_min − Φ_c.
+    of −∇Φ_c are within tanh(χ/4) in total variation, and the numbers −A·g of two rows differ by at most ρD': ⟨−∇Φ_c,
+    −A_t⟩ ≥ κ_t − D'ρ_t tanh(χ/4). The second derivative is at most D'²ρ²/4, and m ≥ log c_min − Φ_c.
 
     For step t, χ is evaluated at the lower bound of the margin of p(s), where s is the largest power of two up to t.
     """
@@ -131,7 +131,7 @@ class AttentionRun:
 
     @property
     def step_error(self) -> Float64[np.ndarray, "t b"]:
-        """The bounds of how much step errors reduce the fall of Φ_c, (t, b)."""
+        """The bounds of the part of Φ_c's fall that the errors of steps may cost, (t, b)."""
         return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
@@ -184,7 +184,7 @@ def follow_attention(
 def known_changes(
     attention: AttentionRun, change: Callable[[float], float]
 ) -> tuple[AdamBounds, Float64[np.ndarray, "t"]] | None:
-    """Return bounds for as many first steps as can be proven, and χ for each; None if that is no step.
+    """Return the bounds of the first steps, as many as can be proven, and χ for each step; None if no step has a bound.
 
     χ of step t is evaluated at the lower bound of the margin of p(s) less :data:`SPARE`, where s is the largest power
     of two up to t. The bounds end at the first step after which the margin may have fallen by more than :data:`SPARE`.

@@ -68,11 +68,11 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     entry by entry, with A = 0 where V = 0; with bias correction A is multiplied by b_t/a_t, where a_t = 1 − β1^{t+1},
     b_t = √(1 − β2^{t+1}). With
 
-        c = (1−β1)/√((1−β2)(1−β1²/β2)),  ρ_t = c (c b_t/a_t),  ℓ_s = Σ_{t−s≤r<t} η_rρ_r,
+        c = (1−β1)/√((1−β2)(1−β1²/β2)),  ρ_t = c (c b_t/a_t where corrected),  ℓ_s = Σ_{t−s≤r<t} η_rρ_r,
         τ_t = (1−β1)Σ_{s≤t} β1^s (e^{Dℓ_s} − 1),  σ_t² = (1−β2)Σ_{s≤t} β2^s (e^{Dℓ_s} − 1)²,
         κ_t = (a/b)γ − D[τ/b + max(aσ/b², cτ/a)]  (times b_t/a_t where corrected),
 
-    every entry has |A_t| ≤ ρ_t, ⟨∇L, A_t⟩ ≥ κ_tG, and with b = η_tκ_t − (e^{Dρη} − 1 − Dρη), at every t
+    no entry of A_t exceeds ρ_t in modulus, ⟨∇L, A_t⟩ ≥ κ_tG, and with b = η_tκ_t − (e^{Dρη} − 1 − Dρη), at every t
 
         Y(W(t+1)) ≤ Y(W(t)) − min(b, b/π_min),    m(W(t)) ≥ −Y(W(0)) + Σ min(b, b/π_min),    ‖W(t)‖_∞ ≤ ‖W(0)‖_∞ + Σηρ.
 
@@ -80,11 +80,11 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
     about γ(1−β2)/D². For β = (0.9, 0.999) and usual step lengths the bound is vacuous.
 
     **Derivation.** |A| ≤ c is Cauchy and Schwarz's inequality. Let H_j = Σ π_i s_iv |g_iv,j|, ΣH_j ≤ DG. As log s_iv
-    changes by at most D per length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j for g =
-    ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V − b²g²
-    instead would only give the root of this rate. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤ cv, gm/v ≥
-    (a/b)|g| − x/b − max(ay/b², cx/a): if a|g| ≥ x, gm/v ≥ |g|(a|g| − x)/(b|g| + y); otherwise gm/v ≥ −c|g| and |g| <
-    x/a. Summed over entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and the claims follow by Lemma 0
+    changes by at most D per unit of length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j
+    for g = ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V −
+    b²g² instead would only give the square root of this rate. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤
+    cv, gm/v ≥ (a/b)|g| − x/b − max(ay/b², cx/a): if a|g| ≥ x, gm/v ≥ |g|(a|g| − x)/(b|g| + y); otherwise gm/v ≥ −c|g|
+    and |g| < x/a. Summed over entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and the claims follow by Lemma 0
     (`theorems/adaptive_methods/inexact_steps.py`).
 
     An entry of a computed step is compared with A_t where the error of V is small. Errors of entries enter the
@@ -121,7 +121,7 @@ def proxy(geometry: LabelGeometry, W: Any) -> Numbers:
 def doubly_rounded(
     geometry: LabelGeometry, W: Float64[np.ndarray, "..."]
 ) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-    """Return ∇L in some unit, with twice its error, as a correct kernel has its own rounding, and the unit's log."""
+    """Return ∇L in some unit, with twice its error because a correct kernel rounds, too, and the unit's logarithm."""
     gradient, log_scale = geometry.gradient(exact(W))
     return gradient.widen(gradient.error), log_scale
 

@@ -47,20 +47,21 @@ STEPS = 100
     varies={"inputs-twice": "the derivation assumes one input"},
 )
 def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, A and B hold and ATT-SVM be feasible; rows, γ, D, D', Φ are those of steepest-one-input in ‖·‖_∞.
+    """Let n = 1, Assumptions A, B hold, ATT-SVM be feasible; take rows, γ, D, D', Φ of steepest-one-input in ‖·‖_∞.
 
-    Let A_t, a, b, c, ρ, τ, σ and κ_t be as in adam-max-margin, except that τ and σ have e^{(D+D')ℓ_s + Λ} − 1 for s ≥
-    1, and 0 for s = 0, where Λ is the range of log|ℓ'| between the two scores (0 for the correlation loss). From any
-    p(0), p(t+1) = p(t) − η_t A_t has at every t, with b_t = η_tκ_t − D'²ρ_t²η_t²/8 of either sign,
+    Let A_t, a, b, c, ρ, τ, σ and κ_t be as in adam-max-margin, but with e^{(D+D')ℓ_s + Λ} − 1 in place of e^{Dℓ_s} − 1
+    in the terms s ≥ 1 of τ and σ, and with 0 in the terms s = 0, where Λ is the range of log|ℓ'| between the two scores
+    (0 for the correlation loss). From any p(0) let p(t+1) = p(t) − η_t A_t. Then at every t, with b_t = η_tκ_t −
+    D'²ρ_t²η_t²/8 of either sign,
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,    m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.
 
     For the correlation loss, β1 = β2 and η_t = η_0/√t, the gap γ − m/‖p‖_∞ is O(log t/√t).
 
     **Derivation.** −∇L = Σ C_t g_t, C_t = |ℓ'|gap s_opt s_t (steepest-one-input), and the weights ω = C/ΣC are exactly
-    those of −∇Φ. Per length log(s_opt s_t) changes by −g_t·h + 2Σ_u s_u g_u·h = (ḡ − g_t)·h + (1 − 2s_opt)ḡ·h, where ḡ
-    is the mean of the rows under ω; that is at most D' + D. With Z = ΣC in place of G the derivation of adam-max-margin
-    gives ⟨∇L, A_t⟩ ≥ κ_tZ, so ⟨−∇Φ, −A_t⟩ ≥ κ_t, and Φ'' ≤ D'²ρ²/4 along −A_t.
+    those of −∇Φ. Per unit of length, in a direction h, log(s_opt s_t) changes by −g_t·h + 2Σ_u s_u g_u·h = (ḡ − g_t)·h
+    + (1 − 2s_opt)ḡ·h, where ḡ is the mean of the rows under ω: by at most D' + D. With Z = ΣC in place of G the
+    derivation of adam-max-margin gives ⟨∇L, A_t⟩ ≥ κ_tZ, so ⟨−∇Φ, −A_t⟩ ≥ κ_t, and Φ'' ≤ D'²ρ²/4 along −A_t.
     """
     problem, rng = case.problem, case.rng()
     geometry = yield from certify_margin(problem, math.inf, under_test)

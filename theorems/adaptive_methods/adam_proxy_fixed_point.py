@@ -50,14 +50,14 @@ PROXY_ROUNDING = tolerance(
     "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
 )
 NEARLY_LEVEL = 1e-11
-"""The relative difference of margins below which Newton's method in floats sees none; see ``PROXY_LEVEL``."""
+"""The relative difference of margins F that Newton's method in floats cannot tell from 0; see ``PROXY_LEVEL``."""
 LEVEL = premise("weights-level-their-margins")
 SOLVES = sharper("weights-solve-their-svm")
 EUCLIDEAN = sharper("euclidean-margin-is-near")
 UNIFORM = sharper("uniform-margin-is-near", when="batches have more than one sample")
 KEEPS = sharper("proxy-keeps-the-direction")
 RADII = (2.0, 8.0, 30.0)
-"""The smallest margins r of the points W = rw + v from which steps are taken."""
+"""The factors r of the points W = rw + v, see the statement, from which steps of the proxy are taken."""
 Rows = Float64[np.ndarray, "n d"]
 
 
@@ -149,7 +149,7 @@ class Samples:
     },
 )
 def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let separable samples x_i of two classes have no zero entry; x_i is seen k_i times; n = Σk; b < n or b = n = 1.
+    """Let separable samples x_i of two classes, seen k_i times, have no entry 0; batches have b < n = Σk or b = n = 1.
 
     For weights c of the samples, Σc = 1, let a = (b−1)/(n−1), u = Xᵀc and
 
@@ -174,10 +174,10 @@ def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -
     the other samples): there the proxy moves along w.
 
     **Derivation.** As no entry is 0, P > 0 on the simplex and F is continuous: the variational inequality of F on it
-    has a solution (Brouwer). As the data are separable, u ≠ 0 and μ = cᵀF = Σu²/P > 0; the rest are the KKT conditions
-    of w. ‖w‖_P ≤ ‖w_2‖_P gives the first bound, as √(1−a) v_j ≤ P_j ≤ √(an + 1 − a) v_j by Cauchy and Schwarz, v_j² =
-    Σc_i²x_ij²/k_i, and v_j ≤ κv_k. For the second, |w_j| ≤ 1/(μ√a), and (Σ|u|)² ≤ μΣP with ΣP ≤ √a‖u‖_1 + √(1−a)‖v‖_1,
-    ‖u‖_1 ≥ γ_∞, ‖v‖_1 ≤ R. For the third, |P' − P| ≤ Δ by the triangle inequality and |u'| ≤ hP'.
+    has a solution (Brouwer). As the data are separable, u ≠ 0 and μ = cᵀF = Σu²/P > 0; the other claims on w are its
+    KKT conditions. ‖w‖_P ≤ ‖w_2‖_P gives the first bound, as √(1−a) v_j ≤ P_j ≤ √(an + 1 − a) v_j by Cauchy and
+    Schwarz, v_j² = Σc_i²x_ij²/k_i, and v_j ≤ κv_k. For the second, |w_j| ≤ 1/(μ√a), and (Σ|u|)² ≤ μΣP with ΣP ≤ √a‖u‖_1
+    + √(1−a)‖v‖_1, ‖u‖_1 ≥ γ_∞, ‖v‖_1 ≤ R. For the third, |P' − P| ≤ Δ by the triangle inequality and |u'| ≤ hP'.
 
     arXiv 2510.26303 proves that the proxy and incremental Adam tend to this direction if their directions converge. If
     equal samples share their weight equally, c was unique in all cases that we tried; this is not proved.
@@ -222,7 +222,7 @@ class Enclosed:
 
 
 def samples_of(case: LabelledFeatures) -> tuple[Samples, Int64[np.ndarray, "m"]]:
-    """Return the distinct samples with a batch size below their number, and the index of each feature among them."""
+    """Return the distinct samples, with a batch size, and for each feature the index of its sample."""
     rows = case.features * np.where(case.labels == 0, 1.0, -1.0)[:, None]
     rows, context = np.unique(rows / unit_of(case), axis=0, return_inverse=True)
     counts = np.bincount(context.ravel(), weights=case.counts).astype(np.int64)
@@ -237,13 +237,13 @@ def unit_of(case: LabelledFeatures) -> float:
 
 
 def largest_margin(solution: NormMaxMargin) -> Numbers:
-    """Return a lower bound of γ: the least margin of p divided by ‖p‖."""
+    """Return a lower bound of γ: the least margin of the solution p, divided by ‖p‖."""
     least = min(products(solution.rows, solution.exact_p))
     return with_rounding(to_floats([least]))[0] / norm_of(with_rounding(to_floats(solution.exact_p)), solution.norm)
 
 
 def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
-    """Claim that weights sum to 1, are positive on the support and 0 elsewhere, and F is nearly constant on it."""
+    """Claim that weights sum to 1, are positive exactly on the support, and give a nearly constant F on the support."""
     support, c = point.support, point.weights
     wrong = ""
     if len(c) != len(samples.rows) or not support or not all(0 <= i < len(c) for i in support):
@@ -269,7 +269,7 @@ def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
 def enclose(samples: Samples, point: ProxyFixedPoint) -> Enclosed:
     """Return an enclosure of the fixed point near ``point`` and with its support S, by Krawczyk's method.
 
-    Exact weights are returned as they are.
+    If the weights of ``point`` are exact, they are enclosed without the following proof.
 
     With E = (F_S(c) − μ, Σc − 1) and Y an approximate inverse of its derivative, ‖YE‖ + ‖1 − YE'‖ρ ≤ ρ on the box of
     radius ρ about the weights proves that the box contains exactly one zero of E.

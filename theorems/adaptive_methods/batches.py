@@ -1,4 +1,4 @@
-"""Descent with momentum on batches: the run, the claims that check it, and the distance of M_t from the full gradient.
+"""Descent with momentum on batches: the run, its claims, and how far the mean M_t is from the full gradient.
 
 Sample i has the weight π_i and the gradient ∇ℓ_i; its share in the batch of step t is c_i(t). The derivations are in
 :mod:`.minibatch_momentum` and :mod:`.minibatch_from_a_margin`.
@@ -271,7 +271,7 @@ def misplaced(
         schedule: the lengths and the momentum of the run.
         shares: c_i(t).
         weights: π_i.
-        log_ratio: a bound of what else may change the logarithm of the ratio of two weights, (t,) or a number.
+        log_ratio: a bound of all other changes of the logarithm of the ratio of two weights, (t,) or a number.
     """
     change: Any = reach * schedule.since
     far = np.any(value_of(change) + np.asarray(change.error) > LARGEST_EXPONENT, axis=1)

@@ -3,7 +3,7 @@
 Main result: γZ ≤ ‖∇L‖_* ≤ DZ at every prompt, in every norm and for any number of inputs.
 
 References: derived here; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Lemma B.8, on linear
-data; there steepest-multiclass has bounds of the same form, with D where Lemma B.8 has twice the atom radius.
+data; for linear data steepest-multiclass has bounds of the same form, with D where Lemma B.8 has twice the atom radius.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def equal_gap_cases() -> SearchStrategy[Case]:
     },
 )
 def gradient_proxy(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumptions A and B hold and ATT-SVM be feasible, for any n and any norm; the notation of steepest-one-input.
+    """Let Assumptions A and B hold and ATT-SVM be feasible, for any n and any norm; notation as in steepest-one-input.
 
     With δ_i = Σ_t s_it(γ_i,opt − γ_it) and Z = (1/n) Σ_i |ℓ'_i| s_i,opt δ_i, at every p
 
@@ -70,8 +70,8 @@ def gradient_proxy(case: Case, under_test: Implementation) -> Iterator[Claim]:
     With unequal gaps the bounds hold where margins are large (steepest-from-a-margin), but not everywhere: with rows
     k_opt − k of 3 and 1 and gaps 0.1 and 1, −∇L(0) < 0, although γ = 1.
 
-    Lemma B.8 of Kim, Song and Yun has twice the largest ‖e_c h_iᵀ‖_* where we have D. In ‖·‖_∞ the two are equal;
-    theirs is up to √2 times D in ‖·‖_F and the spectral norm, and up to 2D in ‖·‖_1.
+    Lemma B.8 of Kim, Song and Yun has twice the largest ‖e_c h_iᵀ‖_* where we have D. In ‖·‖_∞ this number equals D; it
+    is up to √2 D in ‖·‖_F and the spectral norm, and up to 2D in ‖·‖_1.
     """
     problem = case.problem
     rng = case.rng()

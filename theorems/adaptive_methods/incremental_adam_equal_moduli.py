@@ -1,4 +1,4 @@
-"""Adam on one sample per step tends to the ℓ2, not the ℓ∞ margin, if the entries of each sample have one modulus.
+"""Adam on one sample per step turns to the largest ℓ2, not ℓ∞, margin if each sample's entries have one modulus.
 
 Main result: for any order of samples and any β1² < β2, with or without bias correction, each step is a multiple of the
 step of gradient descent with momentum, and an inequality at every step bounds the cosine with the ℓ2 solution from
@@ -117,7 +117,7 @@ def euclidean_momentum(
     with np.errstate(divide="ignore"):
         logs = np.where(batches.shares[:, None, :] > 0, logs, -np.inf)
         memory: Any = np.log(bounds.memory(bounds.betas.first).value)
-    # The logarithms of memories, at most 745 in size, are rounded to 1e-13: less than the 1e-12 added to the sums.
+    # The logarithms of momentum's weights, at most 745 in size, are rounded to 1e-13, less than the 1e-12 added below.
     every = memory[:, :, None, None] + logs[None]
     top = np.max(value_of(every), axis=(1, 3), keepdims=True)
     weights: Any = np.sum(np.exp(every - top), axis=1).widen(0.0)

@@ -53,7 +53,7 @@ class InexactSteps:
         potential: Y or Φ_c at the points, (t + 1, b).
         floor: a lower bound of m + potential at every point: 0 for Y, log c_min for Φ_c.
         gain: the proven fall of the potential, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
-        step_error: bounds of how much the errors of a step reduce the fall, (t, b).
+        step_error: bounds of the part of the fall that the errors of a step may cost, (t, b).
         longest: a bound of ‖W(t)‖ − ‖W(0)‖ after each step, (t, 1) or (t, b).
     """
 
@@ -108,7 +108,7 @@ def least_path(gain: Numbers, step_error: Float64[np.ndarray, "t b"]) -> Float64
 
     Args:
         gain: the proven fall of the potential, (t,).
-        step_error: the bounds of how much the errors of a step reduce this fall, (t, b).
+        step_error: bounds of the part of this fall that the errors of a step may cost, (t, b).
     """
     return np.cumsum(gain.value - gain.error - step_error.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
 

@@ -50,7 +50,8 @@ from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 80
 SPARE = 1.0
-"""The margin that may be lost until every input has been in a batch: χ is evaluated at the start's margin less it."""
+"""The margin that may be lost until all inputs have been in a batch; χ is evaluated at the start's margin less it.
+"""
 
 
 class SparingConstants(SteepestConstants):
@@ -92,8 +93,9 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
 
     **Derivation.** −M_t = (1−β)Σ_s β^s Σ_i c_i(t−s) n Σ_t C_it(p(t−s)) g_it, C = c_it e^{ε − g·p}, ε in one interval of
     length χ (steepest-from-a-margin). −∇Φ_c has weights proportional to c_it e^{−g_it·p(t)}; the weights of −M_t are
-    these times e^ε and numbers between a_i^− and a_i^+: their log-ratio oscillates by at most χ + log(max a^+/min a^−).
-    The rest is as in minibatch-momentum and steepest-from-a-margin.
+    proportional to these weights times e^ε and a number between a_i^− and a_i^+, so the log-ratio of the two sets of
+    weights oscillates by at most χ + log(max a^+/min a^−). The proof ends as in minibatch-momentum and
+    steepest-from-a-margin.
 
     χ is evaluated at the start's margin less 1, and the run is followed for as long as its margin cannot have fallen by
     more than 1.

@@ -1,7 +1,7 @@
 """Steepest descent with momentum in any norm on batches in any order: Signum and Muon with mini-batches.
 
-Main result: a lower bound of the margin at every step, computed from the batches drawn. Its gap to the largest margin
-does not vanish as t → ∞, but it does as β → 1.
+Main result: a lower bound of the margin at every step, computed from the batches drawn. The gap between this bound and
+the largest margin vanishes as β → 1, but for fixed β not as t → ∞.
 
 References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 5.1 (Signum, any batch size, β near 1); Kim, Song,
 Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorems B.11 and B.12 (reshuffling).
@@ -56,7 +56,7 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
     (tanh = 1 until every sample has been in a batch) and b_t = η_tκ_t − (e^{Dη_t} − 1 − Dη_t), at every t
 
         Y(W(t+1)) ≤ Y(W(t)) − min(b_t, b_t/π_min),    m(W(t)) ≥ −Y(W(0)) + Σ_{s<t} min(b_s, b_s/π_min),
-        m(W(t))/‖W(t)‖ ≥ that bound/(‖W(0)‖ + Ση) once it is positive.
+        m(W(t))/‖W(t)‖ ≥ (the bound of m(W(t)))/(‖W(0)‖ + Ση) once this bound is positive.
 
     As η → 0 with Ση = ∞, liminf m/‖W‖ ≥ γ − D' tanh(χ/4) where this is positive. For full batches χ = 0; for b of n
     equally weighted samples χ = (n/b − 1) log(1/β) if batches are cyclic, and χ ≤ (2n/b − 1) log(1/β) if they are
@@ -65,10 +65,10 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
     gap of any size is possible.
 
     **Derivation.** −M_t is a positive number times Σ ω̄_iv g_iv with ω̄_iv ∝ Σ_s β^s c_i(t−s) s_iv(W(t−s)): a convex
-    combination, so ⟨Σω̄g, Δ_t⟩ ≥ γ. Per length log s_iv changes by at most D (steepest-momentum), so that ω̄_iv/ω_iv,
-    ω = π_i s_iv/G at W(t), lies between a constant times a_i^− and the same constant times a_i^+. A log-ratio that
-    oscillates by χ moves at most tanh(χ/4) of the mass, over which g·Δ ranges by D' at most: ⟨−∇L, Δ_t⟩ ≥ κ_tG. The
-    rest is Lemma 0 (`theorems/adaptive_methods/inexact_steps.py`) with ρ = 1.
+    combination, so ⟨Σω̄g, Δ_t⟩ ≥ γ. Per unit of length log s_iv changes by at most D (steepest-momentum), so that
+    ω̄_iv/ω_iv, ω = π_i s_iv/G at W(t), lies between a constant times a_i^− and the same constant times a_i^+. A
+    log-ratio that oscillates by χ moves at most tanh(χ/4) of the mass, and g·Δ differs by at most D' between two rows:
+    ⟨−∇L, Δ_t⟩ ≥ κ_tG. The claims follow by Lemma 0 (`theorems/adaptive_methods/inexact_steps.py`) with ρ = 1.
 
     Computed steps are steepest for the computed M; their errors enter as in steepest-multiclass.
     """

@@ -127,7 +127,7 @@ def _damped(rows: Rows, counts: Int64[np.ndarray, "n"], share: float) -> Weights
 
 
 def _newton(rows: Rows, counts: Int64[np.ndarray, "n"], share: float, c: Weights) -> Weights | None:
-    """Solve F_i(c) = μ, Σc = 1 on the support."""
+    """Return c > 0 with Σc = 1 and equal F_i(c), for the samples of a support; None where Newton's method fails."""
     n = len(c)
     for _ in range(NEWTON):
         u, P = scale_of(c, rows, counts, share)

@@ -96,7 +96,7 @@ def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator
 
 
 def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
-    """Return a ball around F_2 − F_1 for all weights of the second sample in ``cell``; 0 and 1 count as limits."""
+    """Return a ball of all F_2 − F_1 for weights of the second sample in ``cell``, and of its limits at 0 and 1."""
     second = (arb(2 * cell + 1) + arb(0, 1)) / (2 * CELLS)
     c, total = (1 - second, second), arb(0)
     for x, y in rows.T.tolist():
