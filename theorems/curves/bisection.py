@@ -1,4 +1,4 @@
-"""Search by doubling and bisection for the smallest number from which on a condition holds."""
+"""Search by doubling and bisection for the smallest number at which a condition holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def smallest(holds: Callable[[float], bool], start: float, upper: float = math.inf) -> float:
-    """Return the smallest ρ ≥ ``start`` from which on a condition holds, or up to 1% more.
+    """Return the smallest ρ ≥ ``start`` at which a condition holds, or a number up to 1% larger.
 
     Args:
         holds: the condition; if it holds at some ρ, it must hold for all larger ρ.

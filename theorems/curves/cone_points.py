@@ -1,8 +1,8 @@
 """Points of a cone around p_mm, the limits of float64 at them, and the gradient under test seen from the cone's tip.
 
-A point is p = ‖p‖(cos·axis + sin·side). Points are chosen to violate the statement: with sides towards and away from
-single tokens, with random sides, and with lateral lengths of a few 1/‖k‖, at which the constants of inequality L3 in
-the proof are attained.
+A point is p = ‖p‖(cos·axis + sin·side). Points are chosen where a violation is most likely: with sides towards and away
+from single tokens, with random sides, and with lateral lengths of a few 1/‖k‖, at which the constants of inequality L3
+in the proof are attained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 INSIDE = 1e-4
-"""The least distance of points from the cone's boundary, as a share of μ: more than rounding of p changes 1 − cos."""
+"""The least distance of points from the cone's boundary, as a share of μ; rounding of p changes 1 − cos by less."""
 
 LEAST_BITS = 2.0**-6
 """The largest relative error that a softmax weight may have at a point at which claims are checked."""
@@ -206,7 +206,7 @@ class ConeView:
 
     @cached_property
     def aside(self) -> Numbers:
-        """The products ⟨−∇L, p̄' − p̄_mm⟩: subtracting ⟨−∇L, p̄_mm⟩ from both sides of L3 avoids cancellation."""
+        """The products ⟨−∇L, p̄' − p̄_mm⟩, which have no cancellation, unlike ⟨−∇L, p̄'⟩ − ⟨−∇L, p̄_mm⟩."""
         return np.vecdot(self.descent, self.deviation)
 
     def pi(self, kappa: Any) -> Numbers:

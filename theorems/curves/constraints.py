@@ -1,7 +1,7 @@
 """The constraints of ATT-SVM as Theorem 1 needs them: rows and costs, the dual bound, and rounding errors.
 
-Everything is dimensionless: lengths are in units of ‖p_mm‖, so that a radius is ρ = RΘ and a margin of the point
-ρ p̄_mm is ρ times the SVM margin. Loss slopes are kept in logarithms: they range over e^{±100} at scores of ±50.
+Everything is dimensionless: lengths are in units of ‖p_mm‖, so that a radius R is ρ = R/‖p_mm‖, and the margins of the
+point R p̄_mm are ρ times those of p_mm. Loss slopes are kept in logarithms: they range over e^{±100} at scores of ±50.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; its proof is Theorem 8 with Lemma 14.
 """

@@ -55,7 +55,8 @@ than :data:`STEPS` iterations are run.
 KERNEL_STEPS = 200
 """Iterations of gradient descent with a kernel, whose automatic differentiation takes ten times as long."""
 EVALUATIONS = 3_000_000
-"""The approximate number of floats when iterates are evaluated; long runs are checked at some iterates only."""
+"""The approximate number of floats per evaluation of iterates; long runs are checked at some iterates only.
+"""
 NORMALIZED_STEPS = 50
 """Iterations of normalized gradient descent."""
 LENGTH = 0.5
@@ -172,7 +173,7 @@ class Descent:
     def p(self) -> Bounded:
         """The checked iterates, (r, b, d), with their distance from iterates of exact steps as their error.
 
-        This distance is the one between p(t) and p(0) − Σ η∇L, with exact gradients at the computed iterates.
+        The iterate of exact steps is p(0) − Σ η∇L, with exact gradients at the computed iterates.
         """
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
         return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])

@@ -45,8 +45,8 @@ FLOW_IS_ASKED_FOR = premise("flow-is-the-one-asked-for")
 FLOW_CHORDS = premise("flow-chords")
 
 LOOSER, RELATIVE = 10.0, 1e-9
-"""The relative tolerance of a piece as a multiple of the flow's tolerance, and its least value. The flow's own error, N
-times its tolerance after N steps, is at least as large.
+"""The relative tolerance of a piece as a multiple of the flow's tolerance, and the least relative tolerance of a piece.
+After ten steps the flow's own error is as large as this multiple: after N steps it is N times the flow's tolerance.
 """
 PIECES = 3
 """The number of pieces that are checked after the first one: one in each third of the recorded points."""
@@ -201,7 +201,7 @@ def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Cla
 
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
-    """Return the claim that p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between, for the first piece and some others."""
+    """Claim p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between the two points, for the first piece and some others."""
     return chords_of(ArcFlow(problem), flow, rng)
 
 

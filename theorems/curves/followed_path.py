@@ -167,7 +167,7 @@ class FollowedPath:
 
     @cached_property
     def dual(self) -> Float64[np.ndarray, "r"]:
-        """The larger of D and a lower bound of min F_∞ that the last point of Newton's method gives (Jensen), (r,)."""
+        """The larger of the dual value D and Jensen's lower bound of min F_∞ at Newton's last point, (r,)."""
         far, coordinates, _ = self.far
         dual, residual = far.approximate_dual(coordinates)
         return np.maximum(self.constraints.dual_value, dual - residual * self.size)
@@ -178,12 +178,12 @@ class FollowedPath:
 
     @cached_property
     def value_rounding(self) -> Float64[np.ndarray, "r"]:
-        """Bounds of the rounding errors of F and D together, (r,)."""
+        """Bounds of the sum of the rounding errors of F_ρ and of the dual value D, (r,)."""
         values = np.array([f.sphere.reduced.value_rounding(f.predicted) for f in self.at])
         return np.asarray(values + self.constraints.dual_rounding)
 
     def _lowest(self) -> Claim:
-        """Return the claim that no tried point of the sphere has less risk: points near and far, the ray, others."""
+        """Claim that no other point tried on the sphere, near, far, random or on the ray of p_mm, has less risk."""
         others, path, rng = [], [], self.rng
         for f in self.at:
             e, rho, sphere = f.followed.size, f.rho, f.sphere

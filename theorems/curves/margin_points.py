@@ -24,7 +24,7 @@ POINTS = 100
 LEAST, MOST = 1e-3, 1e4
 """The least and the largest excess of the points' margins over the edge (see :class:`Margins`)."""
 ASKEW_POINTS = (1e-2, 1e3)
-"""The least and the largest distance of these points from the ray of p_mm, in units of ‖p_mm‖."""
+"""The least and the largest distance of the points to check from the ray of p_mm, in units of ‖p_mm‖."""
 ASKEW = (0.0, 1.0, 30.0)
 """The distances of starts from the ray of p_mm, in units of ‖p_mm‖."""
 FARTHEST = 1e9
@@ -111,7 +111,7 @@ def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator)
 
 
 def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
-    """Draw points beside the ray whose margins exceed the edge log((T − 1)A) by little or by much."""
+    """Draw points beside the ray whose margins exceed ``constants.edge`` by little or by much."""
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)

@@ -13,10 +13,10 @@ from theorems.core.tolerances import EXACT
 
 
 def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Sequence[str]] | None) -> Claim | None:
-    """Return None if a path has a point at every requested radius, otherwise a failed or undecided claim that it has.
+    """Return None if a path has a point at every requested radius, otherwise a claim, falsified or undecided.
 
-    The claim is falsified if the reference finds a point that the path leaves out, and undecided if the reference finds
-    none either.
+    The claim says that the path has a point at every radius. It is falsified if the reference finds a point that the
+    path leaves out, and undecided if the reference finds none either.
 
     Args:
         name: the name of the claim.

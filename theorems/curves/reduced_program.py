@@ -1,13 +1,14 @@
 """The regularization path at finite radius as a smooth convex program, and its limit in closed form.
 
-On the sphere of radius ρ (units of ‖p_mm‖) write p = √(ρ² − |y|²) p̄_mm + y, y ⊥ p̄_mm. Up to an error of e^{−(ρ−κ)},
-far below rounding, log n(L(p) − L_opt) + ρ is
+On the sphere of radius ρ (units of ‖p_mm‖) write p = √(ρ² − |y|²) p̄_mm + y, y ⊥ p̄_mm; costs c_j, rows ĝ_j and margins
+m_j of p_mm are those of :class:`.Constraints`. If all margins of p are at least ρ − κ, then up to an error of
+e^{−(ρ−κ)}, far below rounding, log n(L(p) − L_opt) + ρ is
 
     F_ρ(y) = log Σ_j c_j exp(−ĝ_j·y − (m_j − 1) ρ + m_j (ρ − √(ρ² − |y|²))),
 
 which is strictly convex where the margins are positive. All constraints enter, so there is no need to decide whether a
-margin m of 1 + 3e-9 is that of an SVM-neighbour, as which it acts until ρ ≫ 1/(m − 1). As ρ → ∞ only the neighbours
-(m_j = 1) remain:
+row of margin m = 1 + 3e-9 belongs to an SVM-neighbour; it acts like one until ρ ≫ 1/(m − 1). As ρ → ∞ only the
+neighbours (m_j = 1) remain:
 
     F_∞(y) = log Σ_{j ∈ neighbours} c_j e^{−ĝ_j·y},
 
@@ -209,9 +210,11 @@ class Reduced:
     def displacement(
         self, y: Float64[np.ndarray, "e"], exponent_error: float, row_errors: Float64[np.ndarray, "#m"] = NONE
     ) -> float:
-        """Return a first-order bound of how far errors of all exponents and of the rows move the minimiser.
+        """Return a first-order bound of the minimiser's move due to errors of all exponents and of the rows.
 
-        δy = H⁻¹ Σ w_j (ε_j (e_j − ē) + δĝ_j); rounding of the sums in the gradient adds ‖H⁻¹‖ m eps Σ w_j |e_j|.
+        Let exponents have weights w_j, gradients e_j of mean ē, errors ε_j, and rows of errors δĝ_j. The minimiser
+        moves by δy = H⁻¹ Σ w_j (ε_j (e_j − ē) + δĝ_j); rounding of the sums in the gradient adds ‖H⁻¹‖ m eps Σ w_j
+        |e_j|.
         """
         if y.size == 0:
             return 0.0
@@ -224,7 +227,10 @@ class Reduced:
         return first + sums / float(values[-1])
 
     def approximate_dual(self, y: Float64[np.ndarray, "e"]) -> tuple[float, float]:
-        """Return D(w) and |Σ w_j ĝ_j| for the weights w at y; F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for all y' (Jensen)."""
+        """Return the dual value D(w) and |Σ w_j ĝ_j| for the weights w at y.
+
+        By Jensen's inequality F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for all y'.
+        """
         exponents = self.log_costs - self.rows @ y
         log_weights = exponents - exponents.max()
         weights = np.exp(log_weights)
@@ -252,7 +258,8 @@ class Reduced:
         step = -self.solve(y, gradient)
         size = float(np.sqrt(max(-gradient @ step, 0.0)))
         reaches = np.linalg.norm((slopes - gradient) @ vectors / np.sqrt(values), axis=1)
-        # Terms that are below the rounding of the Hessian wherever the minimiser may be are taken to have no weight.
+        # A term is taken to have no weight if it is below the Hessian's rounding at every possible place of the
+        # minimiser.
         grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
         reach = float(reaches[grown > math.log(EPS)].max())
         x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho
@@ -262,7 +269,7 @@ class Reduced:
 
 
 def closed_form(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> tuple[Float64[np.ndarray, "e"], float]:
-    """Return argmin F_∞ = Ĝ⁺b without its component along p_mm, b_j = log(c_j/w_j), for independent neighbours' rows.
+    """Return argmin F_∞ where neighbours' rows Ĝ are independent: Ĝ⁺b, b_j = log(c_j/w_j), less its part along p_mm.
 
     All duals must be positive. At a stationary y, Σ e_j ĝ_j ∥ p_mm for e_j = c_j e^{−ĝ_j·y}. As rows are independent,
     e_j is proportional to w_j, so Ĝy = b + const, and the constant adds a multiple of Ĝ⁺1 = p̄_mm (every margin is 1).

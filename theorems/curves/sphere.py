@@ -27,8 +27,8 @@ STEPS = 60
 """The largest number of Newton steps; a few suffice unless the costs differ by many orders of magnitude."""
 
 ENOUGH = 0.1
-"""The share of the decrease predicted by the slope that a step must attain. If less sufficed, steps could alternate for
-ever between two rows of opposite signs.
+"""The least share of the decrease predicted by the slope; steps that attain less are shortened. If less sufficed, steps
+could alternate for ever between two rows of opposite signs.
 """
 
 

@@ -90,7 +90,7 @@ def on_sphere(
 
 
 def inwards(s: Float64[np.ndarray, "r b"], outer: Float64[np.ndarray, "r b d"]) -> Float64[np.ndarray, "r b d"]:
-    """Return the points (1 − s) ``outer``; on a ray the margin is smallest where the ray enters the set."""
+    """Return the points (1 − s) ``outer``; on a ray from 0 the margin is smallest where the ray enters the set."""
     return np.asarray(outer * (1 - s)[..., None])
 
 
