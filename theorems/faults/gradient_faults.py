@@ -39,7 +39,7 @@ def _longer(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     "clipped-gradient", "∇L is clipped at the norm 1/ε", *GRADIENT, size=1e-3, unit="1 over the largest norm"
 )
 def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
-    """Shorten ∇L to the norm 1/ε where it is longer."""
+    """Shorten ∇L to the norm 1/``size`` where it is longer."""
     xp = array_namespace(g.direction)
     over = g.log_norm + math.log(size)
     return ScaledGradient(g.log_scale - xp.where(over > 0, over, xp.zeros_like(over)), g.direction)

@@ -181,7 +181,7 @@ def _selected(right: Callable[..., ScaledGradient], tokens: Array, weights: Arra
     scheduled_direction,
 )
 def _without_quadrant(p: Array, joint: Joint, ratio: float) -> Array:
-    """Drop (k_iα − k_it)·p ≥ 0 for the non-supports, so that their label margins may fall by as much as their slack."""
+    """Drop (k_iα − k_it)·p ≥ 0 for inputs off the support, so that label margins may fall by as much as their slack."""
     rows, length = joint.rows[joint.others], 1.0
     excess = np.broadcast_to(joint.svm.slack[:, None], joint.others.shape)[joint.others] * ratio
     for _ in range(200):  # ascent on the minimum of concave functions, with ever shorter steps

@@ -99,7 +99,7 @@ def _keep_unrelaxed(right: RightSolver, keys: Array, alpha: Array, support: Arra
     relaxed_max_margin,
 )
 def _without_quadrant(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
-    """Solve for p_relax without the constraints of the non-supports, whose margins may then have any value."""
+    """Solve for p_relax without the constraints of inputs off the support, whose margins may then have any value."""
     weaker = np.array(keys)
     weaker[~support] = keys[~support][np.arange(int((~support).sum())), alpha[~support]][:, None]
     return right(weaker, alpha, support)

@@ -18,7 +18,7 @@ from theorems.faults.fault import Faults, Kind
 FAULTS = Faults(Kind.RUN)
 PATH = ("theorem-1", regularization_path)
 LOCAL = ("theorem-4", local_path)
-"""The statement that catches the faults of each path, and the function that they replace."""
+"""For each of the two kinds of paths, the statement that catches its faults and the function that they replace."""
 RightPath = Callable[..., Path]
 
 

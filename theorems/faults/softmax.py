@@ -65,7 +65,7 @@ class Attention:
     """The reference attention on changed keys and scores; a call with a size returns the faulty implementation.
 
     The SVM and the statement see the original data. A fault of size 0 agrees with the reference up to the last digits,
-    so a small fault is not caught by its rounding.
+    so a small fault is not caught merely because it is rounded differently.
 
     Attributes:
         keys_to: the function (keys, p, size) → changed keys, (*b, n, T or more, d or more), and prompts, (*b, d or

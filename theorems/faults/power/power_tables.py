@@ -32,9 +32,10 @@ LEGEND = (
 
 
 def short(id: str) -> str:
-    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, otherwise initials without paper's prefix.
+    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, otherwise the initials of the id's words.
 
-    If two statements have the same initials, more letters of the last word are added to the later heading.
+    The paper's prefix of the id is left out. If two statements have the same initials, more letters of the id's last
+    word are added to the later heading.
     """
     return _headings().get(id) or _initials(id)
 
@@ -167,7 +168,7 @@ def _statements(count: int) -> str:
 def _missed_faults(
     faults: Sequence[Fault], columns: Sequence[Column], headings: Mapping[str, Heading]
 ) -> list[list[str]]:
-    """Return rows of a reason, the statements that survive faults for this reason, and these faults."""
+    """Return rows of a reason, statements, and the faults that these statements survive for this reason."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
         for column in columns:

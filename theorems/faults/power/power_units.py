@@ -228,7 +228,7 @@ class Shrunk(Divisible[Smallest]):
 
 
 def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: int, seed: int) -> list[Shrunk]:
-    """Return a unit for each fault that has a size and is caught, with the statements to try smaller sizes against."""
+    """Return a unit for each fault that has a size and is caught, with the statements that try it at smaller sizes."""
     units = []
     for fault in faults:
         catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].outcome is FaultOutcome.CAUGHT]

@@ -148,9 +148,10 @@ def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
 
 
 def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
-    """Return the smallest size, a power of ten, that is caught, by bisection between planted and smallest size.
+    """Return the smallest power of ten that is caught as a size, by bisection between planted and smallest size.
 
-    The bisection assumes that larger sizes are caught, too. The result is None if the planted size is not caught.
+    The bisection assumes that larger sizes are caught, too. The result is the planted size if it is caught but the next
+    smaller power of ten is not, and None if the planted size is not caught.
     """
 
     def is_caught(exponent: int) -> bool:
