@@ -1,7 +1,7 @@
 """If F ≠ 0, normalized gradient descent on next tokens is eventually no faster than plain descent of step 2/λ_max(H).
 
 Main result: a conjecture, supported by a linearisation and by runs: P_FW ends in a cycle of two points, in which the
-effective step η/‖∇L‖ is at least 2/λ_max in the mean.
+effective step η/‖∇L‖ is at least 2/λ_max in the mean. The subspace F and the Hessian H are those of `ntp-finite-part`.
 
 Reference: derived here; arXiv 2402.18551, Figure 5 (normalized descent is faster early on).
 """
@@ -32,7 +32,7 @@ STEPS = 4000
 STRETCHES = 3
 """The largest number of blocks of :data:`STEPS` steps that are run until the transient is over."""
 NEAR = 2.0
-"""The bound of ‖u‖/η below which the part in F is taken to be in its cycle, where ‖u‖ < η."""
+"""The bound of ‖u‖/η below which the part in F is taken to be in its cycle; in the exact cycle ‖u‖ < η."""
 PAST = 20.0
 """The length ηk of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves by only about ‖θ_mm‖/k per step."""
 WINDOW = 1000
@@ -81,7 +81,7 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
     eigenvector ‖u‖ alternates between a and η − a, s between η/(λ_max a) and η/(λ_max(η − a)), with a mean of at least
     2/λ_max, and of 2/λ_max for a = η/2. A cycle along another eigenvector, of eigenvalue λ_i, is unstable: the
     multiplier of the top eigenvector is 1 − 2λ_max/λ_i. This is no proof.
-    **Second.** ‖θ_⊥‖ grows like ‖θ_mm‖ log k, so that it moves by η‖P_⊥∇L‖/‖∇L‖ ≈ ‖θ_mm‖/k at step k. Both claims are
+    **Second.** ‖θ_⊥‖ grows like ‖θ_mm‖ log k, so that θ_⊥ moves by η‖P_⊥∇L‖/‖∇L‖ ≈ ‖θ_mm‖/k at step k. Both claims are
     judged once ‖u‖ ≤ 2η and k ≥ 20(‖θ_mm‖ + ‖θ_⊥(0)‖)/η: earlier steps are a transient, which the conjecture does not
     cover.
     """

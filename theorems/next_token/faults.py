@@ -230,7 +230,7 @@ def _one_graph(
 
 @DATA.spoil("contexts-merged", "the second context gets the embedding of the first", OVER, about=NextTokens)
 def _merge_contexts(case: NextTokens) -> NextTokens:
-    """Give the second context (for sequences, token) the embedding of the first."""
+    """Give the second context, or in data of sequences the second token, the embedding of the first."""
     h: Float64[np.ndarray, "m d"] = np.array(case.embeddings)
     h[1:2] = h[0]
     return case.replace(embeddings=h)

@@ -145,7 +145,7 @@ class Limits:
 
     @cached_property
     def curvature(self) -> Numbers:
-        """A lower bound of λ_H, the smallest eigenvalue of H = ∇²L_fin(θ_⋆) on F; an unused 1 if F = 0."""
+        """A lower bound of λ_H, the smallest eigenvalue of H = ∇²L_fin(θ_⋆) on F; 1, which is not used, if F = 0."""
         return exact(self.minimum.curvature_below if self.split.dimension else 1.0)
 
     @cached_property

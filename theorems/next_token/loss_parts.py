@@ -39,7 +39,7 @@ class LossParts:
 
     @cached_property
     def shift(self) -> Numbers:
-        """The changes d_jv = f_jv·u of logits by u, less their mean under q⋆, (*b, m, K)."""
+        """The changes d_jv = f_jv·u of logits when u is added, less their mean under q⋆, (*b, m, K)."""
         return np.einsum("...r,jvr->...jv", exact(self.x), self.limits.inside)
 
     @cached_property

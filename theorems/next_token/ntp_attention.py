@@ -71,11 +71,11 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     ntp-path, ntp-descent and ntp-finite-part, with rates, from any start, and even for any embeddings if Ŝ replaces the
     components.
 
-    **Components ⊆ Ŝ** always: along a cycle the left sides of the inequalities (e_v − e_w)ᵀW e_k ≥ 0, which define C,
-    add up to 0. **Ŝ ⊆ components** for independent embeddings: there is a W with e_vᵀW e_k = −(length of the longest
-    path of components that ends in the component of v).
-    **Constraints** for every v ⇒ w follow from the constraints of the samples: along a path these add up, and one of
-    them is ≥ 1.
+    **Components ⊆ Ŝ** always: along a cycle the left sides of the inequalities (e_v − e_w)ᵀW e_k ≥ 0, which define the
+    cone C of ntp-extended-supports, add up to 0. **Ŝ ⊆ components** for independent embeddings: there is a W with e_vᵀW
+    e_k = −(length of the longest path of components that ends in the component of v).
+    **Constraints** for every v ⇒ w follow from the constraints of the samples: along a path from v to w the left sides
+    add up, and one of them is ≥ 1.
     """
     assert case.samples is not None
     assert case.labels is not None

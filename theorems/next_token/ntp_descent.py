@@ -64,9 +64,9 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     rates.
 
     **G1.** For any convex loss and η ≤ 1/β, L(θ_k) − L(ϑ) ≤ ‖θ_0 − ϑ‖²/(2ηk) for every ϑ. **G3.** ‖θ⁺ − ϑ‖² − ‖θ − ϑ‖²
-    = −2η⟨∇L, θ − ϑ⟩ + η²‖∇L‖² ≤ 2η(L(ϑ) − L(θ⁺)), as η‖∇L‖²/2 ≤ L(θ) − L(θ⁺). **G4.** ‖y + Δ‖ ≤ ‖y‖ + ⟨ȳ, Δ⟩ +
-    ‖Δ‖²/(2‖y‖), and ⟨ȳ, Δ⟩ ≤ (1 + K/ρ)⟨θ̄_mm, Δ⟩ by part 5 of ntp-extended-supports, as m ≤ ρ: Σλm ≤ Σλg·y = ⟨θ_mm, y⟩,
-    where Σλ = ‖θ_mm‖².
+    = −2η⟨∇L, θ − ϑ⟩ + η²‖∇L‖² ≤ 2η(L(ϑ) − L(θ⁺)), as η‖∇L‖²/2 ≤ L(θ) − L(θ⁺). **G4.** Let y = θ_⊥, ȳ = y/‖y‖, and λ be
+    the duals of θ_mm. ‖y + Δ‖ ≤ ‖y‖ + ⟨ȳ, Δ⟩ + ‖Δ‖²/(2‖y‖), and ⟨ȳ, Δ⟩ ≤ (1 + K/ρ)⟨θ̄_mm, Δ⟩ by part 5 of
+    ntp-extended-supports, as m ≤ ρ: Σλm ≤ Σλg·y = ⟨θ_mm, y⟩, where Σλ = ‖θ_mm‖².
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)

@@ -55,9 +55,10 @@ GAMMAS = np.arange(0.0, 41.0, 4.0)
 def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """**Proposition 1.** Let some W^p attain the log-odds of the observed next tokens.
 
-    This means (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j (4). Let some W^d have (e_z − e_z')ᵀW^d h_j = 0 on S_j and
-    (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j, and let some token never follow some context. Then CE(W) > H for every W, where
-    H is the entropy of the p_j, weighted by π, and CE(W^p + γW^d) → H as γ → ∞.
+    This means (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j (4), where S_j are the tokens that follow context j. Let
+    some W^d have (e_z − e_z')ᵀW^d h_j = 0 on S_j and (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j, and let some token never
+    follow some context. Then CE(W) > H for every W, where H is the entropy of the p_j, weighted by π, and CE(W^p +
+    γW^d) → H as γ → ∞.
 
     Here in the notation of ntp-extended-supports, for any alternatives: Ŝ = S, L_⋆ = H, P_FW^p = θ_⋆, and
 

@@ -88,18 +88,19 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     3. L(θ) = L_fin(P_F θ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, and log w_jv = ℓ_jv − lse_{Ŝ_j} at
        P_F θ;
     4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_j w_jv(θ_⋆);
-    5. with Ω = Σπ_j x_j/(1 + x_j): −⟨∇L, θ_mm⟩ ≥ Ω and −⟨∇L, θ_⊥⟩ ≤ (m + K)Ω everywhere, m the least margin.
+    5. with Ω = Σπ_j x_j/(1 + x_j): −⟨∇L, θ_mm⟩ ≥ Ω and −⟨∇L, θ_⊥⟩ ≤ (m + K)Ω everywhere, m the least margin, K ≥ 0 as
+       defined below.
 
     **1.** C is a cone: if U separates one pair and U' another, U + U' separates both. So t_jv is 0 or 1 at the optimum,
-    and 1 if some U ∈ C separates v. For the other v, λ > 0 with Σλ(a_jz − a_jv) = 0, up to rows of S, proves that they
-    tie.
+    and 1 if some U ∈ C separates v. For the other v, λ > 0 with Σλ(a_jz − a_jv) = 0, up to rows with v ∈ S_j, proves
+    that they tie.
     **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends only on P_F θ, except for a common term
     a_jz·θ_⊥.
     **4.** θ_⋆ exists and is unique: let L_fin recede in a direction U ∈ F, and let U_0 ∈ C separate all alternatives
     off Ŝ. Then U + R·U_0 ∈ C for large R, so it ties Ŝ; hence U ⊥ F, and U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
     **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_j w_jv/(1 + x_j) and h =
     g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise the mean of h plus the relative entropy
-    to C (Gibbs). So it is at most h_jv + log(ΣC/C_jv) for every pair; m + K is the least of these bounds.
+    to C (Gibbs). So this mean is at most h_jv + log(ΣC/C_jv) for every pair; m + K is the least of these bounds.
     """
     problem = case.problem
     limits = yield from certify_limits(problem, under_test)

@@ -30,7 +30,7 @@ FOLLOWS = sharper(
     "part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, training rules out some alternative, and u is small"
 )
 FAR = 30.0
-"""The largest D_F‖u‖ for the second claim: beyond it the bound is vacuous, more than e^30 times what it bounds."""
+"""The largest D_F‖u‖ for the second claim: beyond it the bound is vacuous, more than e^30 times the bounded number."""
 
 
 @statement(

@@ -46,12 +46,13 @@ EXPLICIT = sharper("separator-in-closed-form")
 def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """**Lemma 1.** Let d > m and rank[h_1 … h_m] = m.
 
-    Then the data are NTP-compatible and NTP-separable, and both (4) and (6) have infinitely many solutions.
+    Then the data are NTP-compatible and NTP-separable. Both the equations (4) of the log-odds and the conditions (6)
+    of separability have infinitely many solutions.
 
     Here the lemma is proved for rank m and any d ≥ m. The equations e_zᵀW h_j = y_jz for all j and z have the solution
-    W = Yᵀ(hhᵀ)⁻¹h. With y_jz = log p_jz on S_j it solves (4); with y_jz = 1 on S_j and 0 off S_j it solves (6); and so
-    does W + 1uᵀ. All claims are decided over the rationals: Ŝ = S is proven, compatibility is decided with integers,
-    and the solution of (6) is checked by insertion.
+    W = Yᵀ(hhᵀ)⁻¹h, where h has the rows h_j. With y_jz = log p_jz on S_j it solves (4); with y_jz = 1 on S_j and 0 off
+    S_j it solves (6); adding 1uᵀ, with any u, keeps a solution. All claims are decided over the rationals: Ŝ = S is
+    proven, compatibility is decided with integers, and the solution of (6) is checked by insertion.
     """
     problem = case.problem
     supports = under_test[extended_supports](problem)

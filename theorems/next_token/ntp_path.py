@@ -38,13 +38,16 @@ SUBLEVEL_M = sharper("sublevel-set-bounds-margins")
 SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where margins of a point have positive lower bounds")
 
 GAP = 1e-6
-"""The share of its excess loss by which a point of the path may exceed the minimum over its ball.
+"""The largest accepted excess of a path point's loss over the minimum in its ball, as a share of L − L_⋆ there; also
+the accepted relative error of the multiplier.
 
 Newton's method reaches 1e-11."""
 LOGS = np.arange(-4.0, 42.0, 3.0)
 """The values of −log μ, μ the multiplier of the ball, at the points of the path, less random numbers up to 2.
 
-In the first ball the loss is hardly below its value at 0; in the last, its excess is below e^−41 of the first."""
+In the first ball the loss is hardly below its value at 0; the excess loss in the last ball is below e^−41 times that in
+the first.
+"""
 POINTS = 40
 
 

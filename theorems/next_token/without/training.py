@@ -57,7 +57,7 @@ def _nothing_apart(draw: DrawFn) -> NextTokens:
 
 @st.composite
 def _foreign_labels(draw: DrawFn) -> NextTokens:
-    """Draw sequences over three tokens, and as the label of each any of the three."""
+    """Draw sequences over three tokens, each with any of the three tokens as its label."""
     n = draw(st.integers(1, 2))
     samples = draw(integers((n, 2), 0, 2))
     return NextTokens(np.eye(3), samples=samples, labels=draw(integers((n,), 0, 2)))
