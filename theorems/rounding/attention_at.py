@@ -100,7 +100,7 @@ class AttentionAt:
         return products[each, np.arange(n), self.token]
 
     def _combine(self, coefficients: Numbers, size: Callable[[Any], Any] = lambda rows: rows) -> Numbers:
-        """Return Σ_i Σ_t c_it size(k_it − k_i,token), (b, d), for the coefficients c."""
+        """Return Σ_i Σ_t c_it size(k_it − k_i,token), (b, d), for coefficients c and an entrywise function ``size``."""
         if self._pairs is None:
             return np.einsum("bnt,bntd->bd", coefficients, size(self.key_differences))
         selected = np.arange(self.problem.T) == self.token[..., None]
@@ -334,9 +334,9 @@ def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
     """Return ∇L, (b, d), computed from a kernel's weights s, (b, n, T), by the textbook formula, without logarithms.
 
     The kernel computes in numbers of spacing ``eps``. If it subtracts the largest logit within the differentiated
-    graph, the token of this logit gets the additional gradient −Σ c, which is zero except for rounding; the error
-    covers it. Keys, scores and slopes are first divided by powers of two, as callers of float32 kernels do to avoid
-    overflow.
+    graph, the token of this logit gets the additional gradient −Σ_t s_t (γ_t − γᵀs), which is zero except for rounding;
+    the error covers it. Keys, scores and slopes are first divided by powers of two, as callers of float32 kernels do to
+    avoid overflow.
     """
     key_unit, unit = problem.key_scale, power_of_two(problem.scores)
     with spacing(eps, EXPONENTIAL):

@@ -11,8 +11,8 @@ as large as possible and of the same sign, so it is linear in their number. In d
 - a logit has d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|, so there is room for three more: a query scaled up and down,
   and a product with log2 e for exponentials to the base 2;
 - every formula has exponents, exponentials, a sum and a division, perhaps in another order or twice. Each update of a
-  running maximum multiplies numerator and sum by another exponential. ``updates`` counts them; for updates that it does
-  not count, exponentials accurate to one unit in the last place leave room for 50;
+  running maximum multiplies numerator and sum by another exponential. The argument ``updates`` counts these updates;
+  exponentials accurate to one unit in the last place leave room for 50 uncounted ones;
 - gradients consist of products and sums of keys, scores, weights and the upstream gradient, in any order.
 
 ``python -m tests.theorems.bounded.measure_bounded`` prints the share of the allowed error that kernels use: PyTorch's
