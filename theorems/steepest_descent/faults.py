@@ -145,7 +145,7 @@ def _constant(options: Options) -> Options:
 def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     """Solve without the constraint of the largest dual, and scale p so that it is feasible, where that is possible."""
     if isinstance(right.norm, Schatten) and right.norm.power == 1:
-        return right  # The solver for the nuclear norm needs keys given by factors, but the fewer rows are not.
+        return right  # The solver for the nuclear norm needs keys given by factors, which a part of the rows lacks.
     worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
     others = [row for j, row in enumerate(right.rows) if j != worst]
     if not others:

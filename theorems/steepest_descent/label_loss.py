@@ -147,11 +147,11 @@ def certify_labels(
 
 
 def norms_tried(case: LabelledFeatures, rng: np.random.Generator) -> list[Norm]:
-    """Return two of the paper's six norms, and one block norm.
+    """Return two of the six norms of arXiv 2502.04664, and one block norm.
 
     The six are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm. The steepest step
-    of a block norm normalises each row, or each column, or the first entry and the rest of the entries. In each of
-    these norms the difference (e_u − e_v)h_iᵀ of two rows of an input has the same ‖·‖_* as the rows of this input.
+    of a block norm normalises each row, or each column, or the first entry and the block of all other entries. In each
+    of these norms the difference (e_u − e_v)h_iᵀ of two rows of an input has the same ‖·‖_* as the rows of this input.
     """
     blocks = Blocks(math.inf, str(np.random.default_rng([case.seed, 1]).choice([*KINDS])), case.shape)
     every: list[Norm] = [1.0, 2.0, 3.0, math.inf, Schatten(1.0, case.shape), Schatten(math.inf, case.shape)]

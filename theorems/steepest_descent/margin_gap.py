@@ -24,7 +24,7 @@ from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 
 ONE_INPUT, FROM_A_MARGIN = "steepest-one-input", "steepest-from-a-margin"
 LONGEST_MEMORY = 4000
-"""The number of past gradients that are summed with momentum; as β e^{Dη} ≤ 0.99, terms of older ones are below e^−40.
+"""The largest number of past gradients summed with momentum; as β e^{Dη} ≤ 0.99, terms of older ones are below e^−40.
 """
 
 
@@ -89,8 +89,8 @@ def _lag(
 ) -> Float64[np.ndarray, "t"]:
     """Return τ_t of :func:`theorems.steepest_descent.steepest_run.momentum_lag` for steps of at most the given length.
 
-    The length moved since the k-th last gradient is at most kη. ``turned`` bounds the part of the change of the
-    difference of two rows' log-weights that does not come from moving.
+    The length moved since the k-th last gradient is at most kη. The difference of two rows' log-weights changes by at
+    most ``turned`` apart from the change that the length moved causes.
     """
     reach, apart = geometry.reach, geometry.diameter
     if not momentum:

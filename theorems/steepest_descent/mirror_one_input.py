@@ -47,8 +47,8 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ψ = ‖p‖_q^q/q, 1 < q < ∞.
 
     Let z = ∇ψ(p), N = ‖z‖_* = ‖p‖_q^{q−1}, 1/q + 1/q' = 1 and ‖·‖_* = ‖·‖_q'. Let γ be the largest margin over ‖p‖_q =
-    1 and p̄ the point that attains it. From any p(0) ≠ 0, z(t+1) = z(t) − η_t∇L(p(t)) with any η_t > 0 (constant in
-    plain steps, proportional to 1/‖∇L‖_* in normalized ones) has at every t
+    1 and p̄ the point that attains it. From any p(0) ≠ 0 let z(t+1) = z(t) − η_t∇L(p(t)) with any η_t > 0 (constant in
+    plain steps, proportional to 1/‖∇L‖_* in normalized ones). Then at every t
 
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γS,   S = Σσ_s,
         N(t+1) ≤ N(t) + [σ_t(m(p(t)) + log(T−1)) + B_t]/‖p(t)‖_q,

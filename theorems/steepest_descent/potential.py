@@ -1,6 +1,7 @@
 """The potential Φ(p) = log Σ_j c_j e^{−g_j·p} falls at every step of steepest descent, so that the margin grows.
 
-The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which have different c_j and τ_t.
+The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which define c_j and τ_t
+differently.
 """
 
 from __future__ import annotations

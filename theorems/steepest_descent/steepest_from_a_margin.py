@@ -1,4 +1,4 @@
-"""Steepest descent in any norm keeps the margin of a start if it exceeds a number computed from the data.
+"""Steepest descent in any norm keeps the margin of a start if this margin exceeds a number computed from the data.
 
 Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, with or without momentum,
 raises the least margin by about γη at every step, and m(p)/‖p‖ tends to the largest margin in this norm.
@@ -45,7 +45,7 @@ ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 HALVED = 12
 """The largest number of times that the step length is halved to make momentum admissible."""
 RESOLVED = 1e-6
-"""The excess of a start's margin over the margin needed, relative to 1 + m_1; it covers rounding errors at the start.
+"""The excess of a start's margin over the margin needed, relative to 1 + m_1; it allows for rounding at the start.
 """
 
 
@@ -148,7 +148,7 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
     """Let Assumption A hold, opt be unique and ATT-SVM feasible, for any n, scores and norm.
 
     With the notation of steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all rows,
-    c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c = log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
+    δγ_it = γ_i,opt − γ_it, c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c = log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
 
         χ(m) = Λ(q) − log(1 − qΓ_max/Γ_min) + log(1 + q)
 
@@ -160,8 +160,8 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8 ≥ η_tγ/2,
         m(p(t)) ≥ log c_min − Φ_c(p(0)) + Σ_{s<t} b_s ≥ m_1,   ‖p(t)‖ ≤ ‖p(0)‖ + Ση,
 
-    where, without momentum, τ_t = tanh(χ/4) at the lower bound of m(p(t)) that this proves. As χ falls like e^{−m}, Σηχ
-    converges, and the margin's gap γ − m/‖p‖ is O((1 + Ση²)/Ση).
+    where, without momentum, τ_t = tanh(χ/4) with χ at the lower bound of m(p(t)) in the second inequality. As χ falls
+    like e^{−m}, Σηχ converges, and the margin's gap γ − m/‖p‖ is O((1 + Ση²)/Ση).
 
     **Gradient.** −⟨∇L, w⟩ = (1/n)Σ|ℓ'_i|Σ_t s_t(δγ_t − δ_i) g_t·w with δ_i = Σ s_tδγ_t ≤ qΓ_i,max
     (descent-from-a-margin), and s_t = e^{−g_t·p}/(1 + x_i), x_i ≤ q. So −∇L = Σ c e^{ε − g·p} g, ε =

@@ -61,7 +61,7 @@ def steepest_momentum(case: LabelledFeatures, under_test: Implementation) -> Ite
 
     **Derivation.** −M_t is a positive number times Σ ω̄_iv g_iv, ω̄ the mean of ω(s) = π_i s_iv/G at W(s) with weights
     ∝ β^{t−s}G(W(s)); so it is a convex combination of rows, with ‖·‖_* ≥ γ. log G changes by at most Dℓ. log s_iv
-    changes by −g_iv·(W(s) − W(t)) and a mean of such numbers and 0. Rows of one input and 0 are at most D apart in
+    changes by −g_iv·(W(s) − W(t)) less a mean of such numbers and 0. Rows of one input and 0 are at most D apart in
     ‖·‖_*, because differences (e_u − e_v)h_iᵀ of two rows are as long as rows; so each log s_iv changes by at most Dℓ,
     and the changes of two differ by at most 2Dℓ. If the log-ratio of two distributions oscillates by χ, they differ by
     at most tanh(χ/4) in total variation: ω̄ is within τ_t of ω(t), so ⟨−∇L, Δ_t⟩ ≥ G(γ − D'τ_t), and the rest is as in

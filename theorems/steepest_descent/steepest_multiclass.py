@@ -64,12 +64,12 @@ def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> I
 
         γG ≤ ‖∇L‖_* ≤ DG,    G ≥ π_min(1 − e^{−u}),
 
-    so that G/L ≥ (1 − e^{−u})/u ≥ 1 − u/2, which is the paper's 1 − nL/2 if weights are equal. From any W(0), W(t+1) =
-    W(t) + η_tΔ_t with Δ_t = argmax ⟨−∇L, Δ⟩ over ‖Δ‖ ≤ 1 has, as long as b_t = η_tγ − (e^{Dη_t} − 1 − Dη_t) ≥ 0, which
+    so that G/L ≥ (1 − e^{−u})/u ≥ 1 − u/2, which is the paper's 1 − nL/2 if weights are equal. From any W(0) let W(t+1)
+    = W(t) + η_tΔ_t with Δ_t = argmax ⟨−∇L, Δ⟩ over ‖Δ‖ ≤ 1. As long as b_t = η_tγ − (e^{Dη_t} − 1 − Dη_t) ≥ 0, which
     holds for η_t up to about 2γ/D²,
 
         Y(W(t+1)) ≤ Y(W(t)) − b_t,    m(W(t)) ≥ −Y(W(0)) + Σ_{s<t} b_s,    L(W(t)) ≤ π_min log(1 + e^{Y(W(0)) − Σb}),
-        m(W(t))/‖W(t)‖ ≥ (−Y(W(0)) + Σb)/(‖W(0)‖ + Ση) once that is positive.
+        m(W(t))/‖W(t)‖ ≥ (−Y(W(0)) + Σb)/(‖W(0)‖ + Ση) once this bound is positive.
 
     So γ − m/‖W‖ ≤ (γ‖W(0)‖ + Y(W(0)) + Σ(e^{Dη} − 1 − Dη))/(‖W(0)‖ + Ση): O((log t + n log k)/√t) for η_t = η_0/√t and
     W(0) = 0, where Y = log(k^n − 1) if weights are equal. This is the rate of Theorem 1, but from the first iteration
@@ -80,10 +80,10 @@ def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> I
     − e^{−u})/u.
 
     **Step.** L''[Δ, Δ] is the mean over i of the variance of the numbers 0 and g_iv·Δ under the probabilities 1/(1+x_i)
-    and s_iv, which is at most their second moment; so L'' ≤ D²G. And G(W + τΔ) ≤ e^{Dτ}G(W), as x/(1+x) grows by at
-    most D per length in logarithms. So L falls by at least ηγG less the double integral of D²e^{Dτ}G, which is Gb.
-    Hence u falls by at least b(1 − e^{−u}), and Y, which is increasing and concave in u with slope 1/(1 − e^{−u}), by
-    at least b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
+    and s_iv, which is at most their second moment; so L'' ≤ D²G. And G(W + τΔ) ≤ e^{Dτ}G(W), as log(x/(1+x)) grows by
+    at most D per unit of length. So L falls by at least ηγG less the double integral of D²e^{Dτ}G, which is Gb. Hence u
+    falls by at least b(1 − e^{−u}), and Y, which is increasing and concave in u with slope 1/(1 − e^{−u}), by at least
+    b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
 
     **Equal weights.** Then e^Y = Π(1 + x_i) − 1 = Σ e^{−g_S·W} over all S that take one wrong class in each of a
     nonempty set of inputs, g_S the sum of their rows: Y is a log-sum-exp, convex, and −∇Y = E g_S for P(S) ∝ e^{−g_S·W}
@@ -93,7 +93,7 @@ def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> I
     ≤ D²nG/r. Let K = |S|, and let c be the middle of the numbers g·Δ over all rows, whose range is at most D'. Then the
     variance is also at most E(Z − c)² ≤ E(D'/2 + (K − 1)D)², with E K = nG/r, E(K − 1)² ≤ E K(K − 1) ≤ (1 −
     1/n)(nG)²/r. As 1 − e^{−ℓ} is concave, nG ≤ n(1 − e^{−u/n}) = a. So with h = a/(1 − e^{−u}), which rises from 1 to n
-    as u does,
+    as u rises from 0 to ∞,
 
         Y''[Δ, Δ] ≤ V(u) = min(D²h, D'²/4 + D'D(h − 1) + D²(1 − 1/n)a h),
 
@@ -107,7 +107,7 @@ def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> I
     with Y.
 
     Computed steps are steepest for the computed gradient; their errors change Y by at most D G/(π_min(1 − e^{−u})) per
-    length.
+    unit of length.
     """
     rng = case.rng()
     for norm in norms_tried(case, rng):

@@ -78,11 +78,12 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
     We test ‖·‖_q, 1 ≤ q ≤ ∞, and if W is trained, where p = vec(W), also the spectral (Muon) and the nuclear norm. Let
     ‖·‖_* be the dual norm, g_t = k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*,
     D' = max ‖k_t − k_u‖_* over non-optimal t, u. Let p(t+1) = p(t) + η_t Δ_t from any p(0), with any η_t > 0, Δ_t =
-    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1 and M_t = β M_{t−1} + (1−β)∇L(p(t)). Let Φ = log Σ_t e^{−g_t·p}, and τ_t as under
-    *Momentum*. Then at every t
+    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1 and M_t = β M_{t−1} + (1−β)∇L(p(t)). Let Φ = log Σ_t e^{−g_t·p}, and let τ_t, derived
+    under *Momentum*, bound the total variation between the weights of rows in M_t and in ∇Φ(p(t)). Then at every t
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8,
-        m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,   m(p(t))/‖p(t)‖ ≥ (−Φ(p(0)) + Σ b_s)/(‖p(0)‖ + Σ η_s) once that is positive.
+        m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,
+        m(p(t))/‖p(t)‖ ≥ (−Φ(p(0)) + Σ b_s)/(‖p(0)‖ + Σ η_s) once this bound is positive.
 
     Without momentum τ = 0, so γ − m/‖p‖ ≤ (γ‖p(0)‖ + Φ(p(0)) + D'²Ση²/8)/(‖p(0)‖ + Ση): O(log t/√t) for η_t = η_0/√t,
     and O(1/Ση) for T = 2, where D' = 0. Steps of constant length may leave a gap, in the limit of at most D'²η/8, and
@@ -106,7 +107,7 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
 
     **W.** With one query z the rows are g_t zᵀ, of rank one. In ‖·‖_F, the spectral and the nuclear norm they are
     equally long, so γ is the same in these norms: ‖z‖ times the γ of a prompt in ‖·‖_2. A step on W also changes p = Wz
-    in the same way, as M = m zᵀ: by normalized descent with steps η‖z‖. So Muon on W is the same rule.
+    in the same way, as M = m zᵀ: by normalized descent with steps η‖z‖. So Muon on W is this rule on p.
 
     Computed steps are steepest for the computed M. Their errors enter multiplied by D, as Φ is D-Lipschitz.
     """

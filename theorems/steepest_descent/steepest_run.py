@@ -200,8 +200,9 @@ def momentum_lag(
         schedule: the step lengths, which give ℓ, and the momentum β.
         moves: D, the most by which the logarithm of a gradient's size changes per unit of length.
         turns: D', the most by which the difference of two rows' log-weights changes per unit of length.
-        apart: a bound of the change of this difference that does not come from moving.
-        range_of_slopes: a bound of the change of the logarithm of a gradient's size that does not come from moving.
+        apart: a bound of the part of the change of this difference that does not come from the length moved.
+        range_of_slopes: a bound of the part of the change of the logarithm of a gradient's size that does not come from
+            the length moved.
         last: the value of ``range_of_slopes`` for s = t.
     """
     now = np.eye(len(schedule.lengths), dtype=bool)
