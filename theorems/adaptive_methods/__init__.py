@@ -1,5 +1,7 @@
 """Our own theorems on adaptive and mini-batch rules: Adam, incremental Adam, Signum and Muon on batches.
 
+γ is the largest margin, D the largest dual norm of a row.
+
 | statement | content |
 |---|---|
 | `gradient_proxy` | attention, one score gap per input: γZ ≤ ‖∇L‖_* ≤ DZ in every norm, Z a sum of softmax weights |

@@ -79,9 +79,10 @@ class WideGeometry(Geometry):
 def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM feasible; the notation is that of steepest-from-a-margin.
 
-    In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t, χ_{t,s} = χ(min_{t−s≤r≤t} m̲_r), and let A_t, a,
-    b, c, ρ, τ, σ, κ_t be as in adam-max-margin, but with e^{Dℓ_s + χ_{t,s}} − 1 in place of e^{Dℓ_s} − 1 in the terms s
-    ≥ 1 of τ and σ, and with 0 in the terms s = 0. Let p(t+1) = p(t) − η_t A_t. As long as all χ are finite,
+    In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t with the b_t below, χ_{t,s} = χ(min_{t−s≤r≤t}
+    m̲_r), and let A_t, a, b, c, ρ, τ, σ, κ_t be as in adam-max-margin, but with e^{Dℓ_s + χ_{t,s}} − 1 in place of
+    e^{Dℓ_s} − 1 in the terms s ≥ 1 of τ and σ, and with 0 in the terms s = 0. Let p(t+1) = p(t) − η_t A_t. As long as
+    all χ are finite,
 
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    b_t = η_t(κ_t − D'ρ_t tanh(χ_{t,0}/4)) − D'²ρ_t²η_t²/8,
         m(p(t)) ≥ m̲_t,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.

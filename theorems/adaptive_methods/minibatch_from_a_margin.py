@@ -82,8 +82,8 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
     """In the setting of steepest-from-a-margin let batches have shares c_i(t) ≥ 0 of the inputs, Σ_i c_i(t) = 1.
 
     Let L_i be the loss of input i, M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇L_i(p(t)) and p(t+1) = p(t) + η_tΔ_t with Δ_t =
-    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, χ = χ(m) at the
-    least margin m proven so far, and b_t of any sign
+    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, and χ = χ(m) at
+    the least margin m proven so far, at every t, with b_t of either sign,
 
         b_t = η_t(γ − D' tanh((χ + log(max_i a_i^+/min_i a_i^−))/4)) − D'²η_t²/8,
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    m(p(t)) ≥ m̲_t = log c_min − Φ_c(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖ ≤ ‖p(0)‖ + Ση.

@@ -1,4 +1,4 @@
-"""Statements on Adam without an assumption: samples of several moduli, samples with zero entries, a squared loss.
+"""Statements on Adam, each without an assumption: entries of several moduli, entries that are 0, a squared loss.
 
 References: derived here; :mod:`theorems.adaptive_methods.incremental_adam_equal_moduli`,
 :mod:`theorems.adaptive_methods.adam_proxy_fixed_point`, :mod:`theorems.adaptive_methods.adam_one_input`.

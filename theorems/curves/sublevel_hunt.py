@@ -2,7 +2,7 @@
 
 Everything is batched over radii and directions. A point counts as inside if the log-excess risk under test is at most
 that of R p̄_mm. Points are found by bisection along rays, so they lie on the boundary of the set, where cos and margin
-are worst. Then the rays are turned towards the worst points.
+are smallest. Then the rays are turned towards the points of smallest cos or margin.
 """
 
 from __future__ import annotations

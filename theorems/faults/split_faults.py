@@ -71,7 +71,7 @@ def _with_method(method: str, wrong: Wrong, split: ScoreSplit, problem: Problem)
 
 
 def _method(name: str, says: str, method: Callable[..., Any], **further: Any) -> Callable[[Wrong], Wrong]:
-    """Return a decorator that plants the right split with the decorated function as its method."""
+    """Return a decorator that plants the right split with the decorated function in place of ``method``."""
     return _split(name, says, through=partial(_with_method, method.__name__), **further)
 
 
