@@ -1,9 +1,9 @@
 """Models of arithmetic: the rounding errors of operations in float64 and in the compared kernel.
 
-A bounded array's value is always computed in float64. Its error covers the exact number. Inside a block ``with
-spacing(eps)`` the error also covers the result of a kernel that evaluates the same formula in numbers whose spacing at
-1 is ``eps``, with sums in any order. Then the error of each operation includes the unit roundoff of float64 and that of
-the kernel.
+A bounded array's value is always computed in float64. Its error bounds the distance from the value to the exact number.
+Inside a block ``with spacing(eps)`` the error also bounds the distance to the result of a kernel that evaluates the
+same formula in numbers whose spacing at 1 is ``eps``, with sums in any order. The error of each operation then includes
+the unit roundoff of float64 and that of the kernel.
 """
 
 from __future__ import annotations

@@ -266,8 +266,9 @@ def parts(x: Any) -> tuple[Values, Values]:
 def upward(x: Values, operations: Any = 8) -> Values:
     """Increase x, computed by ``operations`` roundings of numbers ≥ 0, to an upper bound of the exact value.
 
-    Each operation loses at most a factor 1 − u; 1 + (k + 4) 2u is above (1 − u)^{−k} as long as k u < 1/4. Subnormal
-    sums are exact; the loss of products below the normal range is part of ``Arithmetic.underflow``.
+    Let u be the unit roundoff and k the number of operations. Each operation loses at most a factor 1 − u, and 1 + (k +
+    4) 2u exceeds (1 − u)^{−k} as long as k u < 1/4. Subnormal sums are exact; the loss of products below the normal
+    range is part of ``Arithmetic.underflow``.
     """
     return x * (1 + (operations + 4) * EPS)
 

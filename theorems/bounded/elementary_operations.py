@@ -17,7 +17,7 @@ from theorems.bounded.array import Bounded, Values, for_ufunc, from_trusted, par
 
 
 def is_exact_zero(x: Values, e: Values) -> Values:
-    """Return the mask of exact zeros: a product with one is exactly 0, and adding one causes no rounding error."""
+    """Return the mask of exact zeros, whose products are exactly 0 and whose addition causes no rounding error."""
     return (x == 0) & (e == 0)
 
 

@@ -1,7 +1,7 @@
 """Maxima and minima, which are not rounded; it need not be certain which operand is the largest.
 
 With v = max x, the exact maximum is at most max (x + e), and at least v − e with the error e of the largest operand. So
-it is off by at most max (e − (v − x)): an operand far below v does not contribute its error.
+v is off by at most max (e − (v − x)): an operand far below v does not contribute its error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from theorems.bounded.elementary_operations import negative
 
 
 def _excess(value: Values, x: Values, e: Values) -> Values:
-    """Compute e − (v − x), the difference rounded down; infinite where nothing is known."""
+    """Compute e − (v − x), with v − x rounded down; infinite where nothing is known."""
     below = np.where(x == value, 0.0, (value - x) * (1 - 2 * EPS))
     return np.where(np.isinf(e), np.inf, np.maximum(e - below, 0.0) * (1 + 2 * EPS))
 

@@ -30,7 +30,7 @@ Bilinear = Callable[[Values, Values], Values]
 
 
 def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) -> Bounded:
-    """Compute the sums of products x y that ``take`` forms: m = Σ |x| f + e (|y| + f).
+    """Compute the sums of products x y that ``take`` forms; errors of x and y change a sum by Σ |x| f + e (|y| + f).
 
     Args:
         take: the bilinear function on plain arrays.

@@ -35,7 +35,7 @@ def terms_along(shape: tuple[int, ...], axis: Any) -> int:
 
 @for_function(np.sum)
 def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """Sum along the axes, or all entries: m = Σ e, and the bound of the module's docstring with Σ(|x| + e)."""
+    """Sum along the axes, or all entries; the error is Σ e plus the bound in the module's docstring with Σ(|x| + e)."""
     x, e = parts(a)
     along = {"axis": axis, "keepdims": keepdims}
     now, n = current(), terms_along(x.shape, axis)
@@ -88,13 +88,13 @@ def add_accumulate(a: Any, axis: int = 0) -> Bounded:
 
 @for_ufunc(np.logaddexp, "reduce")
 def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
-    """Compute log Σ e^x as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
+    """Compute log Σ e^x as M + log1p(Σ' e^{x − M}), M the largest x, and Σ' the sum over the other x.
 
     Errors e of the x raise the result by at most log(Σ w e^e), with w the softmax weights, and by Jensen's inequality
-    lower it by less. This is at most max e, and at most max (x + e) − M + log m, so a term far below M does not
-    contribute its error. The formula's own roundings are those of the exponents x − M and of the exponentials, in
-    proportion to their weights, of the sum and of the logarithm, all relative to Σ', and of adding M, which is exact if
-    M is 0. A single term is returned as it is.
+    lower it by less. This bound is at most max e and, for m terms, at most max (x + e) − M + log m, so a term far below
+    M does not contribute its error. The formula's own roundings are those of the exponents x − M and of the
+    exponentials, in proportion to their weights, of the sum and of the logarithm, all relative to Σ', and of adding M,
+    which is exact if M is 0. A single term is returned as it is.
 
     A kernel that subtracts its maximum and sums all m terms in any order computes a sum S ≥ 1 with the relative error m
     u plus the errors of exponents and exponentials. The errors of exponents add up to at most u/(1 − u) log m, as Σ w
