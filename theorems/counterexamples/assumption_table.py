@@ -99,7 +99,7 @@ def pairs() -> list[tuple[Statement, str]]:
 
 
 def pairs_in() -> list[Pair]:
-    """Return a unit of work for every pair, in the order of the statements; each has the folder of its record.
+    """Return a unit of work for every pair, in the order of the statements, with the folder of the pair's record.
 
     Raises:
         InvalidInput: a recorded file cannot be read.

@@ -26,7 +26,7 @@ class CaseCheck:
         claims: the claims of the conclusion; empty if an assumption ruled the case out before the conclusion was run.
         violated: the falsified claim that is furthest beyond its tolerance, if its violation exceeds :data:`FAR`
             tolerances.
-        kept: id and finding (does it hold, and why) of every assumption that must hold and was checked.
+        kept: id and finding (whether the assumption holds, and why) of every assumption that must hold and was checked.
         dropped: the finding on the assumption left out.
         refusal: why the case is not a counterexample; empty if it is one.
         undecided: whether the only reason for ``refusal`` is that something could not be decided.

@@ -42,7 +42,8 @@ class RoundsResult:
         Args:
             cases: the limit of cases of the hunt; None without one.
         """
-        # The round with the counterexample runs again to draw it again; a round cut short by the limit is continued.
+        # The round with the counterexample runs again, because the hunt has to draw the counterexample again; a round
+        # cut short by the limit is continued.
         if self.has_counterexample or (self.rounds and cases is not None and cases < ROUND):
             return self.rounds[:-1], self.rounds[-1]
         return self.rounds, ()

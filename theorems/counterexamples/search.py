@@ -195,7 +195,7 @@ class Hunt:
         self.watch(self.effort)
 
     def _still(self, case: Subject) -> bool:
-        """Return whether a case is a counterexample to the same claim; if it is, store it as the smallest so far."""
+        """Return whether a simpler case is still a counterexample to the same claim; if it is, store the case."""
         self.effort.shrinking += 1
         self.watch(self.effort)
         observation, examined = self._observe(case)

@@ -96,7 +96,7 @@ def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
 
     Args:
         case: a counterexample.
-        still: a function that returns whether a case is a counterexample to the same claim.
+        still: a function that returns whether a simpler case is a counterexample to the same claim as ``case``.
     """
     if not isinstance(case, Case):
         return _follow_own_steps(case, still)
