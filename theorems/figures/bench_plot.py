@@ -19,14 +19,14 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 
 COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
 DASHES = ("-", "--", ":", "-.")
-"""Dash patterns of lines: a pattern is used with every colour before the next pattern."""
+"""Dash patterns of lines; every colour is used with a pattern before the next pattern is used."""
 PANEL = 4.2, 3.4
 """Width and height of a panel in inches."""
 ACROSS = 3
 WINDOW = 9
 """Number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
 TURNS = 1 / 4
-"""Share of turning points (where a curve changes between rising and falling) from which on a curve is noisy."""
+"""Least share of turning points (where a curve changes between rising and falling) of a curve that counts as noisy."""
 FAINT = 0.3
 """Opacity of a noisy curve under its running median."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit that theory predicts for each rule, or from p_mm if it predicts none"

@@ -48,7 +48,7 @@ def at_once(settings: Settings) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """Division of a figure's numbers into pieces that different processes can compute.
+    """Division of the computation of a figure's numbers into pieces, which different processes can compute.
 
     Attributes:
         pieces: returns the pieces, each as a tuple of integers.

@@ -16,7 +16,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import read_bytes
 
 PATCH = 2
-"""Side of a patch in pixels: 4×4 patches of a digit, 16×16 of an image of CIFAR-10, as in the paper."""
+"""Side of a patch in pixels: a digit has 4×4 patches, an image of CIFAR-10 has 16×16, as in the paper."""
 TRAINED = 1500
 """Number of digits in the training set; the other 297 are held out."""
 SIDE, CHANNELS = 32, 3
