@@ -1,9 +1,9 @@
 """Explicit bounds of the risk along a direction, from the direction's margins; all constants are logarithms.
 
 Let x be a unit vector. The risk along x is compared with L_α, the risk when every input i selects the single token α_i.
-Let a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it, and at p = R x δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign
-of g. On the interval of the scores of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the
-sign of δ_i,
+Let a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it, and let δ_i = Σ_t s_it g_it at p = R x, split by the sign of g into
+δ_i = δ_i⁺ − δ_i⁻. On the interval of the scores of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives,
+whatever the sign of δ_i,
 
     c_i δ_i⁺ − C_i δ_i⁻ ≤ ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i) ≤ C_i δ_i⁺ − c_i δ_i⁻.                                      (*)
 
@@ -40,7 +40,7 @@ from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
-"""Radii, in units of R0, at which risks are compared: one just beyond R0, the others far out."""
+"""Radii at which risks are compared, in units of a lemma's radius R0: the first just beyond R0, the others far out."""
 NEARER = (1.0, 8.0, 64.0)
 """Radii at which inequalities that hold at every radius are tried, in units of 1/θ, θ the direction's margin."""
 
@@ -172,8 +172,8 @@ def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
     """Return the radii at which the rounding error of a risk is below half of the risk.
 
-    The exponents have the error x = 4 (d + 10) eps R B, which is the relative error of the terms of the risk, and the
-    risk is at least min c/C times the bound of their sum. So x C/c must be at most a quarter.
+    The exponents have the error x = 4 (d + 10) eps R B, which is the relative error of the terms of the risk. The risk
+    is at least min c/C times the upper bound of the sum of the terms. So x max C/c must be at most a quarter.
     """
     unequal = costs.gaps != 0
     ranges = value_of(costs.log_largest[unequal] - costs.log_smallest[unequal])

@@ -1,9 +1,9 @@
 """Neighbourhoods D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ} of a direction q that Theorem 4 excludes, with their constants.
 
 A point or direction *beats* another if its risk is lower. :class:`BeatenByDirection` is for cases (A1) and (B) of the
-proof: another direction beats the whole neighbourhood at every radius beyond R_q. :class:`BeatenByPoint` is for case
-(A2): one finite point beats the neighbourhood at all radii beyond R_q. Both derivations are in the docstring of
-:mod:`.theorem_4_locally_optimal_only`.
+proof: another direction beats the whole neighbourhood at every radius beyond a computed radius R_q.
+:class:`BeatenByPoint` is for case (A2): one finite point beats the neighbourhood at all radii beyond R_q. Both
+derivations are in the docstring of :mod:`.theorem_4_locally_optimal_only`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
 """
@@ -66,8 +66,8 @@ def cone_of(case: Case, q: Direction) -> Cone:
 def narrow_cone(cone: Cone, q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
     """Return a cone so narrow that the branch of the theorem is certain: the path's norm grows, or it stays bounded.
 
-    The cone lies in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B), in case (A2) θ/(2B)
-    (:mod:`.theorem_4_locally_optimal_only`).
+    The cone lies in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B), in case (A2) θ/(2B), in the notation of
+    :mod:`.theorem_4_locally_optimal_only`.
     """
     return cone.within(_safe_delta(q, costs, binding, lower=lower))
 
@@ -134,7 +134,7 @@ class Region:
     def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
-        """Return points of low risk in R·D_δ(q) at the radii R, and bounds of how their margins differ from R q̄'s.
+        """Return points p of low risk in R·D_δ(q) at the radii R, and bounds of |margin at p − margin at R q̄|.
 
         The points p have shape (r, m, d), the bounds, B‖p − R q̄‖ ≤ B R δ, shape (r, m).
         """
@@ -143,8 +143,8 @@ class Region:
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         points = with_unit_rounding(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
         distance = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
-        # Points may leave the neighbourhood by the rounding of tangents, (d + 8) eps. This bound uses δ, not the
-        # direction under test.
+        # Points may leave the neighbourhood by the rounding of tangents, (d + 8) eps. The bound ``farthest`` depends on
+        # δ only, not on the direction under test.
         farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
         return points, costs.reach * np.minimum(distance, farthest)
 

@@ -1,6 +1,6 @@
 """Lemma 9: if a direction's neighbours all score higher than its tokens, the risk falls below its limit far out.
 
-Main result: an explicit radius from which on L(Rq) < L_α, with the size of the gain and its leading term.
+Main result: an explicit radius beyond which L(Rq) < L_α, with the size of the gain L_α − L(Rq) and its leading term.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 9.
 """

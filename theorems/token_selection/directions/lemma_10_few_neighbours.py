@@ -52,7 +52,7 @@ def _cases() -> SearchStrategy[Case]:
     },
 )
 def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let keys be in general position: every direction q ≠ 0 has at most d directional neighbours.
+    """If keys are in general position, every direction q ≠ 0 has at most d directional neighbours.
 
     The rows k_iα_i − k_it of these neighbours are linearly independent. Likewise at most d − 1 tokens tie with a
     selected token, and their rows are linearly independent.

@@ -1,4 +1,4 @@
-"""The local regularization path that the implementation under test computes in a cone, compared with its seeds.
+"""The local regularization path that the implementation under test computes in a cone, and the claims about it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, equation (66).
 """

@@ -1,7 +1,7 @@
 """A search for points of low risk at given radii in a neighbourhood D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ}.
 
-All radii are searched in one batch: the search tries random and special tangents on the boundary and inside, then moves
-towards the best points.
+All radii are searched in one batch: the search tries random and given tangents, on the boundary of the neighbourhood
+and inside, then moves towards the best points.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Theorem 4 (Theorem 7 of the appendix): local regularization paths reach no direction but locally optimal ones.
 
 Main results: each of the three cases of the proof constructs a direction or a point that has lower risk than a whole
-neighbourhood of q. The construction is checked exactly, and the comparison of risks at finite radii. The conclusion is
-checked on local paths: they leave q or stay bounded.
+neighbourhood of q. The construction is checked exactly; the risks are compared at finite radii. The conclusion is
+checked on local paths, which leave q or stay bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
 :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
@@ -79,9 +79,9 @@ NORM_BOUNDED = sharper(
 )
 
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
-"""Radii of the path in margin units: multiples of 1/θ*, θ* the margin of x*."""
+"""Radii of the path in margin units, 1/θ*, where θ* is the margin of the better direction x*."""
 BEYOND = (2.0,)
-"""Additional radii, in units of R_q."""
+"""Additional radii of the path, in units of R_q, beyond which no point of the path is in the neighbourhood of q."""
 FARTHEST = 1e9
 """The largest radius, in margin units."""
 
@@ -149,8 +149,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **(A1) neighbour-optimal, (B) ties.** All binding tokens score lower, so θ⁻ > μ. Let x* select α with margin θ* > μ:
     in (A1) x* is q tilted towards p_mm(α), which exists because q separates α, and the margin of x* is larger because q
-    is not max-margin; in (B) x* is q + τ M⁺1, M the rows of the ties. With w = (number of binding tokens)·min c_i g_it,
-    for δ = min(θ⁻ − μ, θ* − μ, 2θ)/(4B) and x ∈ D_δ(q):
+    is not max-margin; in (B) x* is q + τ M⁺1 with a small τ > 0, M the rows of the ties. With w = (number of binding
+    tokens)·min c_i g_it, for δ = min(θ⁻ − μ, θ* − μ, 2θ)/(4B) and x ∈ D_δ(q):
 
         n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)},    n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
 
@@ -163,8 +163,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     on, L(Rx*) < L(Rx) for *every* x ∈ D_δ(q): p̄(R) has norm at most R_q or is δ away from q. (The paper's footnote,
     that Lemma 8 may be applied uniformly because its radius depends only on the margin difference, needs this repair:
-    the radius depends on θ⁻ − μ as well, which is bounded below only once δ is small.) Both cases are one argument,
-    with μ = 0 in (B).
+    the radius depends on θ⁻ − μ as well, which for directions near q is bounded below only once δ is small.) Both cases
+    are one argument, with μ = 0 in (B).
 
     If moreover the cone lies in D_{δ'}(q), δ' = min(θ⁻ − μ, 2θ)/(4B), and R0 ≥ log(2T S_high/w)/(θ⁻ − μ − 2Bδ'), the
     risk is above L_α on all of it, and comparing with R x*: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ') → ∞. In that

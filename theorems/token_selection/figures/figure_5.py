@@ -1,8 +1,8 @@
 """Figure 5: logistic against correlation loss on two inputs whose optimal tokens have scores C and 1.
 
-On the way the correlation loss favours the input of higher score, and the logistic loss the input of lower score; the
-limit p̄_mm = (1, 0) is the same for both losses. The paths keep an offset from the ray of p̄_mm: their second coordinate
-tends to ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
+At finite norms the correlation loss favours the input of higher score, and the logistic loss the input of lower score;
+both losses have the limit p̄_mm = (1, 0). The paths keep an offset from the ray of p̄_mm: their second coordinate tends
+to ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 5, Section 5.
 """

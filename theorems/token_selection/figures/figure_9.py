@@ -1,8 +1,8 @@
 """Figures 9(a), 9(b), 10: random trials of normalized gradient descent, and the tokens that they select.
 
-Step 1, 1000 iterations from p(0) = 0, as in the paper. We chose n, T, the values of d and the threshold of saturation,
-which our copy of the paper does not state. The paper's trials ran in float32, where the gradient of a saturated softmax
-is lost to rounding; here it keeps its digits.
+As in the paper, each trial has 1000 iterations of step length 1 from p(0) = 0. We chose n, T, the values of d and the
+threshold of saturation, which our copy of the paper does not state. The paper's trials ran in float32, where the
+gradient of a saturated softmax is lost to rounding; here it keeps its digits.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """

@@ -71,12 +71,12 @@ def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
 
 
 def joint() -> Limit:
-    """Return the limit of Theorem 5 along r = R, where every input is a support."""
+    """Return the limit of Theorem 5 for equal radii of head and prompt, where every input is a support of v_mm."""
     return _joint("figure-3a", "p_mm", 1.0)
 
 
 def relaxed_joint() -> Limit:
-    """Return the limit of Theorem 6 along r = 2c*R."""
+    """Return the limit of Theorem 6 for r/R = 2c*, twice the critical ratio of the radii of head and prompt."""
     return _joint("figure-3b", "p_relax", 2.0)
 
 

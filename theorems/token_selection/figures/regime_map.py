@@ -1,4 +1,4 @@
-"""Figure regime-map: where the joint regularization path of Theorem 6 ends, by how the two radii grow.
+"""Figure regime-map: where the joint regularization path of Theorem 6 ends, for several growth rates of its radii.
 
 The data are those of Figure 3(b) and three generated sets like it. docs/regime_map.md lists the questions that the
 theorem leaves open; the paths are followed by :mod:`theorems.token_selection.joint_paths.regime_map`.
@@ -25,11 +25,11 @@ CURVES = (
 )
 """The curves: each has the name of a distance of :class:`.Regime`, a label, a colour and a marker."""
 LEAST = 1e-9
-"""The value at which smaller distances are drawn, since distances below 1e-15 are only rounding errors."""
+"""The value at which all smaller distances are drawn; distances of about 1e-15 are only rounding errors."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Compute, for every data set and schedule r(R), the limit of r/R and where the path ends."""
+    """Compute, for every data set and schedule r(R), the limit of r/R and the end of the joint path."""
     cases = [DATASETS["figure-3b"](), *map(generate_case, range(GENERATED))]
     with np.errstate(over="ignore"):  # the line search rejects steps that overflow
         rows = [row for case in cases for row in regimes(case, settings.under_test)]

@@ -28,9 +28,9 @@ from theorems.token_selection.figures.random_trials import DIMENSIONS, KINDS, Tr
 FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
 """The fates of a flow.
 
-"rests": the flow ends at a finite stationary point. "still turning": at norm ρ‖p_mm‖ its direction is not within √(1/ρ)
-of the p̄_mm of the selected tokens, or these tokens are not locally optimal. "LMM, not GMM": the flow has the direction
-of locally optimal tokens. "GMM": the flow has the direction of the optimal tokens.
+"rests": the flow ends at a finite stationary point. "still turning": at norm ρ‖p_mm‖ the direction of the flow is not
+within √(1/ρ) of the p̄_mm of the selected tokens, or these tokens are not locally optimal. "LMM, not GMM": the flow has
+the direction of locally optimal tokens. "GMM": the flow has the direction of the optimal tokens.
 """
 LEFT = KINDS[:2]
 """The kinds of trials that the flow continues."""

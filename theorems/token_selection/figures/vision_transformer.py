@@ -47,8 +47,8 @@ class Record:
     """The quantities recorded before training and after every epoch.
 
     Attributes:
-        sparsity: ‖s‖₁²/‖s‖₂² of the [CLS] map averaged over heads, mean over images.
-        sparsity_of_heads: ‖s‖₁²/‖s‖₂² of each head's own map, mean over heads and images.
+        sparsity: ‖s‖₁²/‖s‖₂², s the [CLS] map averaged over heads, mean over images.
+        sparsity_of_heads: ‖s‖₁²/‖s‖₂², s a single head's [CLS] map, mean over heads and images.
         norm: ‖W‖_F of the last block, over its heads' W_h = W_Q W_Kᵀ/√d_h.
         loss, accuracy: loss and accuracy on the first :data:`LOOKED_AT` images not used in training.
         maps: for each image shown, the [CLS] map averaged over heads, (SHOWN, 1 + patches).

@@ -1,4 +1,4 @@
-"""Gradient descent from a prompt whose margins all exceed a number computed from the data: it turns to p_mm.
+"""Gradient descent from a prompt whose margins all exceed a number computed from the data turns to p_mm.
 
 Main results, for any number of inputs and any scores: gradient correlation with an explicit π(p) in the region where
 the margin is large enough; gradient descent from a margin that is somewhat larger never leaves this region; a rate with
@@ -96,7 +96,7 @@ EVALUATIONS = 1_000_000
 LENGTHS = (0.05, 0.2, 1.0)
 """The lengths of a normalized step in units of 1/max‖g‖, in which a step changes a margin by at most its length."""
 MOST_DRIFT = 0.25
-"""The largest change of log(L − L_opt) by rounding at which margins are claimed; their bound allows 0.28 < log(4/3)."""
+"""The largest change of log(L − L_opt) by rounding at which margins are claimed; the proof allows up to log(4/3)."""
 FLOW_RELATIVE = 1e-12
 """The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2
@@ -161,12 +161,13 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     - −⟨∇L, p̄⟩ ≤ (1 + π)(−⟨∇L, p̄_mm⟩), 1 + π = (1 + (K + log(1+q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖: m(p) ≤ ρ because
       p/m(p) is feasible.
 
-    **Gradient descent** keeps m(p(t)) ≥ log(e^{m(p(0))−κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))². For
-    e_t = L(p(t)) − L_opt falls, e_0 ≤ (N/n) c_max Γ_max e^{−m(p(0))}, e_t ≥ c_minΓ_min e^{−max(m, 0)}/(2n), which gives
-    m ≥ m(p(0)) − κ ≥ log(2(T−1)A) for every t; so Aq ≤ ½ and ‖∇L‖ ≥ Ω/(2‖p_mm‖) ≥ c_min e_t/(2c_max‖p_mm‖), and e_{t+1}
-    ≤ e_t − (η/2)‖∇L‖² makes 1/e_t grow by (η/2)(c_min/(2c_max‖p_mm‖))² a step. Computed steps are rounded: log e
-    changes by at most (c_max/c_min of where outputs are)(1+q) max‖g‖ times a step's rounding; the sum of these changes
-    must be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used; otherwise the claim is undecided.
+    **Gradient descent** keeps m(p(t)) ≥ log(e^{m(p(0))−κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))².
+    *Derivation.* e_t = L(p(t)) − L_opt falls, e_0 ≤ (N/n) c_max Γ_max e^{−m(p(0))} and e_t ≥ c_minΓ_min e^{−max(m,
+    0)}/(2n), which together give m ≥ m(p(0)) − κ ≥ log(2(T−1)A) for every t; so Aq ≤ ½ and ‖∇L‖ ≥ Ω/(2‖p_mm‖) ≥ c_min
+    e_t/(2c_max‖p_mm‖), and e_{t+1} ≤ e_t − (η/2)‖∇L‖² makes 1/e_t grow by (η/2)(c_min/(2c_max‖p_mm‖))² a step. Computed
+    steps are rounded: log e changes by at most (c_max/c_min over the range of the outputs)(1+q) max‖g‖ times a step's
+    rounding; the sum of these changes must be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used; otherwise the
+    claim is undecided.
 
     **Any rule** with steps Δ_s along −∇L, as long as m ≥ log(2(T−1)A). Gradient descent keeps this margin, as proven
     above; of a run of normalized gradient descent it is checked, and where the run loses it the claim is undecided.
@@ -190,7 +191,7 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     qΓ_i,max/Γ_i,min) + the change of log|ℓ'| over qΓ_i,max]. In the terms of :mod:`.flow_offset`, with e^{−ĝ_j·q} =
     w_j/c_j, d|r|²/d log t ≤ 2E(e^E − 1) + e^E · (what the rows off the support add), for (e^{ε−x} − 1)x ≤ E(e^E − 1).
     From where E ≤ 1e-2 the offset is read off, and bounded at every later norm: 1 − cos = O(1/ρ²), 1e-9 and less at
-    ρ = 1e6 unless a neighbour has no positive dual, or nearly none.
+    ρ = 1e6 unless a neighbour has no positive dual, or one near 0.
     """
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -344,7 +345,7 @@ def turning(
     turns: str,
     inside: np.ndarray | None = None,
 ) -> Iterator[Claim]:
-    """Claim two lower bounds of a run's progress along p_mm, from its steps' lengths and from the growth of ‖p‖."""
+    """Claim two lower bounds of a run's progress along p_mm: from the lengths of the steps and the growth of ‖p‖."""
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     covered = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
     m = np.where(covered, m, constants.needed)
@@ -376,8 +377,8 @@ def along_the_flow(
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     margin_error = value_of(constants.reach) * solver
-    # The exact flow from a recorded point keeps the margin there minus κ; recorded points keep the start's up to
-    # errors.
+    # From a recorded point of margin m on, the exact flow keeps the margin m − κ. From the start on, it keeps the
+    # start's margin minus κ, which recorded points keep up to the solver's errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - margin_error) - kappa
     # If rows differ in length by a factor of a million, the solver's tolerance exceeds the margins at large norms.

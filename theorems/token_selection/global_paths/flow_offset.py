@@ -1,7 +1,8 @@
 """Gradient flow for one input: p's distance from the ray of p_mm, bounded at every norm and predicted in the limit.
 
 Under Assumption B with n = 1, −∇L(p) is a positive multiple of Σ_j e^{−g_j·p} g_j over all t ≠ opt *at every p*: the
-flow's curve is that of separable exponential regression on the g_j = k_opt − k_t. In units of ‖p_mm‖ and its own time,
+flow's curve is that of separable exponential regression on the g_j = k_opt − k_t. In units of ‖p_mm‖, and with a
+suitable time t,
 
     dp/dt = Σ_j c_j e^{−ĝ_j·p} ĝ_j,    p̄_mm = Σ_S w_j ĝ_j,
 
@@ -16,7 +17,7 @@ of q (large for nearly dependent rows). Then, since c_j e^{−ĝ_j·q} (e^{−x}
 
 So if all m_j > 1 off S, |r| and the offset from the ray are bounded by numbers computed from the data: 1 − cos =
 O(‖p‖^{−2}). The part of q orthogonal to span(ĝ_S) can be chosen freely. If S misses an SVM-neighbour, moving q by h log
-log t, h ⟂ ĝ_S and h·ĝ_j ≥ 1 there, keeps (*) integrable: 1 − cos = O((log‖p‖/‖p‖)²).
+log t, with h ⟂ ĝ_S and h·ĝ_j ≥ 1 for the missed neighbours j, keeps (*) integrable: 1 − cos = O((log‖p‖/‖p‖)²).
 
 **Within span(ĝ_S)** the offset tends to that of q. With u = ⟨p, p̄_mm⟩, z = p − u p̄_mm and ẑ_j = ĝ_j − m_j p̄_mm let
 
@@ -26,15 +27,15 @@ In the time τ in which the curve is dp/dτ = Σ_j s_j ĝ_j, Σ_j s_j = 1, that 
 
     dE/dτ = −M (M − 1) − |Σ_j s_j ẑ_j|² ≤ 0,    M = du/dτ = Σ_j s_j m_j ≥ 1,
 
-and |dp/dτ| falls, because Φ(p) − u is convex. Hence from each of its points on: with v the part of z − q in the span
-and x_j = ẑ_j·v, e^E = Σ_S w_j e^{−x_j} + Σ_{j∉S} f_j, where the first sum is ≥ 1 as Σ_S w_j x_j = 0. So
+and |dp/dτ| falls, because Φ(p) − u is convex. Hence from each point of the curve on: with v the part of z − q in the
+span and x_j = ẑ_j·v, e^E = Σ_S w_j e^{−x_j} + Σ_{j∉S} f_j, where the first sum is ≥ 1 as Σ_S w_j x_j = 0. So
 
 - the pull of the other rows stays Σ_{j∉S} f_j ≤ e^E − 1 =: ε. (This pull need not fall: the pull of an SVM-neighbour
 without a dual may rise while v moves along its row.)
 - w_j (e^{−x_j} − 1 + x_j) ≤ ε, and e^{−x} − 1 + x ≥ x²/(2 + x), so x_j ≤ X_j = (y + √(y² + 8y))/2 with y = ε/w_j.
-- d|v|/dτ ≤ (−σ|v| + A ε + |e|)/e^E, σ = λ_min of Σ_S w_j/(1 + X_j) ẑ_j ẑ_jᵀ on the span, A the largest part of a row
-  off S within it, for (1 − e^{−x}) x ≥ x²/(1 + X). From u to u' this time advances by at least (u' − u)/(|dp/dτ| e^E)
-  and at most u' − u:
+- d|v|/dτ ≤ (−σ|v| + A ε + |e|)/e^E, σ = λ_min of Σ_S w_j/(1 + X_j) ẑ_j ẑ_jᵀ on the span, A the largest norm of the part
+  in the span of a row ẑ_j off S, for (1 − e^{−x}) x ≥ x²/(1 + X). From u to u' the time τ advances by at least (u' −
+  u)/(|dp/dτ| e^E) and at most u' − u:
 
     |v(u')| ≤ |v| e^{−σθ} + (A ε + |e|)(1 − e^{−σ(u'−u)})/σ,    θ = (u' − u)/(|dp/dτ| e^E).               (**)
 
@@ -148,8 +149,8 @@ class FlowOffset:
     def after(self, p: Float64[np.ndarray, "d"], rho: float, q: Float64[np.ndarray, "d"], delay: float = 0.0) -> float:
         """Return a bound on |r| at norm ρ for the flow through p, with log t = ⟨p − q, p̄_mm⟩ + delay at p.
 
-        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|, so |r| enters its own bound. Without
-        any bound, the part of r orthogonal to p̄_mm is at most ρ + |q|.
+        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|, so |r| enters its own bound. In any
+        case the part of r orthogonal to p̄_mm is at most ρ + |q|.
         """
         begin = float((p - q) @ self.direction) + delay
         first = float(np.sum(self.across(p - q) ** 2)) + delay**2
@@ -162,7 +163,7 @@ class FlowOffset:
         return min(fixed_point_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
-        """Return a bound of the offset at norm ρ for the flow from p: the least for a grid of the q that (*) allows."""
+        """Return the least bound of the offset at norm ρ, for the flow from p, over a grid of the q that (*) allows."""
         base = self.q + self.free(p)
         best = rho
         h = self.escape

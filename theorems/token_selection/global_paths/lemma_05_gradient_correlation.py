@@ -64,7 +64,7 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     k_t)·p. Gibbs' identity Σ w_t m_t = H(w) − log Σ e^{−m_t}, with H(w) ≤ log(T−1) and Σ e^{−m_t} ≥ e^{−min
     m}, gives M(p/‖p‖) ≤ (min m + log(T−1))/‖p‖; no unit vector has a larger minimal margin than Θ = 1/‖p_mm‖, so
     M(p/‖p‖) ≤ Θ + log(T−1)/‖p‖ = (1 + π(p)) Θ. And M(p_mm/‖p_mm‖) ≥ Θ because each margin of p_mm is at least 1. With T
-    = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
+    = 2, π = 0. Both sides are divided by the gradient's scale e^{log_scale}.
     """
     problem = case.problem
     solution = solve_att_svm(problem, problem.optimal, under_test, CORRELATION, Form.EFFECTIVE).p

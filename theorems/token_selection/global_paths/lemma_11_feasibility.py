@@ -71,7 +71,8 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The problem under test has
     correctly rounded keys. With m the exact smallest margin of p for the *rounded* keys, p/m is feasible for this
     problem if m > 0. Then the implementation must not report infeasibility, and its solution must have margins of at
-    least 1 and be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
+    least 1 and be the projection of the origin onto the feasible set: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which
+    implies ‖p_mm‖ ≤ ‖p‖/m.
     """
     if case.dataset is None:
         yield undecided_claim(AT_LEAST_ONE, "the lemma needs tokens, head and W: give a dataset")

@@ -93,7 +93,7 @@ def long_steps(
 
 
 def _shares(steps: int, runs: int) -> Float64[np.ndarray, "t b"]:
-    """Return ‖Δ‖/‖p‖ of each step s: constant in even columns, falling like 1/s in odd ones.
+    """Return ‖Δ‖/‖p‖ of each step s: constant for runs of even index, else falling like 1/s.
 
     The steps of a run together multiply ‖p‖ by :data:`FACTOR`.
     """

@@ -41,7 +41,7 @@ OPTIMISER_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
 """The premises of a path that the optimiser under test returned."""
 
 RADII = 2
-"""Number of radii at which the optimiser is run: the first and the middle one of the followed path."""
+"""Number of radii at which the optimiser is run: the first and the middle radius of the followed path."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +79,10 @@ class OptimiserPath:
         return implementation[regularization_path](problem, radii, max_margin=svm)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the minimisers lie on their spheres, and have no more risk than R p̄_mm and the path.
+        """Yield the claims that minimisers lie on their spheres and have at most the risk of R p̄_mm and of the path.
 
         Raises:
-            Ended: a minimiser is not on its sphere, or is missing where the reference finds one.
+            Ended: a minimiser is not on its sphere, or is missing although the reference finds a minimiser.
             Undecided: the optimiser does not report convergence at any radius.
         """
         radii, path = self._radii, self.path

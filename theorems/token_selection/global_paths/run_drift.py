@@ -60,7 +60,8 @@ def run_premises(
         starts: p(0), (b, d).
         steps: the requested number of steps.
         step: an array with log η per start; or, as a float, the length of every normalized step.
-        names: the names of two premises: the run has these starts and this number of steps, and each iterate is a step.
+        names: the names of two premises: that the run has these starts and this number of steps, and that each iterate
+        is one step from the previous iterate.
         first: the name of the claim that is undecided where a step overflows.
 
     Raises:

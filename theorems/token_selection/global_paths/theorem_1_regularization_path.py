@@ -118,7 +118,7 @@ PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 LARGEST_KAPPA = 1e5
 """The largest κ at which the path turns to p̄_mm within :data:`PATH_RADII`."""
 LARGEST_ROUNDING = 1e-3
-"""The largest error of an exponent at which the path has correct digits; where ‖p_mm‖ is large it excludes radii.
+"""The largest rounding error of an exponent at which the path is followed; if ‖p_mm‖ is large, it excludes large radii.
 """
 STALLED = 1e-8
 """The relative size of Newton steps at which the optimiser may end, see :data:`PATH_OPTIMISER`."""
@@ -175,8 +175,8 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     log(c_j/w_j) (or the minimum of F_∞, which is the largest D over all duals), because the Jensen step above gives
     F_ρ(y) ≥ D + ρ(1 − cos) on the sphere. With y' near the minimiser the bound is |o|²/(2ρ²)(1 + o(1)), o the path's
     offset. If some SVM-neighbour has dual zero in every dual solution there is no minimiser of F_∞; then y' = y_S + h
-    log ρ, h·ĝ_j = 0 on the other neighbours and ≥ 1 on these, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos = O((log
-    ρ/ρ)²). Otherwise log(1 − cos) falls with slope −2 in log ρ.
+    log ρ, with h·ĝ_j ≥ 1 on these neighbours and 0 on the others, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos =
+    O((log ρ/ρ)²). Otherwise log(1 − cos) falls with slope −2 in log ρ.
 
     **Sharp.** The tangential part of p̄(R) is argmin F_ρ at every radius. As ρ → ∞ it tends to argmin F_∞; for linearly
     independent neighbours with rows G and positive duals this is G⁺ log(c/λ) less its component along p_mm. The error
@@ -193,7 +193,8 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
     yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # At these radii the gradient of a kernel with the textbook rounding error consists of rounding errors.
+        # At the radii of the path, the gradient of a kernel with the textbook rounding error consists of rounding
+        # errors.
         return
     path = _follow_path(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
     yield from on_the_path(path)

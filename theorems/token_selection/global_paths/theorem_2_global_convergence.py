@@ -127,10 +127,10 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     − s) ≥ e^{−D‖p‖}/(4(T−1)) (:func:`log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then e^{D² x_{t+1}} ≥ e^{D² x_t}(1 +
     D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
 
-    **Exact.** The points of these claims are a run of gradient descent: p(0) is the start, and each checked iterate is
-    followed by p − η∇L(p) with the gradient under test, up to rounding (:mod:`theorems.rounding.descent_steps`). The
-    same is claimed of normalized gradient descent. Each of its steps of length s climbs at least s/D, as it has the
-    direction of a step of GD.
+    **Exact.** The points of the effective claims are a run of gradient descent: p(0) is the start, and each checked
+    iterate is followed by p − η∇L(p) with the gradient under test, up to rounding
+    (:mod:`theorems.rounding.descent_steps`). The same is claimed of normalized gradient descent. Each of its steps of
+    length s climbs at least s/D, as it has the direction of a step of GD.
 
     **Effective, n = 1.** With λ = ‖p_mm‖ log(T−1) and Δ = p(t+1) − p(t): ⟨Δ, p̄_mm⟩ (‖p(t)‖ + λ) ≥ ⟨Δ, p(t)⟩ (Lemma 5),
     that is the paper's inequality with π_t = λ/‖p(t)‖. Summed:
@@ -139,9 +139,9 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     because r/(r+λ) ≤ r/(‖p‖+λ) where r ≥ ‖p‖ and the reverse where r ≤ ‖p‖. Lemma 6 bounds the sum:
     Σ‖Δ_s‖² ≤ 2η (L(p(0)) − L_opt), the only place where η ≤ 1/L_p enters. So the right side is ‖p(t)‖(1 − o(1)).
 
-    **Limit**, along the gradient flow (the same curve in arc length) from starts near, far and opposite to p_mm. The
-    claims include that the curve is this flow: it begins at the start, the gradient at its recorded points is the one
-    under test, and pieces between them, integrated again by another method, end at the next recorded point
+    **Limit**, along the gradient flow (its curve is parametrised by arc length) from starts near, far and opposite to
+    p_mm. The claims include that the curve is this flow: it begins at the start, the gradient at its recorded points is
+    the one under test, and pieces between them, integrated again by another method, end at the next recorded point
     (:mod:`theorems.curves.flow_chords`). The norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w
     rises by at least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B
     computed only from the data and p(0) (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive

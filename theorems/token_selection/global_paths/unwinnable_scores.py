@@ -1,4 +1,4 @@
-"""Attention where no prompt selects all optimal tokens: the tokens that remain tied, and the finite part of p.
+"""Attention where no prompt selects all optimal tokens: which tokens remain tied, and which part of p stays finite.
 
 Main result: rational weights prove which tokens tie, and the risk tends to that of attention to the tied tokens alone,
 with a bound at every radius.
@@ -72,8 +72,8 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
     F = span{g_it : t ∈ Ŝ_i}, U = argmin ‖p‖ over g_it·p = 0 on Ŝ, g_it·p ≥ 1 off Ŝ, and L_F(p) the risk of attention to
     only the tokens of Ŝ. Then
 
-    1. Ŝ is not {α}; some λ_it > 0 on all of Ŝ∖α have Σλg = 0, and some p ∈ C separates the others: U exists, lies in
-       F^⊥, and solves its SVM;
+    1. Ŝ is not {α}; some λ_it > 0 on all of Ŝ∖α have Σλg = 0, and some p ∈ C separates the tokens off Ŝ: U exists, lies
+       in F^⊥, and solves its SVM;
     2. L_F depends only on P_F p, and its gradient (1/n)Σ|ℓ'(õ_i)|Σ_{t∈Ŝ_i} s̃_it(γ_it − õ_i)g_it lies in F, s̃ the
        softmax on Ŝ_i, õ = Σs̃γ;
     3. at every p and r ≥ 0, with x_i = Σ_{t∉Ŝ_i} s_it/Σ_{t∈Ŝ_i} s_it at p, c_i the largest |ℓ'| on the scores of input
@@ -88,8 +88,8 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
        and at the x that Newton's method finds from 0, ∇L_F is zero up to a last step of SETTLED logits.
 
-    **1.** C is a cone: a sum of prompts that separate single pairs separates all these pairs. Farkas' λ tie the others:
-    each g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, the solution of a convex problem, are checked over the
+    **1.** C is a cone: a sum of prompts that separate single pairs separates all these pairs. Farkas' λ tie the tokens
+    of Ŝ: each g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, the solution of a convex problem, are checked over the
     rationals like these sums. **2.** Logits of Ŝ_i relative to each other are products with rows of F. **3.** Moving
     along U leaves them unchanged and multiplies x_i's terms by e^{−r g·U} ≤ e^{−r}. With ε the weight off Ŝ_i, o_i = (1
     − ε)õ_i + ε·(a mean of other scores), |o_i − õ_i| ≤ εΓ_i. **4.** Then that mean is at most õ_i, and ℓ decreases.
@@ -97,8 +97,8 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
     last step, |∇L_F| ≤ ‖∇²L_F‖‖δ‖, ‖δ‖ ≤ SETTLED/G, G = max‖g‖ over Ŝ; coordinates of less than that may be put to 0.
     ‖∇²L_F‖ ≤ G²·mean of c̃A(4 + |ℓ''/ℓ'|A), c̃ = |ℓ'(õ_i)|, A_i = Σs̃|γ − õ_i|, as centred rows are at most 2G long.
 
-    Not claimed: that a flow's part in F converges, or converges to this x, or that its part across F turns to U. L_F
-    need not be convex.
+    Not claimed: that a flow's part in F converges, or converges to the x of 5, or that the flow's part across F turns
+    to U. L_F need not be convex.
     """
     split = yield from certify_split(case.problem, under_test)
     problem, rng = case.problem, case.rng()

@@ -66,7 +66,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
     varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.
+    """Let the descent v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.
 
     *A conjecture: the paper shows Figure 3 and proves nothing about joint descent.* Then v/‖v‖ → v̄_mm, and p/‖p‖ → p(c)
     with c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit). Here p(c) is the limit of the *regularization
@@ -81,8 +81,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing the tie, after each
     crossing the gradient of this input dominates, and in an example, which is one of the tests, the head converges to a
     direction 0.21 away from v̄_mm. And the conjecture is about the end of a run: *which* tokens are selected depends on
-    the
-    start. On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v,
+    the start. On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v,
     v_mm) = 0.3 at step 8000). The conjecture is not applicable to such runs.
     """
     setup = joint_setup(case, under_test, PROMPT_RATE, Form.LIMIT)
@@ -120,7 +119,7 @@ def _claims(
         setup: the data with their solutions.
         under_test: the implementation under test.
         run: the run of joint descent.
-        drifting: whether to allow for the log R logits by which the prompt leaves a tight token without a dual.
+        drifting: whether to allow for the log R logits by which a tight token without a dual falls behind.
     """
     joint = setup.joint
     late = len(run.prompts) - 1
@@ -170,7 +169,8 @@ def _rate(
 ) -> Claim:
     """Claim that the later R·deviation is at most GROWTH times the larger of its earlier value and one logit.
 
-    Alternatively it may exceed its earlier value by ``drift``. For heads the unit is one output instead of one logit.
+    The claim also holds if the later value exceeds the earlier one by at most ``drift``. For heads the unit is one
+    output instead of one logit.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

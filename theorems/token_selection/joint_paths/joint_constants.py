@@ -29,7 +29,7 @@ F, B, Q are computed from the actual Λ_c; item 2 is claimed separately.
 c_it = v·(z_iα − z_it) be positive. With a_i = v·z_iα and x_i = Σ_t s_it c_it ≥ 0, convexity of ℓ gives
 |ℓ'(a_j)| c_jt s_jt ≤ Σ_i (ℓ(a_i − x_i) − ℓ(a_i)) = n (L(v, p) − L_α(v)) ≤ n (L(v, p_c) − L_α(v)) =: e^X for every (j,
 t), hence q_j ≤ Q_j := e^X Σ_t 1/(|ℓ'(a_j)| c_jt) and R m_j ≥ log(1/Q_j − 1). At R p̄_c, X = −R Θ_c + O(1) as long as
-the heads' outputs a_i stay within O(1) of rΓ on S and the non-supports contribute no more: the margins over S are Θ −
+the head's outputs a_i stay within O(1) of rΓ on S and the non-supports contribute no more: the margins over S are Θ −
 O(1)/R, and item 7 turns them into a cosine.
 
 So *minimisers* need no schedule in Theorem 5, whereas the whole sublevel set (rate log(8M(T−1)/ν)/R) needs r ≥ e^{RΘ}.
@@ -115,7 +115,7 @@ LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LI
 """The claims about a minimiser."""
 
 VISIBLE = 1e-6
-"""The value of 1 − cos below which a limit counts as reached; the radius is so large that its bound is smaller."""
+"""The value of 1 − cos below which a limit counts as reached; at the radius in use the bound of 1 − cos is smaller."""
 
 
 class Sublevel(SublevelSet):
@@ -148,7 +148,7 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def other_bounds(self) -> Numbers:
-        """The upper bounds of q_i = 1 − s_iα, (n,): B at the supports, elsewhere Q_i, inf where there is none."""
+        """The upper bounds of q_i = 1 − s_iα, (n,): B at the supports, elsewhere Q_i, inf where there is no bound."""
         s = self.setup
         eta = np.sqrt(2 * np.maximum(self.head_loss, 0.0)) if self.head_loss <= 1 else exact(np.inf)
         sizes = np.max(np.linalg.norm(exact(s.joint.tokens), axis=-1), axis=1)
@@ -164,7 +164,7 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of the margins R m_i by items 4 and 6, −inf where there is none, (n,)."""
+        """The lower bounds of the margins R m_i by items 4 and 6, −inf where there is no bound, (n,)."""
         return log_odds(self.other_bounds)
 
     def pairs(self, rng: np.random.Generator) -> Pairs:
@@ -196,7 +196,7 @@ class Pairs:
 
     @cached_property
     def cosine(self) -> Numbers:
-        """The number ⟨p, p̄_relax⟩/R, (m,), which item 7 bounds; since ‖p‖ ≤ R it is at most the cosine."""
+        """The lower bound ⟨p, p̄_relax⟩/R of the cosine of p and p_relax (‖p‖ ≤ R), which item 7 bounds, (m,)."""
         return exact(self.points.p) @ self.level.setup.towards / self.level.R
 
     @cached_property
@@ -210,7 +210,7 @@ class Pairs:
         return one_minus_cosine(self.level.setup.u, self.level.r, self.points.w)
 
     def in_quadrant(self) -> Pairs:
-        """Return the pairs whose margins at the non-supports are certainly or possibly ≥ 0."""
+        """Return the pairs none of whose margins at the non-supports is certainly negative."""
         margins = self.margins[:, ~self.level.setup.joint.svm.support]
         inside: Bool[np.ndarray, "m"] = np.asarray(possibly_at_least(margins, 0.0).all(axis=1))
         return Pairs(self.level, self.points.where(inside))
@@ -224,7 +224,7 @@ class LimitBounds:
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of R m_i, (n,): the larger of log(1/Q_i − 1) and item 6 for the minimiser's own head."""
+        """The lower bounds of R m_i, (n,): the larger of log(1/Q_i − 1) and item 6's bound for the actual head."""
         return self._floors_at(max(self.minimiser.log_excess, self.minimiser.least_competing))
 
     def _floors_at(self, log_excess: float) -> Numbers:
@@ -248,8 +248,8 @@ class LimitBounds:
         """Return whether a minimiser at this radius can be required to be within :attr:`visible` of the limit.
 
         Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is: even
-        the best competitor's shortfall exceeds :attr:`visible`. It is then O(1)/R, four times as large at R/4. A
-        shortfall that does not shrink like this indicates another limit.
+        the best competitor's shortfall exceeds :attr:`visible`. This shortfall is then O(1)/R, four times as large at
+        R/4. A shortfall that does not shrink like this indicates another limit.
         """
         short = self._competitors_shortfall
         shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))
@@ -263,7 +263,7 @@ class LimitBounds:
 
     @property
     def visible(self) -> float:
-        """The deviation :data:`VISIBLE`, plus the rounding of logits in both excesses.
+        """The deviation :data:`VISIBLE`, plus the rounding of logits in both compared excess risks.
 
         This rounding changes the cosine by 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ.
         """

@@ -30,12 +30,12 @@ IN_THE_BALLS = premise("path-is-in-the-balls")
 PATH_IS_LOWEST = premise("path-is-lowest")
 
 LARGEST_UNITS = 2.0**28
-"""The RΘ at which the limit is compared: logits have a rounding error of about eps RΘ = 6e-8."""
+"""The RΘ at which a minimiser is compared with its limit: logits have a rounding error of about eps RΘ = 6e-8."""
 RESOLVED = 1.0
 """The amount by which a minimiser's log-excess risk may be above the competitor's.
 
-Where a non-support keeps q_i between 0 and 1, float64 does not resolve its exponent r (slack_i − q_i d_i) better. The
-bounds use the excess risk of the returned pair, so they hold for any pair.
+Where a non-support keeps q_i between 0 and 1, float64 does not resolve the exponent r (slack_i − q_i d_i) of its loss
+better. The bounds use the excess risk of the returned pair, so they hold for any pair.
 """
 STARTS = 128
 """The number of directions from which the search for the minimiser starts."""
@@ -157,7 +157,7 @@ class JointMinimiser:
 
     @property
     def cosine(self) -> Numbers:
-        """The number ⟨p, p̄_relax⟩/R; since ‖p‖ ≤ R it is at most the cosine."""
+        """The number ⟨p, p̄_relax⟩/R, a lower bound of the cosine of p and p_relax, as ‖p‖ ≤ R."""
         return exact(self.p) @ self.setup.towards / self.R
 
     @property

@@ -25,7 +25,7 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup
 
 LARGEST_EXPONENT = 690.0
-"""The logarithm of the largest radius in use; a larger radius is replaced by this one, which changes no result here."""
+"""The logarithm of the largest radius in use; a larger radius is replaced by e^690, which changes no result here."""
 
 
 NEGLIGIBLE, NOTHING = 600.0, 2.0**-860

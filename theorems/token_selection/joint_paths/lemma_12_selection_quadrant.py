@@ -26,7 +26,7 @@ ODDS_REVERSED = sharper("odds-reversed")
 QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
 LARGEST = 600.0
-"""The largest |logit| of the points at which the lemma is checked; up to it the weights under test lose no digits."""
+"""The largest |logit| at which the lemma is checked; up to this size the weights under test lose no digits."""
 
 
 @statement(

@@ -60,7 +60,7 @@ class ConeRun:
 
     @cached_property
     def _distinct(self) -> tuple[ConeView, Int64[np.ndarray, "records b"]]:
-        """Return the distinct iterates, and the index of each iterate in these."""
+        """Return the distinct iterates, and for each iterate its index among the distinct ones."""
         flat = self.points.reshape(-1, self.points.shape[-1])
         distinct, inverse = np.unique(flat, axis=0, return_inverse=True)
         return ConeView(self.cone, distinct, self.under_test, self.tip), inverse.reshape(self.points.shape[:2])
@@ -190,7 +190,7 @@ def longest_steps(
 
 
 def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps b"]:
-    """Return upper bounds of ‖Δ‖/‖p‖ for each step s: constant in even columns, falling like 1/s in odd ones.
+    """Return upper bounds of ‖Δ‖/‖p‖ for each step s: constant for runs of even index, else falling like 1/s.
 
     All steps within these bounds together multiply ‖p‖ by at most ``factor``.
     """

@@ -1,7 +1,7 @@
 """Gradient flow in a cone around p_mm, with solver tolerances that are small against the claims of Theorem 3.
 
-Several tolerances and starts are tried, because it depends on both whether the solver, at norms of 1e7 and more,
-oscillates around the path, which lies in a narrow valley of the risk.
+The path lies in a narrow valley of the risk, and at norms of 1e7 and more the solver may oscillate around the path.
+Whether it does depends on its tolerance and on the start, so several tolerances and starts are tried.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ are tried."""
 VACUOUS = 0.25
 """The largest error of the solver, as a share of a claim's bound, at which the claim is made.
 
-The rounding error of p is as large only at norms of 1e10.
+The rounding error of p reaches this share only at norms of 1e10.
 """
 LOWEST_GOAL = 1e6
 """The least norm to which a flow is followed, for keys of order one."""
@@ -50,7 +50,7 @@ def along_a_flow(
         starts: points in the cone, (m, d).
         factor: the factor by which the norm of a flow has to grow at least.
         claims_about: the function that yields the claims for a flow and its requested norm.
-        claim: the name of the claim that is undecided where there is no such flow.
+        claim: the name of the claim that is undecided if no tolerance and start give so small an error.
 
     Raises:
         Ended: a flow does not begin at its start, or its norms are not those of its points.

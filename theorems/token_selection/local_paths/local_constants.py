@@ -8,8 +8,9 @@ so only harmful tokens need a bound. This makes the cone wider and the radius sm
 
 **The cone.** δ = ½ (min over harmful tokens of m_it − 1), ∞ without any; ε = min(½, δ)/2; A = P max‖g_it‖/2, which
 is ≤ P max‖k_it‖. As ‖p̃ − p_mm‖ = P√(2ν), |x_it − m_it| ≤ w_it := P‖g_it‖√(2μ) in cone_μ, which is ≤ ε for the paper's
-μ = (ε/A)²/8. It is taken token by token, μ = ½ min_it (ε_it/(P‖g_it‖))² with ε_it = min(½, (m_it − 1)/2)/2 for
-harmful and ¼ for good tokens: never smaller, and equal when one token attains both extremes. In the cone
+μ = (ε/A)²/8. Here μ is taken token by token, μ = ½ min_it (ε_it/(P‖g_it‖))² with ε_it = min(½, (m_it − 1)/2)/2 for
+harmful and ¼ for good tokens: never smaller than the paper's μ, and equal to it when one token attains both extremes.
+In the cone
   good tokens have x_it ≥ m_it − w_it ≥ ¾,    harmful ones x_it − 1 ≥ m_it − 1 − w_it ≥ ¾(m_it − 1).
 
 **The gradient.** Let D̄_i = Σ_t s_it D_it, c_i = |ℓ'(γ_iα_i − D̄_i)|. The covariance of scores and keys, written in
@@ -24,7 +25,7 @@ s_iα_i and Γ_i = max_t |D_it|. Then |D̄_i| ≤ Γ_i u_i; with c⁻_i, c⁺_i 
 This covers inputs without neighbours: their terms may have the wrong sign, but they are of size e^{−ρ(1+δ)}, compared
 with e^{−ρ(1−ν)}.
 
-**Base radius ρ_0**: the smallest ρ (all left sides decrease) with
+**Base radius ρ_0**: the smallest ρ (larger ρ satisfy the conditions, too) with
   (a) Γ_i u_i ≤ ½ D_it for every good token,    (c) ρ(m_it − 1 − w_it) ≥ 1 for every harmful token,
   (b) H(ρ) := Σ_harmful ω⁺ e^{−ρ(m−1−w)} (m + w) ≤ ½ b ω_S,
 where b = min_good (m − w) ≥ ¾ and ω_S is the smallest ω⁻ on the support. φ = 1 − H/(b ω_S) ∈ [½, 1].
@@ -250,7 +251,7 @@ class LocalConstants:
         slope_low, slope_high = (self._slopes(log_of, *ends) for log_of in (loss.log_floor, loss.log_bound))
         with np.errstate(divide="ignore"):
             log_gaps = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
-            # The logarithms are computed separately, since the logarithm of an underflowed mixing would be −∞.
+            # The logarithm of ``mixing`` is computed from those of its factors, since ``mixing`` may underflow.
             sizes = np.log(np.abs(gaps)), (np.minimum(log_u, 300.0) + np.log(largest))[:, None]
         most = np.where(self.others, np.logaddexp(*sizes), -np.inf)
         log_low = slope_low[:, None] + log_gaps - np.logaddexp(0.0, log_u)[:, None]
@@ -351,7 +352,7 @@ class LocalConstants:
         return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
-        """Return log(φ b ω_S/(nP)), L1's bound without the factor e^{−ρ(1−ν)}; with ``axis`` for q = p_mm, b = 1."""
+        """Return log(φ b ω_S/(nP)), L1's bound without the factor e^{−ρ(1−ν)}; ``axis`` selects q = p_mm with b = 1."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
         log_share = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + log_share

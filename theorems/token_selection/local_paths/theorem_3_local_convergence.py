@@ -192,9 +192,9 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p̄_mm⟩.
 
     Limit. Gradient flow satisfies ν'ρ'² ≤ ν'_0ρ'_0² + κ(ρ' − ρ'_0) (flow-rate), whence a proven bound of the angle
-    between p and p_mm that falls like 1/‖p‖ at the offset (limit): 1 − cos ~ 1/‖p‖². The flow is followed to ‖p‖ = 1e6
-    and so far that the angle allowed at the start would give 1 − cos ≤ 1e-9. The only tolerance is the accuracy of the
-    solver.
+    between p and p_mm that falls like 1/‖p‖ if the tip a has the right offset (limit): 1 − cos ~ 1/‖p‖². The flow is
+    followed to ‖p‖ = 1e6 and so far that the angle allowed at the start would give 1 − cos ≤ 1e-9. The only tolerance
+    is the accuracy of the solver.
     """
     problem = case.problem
     svm = yield from certify(problem, case.chosen_tokens, under_test)

@@ -172,7 +172,7 @@ class Sandwich:
         return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Claim Assumption D for each p with the p' of least excess risk that certainly satisfies its premise."""
+        """Claim Assumption D for each p and the p' of least excess risk for which the premise certainly holds."""
         log_q, excess = self.risks(self.at(points))
         worst, highest = np.max(log_q, axis=-1), excess.value + excess.error
         constant, more = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min(), np.log(exact(FACTOR))

@@ -161,8 +161,8 @@ def sublevel_points(
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
     """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each point's radius.
 
-    The search starts at up to two solutions, or at one and the best of the other choices. R p̄_mm is the first point of
-    each set.
+    The search starts at up to two solutions, or at the only solution and the best other choice. R p̄_mm is the first
+    point of each set.
 
     Args:
         problem: keys, scores, loss.

@@ -97,7 +97,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     - margin a = min_i max_{α∈O_i} min_{β∈Ō_i} (k_iα − k_iβ)·p ≥ ρ − κ;
     - cos(p, p_α) ≥ 1 − κ/ρ for the solution p_α of some choice α with Θ_α ≥ Θ − κ/R. Once ρ(1 − Θ₂/Θ) > κ, Θ₂ the
-      margin of the best choice that is not optimal, these are the optimal ones: p_α ∈ G_mm, ‖p/ρ − p_α‖ ≤ ‖p_α‖
+      margin of the best choice that is not optimal, all such choices are optimal: p_α ∈ G_mm, ‖p/ρ − p_α‖ ≤ ‖p_α‖
       √(2κ/ρ).
 
     *Derivation.* max_α min_β (k_α − k_β)·p = max_{O_i} k·p − max_{Ō_i} k·p =: a_i, and q_i = B/(A + B) with
@@ -107,10 +107,10 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     e^{−max(a,0)}/(1 + |O_i|). Together max(a, 0) ≥ ρ − κ > 0. Let α_i be the largest logit of p in O_i: p/a is
     feasible for the choice α, whose solution p_α is the projection of 0 onto a convex set: ⟨p/a, p_α⟩ ≥ ‖p_α‖². So a
     ≤ RΘ_α, which is Θ_α ≥ Θ − κ/R; if that exceeds Θ₂, α is an optimal choice, p_α ∈ G_mm. cos ≥ a‖p_α‖/‖p‖ ≥ (ρ −
-    κ)/ρ as ‖p_α‖ ≥ 1/Θ; |p/ρ − p_α|² expands.
+    κ)/ρ as ‖p_α‖ ≥ 1/Θ; expanding |p/ρ − p_α|² gives the last bound.
 
-    **Effective, from the duals**, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
-    L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
+    **Effective, from the duals**, at the same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) − L_*)
+    over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
     |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximations.bend` on [ν_i −
     c1_i, ν_i], 0 for convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit;
     then Jensen as in Theorem 1.
@@ -140,7 +140,8 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, mixing, sets, headed, rhos, rng)
     yield from in_sublevel_sets(problem, mixing, sets, headed, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # At these radii the gradient of a kernel with the textbook rounding error consists of rounding errors.
+        # At the radii of the spheres, the gradient of a kernel with the textbook rounding error consists of rounding
+        # errors.
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ"

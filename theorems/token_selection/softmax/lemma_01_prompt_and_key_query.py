@@ -64,7 +64,7 @@ ENTRIES = 1 << 21
 LARGEST_LOGIT = 30.0
 """The largest norm of the points of the one-step check, in units of 1/(size of the keys).
 
-Up to this norm the second gradient, plain back-propagation in float64, is accurate."""
+Up to this norm the gradient in W, plain back-propagation in float64, is accurate."""
 
 LARGEST_SLOPE = 690.0
 """The largest log|ℓ'| and log|ℓ''| at which products with values and tokens do not overflow float64."""
@@ -193,7 +193,7 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "kinked": lambda u: 0.375 * np.sign(u) - 0.625,
     }
 )
-"""The textbook formulas of ℓ', by name of the loss; with them the second gradient does without :class:`Loss`."""
+"""The textbook formulas of ℓ', by name of the loss; with them the gradient in W needs no :class:`Loss`."""
 
 
 def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> Any:

@@ -51,7 +51,7 @@ LARGE_SCORES = 2.0**12
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw cases, many of them with scores multiplied by :data:`LARGE_SCORES` and so gradients of some thousands."""
+    """Draw cases; in many, scores are multiplied by :data:`LARGE_SCORES`, so that gradients are some thousands."""
     case = draw(cases(large=BLOCKS))
     problem = case.problem
     if problem.loss.name == "exponential" or not draw(st.booleans()):

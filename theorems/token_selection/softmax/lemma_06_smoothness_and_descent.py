@@ -110,8 +110,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     f)(k − k̄)(k − k̄)ᵀ]; every γᵀs along a segment stays within the range of the scores, on which M0 and M1 are taken.
     The same Hessian gives the second-order bound on the model |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² of both signs,
     which for short h says that ∇L is the gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent
-    inequality; summing that and L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. That the iterates are a run of gradient
-    descent is claimed of every step. Differences of risks are evaluated without cancellation.
+    inequality, whose sum over t and L ≥ (1/n) Σ ℓ(max_t γ_it) give the bound of Σ_t ‖∇L(p(t))‖². That the iterates are
+    a run of gradient descent is claimed of every step. Differences of risks are evaluated without cancellation.
     """
     yield from premises(dataset_claims(case, under_test))
     problem = case.problem
@@ -254,8 +254,8 @@ def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Impl
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
     """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run, for η just below 1/L̂ and for a small η.
 
-    A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less than this; the error bound of ‖∇L‖²
-    covers the difference.
+    A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less than (η/2)‖∇L‖²; the error bound of
+    ‖∇L‖² covers the difference.
     """
     gradient = at.gradient_of(under_test, DESCENT)
     # The step is in units of e^{−log_scale}, since ∇L is in units of e^{log_scale}.
@@ -268,7 +268,7 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
 
 
 def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
-    """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both sides times η = 1/L̂.
+    """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, with η = 1/L̂.
 
     p(0) is the point with index ``first``. Rounding makes a computed step Δ differ from −η∇L. By the descent lemma L
     decreases by at least −⟨∇L, Δ⟩ − ‖Δ‖²/(2η) = (η/2)‖∇L‖² − ‖Δ + η∇L‖²/(2η), so the squares of Δ + η∇L are added to
