@@ -95,8 +95,8 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
     Cached values (a ``cached_property``, say) keep the arithmetic in which they were first computed.
 
     Args:
-        eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² errors cover any other float64 evaluation
-            of the formula.
+        eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. For 2⁻⁵² the errors cover every other float64
+            evaluation of the formula.
         library: the largest error of exponentials and logarithms in such numbers, in units in the last place.
         lost: the absolute error of a result near zero, see :class:`.formats.Format`; by default derived from ``eps``.
     """

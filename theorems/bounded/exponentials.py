@@ -113,8 +113,8 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     e_top, e_low = np.where(first, e, f), np.where(first, f, e)
     raised = np.expm1(e_top) / (1 + small) + (small + now.vanishing) / (1 + small) * np.expm1(e_low)
     moved = np.fmin(np.log1p(raised) * SLACK, np.maximum(e, f))
-    # A kernel computes z = e^{−|x − y|} from its own operands, up to a factor c ≥ 1 larger; log1p(c z) ≤ c log1p(z),
-    # and |z log z| < 0.4 bounds the error of the exponent.
+    # A kernel computes z = e^{−|x − y|} from its own operands, which may make z larger by a factor c ≥ 1; log1p(c z) ≤
+    # c log1p(z), and |z log z| < 0.4 bounds the error of the exponent.
     shift = e + f
     theirs = (second + now.vanishing) * np.exp(np.minimum(shift + now.rounding * gap, 700.0))
     theirs = np.where(shift < 700, np.minimum(theirs, 0.7), 0.7)
