@@ -36,4 +36,4 @@ __all__ = [
 ]
 
 _RULES = (comparisons, elementary_operations, exponentials, extremes, products, rearrangements, sums)
-"""Modules that register rules when they are imported; nothing else here uses them."""
+"""Modules that are imported only because they register rules when they are imported."""

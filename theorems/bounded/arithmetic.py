@@ -69,8 +69,8 @@ def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmet
     """Return the arithmetic of a kernel that flushes subnormals to zero, in numbers with the spacing ``eps`` at 1.
 
     Formats with float32's spacing or a coarser one are assumed to have the exponent range of float32, as bfloat16 and
-    TF32 do, finer formats that of float64. ``lost``, if given, replaces the error near zero that follows from this
-    range.
+    TF32 do, and finer formats that of float64. ``lost``, if given, replaces the error near zero that follows from the
+    exponent range.
     """
     if not EPS <= eps < 0.5:
         raise ValueError(f"spacing {eps} is out of range; give one from {EPS}, that of float64, to below 1/2.")

@@ -98,7 +98,7 @@ def logaddexp(a: Any, b: Any) -> Bounded:
 
     With w = 1/(1 + e^{y − x}), errors of the operands raise the result by at most log(w e^e + (1 − w) e^f) ≤ max(e, f)
     and, by Jensen's inequality, lower it by less. The formula's own roundings are those of the exponent and of log1p,
-    relative to the second term ≤ log 2, and one rounding of the sum.
+    relative to the second term, which is at most log 2, and one rounding of the sum.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
