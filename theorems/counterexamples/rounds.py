@@ -37,7 +37,7 @@ class RoundsResult:
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
-        """Return the rounds to count as complete, and the observations of the round to run again after them.
+        """Return the rounds to count as complete, and the observations of the next round, which is to run again.
 
         Args:
             cases: the limit of cases of the hunt; None without one.

@@ -156,7 +156,7 @@ class Hunt:
             seed=seed_from(f"hunt {self.weakened.name} {self.seed} {self.effort.rounds}"),
             phases=(Phase.generate, Phase.target),
             unchecked=tuple(HealthCheck),
-            # A small change of a case that is close to a counterexample may make it one.
+            # A small change of a case that is close to a counterexample may lead to a counterexample.
             near_copies=True,
         )
 

@@ -92,7 +92,7 @@ class Parts:
 
 
 def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
-    """Simplify a counterexample step by step until no step leads to a counterexample, and return the last one.
+    """Simplify a counterexample until no step leads to a counterexample, and return the last counterexample.
 
     Args:
         case: a counterexample.
