@@ -59,7 +59,7 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
-    """Yield a panel (title, curve by rule) per named data set, and one with the medians over generated problems."""
+    """Yield a panel (title, curve by rule) per named data set, and a panel with the medians over generated problems."""
     for comparison in named:
         if not comparison.no_limit:
             yield comparison.name, {run.rule: _curve(run) for run in comparison.rules}
