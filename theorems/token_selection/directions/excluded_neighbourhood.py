@@ -128,7 +128,7 @@ class Region:
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return eight times the rounding of an exponent at these radii, 8 (d + 8) eps R B."""
+        """Return 8 (d + 8) eps R B, eight times the rounding error of an exponent at the radii R = ``norms``."""
         return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
 
     def hunt_points(

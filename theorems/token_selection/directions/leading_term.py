@@ -62,7 +62,7 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
 def sharp_claim(
     name: str, direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"], excess: Sized
 ) -> Iterator[Claim]:
-    """Claim D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r at the radii where r < |D|/2; no claim if there are none.
+    """Claim D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r at the radii where r < |D|/2, if there are such radii.
 
     Args:
         name: the name of the claim.

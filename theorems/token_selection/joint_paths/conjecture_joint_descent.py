@@ -105,7 +105,8 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         run = continue_run(settings, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
-        # The drift is allowed only in the longest run: after a short run it would hide that the limit is another one.
+        # The drift is allowed only in the longest run: after a short run the allowed drift would hide a different
+        # limit.
         claims = _claims(setup, under_test, run, drifting=True)
     yield from claims
 

@@ -42,8 +42,8 @@ r slack_i + R ρ_i ≥ R Θ_relax for all i ∉ S:
     r/R ≥ c* := max_{i∉S} (Θ_relax − ρ_i)^+ / slack_i.
 
 Along r = cR the general limit is argmax_{‖p‖≤1} min( min_{i∈S} (k_iα−k_it)·p, min_{i∉S} (k_iα−k_it)·p + c slack_i )
-under (k_iα−k_it)·p ≥ 0 (the same exchange argument, with log-sum-exp for the minimum): p_mm at c = 0, p_relax exactly
-from c* on. In Figure 3(b): slack = 1/2, ρ = 1/2, Θ_relax = 1, so c* = 1.
+under (k_iα−k_it)·p ≥ 0 (by the same comparison of risks, with log-sum-exp for the minimum): p_mm at c = 0, p_relax
+exactly from c* on. In Figure 3(b): slack = 1/2, ρ = 1/2, Θ_relax = 1, so c* = 1.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6, Appendix C.
 """

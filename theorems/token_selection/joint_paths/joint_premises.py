@@ -78,7 +78,7 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
 def _duals_claim(setup: JointSetup) -> Claim:
     """Return the claim that the duals of (SVM) prove v_mm optimal: λ ≥ 0, zero off S, Σ λ = 1, Σ λ_i z_i = Γ v̄_mm.
 
-    Each dual is a rounded rational, divided by a rounded sum of n of them.
+    Each dual is a rounded rational, divided by the rounded sum of n such rationals.
     """
     svm, n = setup.joint.svm, setup.problem.n
     duals = with_roundings(svm.duals, n + 2)

@@ -1,4 +1,4 @@
-"""Sublevel sets of a joint problem: the risk of their points with its rounding error, and a search for such points.
+"""Sublevel sets of a joint problem: the risk at pairs (v, p) with its rounding error, and a search for pairs.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
 """

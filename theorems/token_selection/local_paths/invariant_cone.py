@@ -165,7 +165,7 @@ def log_step_of(case: Case) -> float:
 
 
 def with_cone(case: Case) -> Case:
-    """Return the case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
+    """Return the case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, if μ and R exist."""
     normal = case.normalise()
     constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     cone = None if constants is None else invariant_cone(constants, log_step_of(normal))

@@ -257,7 +257,7 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 
 
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
-    """Yield the claims of T2; those for steps of any length are made about −∇L at the iterates of both runs."""
+    """Yield the claims of T2; claims about steps of any length along −∇L are made at the iterates of both runs."""
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
@@ -310,7 +310,7 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     height = approximate(gd.view.points[indices[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
     rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
     exponent = rate + np.log(exact(np.arange(1, len(indices))))[:, None] - height
-    # For such x, log1p(e^x) equals e^x up to e^{2x}/2.
+    # For exponents x < −700, log1p(e^x) equals e^x up to e^{2x}/2.
     underflows = exponent.value < -700
     log_growth = np.where(
         underflows, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(underflows, 0.0, exponent))))
@@ -319,7 +319,7 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
 
 
 def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
-    """Return the function that yields the claims about a flow, from this cone or a better one around its start."""
+    """Return the function that yields the claims about a flow in ``cone`` or a better cone around its start."""
 
     def claims(flow: Flow, goal: float) -> Iterator[Claim]:
         start, length = flow.points[0], cone.constants.norm
