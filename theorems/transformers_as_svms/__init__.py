@@ -1,8 +1,8 @@
 """*Transformers as Support Vector Machines* (arXiv 2308.16898): statements about training the key-query weights W.
 
 softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* with the keys vec(x_it z_iᵀ) and the prompt vec(W).
-Where a statement follows from this substitution, its claims are those of the first paper; the other statements use that
-keys have rank one.
+Where a statement follows from this substitution, its claims are those of the first paper; the other statements rely on
+keys of rank one.
 
 | statement | content |
 |---|---|
@@ -19,7 +19,7 @@ keys have rank one.
 | `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
-| `mixing` | W ≈ W_fin + ‖W‖ W̄^mm if attention mixes tokens, and the other terms of W that stay bounded |
+| `mixing` | W ≈ W_fin + ‖W‖ W̄^mm if attention mixes tokens, and a closed form of the bounded part of W |
 | `conjecture_mixing` | with a ReLU head, descent grows along the Gen-SVM solution of the selected tokens |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 

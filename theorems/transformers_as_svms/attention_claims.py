@@ -29,7 +29,7 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
     """Claim that s⋆ is on the simplex and satisfies the KKT conditions, so that it is optimal.
 
     The conditions are ν_t = μ − ∂h(Xᵀs)/∂s_t ≥ 0 at s = s⋆ for every token t, and ν_t = 0 where s⋆_t > 0. As h is
-    concave, they prove that s⋆ is optimal.
+    concave, these conditions prove that s⋆ is optimal.
     """
     wrong = ""
     for i, tokens in enumerate(data.X):

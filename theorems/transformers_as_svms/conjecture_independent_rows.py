@@ -61,9 +61,9 @@ Growth by one unit along W^mm_α increases every margin by at least 1."""
 SELECTED = 1e-2
 """The bound on 1 − s_iα_i: below it at every input i, the tokens α count as selected."""
 ATTRACTING = 1 / 16
-"""The least share of the largest term of an input's gradient that a token's term has if the token attracts the flow."""
+"""The least ratio of a token's term to the largest term of its input's gradient if the token attracts the flow."""
 GROWTH = 2.0
-"""The factor by which ‖W‖·deviation may grow over the last three quarters, see :data:`INDEPENDENT_ROWS`."""
+"""The factor by which ‖W‖·deviation may grow from a quarter of the norm to the end, see :data:`INDEPENDENT_ROWS`."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -91,16 +91,17 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     From every start it is proven that the flow has no stationary point, that ‖W‖_F → ∞, and that single tokens are
     selected (:mod:`.no_stationary_point`). The limit is proven once the flow is in the cone of Theorem 5 around W^mm_α
     of a locally optimal α. Whether the flow reaches such a cone is open. The conjecture excepts a set of starts of
-    measure zero: if a token that scores higher than α is an SVM-neighbour, a direction Σ λ_j G_j with λ < 0 at that
-    token keeps the token's margin tight and repels flows beside it, but some flows may end there.
+    measure zero: if a token that scores higher than α is an SVM-neighbour, that token's margin stays tight along a
+    direction Σ λ_j G_j (G_j the rows) with λ < 0 at the token. This direction repels nearby flows, but some flows may
+    end there.
 
     The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from which it
     has to turn away. Selected tokens are read off at ‖W‖ = 1e3 (for keys of order one). If they are not locally optimal
     or the flow is still turning, they are read off at 1e5; if none are selected then, at 30 ‖W^mm_α‖. Whether α is
     locally optimal is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α
     does not double from a quarter of the norm to the end. The claim's detail reports whether the flow has reached the
-    cone in which Theorem 5 proves the limit. The claims are undecided unless every margin at the end exceeds the size
-    of every margin at the start.
+    cone in which Theorem 5 proves the limit. The claims are undecided unless every margin at the end exceeds the
+    absolute value of every margin at the start.
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
@@ -172,7 +173,7 @@ def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
 
 
 def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
-    """Return the conjectured limit of the flow: W^mm_α of the keys that the flow uses, usually rounded products.
+    """Return the conjectured limit of the flow: W^mm_α for the keys that the flow uses, which are usually rounded.
 
     For nearly equal tokens, the solution for exact keys x zᵀ and the solution for rounded keys differ by more than the
     flow deviates from its limit. If no W separates the rounded keys, ``svm``, which is for exact keys, is returned.
@@ -184,9 +185,10 @@ def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
 
 
 def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
-    """Return whether every margin at the end is larger than the size of any margin at the start.
+    """Return whether every margin at the end is larger than the absolute value of every margin at the start.
 
-    Before that, the logits of the start still matter: a token with a very small logit there has no visible weight.
+    While this is false, the logits of the start still matter: a token whose logit is very small at the start has no
+    visible weight.
     """
     others = np.arange(problem.T) != alpha[:, None]
     rows = value_of(key_rows(problem, alpha))[others]

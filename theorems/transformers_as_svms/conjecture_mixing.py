@@ -76,12 +76,13 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
     """Let h be a head of ReLU units, and train W by normalized gradient descent.
 
     *A conjecture: no proof is known.* Let O_i be the tokens whose weights stay away from 0 along the run, and W^mm the
-    solution of Gen-SVM for these sets. If other tokens score less, then W(k) = r_k W^mm + O(1) with r_k → ∞.
+    solution of Gen-SVM for these sets. If weight on any other token increases the loss at first order, then
+    W(k) = r_k W^mm + O(1) with r_k → ∞.
 
     O_i are the tokens with weights above 1e-3 at the end of the run, as in the authors' code. Evidence: from a quarter
     of the run to its end W grows along W^mm, and moves orthogonally to W^mm by at most a tenth of this growth plus two
     steps. Steps oscillate about the kinks of h that fix the ratios of the weights in O_i; therefore means over a
-    hundred iterates are compared. A run is undecided while a weight is still decreasing to 0. It is also undecided if
+    hundred iterates are compared. A run is undecided if a weight is still decreasing to 0. It is also undecided if
     early steps went so far that growth like log k is not visible yet: W grows by less than half of log 4 ‖W^mm‖ from a
     quarter of the run on, and by less than half of log 2 ‖W^mm‖ from an eighth to a quarter. If r_k = log(e^{r_0} + ck)
     passes the second threshold, it passes the first.
@@ -140,7 +141,7 @@ def _uniform(sets: np.ndarray) -> OptimalAttention:
 
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
-    """Claim that the first step and some later steps follow the gradient; h is linear near the points compared."""
+    """Claim that the first and some later steps follow the gradient, for the linear head that agrees with h at each."""
     claims = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])

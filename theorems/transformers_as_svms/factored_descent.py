@@ -114,7 +114,8 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
         L(K⁺, Q⁺) ≤ L(K, Q) − (η/2) ‖∇L(K, Q)‖².
 
     A run has to take a step at least as long: a shorter step would satisfy the inequality, but a run that stands still
-    tests nothing. So from m(W(0)) ≥ κ + max(1, log(2(T − 1))) every m(W(t)) is at least m(W(0)) − κ, as for the flow.
+    tests nothing. As the risk does not increase, a run from m(W(0)) ≥ κ + max(1, log(2(T − 1))) keeps every m(W(t)) ≥
+    m(W(0)) − κ, as the flow does.
 
     **No stationary point.** If the head is v = K u, then ∇_Q u = ∇Lᵀv and the first bound holds. If q = Q u separates
     the labels, c_q = min Y_i qᵀz_i > 0, the second bound holds:

@@ -142,7 +142,8 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Proof: dependence is a polynomial condition, so one independent point is enough. With k = T − 1 let U_i be k of the
     d coordinate vectors, taken cyclically, so that each e_j is in at most ⌈nk/d⌉ ≤ e of the U_i, and let any e of the
     z_i be independent. Rows e_j z_iᵀ of different j are orthogonal, and rows of the same j are independent. With
-    self-attention such a point is reached by z_i = x_i1 and x_it = x_i1 − u_t for α = 1. Tests try small (d, e, T, n).
+    self-attention such a point is reached by z_i = x_i1 and x_it = x_i1 − u_t, u_t ∈ U_i, for α = 1. Tests try small
+    (d, e, T, n).
 
     **For any number of tokens**, let queries separate the labels, Y_i q·z_i ≥ 1, and one token of each input be best.
     W = v qᵀ/min gap has the margins (γ_i,opt − γ_it) Y_i q·z_i/min gap ≥ 1 for opt, and ‖W^mm‖_F ≤ ‖v‖‖q‖/min gap. As W

@@ -51,7 +51,7 @@ class ClaimChecks:
     """Results of exact checks, by claim; each claim is checked for several choices of tokens.
 
     Attributes:
-        wrong: the detail of the first failed check of each claim, by the name of the claim; empty if all checks hold.
+        wrong: for each claim's name the detail of its first failed check, or an empty text if all its checks hold.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)

@@ -92,9 +92,10 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
             W(k)/‖W(k)‖_F → W^mm/‖W^mm‖_F, provided that all iterates stay in C_{μ,R}.
 
     **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) both follow from ``descent-from-a-margin``, whose claims are
-    checked here. (1) R = log((T−1)A)/μ suffices. With this R, the union of C_{μ,R} over μ is {m(W) ≥ log((T−1)A)},
-    where −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0. It is > 0 even where m(W) = log((T−1)A), as the bound replaces
-    1 − s_opt = s_opt Σ e^{−h} by the larger (T−1)e^{−m(W)}. (2) As m(W(1)) = Rι/‖∇L(0)‖_F, with
+    checked here; A, κ and Ω are as there. (1) R = log((T−1)A)/μ suffices. With this R, the union of C_{μ,R} over μ is
+    {m(W) ≥ log((T−1)A)}, where −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0. The left side is > 0 even where m(W) =
+    log((T−1)A), as the bound replaces 1 − s_opt = s_opt Σ e^{−h} by the larger (T−1)e^{−m(W)}. (2) As m(W(1)) =
+    Rι/‖∇L(0)‖_F, with
 
         R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
 
@@ -116,7 +117,7 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _first_step(
     constants: MarginConstants, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "b d"]]:
-    """Yield the claims that W(1), (1, d·e), is the first step and has the required margin, and return it."""
+    """Yield the claims that W(1), (1, d·e), is the first step and has the required margin, and return W(1)."""
     problem, zero = constants.problem, np.zeros((1, constants.problem.d))
     at = AttentionAt(problem, zero)
     gradient = at.gradient_of(under_test, IS_A_FIRST_STEP)

@@ -117,7 +117,7 @@ def smallest_gaps(problem: Problem) -> Numbers:
 
 
 def of_each(problem: Problem, method: str) -> Numbers:
-    """Return the bound by ``method`` of the loss for the score range of each input, (n,), with rounding errors."""
+    """Return the bound that the loss's ``method`` gives for the scores of each input, (n,), with rounding errors."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     bound = getattr(problem.loss, method)
     values: Float64[np.ndarray, "n"] = np.array(

@@ -109,21 +109,21 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (Lemma 7), so a good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D
     − c_max Σ_harmful s|D|. As s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, this is at least ½c_min Γ⁻ e^{−a}/T beyond R0. At
     ρ W^mm_α the excess n(L − L_α) is at most c_max N Γ⁺ e^{−ρ}, as all margins are at least ρ. So a ≥ ρ − κ_α. As W/a
-    is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by
-    a factor e^o belongs to the sublevel set of ρ − o, so the claims use all points of the cone. For ρ > max(κ_α/μ,
-    κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
+    is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is e^y
+    times that of ρ W^mm_α belongs to the sublevel set of ρ − y, so the claims use all points of the cone. For ρ >
+    max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
 
     **Limit.** The path under test lies in the cone and between the two radii. Its risk is at most the risk at ρ W^mm_α
     and at the point W_o, which has the norm ρP and the offset o of the sharp form from the ray; the search starts from
     both. No claim needs or says that the path is the minimum. So the path has the bounds above (path-margin). With
-    w = λ/Σλ, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, and the b of
-    :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
+    w = λ/Σλ, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P,
+    H = Σ_harmful |D| e^{−r(m−w)}, and the b of :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r.
 
-    The right side is |o|²/(2ρ²)(1 + o(1)) if all neighbours have duals; the path is followed to ρ = 1e6.
-    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in Theorem 1 of the first paper,
-    H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
+    The right side is |o|²/(2ρ²)(1 + o(1)) if all neighbours have positive duals; the path is followed to ρ = 1e6.
+    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in Theorem 1 of the first paper;
+    Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
 
     **The nuclear norm.** The cone, good and harmful tokens and R0 are as in :mod:`.curves.nuclear_local_bounds`;
     ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α with the same κ_α.
@@ -156,7 +156,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims on margin and correlation of points W of the cone, from their risk and that of ρ W^mm_α."""
+    """Yield the claims on margin and correlation of points W of the cone, from the risks of W and ρ W^mm_α."""
     constants = bounds.constants
     rhos = np.array([begin * factor for factor in SUBLEVEL if begin * factor < bounds.last])
     share = rng.random((len(rhos), POINTS)) ** 8
@@ -175,7 +175,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
-    # The point with the offset from the ray is replaced by the ray at radii where it lies outside the cone.
+    # Replace the point with the offset by the point on the ray at radii where the former is outside the cone.
     sizes, _, nu = bounds.sizes(rays[:, 1])
     inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
     rays[~inside, 1] = rays[~inside, 0]

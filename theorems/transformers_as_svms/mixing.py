@@ -153,8 +153,8 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         o = [E; G_S]⁺ [b; log(c_j/λ_j)]  without its component along W^mm.
 
-    With ρ = R/‖W^mm‖ to first order, the next term is o₂/ρ, where E o₂ = 0, ⟨G_j, o₂⟩ = −o_j/λ_j + t, and the o_j are
-    the coefficients in o = Σ o_j G_j + Eᵀ….
+    The next term is o₂/ρ, where ρ ≈ R/‖W^mm‖, E o₂ = 0, ⟨G_j, o₂⟩ = −o_j/λ_j + t with the same t for all j, and the o_j
+    are the coefficients in o = Σ o_j G_j + Eᵀ….
     *Derivation.* Stationarity is Σ c_j e^{−h_j} G_j + Eᵀ… = ηW, E W = b, up to factors 1 + O(e^{−ρ}). For W = ρ W^mm +
     o its coefficients are c_j e^{−h_j} = η(ρλ_j + o_j), and h_j = ρ + ⟨G_j, o⟩. So the paper's formula has the right
     direction and ratios, but W_fin is not the whole finite part: o = W_fin iff log(c_j/λ_j) − h_j(W_fin) is the same

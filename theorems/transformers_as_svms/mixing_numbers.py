@@ -136,7 +136,7 @@ class Mixing:
 
     @property
     def least_depth(self) -> arb:
-        """The depth r = log(4B/(λ s⋆_min²)) on the ray W_fin + r W^mm at which ε = s⋆_min/2; bounds hold beyond it."""
+        """The depth r = log(4B/(λ s⋆_min²)) on the ray W_fin + r W^mm where ε = s⋆_min/2; bounds hold for larger r."""
         return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
 
     def spread(self, excess: arb) -> arb:
@@ -148,7 +148,7 @@ class Mixing:
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """Return the bound ‖m‖₁δ of mᵀEW − mᵀb, where b are the log-ratios."""
+        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb|, where b are the log-ratios."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property

@@ -18,9 +18,9 @@ LEAST = 128.0
 MOST = 400.0
 """The largest ρ of the first point of the path; if a larger ρ is needed, the path is not computed."""
 DEEP = 40.0
-"""The least ρ·slack, where 1 + slack is the margin of a token that is not tight: its weight has the factor e^{−40}."""
+"""The least ρ·slack, where 1 + slack is the margin of a token not tight: the token's weight has the factor e^{−40}."""
 SETTLED = 16.0
-"""The least ρ/max|⟨G_j, o₂⟩|; with a larger ratio the terms after o₂/ρ are small."""
+"""The least ρ/max|⟨G_j, o₂⟩|; with a larger ratio the terms after o₂/ρ (:mod:`.mixing`) are small."""
 STEP = 4.0
 """The ratio of the ρ of the second point to the ρ of the first point."""
 
@@ -37,7 +37,7 @@ def has_closed_form(mixing: Mixing) -> bool:
 
 
 def path_radii(mixing: Mixing) -> list[float]:
-    """Return the ρ of two points whose offset is near its limit; an empty list if it needs a ρ above :data:`MOST`."""
+    """Return the ρ of two points whose offset is near its limit; an empty list if this needs a ρ above :data:`MOST`."""
     if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
@@ -90,7 +90,7 @@ class PathPoint:
 
     @cached_property
     def distance(self) -> arb:
-        """The bound (2 gap/θ)^½ on the distance from the point to any minimiser over the ball of radius R."""
+        """The bound (2 gap/θ)^½ of :mod:`.mixing` on the distance from the point to any minimiser over the ball."""
         weights = self.mixing.weights(self.point)
         lost = {j: arb(self.mixing.cost(j)) * weights[j[0]][j[1]] for j in self.mixing.masked_rows}
         total = sum(lost.values(), arb(0))

@@ -43,7 +43,7 @@ def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
 
 
 def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[arb, Balls]]:
-    """Yield pairs (r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm), with equality for some."""
+    """Yield pairs (r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm), including W_fin + r W^mm."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()

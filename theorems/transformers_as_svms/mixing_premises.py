@@ -28,7 +28,7 @@ BALLS_OF_LOGARITHMS = tolerance(
 def general_svm_claim(name: str, data: QueryDataset, attention: OptimalAttention, svm: GeneralSvm) -> Claim:
     """Claim the KKT conditions of Gen-SVM for W^mm, over the rationals.
 
-    They are E W = 0, G W ≥ 1 and W = Gᵀλ + Eᵀμ with λ ≥ 0, and λ_j = 0 where the margin exceeds 1.
+    The conditions are E W = 0, G W ≥ 1 and W = Gᵀλ + Eᵀμ with λ ≥ 0, and λ_j = 0 where the margin exceeds 1.
     """
     wrong = _wrong_svm(Mixing(data, attention.levels[0], attention, svm, []))
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)

@@ -24,7 +24,7 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
 
 RAY = (0.0, 1.0, 8.0)
-"""The values of r; at the largest one masked tokens have about a thousandth of the mass."""
+"""The values of r; at the largest value, masked tokens have about a thousandth of the mass."""
 
 
 class RayPoints:

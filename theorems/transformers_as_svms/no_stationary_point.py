@@ -145,7 +145,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     σ_min is the least singular value of the rows G_it = x_i,opt z_iᵀ − x_it z_iᵀ, and σ the least singular value of
     c ↦ Σ c_it x_it z_iᵀ on Σ_t c_it = 0. *Derivation.* ∇L = (1/n) Σ_it c_it x_it z_iᵀ with Σ_t c_it = 0, which equals
     −(1/n) Σ_{t≠opt} c_it G_it. As the rows are independent, σ and σ_min are positive: their squares are eigenvalues of
-    G Gᵀ, for σ in the metric Σ_t c_it², bounded from below over the rationals (:mod:`.row_independence`). c vanishes
+    G Gᵀ (for σ, in the metric Σ_t c_it²), and are bounded from below over ℚ (:mod:`.row_independence`). c vanishes
     only if all scores of every input are equal, as s > 0.
 
     **Effective, saturation.** Let Δ_i be the least distance of two scores of input i, ε_i = n‖∇L‖_F/(σ|ℓ'_i|), and r a
@@ -153,8 +153,8 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
 
         1 − s_ir ≤ √(T − 1) ε_i / (Δ_i − ε_i/s_ir).
 
-    The largest weight is s_ir ≥ 1/T. *Derivation.* Σ_t s_it² (γ_it − f_i)² ≤ ε_i² by gradient-norm; so |γ_ir − f_i| ≤
-    ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and Σ_{t≠r} s_it |γ_it − f_i| ≤ √(T − 1) ε_i.
+    If r has the largest weight, s_ir ≥ 1/T. *Derivation.* Σ_t s_it² (γ_it − f_i)² ≤ ε_i² by gradient-norm; so |γ_ir −
+    f_i| ≤ ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and Σ_{t≠r} s_it |γ_it − f_i| ≤ √(T − 1) ε_i.
 
     **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) =
     inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* By the
@@ -295,7 +295,7 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
 def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) -> Points:
     """Return W^mm and other W whose margins are at least 1, up to rounding.
 
-    As rows are independent, there are W with arbitrary margins ≥ 1; each gets a random component in the kernel of G.
+    As rows are independent, there are W with arbitrary margins ≥ 1; each W gets a random component in the kernel of G.
     """
     others = np.arange(problem.T) != problem.optimal[:, None]
     G = value_of(key_rows(problem, problem.optimal))[others]

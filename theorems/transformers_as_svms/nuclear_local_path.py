@@ -99,7 +99,7 @@ def _distances(
     names: tuple[str, str, str],
     form: Form,
 ) -> Iterator[Claim]:
-    """Claim that the margins of W are at least ``least``, and the resulting bounds on its distances from F and ρW_⋆."""
+    """Claim that the margins of W are at least ``least``, and bounds on its distances from the face F and ρW_⋆."""
     bounds, options = local.bounds, {"points": "point of the cone"}
     R, low = rho * bounds.most, least.value - least.error
     e = R - bounds.least * low
@@ -177,9 +177,9 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
 def least_margin(
     local: NuclearLocalBounds, W: Float64[np.ndarray, "m d e"], rho: Float64[np.ndarray, "m"], claim: str
 ) -> Numbers:
-    """Return the lower bound ρ' − κ_α − o of the margins of W.
+    """Return the lower bound ρ' − κ_α − y of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and o ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and y ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * local.bounds.svm.W

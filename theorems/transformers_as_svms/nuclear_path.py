@@ -1,7 +1,8 @@
-"""Regularization path of (K, Q): KQᵀ/R converges to W_⋆/C_⋆, W_⋆ of least nuclear norm for the optimal tokens.
+"""Regularization path of (K, Q): KQᵀ/R converges to W_⋆/C_⋆, W_⋆ of least nuclear norm C_⋆ for the optimal tokens.
 
-Main results: explicit bounds on margins and on the distances from a face of matrices and from W_⋆ over a whole sublevel
-set; the path itself at radii up to 1e6, each point with a certificate that it is a minimiser; its offset from the ray.
+Main results: explicit bounds on the margins of KQᵀ and on its distances from a face of matrices and from ρW_⋆ over a
+whole sublevel set; the path itself at radii up to 1e6, each point with a certificate that it is a minimiser; its offset
+from the ray.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -73,15 +74,15 @@ TURNS = stated_claim("path-turns", when=FOLLOWED)
 OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR, refines=TURNS)
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The radii ρ = RΘ_⋆ of the sublevel sets, in units of κ."""
+"""The radii ρ = R/C_⋆ of the sublevel sets, in units of κ."""
 POINTS = 60
 """The number of points checked per sublevel set."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""The radii ρ = RΘ_⋆ of the path."""
+"""The radii ρ = R/C_⋆ of the path."""
 RESOLVED = 40.0
 """The least ρ·slack − log ρ and ρ·g at which the offset is compared with its limit: e^−40 is below rounding."""
 NEAR = 0.1
-"""The largest first Newton step at these radii, in units of the offset's norm or C_⋆, whichever is larger."""
+"""The largest first Newton step for which the offset is compared, in units of its norm or C_⋆, whichever is larger."""
 
 
 @statement(
@@ -144,15 +145,15 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     and b of :func:`theorems.rounding.approximations.bend`: ⟨M, W⟩Θ_⋆ ≥ D − log1p(x) − b min(x, 1) − log n(L(W) −
     L_opt), by Jensen's inequality as in Theorem 1.
 
-    A W whose excess risk exceeds that of ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o. So the bounds, with
-    κ + o in place of κ, hold at all points of the ball with o < ρ − κ. If the solution is not proven to be the only
+    A W whose excess risk exceeds that of ρW_⋆ by a factor e^y belongs to the sublevel set of ρ − y. So the bounds, with
+    κ + y in place of κ, hold at all points of the ball with y < ρ − κ. If the solution is not proven to be the only
     one, the bounds hold with some feasible W in place of W_⋆, and with a λ whose dual value is nearly C_⋆: the claims
     are about F, and do not require its r singular values to be 1 (:mod:`.curves.nuclear_bounds`).
 
     **Limit.** The path under test lies in the ball and has the least risk there: f(W) = log Σ c_j e^{−h_j} is convex
     with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and log n(L − L_opt) is
-    at least f − log1p(x) − b min(x, 1). So the path has the bounds above. With the bounded e = R − C_⋆(D − …) from the
-    duals, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); the path is followed to ρ = 1e6.
+    at least f − log1p(x) − b min(x, 1). So the path has the bounds above. As e = R − C_⋆(D − …) from the duals is
+    bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); the path is followed to ρ = 1e6.
 
     **Sharp.** If W_⋆ = U1 P V1ᵀ is the only solution, P ≻ 0, and λ positive on all tight constraints, then
     W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.curves.nuclear_limit`). The claim is checked at the radii at
@@ -188,13 +189,13 @@ def _sublevel(
     rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
     K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
     least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)
-    # Leave out points with o ≥ ρ − κ: the bounds do not hold for their sublevel sets.
+    # Leave out points with y ≥ ρ − κ: the bounds do not hold for their sublevel sets.
     inside = least.value - least.error > 0
     K, Q, rho, least = K[inside], Q[inside], rho[inside], least[inside]
     W, R, options = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
     margins = bounds.margins(W)
 
-    # h_it(W) ≥ ρ − κ − o.
+    # h_it(W) ≥ ρ − κ − y.
     yield at_least(MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, **options)
     round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **options}
     e = R - bounds.least * (least.value - least.error)
@@ -271,7 +272,7 @@ def _minimal(
 
     The infimum is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where W' = ρW_⋆ + o with the
     offset o that the path reports. The margins of W' are h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩, where m_j are the margins of
-    W_⋆. They are computed without the cancellation that the floats of W would cause.
+    W_⋆. The h_j are computed without the cancellation that the floats of W would cause.
     """
     problem, svm, (a, z, _) = bounds.problem, bounds.svm, bounds.certificate.floats
     assert svm.exact is not None
@@ -323,9 +324,9 @@ def _least_margin(
     under_test: Implementation,
     claim: str,
 ) -> Numbers:
-    """Return the lower bound ρ' − κ − o of the margins of W.
+    """Return the lower bound ρ' − κ − y of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and o ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and y ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * bounds.svm.W

@@ -31,7 +31,7 @@ FACTOR_ROUNDING = tolerance(
 )
 
 ENCLOSED = 2.0**-120
-"""The largest radius of an entry's enclosure, in units of the largest entry; Newton's method loses some of 160 bits."""
+"""The largest radius of an entry's enclosure, in units of the largest entry: at most 40 of 160 bits may be lost."""
 
 UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
 

@@ -91,9 +91,9 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **n = 1.** W^mm = p_mm zᵀ/‖z‖², where p_mm is the solution of ATT-SVM(α) on the tokens.
 
     **Orthogonal queries decouple.** If z_i·z_j = 0 for i ≠ j, then W^mm = Σ_i p_i z_iᵀ/‖z_i‖², where p_i is the
-    solution of ATT-SVM(α_i) on only the tokens of input i. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm
-    z_i‖ ≥ ‖p_i‖. Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at W = Σ_i p_i z_iᵀ/‖z_i‖², which is feasible; and the
-    solution is unique.
+    solution of ATT-SVM(α_i) on only the tokens of input i. Derivation: W^mm z_i is feasible for input i, so ‖W^mm z_i‖
+    ≥ ‖p_i‖. Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at W = Σ_i p_i z_iᵀ/‖z_i‖², which is feasible; and the solution
+    is unique.
 
     **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆ P_Z has the same margins, and
     ‖W P_Z‖_⋆ ≤ ‖W‖_⋆ with equality only if W(I − P_Z) = 0, as WWᵀ = W P_Z Wᵀ + W(I − P_Z)Wᵀ and √ is operator monotone.

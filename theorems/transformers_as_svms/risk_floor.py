@@ -117,7 +117,8 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
         Σ c_i δ_i ≤ n (L(W) − L_⋆) ≤ Σ C_i δ_i.
 
     **Sharp** as δ → 0. Let κ_i be the steepening of ℓ between the scores of input i
-    (:meth:`reference_attention.loss.Loss.steepening`), and M0_i the Lipschitz constant of ℓ' there. At every W
+    (:meth:`reference_attention.loss.Loss.steepening`), and M0_i the Lipschitz constant of ℓ' on this range. At
+    every W
 
         Σ |ℓ'(γ_i,opt)| δ_i e^{−κ_i δ_i/2} ≤ n (L(W) − L_⋆) ≤ Σ (|ℓ'(γ_i,opt)| δ_i + M0_i δ_i²/2).
 

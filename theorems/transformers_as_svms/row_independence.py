@@ -27,7 +27,7 @@ GRADIENT_NORM = stated_claim("gradient-norm", when=INDEPENDENT)
 """The claim on the norm of the gradient; it is undecided if the rows are nearly dependent."""
 
 BELOW = 2.0**-20
-"""The relative amount by which the guess is lowered at first; each further attempt lowers it by four times as much."""
+"""The relative amount by which the guess is lowered at first; the amount grows fourfold with each further attempt."""
 HALVINGS = 40
 """The number of times that λ is lowered before the search is given up."""
 

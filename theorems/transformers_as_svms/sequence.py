@@ -102,9 +102,9 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that the query sees. A query that
     sees one token has a constant risk and no constraint. Queries that see different numbers of tokens are in different
-    parts, in any order, and L is the mean over all (i, k). No token is copied to make the numbers equal, because a copy
+    parts, in any order, and L is the mean over all (i, k). No token is copied to make these numbers equal, as a copy
     would take weight. Tokens that a query does not see do not change its risk. W^mm is certified over ℚ on the rows of
-    all parts together. So is feasibility for other choices of tokens: every choice is separable if the rows
+    all parts together. Feasibility is certified for other choices of tokens, too: every choice is separable if the rows
     (x_iα − x_it) z_ikᵀ are linearly independent, which nT(T−1) ≤ d² does not imply.
 
     **Effective.** Let there be M = nL queries and N constraints with margins h, m = min h. Let Γ be the gaps γ_α − γ_t,
@@ -224,7 +224,7 @@ def in_sublevel_sets(
 ) -> Iterator[Claim]:
     """Claim the bounds of margin and correlation at points of sublevel sets; ``of_radius`` indexes each point's radius.
 
-    A point of the ball whose risk is larger than at R W̄^mm by a factor e^o belongs to the sublevel set of ρ − o.
+    A point of the ball whose excess risk is e^o times that of R W̄^mm belongs to the sublevel set of ρ − o.
     """
     p, kappa = exact(points), rows.log_kappa
     p_mm, rho = with_rounding(svm.p), rhos[of_radius]

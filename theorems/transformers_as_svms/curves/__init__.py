@@ -1,1 +1,1 @@
-"""Runs of descents and flows on (K, Q), nuclear-norm paths, and the claims that each is the curve it should be."""
+"""Runs of gradient descent and gradient flow on (K, Q), nuclear-norm paths, and the claims that check these curves."""

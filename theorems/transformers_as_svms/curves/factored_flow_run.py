@@ -1,4 +1,4 @@
-"""Gradient flow on (K, Q) to norms at which a limit is visible, with the claims that it is a gradient flow.
+"""Gradient flow on (K, Q) to norms at which a limit is visible, with claims that the computed curve is such a flow.
 
 To check the flow, some pieces between recorded points are integrated again, by another method and with the derivatives
 of :class:`.attention_at.AttentionAt`, which do not assume that logits are linear.
@@ -40,7 +40,8 @@ PER_DECADE = 20
 class FactoredArcFlow(ArcFlow):
     """The flow on (K, Q) as a function of u = log(1 + κ s), where s is the arc length and κ² the size of the keys.
 
-    As (K, Q) has many coordinates, fewer pieces are integrated again than for other flows, and with a larger tolerance.
+    As (K, Q) has many coordinates, fewer pieces are integrated again as a check than for other flows, and with a
+    larger tolerance.
     """
 
     relative, pieces = 1e-7, 1
@@ -51,7 +52,7 @@ class FactoredArcFlow(ArcFlow):
         self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
 
     def _gradient(self, p: Point, by_weights: Float64[np.ndarray, "w"]) -> Point:
-        """Return the gradient (∇L Q, ∇Lᵀ K) by (K, Q) = p, given the gradient ∇L by W in any unit."""
+        """Return the gradient (∇L Q, ∇Lᵀ K) with respect to (K, Q) = p, from ∇L with respect to W in any unit."""
         G, (K, Q) = by_weights.reshape(self._layout.d, self._layout.e), self._layout.split(p)
         return self._layout.join(G @ Q, G.T @ K)
 
@@ -64,7 +65,7 @@ class FactoredArcFlow(ArcFlow):
         """Return None: the flow on (K, Q) does not stay in a span of rows."""
 
     def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "k k"]]:
-        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, where ∇ is by (K, Q).
+        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, where ∇ is with respect to (K, Q).
 
         Along (U, V), the second derivative is ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ.
         """
@@ -127,7 +128,7 @@ class FactoredFlowRun:
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the flow begins at its start, has the gradient as tangent, and is a flow in between.
+        """Yield the claims on the flow's start, its tangents at recorded points, and pieces of it between these points.
 
         Raises:
             Ended: the start or the recorded norms are not the requested ones, or the tangent of the flow cannot be

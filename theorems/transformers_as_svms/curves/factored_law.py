@@ -1,4 +1,4 @@
-"""Law of the singular values of (K; Q): those beyond the rank of the nuclear-norm SVM fall behind like ‖W‖^{−g/2}.
+"""Law of the singular values of (K; Q): beyond the nuclear-norm solution's rank they fall behind σ_1 like ‖W‖^{−g/2}.
 
 Notation: Θ = (K; Q). M = Σ λ_j G_j is the dual matrix of ATT-SVM⋆ with ‖M‖_op = 1; r of its singular values are 1 and
 the next is 1 − g. N = C_⋆M̂ is the certificate −∇L in the unit of M. S = (0, M; Mᵀ, 0). The time τ is defined by
@@ -9,7 +9,7 @@ orthonormal eigenvectors of S for these eigenvalues. With p_k = σ_1(Θ) ⋯ σ_
     μ_k τ − kE/(c_k − 2kE) + log c_k ≤ log p_k − log p_k(0) ≤ μ_k τ + kE.
 
 *Derivation.* p_k is the norm of the compound ∧ᵏΘ, whose derivative is the additive compound of S times ∧ᵏΘ. The largest
-eigenvalue of this additive compound is μ_k; an error of S changes the compound by at most k times as much. Let w be its
+eigenvalue of this additive compound is μ_k; an error of S changes the compound by at most k times as much. Let w be the
 eigenvector for μ_k and y = ∧ᵏΘ/|∧ᵏΘ|, so that ⟨w, y⟩ ≥ c_k at τ = 0. Then d log⟨w, ∧ᵏΘ⟩ ≥ (μ_k − k‖N − M‖/⟨w, y⟩) dτ,
 hence ⟨w, y⟩ decreases by at most 2kE.
 
@@ -100,7 +100,7 @@ class Eigenvectors:
     """Eigenvectors of S for its largest eigenvalues.
 
     Attributes:
-        first: (U1; V1)/√2, (d + e, r).
+        first: the eigenvectors (U1; V1)/√2 for the eigenvalue 1, with the singular vectors U1, V1 of M; (d + e, r).
         following: the eigenvectors for the next eigenvalue 1 − g, (d + e, s).
     """
 

@@ -74,7 +74,7 @@ class FactoredPoints:
         return theirs.widen(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
 
     def joint(self, gradient: Numbers) -> Numbers:
-        """Return the gradients (∇L Q, ∇Lᵀ K) by (K, Q) as vectors, (b, (d + e) m), from ∇L by W, (b, d·e)."""
+        """Return the gradients (∇L Q, ∇Lᵀ K) in (K, Q) as vectors, (b, (d + e) m), from ∇L in W, (b, d·e)."""
         G: Any = gradient.reshape(self.W.shape)
         by_k, by_q = np.einsum("bij,bjk->bik", G, self.Q), np.einsum("bij,bik->bjk", G, self.K)
         flat = (len(self.W), -1)

@@ -131,7 +131,7 @@ class FactoredRun:
 
     @cached_property
     def steps(self) -> Numbers:
-        """The steps η∇L(K, Q), (t, k); the error bounds allow any direction where floats do not resolve it."""
+        """The steps η∇L(K, Q), (t, k); where floats do not resolve a step's direction, the error bounds allow any."""
         steps: Any = np.exp(np.minimum(self.log_factor, 700.0))[:, None] * self.joint
         if not self.length:
             return steps

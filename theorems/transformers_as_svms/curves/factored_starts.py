@@ -39,7 +39,7 @@ class MarginsWithKappa(Margins, Protocol):
 
 
 def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
-    """Compute the margin κ + max(1, log(2(T − 1))): a run from it keeps margins m ≥ 1 and (T − 1)e^{−m} ≤ ½.
+    """Compute the margin κ + max(1, log(2(T − 1))): a run that starts with it keeps m ≥ 1 and (T − 1)e^{−m} ≤ ½.
 
     Raises:
         Undecided: floats do not resolve steps at this margin; ``claim`` is the name of the undecided claim.

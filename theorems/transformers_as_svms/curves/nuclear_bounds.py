@@ -1,11 +1,12 @@
 """Bounds of the distance from a matrix W of large margins to the face of a dual of ATT-SVM⋆, or to the solution.
 
-Notation: the duals λ ≥ 0 are scaled so that M = Σ λ_j G_j has ‖M‖_op = 1, and C = Σ λ_j ≤ C_⋆. U1 and V1 are the r
-leading left and right singular vectors of M, the gap is g = 1 − σ_{r+1}(M), and the face is F = {U1 P V1ᵀ : P ⪰ 0}. If
-‖W‖_⋆ ≤ R and all margins of W are at least a > 0, then R − ⟨M, W⟩ ≤ e for e = R − Ca. From this, ``tsvm-nuclear-path``
-derives dist_⋆(W, F) ≤ 2√(Re/g) if the r leading singular values are 1.
+Notation: the duals λ ≥ 0 are scaled so that M = Σ λ_j G_j has ‖M‖_op = 1, and C = Σ λ_j ≤ C_⋆ = ‖W_⋆‖_⋆. U1 and V1 are
+the r leading left and right singular vectors of M, the gap is g = 1 − σ_{r+1}(M), and the face is F = {U1 P V1ᵀ : P ⪰
+0}. If ‖W‖_⋆ ≤ R and all margins of W are at least a > 0, then R − ⟨M, W⟩ ≤ e for e = R − Ca. From this,
+``tsvm-nuclear-path`` derives dist_⋆(W, F) ≤ 2√(Re/g) if the r leading singular values are 1.
 
-They need not be 1: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r leading singular values be
+The r leading singular values need not be 1:
+dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r leading singular values be
 Σ1 = I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a − c)ᵀΣ1(a − c)
 + ½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c). And ½(|b|² + |d|²) − bᵀMd
 is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²). As g ≤ 1, with μ = ½(a + c)
@@ -137,7 +138,7 @@ class NuclearBounds:
         """Bound ‖W − ρW_⋆‖_F if the solution is unique and all margins of W are at least ρ − b, where b = ``beyond``.
 
         The bound is B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g), S the s rows with λ_j > 0, and τ the
-        injectivity of the solution.
+        injectivity of the solution: the least singular value of P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S on symmetric matrices.
         """
         tau, B = self.svm.injectivity, self.from_face(R, e)
         a, z, _ = self.certificate.floats

@@ -140,7 +140,7 @@ class NuclearLocalBounds:
 
     @property
     def is_resolvable(self) -> bool:
-        """True if rounding W changes 1 − cos(W, W_⋆) by a small share of μ, and R0/P and κ_α are below ``last``/2."""
+        """True if rounding W changes 1 − cos(W, W_⋆) by little compared to μ, and R0/P and κ_α are below ``last``/2."""
         steady = self.problem.d == 1 or 8 * EPS * self.problem.d <= INSIDE * np.sqrt(2 * self.mu)
         return bool(steady) and 2 * max(float(value_of(self.kappa)), self.first) < self.last
 

@@ -1,7 +1,8 @@
 """Factors K, Q near the factors of ρW_⋆ with ½(‖K‖² + ‖Q‖²) ≤ R, chosen to test the bounds of the path of (K, Q).
 
-Noise is added to most factors, to some of them so much that the risk is higher. Some factors are unbalanced, some have
-columns that W_⋆ does not need, and some are moved by a step that lowers the risk. All are scaled back into the ball.
+Noise is added to most factors, to some of them so much that the risk exceeds that at ρW_⋆. Some factors are unbalanced,
+some have columns that W_⋆ does not need, and some are moved by a step that lowers the risk. All are scaled back into
+the ball.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ BOTH = (factored_flow, factored_gradient_descent)
 Run = FactoredFlow | FactoredTrajectory
 Factors = tuple[Array, Array]
 Rule = Callable[..., Factors]
-"""A faulty rule that maps ∇L(W), K and Q, after the size of the fault if it has one, to gradients in K and in Q."""
+"""A faulty rule: it maps ∇L(W), K and Q to gradients in K and in Q; a fault's size is one more argument, the first."""
 
 
 def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
@@ -44,7 +44,7 @@ def _frozen(gradient: Array, K: Array, Q: Array) -> Factors:
 
 @_rule("factors-normalised-apart", "the gradients in K and in Q are normalised separately")
 def _apart(gradient: Array, K: Array, Q: Array) -> Factors:
-    """Scale the gradient of each factor to the root mean square of the two norms."""
+    """Scale the gradients in K and in Q to one norm, the root mean square of their norms."""
     by_k, by_q = factor_gradients(gradient, K, Q)
     lengths = np.linalg.norm(by_k), np.linalg.norm(by_q)
     if not all(lengths):

@@ -125,7 +125,7 @@ def _support_lost(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
 
 @_solution("nuclear-without-a-constraint", "the constraint of the largest λ is lost")
 def _without_a_constraint(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> NuclearMaxMargin | Infeasible:
-    """Solve with the constraint of the largest dual weakened 1024-fold."""
+    """Solve with the row of the constraint of the largest dual multiplied by 1024, which weakens it."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
     weaker, best = np.array(keys.tokens), keys.tokens[i, right.alpha[i]]
     weaker[i, t] = best + 1024 * (weaker[i, t] - best)
@@ -182,7 +182,7 @@ def _another_loss(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rh
     "nuclear-path-of-other-scores", "one score gap is multiplied by 1 + ε", PATH, nuclear_path, size=1e-1, unit="ε"
 )
 def _other_scores(path: NuclearPath, size: float, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
-    """Follow the path with the first non-optimal score lowered by a share of its gap."""
+    """Follow the path for scores in which one token's gap to the best score is 1 + ``size`` times as large."""
     scores, (i, t) = np.array(problem.scores), (int(svm.rows.inputs[0]), int(svm.rows.tokens[0]))
     scores[i, t] -= size * (scores[i].max() - scores[i, t])
     return nuclear_path(Problem(problem.keys, scores, problem.loss), svm, path.rho)

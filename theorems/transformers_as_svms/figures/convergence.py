@@ -34,7 +34,10 @@ SAID = {"elsewhere": "not there", "local": "LMM, not global", "global": r"global
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return for each d the shares of kinds of limits, and median cosines to W^mm of selected and optimal tokens."""
+    """Return for each d the share of each kind of limit, and the median cosines of W with two W^mm.
+
+    One W^mm is for the tokens that the run selects, the other for the optimal tokens.
+    """
     trials = min(settings.trials, MOST_TRIALS)
     return {
         "trials": trials,

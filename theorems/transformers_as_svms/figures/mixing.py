@@ -1,4 +1,4 @@
-"""Figure tsvm-mixing: the number of tokens that optimal attention selects, and ‖W_fin‖ relative to the offset o.
+"""Figure tsvm-mixing: the number of tokens that optimal attention selects, and ‖W_fin‖/‖o‖ for the path's offset o.
 
 Tokens are orthonormal and in general position, the head is vᵀx − λ‖x‖², v and queries are on the unit sphere. With
 larger d the scores are closer and more tokens are selected. Selections are decided over the rationals, and offsets
@@ -33,7 +33,7 @@ COLORS = (style.BLUE, style.SKY, style.ORANGE, style.RED)
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return for each d the sizes of the sets O_i, and ‖W_fin‖/‖o‖ of trials whose offset o ≠ 0 has a closed form."""
+    """Return for each d the numbers of selected tokens, and ‖W_fin‖/‖o‖ of trials with o ≠ 0 in closed form."""
     trials = min(settings.trials, MOST_TRIALS)
     results = [_trials(d, trials, settings) for d in DIMENSIONS]
     return {

@@ -30,7 +30,7 @@ SIZE = 4.0
 SHORT = 300.0
 """The norm of (K, Q) up to which a search computes the flow."""
 CLEAR = 0.01
-"""The excess ‖W‖_⋆/(m(W) C_⋆) − 1 at the end of a short flow above which a search examines a case."""
+"""The excess ‖W‖_⋆/(m(W) C_⋆) − 1 that the end of a short flow must exceed if a search is to examine the case."""
 
 
 @st.composite
