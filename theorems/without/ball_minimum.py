@@ -32,7 +32,7 @@ ANGLES = 180
 FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55, 1.0, 10)])
 """Norms of the points of the first grid, in units of R."""
 BEYOND_LOGS = 1e9
-"""A number larger than any |log (L − L_α)| at these radii."""
+"""A number larger than any |log (L − L_α)| at the radii :data:`RHOS`."""
 NEAR = 0.25
 """Largest allowed distance of p̄(R) from its limit, in units of R, at the radii :data:`RHOS`."""
 

@@ -1,8 +1,8 @@
 """The conjecture on joint descent without selection, Assumption C over the supports, or separation.
 
-Joint descent takes steps of constant length, so that norms grow by at most 0.1/Θ per step. A run has :data:`STEPS`
-steps. The deviation from a limit refutes this limit if it is more than a hundred logits at the end and does not
-decrease.
+Joint descent takes steps of constant length, so that norms grow by at most 0.1/Θ = 0.1‖p_mm‖ per step. A run has
+:data:`STEPS` steps. The deviation from a limit refutes this limit if it is more than a hundred logits at the end and
+does not decrease.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
 """
@@ -58,7 +58,7 @@ def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
 
 
 def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
-    """Return the distances of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at step ``at``."""
+    """Return the distances of p/‖p‖ from the conjectured p(c), c = ‖v‖/‖p‖, and of v/‖v‖ from v̄_mm at step ``at``."""
     v, p = run.heads[at], run.prompts[at]
     sizes = float(np.linalg.norm(v)), float(np.linalg.norm(p))
     prompt = np.linalg.norm(p / sizes[1] - scheduled_direction(joint, sizes[0] / sizes[1]))
@@ -66,7 +66,10 @@ def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, floa
 
 
 def _goes_elsewhere(case: Case) -> float:
-    """Return the larger deviation at the end of a short run minus :data:`CLEAR`."""
+    """Return the larger of the two deviations at the end of a short run, minus :data:`CLEAR`.
+
+    Return −1 if there is no run, the loss is not the logistic loss, or the head is not v_mm.
+    """
     result = _run(case, SHORT)
     plain = case.dataset is not None and case.dataset.loss.name == "logistic"
     if result is None or not plain or not np.array_equal(case.dataset.v, result[0].svm.v):  # type: ignore[union-attr]

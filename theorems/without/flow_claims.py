@@ -82,7 +82,7 @@ def follow_flow(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) 
 def norm_claim(flow: Flow, unit: float) -> Claim:
     """Claim that ‖p(t)‖ → ∞: the flow must reach the requested norm; a finite stationary point refutes the claim.
 
-    Beyond :data:`NORM` a stationary point leaves the claim undecided: it may move by less than float64 resolves.
+    A stationary point beyond :data:`NORM` leaves the claim undecided: the flow may move by less than float64 resolves.
     """
     detail = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:

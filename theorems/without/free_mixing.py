@@ -67,7 +67,7 @@ def _refute(case: Case, finding: Finding, *, supports_only: bool) -> Finding:
 
 
 def as_good(joint: Joint, i: int, t: int) -> bool:
-    """Check v_mm·z_it ≥ 1 exactly, the condition of case (c)."""
+    """Decide exactly whether v_mm·z_it ≥ 1, the condition of case (c)."""
     features = joint.chosen_tokens
     head = max_margin(np.stack([features, np.zeros_like(features)], axis=1), np.zeros(len(features), dtype=np.int64))
     assert isinstance(head, MaxMargin)

@@ -64,7 +64,7 @@ def relaxed_solution(joint: Joint) -> MaxMargin | None:
 
 
 def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
-    """Return at each radius, in units of ``unit``, the best minimiser from a few starts along the schedule."""
+    """Return for each R of ``radii`` (times ``unit``) the best pair that a few starts lead to; ``schedule`` sets r."""
     separator = separator_of(joint)
     first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
     paths = follow_from(joint, schedule, radii, unit, first, seed)
@@ -77,8 +77,8 @@ def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...]
 def _with_weak_supports(pair: Pair) -> Pair:
     """Minimise over head and prompt in turn; solve for the head's second coordinate in logarithms.
 
-    A support without a dual pulls the head sideways until e^{−w·z} is of the order of |w|/r; both are far below the
-    relative precision of floats.
+    A support z without a dual pulls the head r v̄_mm sideways, by w, until e^{−w·z} is of the order of |w|/r; both are
+    far below the relative precision of floats.
     """
     w, p = pair.w, pair.p
     for _ in range(TURNS):
@@ -152,7 +152,7 @@ def _limit(name: str, pairs: list[Pair], apart: list[float], quantity: str) -> C
 
 
 def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
-    """Check that at every radius the pair found has lower risk than its head with the prompt R·direction.
+    """Return whether at every radius the computed pair has lower risk than its head with the prompt R·direction.
 
     The excess risk over selecting α is compared, because log L may agree in all digits.
     """

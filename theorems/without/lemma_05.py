@@ -32,7 +32,10 @@ PI = 0.5
 
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim of the inequality for π = ½ at p = R q̄, R up to 10⁶; it is violated if it fails at every R."""
+    """Yield the claim of the inequality for π = ½ at p = R q̄, where q is the case's direction.
+
+    The claim is violated if the inequality fails at every R up to 10⁶.
+    """
     solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
         return

@@ -41,9 +41,9 @@ def _selects(case: Case) -> tuple[Numbers, Numbers]:
 
 
 def _outside(case: Case) -> float:
-    """Return the distance by which a prompt that gives every α_i more than half the weight is outside the quadrant.
+    """Return −min (k_iα − k_it)·p, positive outside the quadrant of α, if every α_i has more than half the weight.
 
-    Return −1 or less if the prompt gives some α_i at most half the weight.
+    Return −1 or less if the prompt p gives some α_i at most half the weight.
     """
     weights, margins = (value_of(x) for x in _selects(case))
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))

@@ -52,10 +52,11 @@ class Excess:
 def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
     """Return the logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
 
-    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, which allows for rounding p; the same error of the
-    reference token in the implementation is added. Errors e_t of logits change log s_t = l_t − log Σ e^l by at most
-    e_t + Σ s_u e_u; computing it adds T + 6 roundings, and two of the size of log s_t. Relative to each term, the loss,
-    its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size of each logarithm.
+    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, which allows for rounding p; the error of the token
+    of largest logit is added, from whose logit the implementation computes differences. Errors e_t of logits change log
+    s_t = l_t − log Σ e^l by at most e_t + Σ s_u e_u; computing it adds T + 6 roundings, and two of the size of log s_t.
+    Relative to each term, the loss, its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size of
+    each logarithm.
     """
     problem, rows = costs.problem, costs.rows
     logits = -np.einsum("ntd,...d->...nt", rows, points)

@@ -42,9 +42,10 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """Return the relative decrease of ‖p_relax‖ if a non-support selects another token with spare label margin.
+    """Return the relative decrease of ‖p_relax‖, minus :data:`CLEAR`, if a non-support selects another token.
 
-    :data:`CLEAR` is subtracted; −1 if the case has no v_mm or p_relax, or not v_mm as head or the logistic loss.
+    The other token must have label margin to spare. Return −1 if v_mm or p_relax does not exist, the head is not v_mm,
+    or the loss is not the logistic loss.
     """
     joint = joint_of(case)
     data = case.dataset

@@ -57,7 +57,7 @@ def along(problem: Problem, q: Float64[np.ndarray, "d"], costs: Costs, under_tes
 
 
 def costs_of(problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Costs:
-    """Return the costs relative to the tokens that q selects."""
+    """Return the costs of all tokens (score gaps times slopes of the loss) relative to the tokens that q selects."""
     return Costs.of(problem, under_test[direction](problem.keys, q).best(problem.scores))
 
 

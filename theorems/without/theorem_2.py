@@ -96,7 +96,7 @@ not_separable = DIVERGES.without(
 
 
 LARGE = (2.0, 16.0, 256.0, 2.0**20)
-"""Lower bounds of η·L_p for large steps; η is the next power of two."""
+"""Lower bounds of η·L_p for large steps; η is the least power of two that satisfies the bound."""
 
 
 @st.composite
@@ -127,11 +127,11 @@ def _distance_after_a_walk(case: Case) -> float:
 def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Drop η ≤ 1/L_p, which is superfluous: the theorem holds for every constant η > 0.
 
-    Norm: w = ⟨p, p_mm⟩ increases at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)). If w were bounded, p(t)
-    would converge to a point at which w still increases, a contradiction. So ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in
-    the bound of theorem-2 the step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded,
-    ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the
-    cosine still tends to one.
+    Norm: w = ⟨p, p_mm⟩ increases at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)) for some D. If w were
+    bounded, p(t) would converge to a point at which w still increases, a contradiction. So ‖p(t)‖ ≥ Θ w(t) → ∞.
+    Direction, n = 1: in the bound of theorem-2 the step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) −
+    p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times Σ (w(t+1) − w(t))/w(t) = O(log
+    w(t)) = o(‖p(t)‖), and the cosine still tends to one.
     """
     yield from claims_after_large_steps(case, under_test, case.problem.optimal)
 

@@ -52,7 +52,7 @@ def on_the_ray(
 
 
 def distance_in_a_cone(case: Case) -> float:
-    """Return the value of :func:`wrong_end` for a case with a proper cone, and −1 for other cases."""
+    """Return the value of :func:`wrong_end` if the cone is proper (:func:`proper_cone`), and −1 otherwise."""
     return wrong_end(case) if proper_cone(case) > 0 else -1.0
 
 

@@ -30,7 +30,7 @@ from theorems.without.signed_flow import signed_gradient
 from theorems.without.weakening import Weakening
 
 SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
-"""Radii of the path, in units of 1/θ(q): SHORT to guide a search, LONG to judge the conclusion."""
+"""Radii of the path, in units of 1/θ(q), θ(q) the directional margin: SHORT for a search, LONG for the conclusion."""
 
 
 def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:

@@ -40,10 +40,10 @@ from theorems.without.weakening import Weakening
 
 
 def has_weak_support(case: Case) -> float:
-    """Return a positive number if all inputs support v_mm and p_mm has duals at supports without a dual of v_mm.
+    """Return the share that supports without a dual of v_mm have in the sum of the duals of p_mm.
 
-    The number is the share of these duals in the sum of the duals of p_mm; it is −1 for cases that are not of this
-    kind.
+    Return −1 if the case is not readable, p_mm does not exist, some input is no support of v_mm, or every support has a
+    dual.
     """
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not joint.svm.support.all() or (joint.svm.duals > 0).all():

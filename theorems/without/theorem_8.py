@@ -1,4 +1,4 @@
-"""Theorem 8 with a loss that has ℓ' = 0 at a point, with a head for which mixing lowers the risk, or unseparated.
+"""Theorem 8 with a loss that has ℓ' = 0 at a point, a head for which mixing lowers the risk, or without separation.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.1, Theorem 8; FINDINGS.md.
 """

@@ -59,7 +59,7 @@ class Weakened:
         return f"{bare}-without-{self.without}" if self.without else bare
 
     def of(self, id: str, why: str, *, refutes: str) -> Weakened:
-        """Return the entry with the same cases for the statement ``id``, whose conclusion ``refutes`` they refute."""
+        """Return an entry for the statement ``id`` with the same cases, which refute the conclusion ``refutes``."""
         return Weakening(id, self.conclusion, refutes).without(
             self.without, why, cases=self.cases, fails=self.fails, violation=self.violation
         )
