@@ -50,7 +50,7 @@ ARE_LOCALLY_OPTIMAL = sharper("selected-tokens-are-locally-optimal")
 DIRECTION_RATE = sharper("direction-rate")
 
 NORMS = (1e3, 1e5)
-"""The norms ‖W‖ to which the flow is followed, in units of 1/max|key| or of 1/100 of ‖W(0)‖, whichever is larger.
+"""The norms ‖W‖ to which the flow is followed, in units of the larger of 1/max|key| and ‖W(0)‖/100.
 
 The second norm is used if at the first norm the selected tokens are not locally optimal or the flow is still
 turning."""

@@ -121,7 +121,8 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r.
 
-    The right side is |o|²/(2ρ²)(1 + o(1)) if all neighbours have positive duals; the path is followed to ρ = 1e6.
+    For large ρ the right side is nearly |o|²/(2ρ²) if all neighbours have positive duals; the path is followed to ρ =
+    1e6.
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in Theorem 1 of the first paper;
     Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
 

@@ -18,7 +18,7 @@ from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 BEYOND = (0.125, 3.0, 40.0)
 """The values that are added to the least r at which the bounds hold."""
 KICKS = (0.0, 0.01, 0.3)
-"""The displacements along the rows of E, in logits; the excess risk is quadratic in them.
+"""The displacements along the rows E of :mod:`.mixing`, in logits; the excess risk is quadratic in them.
 
 One more displacement is e^{−r/2}, whose excess risk is comparable to that of the masked tokens."""
 WANDER = (0.0, 0.3, 2.0)

@@ -1,5 +1,7 @@
 """Claims that W^mm solves Gen-SVM and that W_fin is the W of least norm with the log-ratios of s⋆.
 
+The rows E and G and the log-ratios b are as in :mod:`.mixing`.
+
 References: *Transformers as Support Vector Machines*, Section 6, (Gen-SVM).
 """
 

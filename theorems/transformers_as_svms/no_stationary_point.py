@@ -235,7 +235,10 @@ def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "
 
 
 def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -> tuple[Numbers, Numbers]:
-    """Return ‖∇L‖_F and its lower bound, both times n e^{−log_scale}; (b,)."""
+    """Return ‖∇L‖_F and its lower bound, both times n e^{−log_scale}; (b,).
+
+    The factor e^{−log_scale}, one per point, keeps small gradients within the range of float64.
+    """
     problem = at.problem
     tokens = np.arange(problem.T)
     # The coefficients c_it of an input sum to zero.

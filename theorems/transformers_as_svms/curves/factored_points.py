@@ -1,4 +1,7 @@
-"""Factors (K, Q) at points of a run, with the gradient, imbalance and margins at each point and their error bounds."""
+"""Factors (K, Q) at points of a run, with the gradient, imbalance and margins at each point and their error bounds.
+
+The factor e^{−log_scale} of a gradient, one per point, keeps small gradients within the range of float64.
+"""
 
 from __future__ import annotations
 

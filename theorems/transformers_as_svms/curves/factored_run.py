@@ -1,4 +1,7 @@
-"""Runs of gradient descent on (K, Q) by the implementation under test, with claims that check every step."""
+"""Runs of gradient descent on (K, Q) by the implementation under test, with claims that check every step.
+
+The factor e^{−log_scale}, one per iterate, keeps small gradients within the range of float64.
+"""
 
 from __future__ import annotations
 
