@@ -1,4 +1,4 @@
-"""The paper's conclusions about the joint regularization path (v_r, p_R), followed to RΘ = 10⁶.
+"""The paper's conclusions about the joint regularization path (v_r, p_R), followed to RΘ = 10⁶, Θ = 1/‖p_mm‖.
 
 This module uses neither Assumption C nor a schedule of radii nor, unless it says so, that ATT-SVM(α) is feasible.
 

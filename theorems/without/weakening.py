@@ -1,8 +1,8 @@
 """Entries for hunts: statements with one assumption left out, which a counterexample can refute.
 
-An entry has a strategy for cases in which all other assumptions hold, the paper's conclusion, computed without using
-the assumption left out, and the sentence that a counterexample refutes. Entries with the same conclusion are made from
-one :class:`Weakening`. :mod:`theorems.counterexamples.weakened_statements` collects all entries.
+An entry consists of a strategy for cases in which all other assumptions hold; the paper's conclusion as claims, which
+do not use the assumption left out; and the sentence that a counterexample refutes. Entries with the same conclusion are
+made from one :class:`Weakening`. :mod:`theorems.counterexamples.weakened_statements` collects all entries.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Weakened:
         keeps: ids of the assumptions that a counterexample must satisfy, each decided exactly.
         refutes: the conclusion that a counterexample refutes, in the paper's words.
         why: the mechanism by which the conclusion fails, or the reason why there is no counterexample.
-        cases: function that returns a strategy for cases in which ``keeps`` hold; small readable numbers first.
+        cases: function that returns a strategy for cases in which ``keeps`` hold, preferably of small readable numbers.
         conclusion: function that yields claims; a claim that is falsified far beyond its tolerance is the violation.
-        fails: predicate of the assumption left out; a counterexample must have ``holds`` equal to ``False``.
+        fails: predicate of the assumption left out; for a counterexample its result must have ``holds`` equal to
+            ``False``.
         violation: function that returns a cheap number, positive where the conclusion seems to fail; it guides the
             search and saves most of the work. If ``None``, the conclusion itself is run on every case.
     """
