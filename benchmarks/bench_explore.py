@@ -1,8 +1,8 @@
 """Benchmarks of ``theorems explore``: seconds from the command to a picture, and from a drag to the new picture.
 
 Run with ``pytest benchmarks/bench_explore.py -o python_files='bench_*.py' --benchmark-only``. Benchmarks in a browser
-are skipped where none is installed, and include the browser's own time. The targets are at most 3 s from the command to
-a picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
+are skipped where no browser is installed, and include the browser's own time. The targets are at most 3 s from the
+command to a picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def random_state(n: int, T: int, d: int) -> State:
 
 @pytest.mark.parametrize("state", [random_state(2, 4, 2), state_of(dataset_named("digits"))], ids=["2x4x2", "digits"])
 def test_solution_and_paths(benchmark: BenchmarkFixture, state: State) -> None:
-    """Time what the picture needs: ATT-SVM of every choice of tokens, paths of five rules from each start, contours."""
+    """Time the computation of a picture: ATT-SVM of each choice of tokens, paths of five rules per start, contours."""
     benchmark(lambda: list(parts_of(state)))
 
 

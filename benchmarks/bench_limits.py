@@ -1,4 +1,4 @@
-"""Benchmarks of hot loops, as ratios of their time to that of the fastest known program for the same work.
+"""Benchmarks of hot loops: the time of our code divided by the time of the fastest known program for the same work.
 
 The two programs run alternately. Run with ``make bench``, which installs numba and cvxopt.
 """
@@ -68,7 +68,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
 
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
-    """Compare the time per trial of 1000 batched steps with that of a notebook: PyTorch autograd, SGD, stored path."""
+    """Compare the time per trial of 1000 batched steps with a notebook's: PyTorch autograd, SGD, stored path."""
     notebook = pytest.importorskip("benchmarks.notebook_trial", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))

@@ -19,7 +19,7 @@ from reference_attention.next_token.next_token_svm import next_token_svm
 from reference_attention.next_token.subspace_split import Split
 
 MOST, WIDE = 14, 10
-"""The largest numbers of alternatives and of entries of θ at which a certificate must take at most 5 ms."""
+"""The largest numbers of alternatives and of entries of the parameter at which a certificate must take at most 5 ms."""
 
 
 def drawn(rng: np.random.Generator) -> MasterProblem:
@@ -45,7 +45,7 @@ def test_extended_supports(benchmark: BenchmarkFixture, k: int) -> None:
 
 
 def test_a_certificate_takes_five_milliseconds_at_most(benchmark: BenchmarkFixture) -> None:
-    """Check that the median time per problem is below 5 ms, and that the linear program yields each certificate."""
+    """Check that the median time per problem is below 5 ms, and that each certificate comes from the linear program."""
     assert all(module._by_program(problem) is not None for problem in PROBLEMS)
     benchmark(lambda: [extended_supports(problem) for problem in PROBLEMS])
     assert benchmark.stats.stats.median / len(PROBLEMS) < 5e-3

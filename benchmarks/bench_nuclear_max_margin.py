@@ -1,4 +1,4 @@
-"""Benchmarks of ATT-SVM⋆: our enclosure in balls, a solve by cvxpy (Clarabel) without enclosure, and exact ATT-SVM.
+"""Benchmarks of ATT-SVM⋆ (least nuclear norm): our enclosure in balls, cvxpy (Clarabel) without one, and exact ATT-SVM.
 
 Run with ``pytest benchmarks/bench_nuclear_max_margin.py``; results are grouped by problem size (n, T, d).
 """

@@ -10,7 +10,7 @@ from benchmarks.bench_descent import CAP
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Print the ratios of programs that were run alternately, and the iterations and seconds to each level of 1 − cos.
+    """Print the time ratios of programs that ran alternately, and the iterations and seconds to each level of 1 − cos.
 
     The tables of iterations and of seconds have a row per figure and rule.
     """

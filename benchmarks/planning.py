@@ -62,7 +62,7 @@ def row(what: str, parts: Sequence[float]) -> str:
 
 
 def tables(cost: Mapping[str, float]) -> str:
-    """Return the tables as Markdown, given the seconds of a case by statement."""
+    """Return the tables as Markdown, given the seconds per case of each statement."""
     dear = sorted(cost, key=cost.__getitem__, reverse=True)[:5]
     million = 10**6
     heads = " | ".join(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES)

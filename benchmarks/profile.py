@@ -49,7 +49,7 @@ class Sampled:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def shares(self, most: int) -> str:
-        """Format the ``most`` files with the largest counts, and their shares of all samples."""
+        """Return as text the names of the ``most`` files with the largest counts, and their shares of all samples."""
         total = sum(self.count.values()) or 1
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.count.most_common(most))
 

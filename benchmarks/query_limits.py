@@ -1,7 +1,7 @@
 """Program that prints the angles between W and W^mm at the end of gradient flows, for docs/second_paper.md.
 
-The tokens lie on the unit sphere. The flows begin at W of a sufficient margin and are followed to ‖W‖ = 1e6. Run it
-with ``python benchmarks/query_limits.py``.
+The tokens lie on the unit sphere. The flows begin at a W whose margin is large enough for a proven limit, and are
+followed to ‖W‖ = 1e6. Run it with ``python benchmarks/query_limits.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
 
 
 def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
-    """Return 1 − cos between W^mm and W at ‖W‖ = ``norm`` on a flow from a start of margin κ + log(2(T − 1)A)."""
+    """Return 1 − cos between W^mm and W at ‖W‖ = ``norm``, on a flow from a random start.
+
+    The start has the margin ``kappa + needed`` of :class:`MarginConstants`, from which the flow is proven to converge.
+    """
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     constants = MarginConstants(problem, svm)

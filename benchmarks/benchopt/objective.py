@@ -1,4 +1,4 @@
-"""The objective of a run: 1 − cos of the angle between p and its limit, and p's margins over the largest margins."""
+"""The objective of a run: 1 − cos of the angle between p and its limit, and p's margins divided by the largest ones."""
 
 from __future__ import annotations
 
