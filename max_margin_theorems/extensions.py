@@ -3,7 +3,7 @@
     [project.entry-points."max_margin_theorems.extensions"]
     my-extension = "my_extension:EXTENSION"
 
-The suite never imports modules of an extension by name, but only those that its :class:`Extension` names.
+The suite imports no modules of an extension except those that the extension's :class:`Extension` object names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Papers as packages that are found by entry points; so are this package's own papers.
+"""Papers: packages that are found by entry points. The papers of this package are found in the same way.
 
     [project.entry-points."max_margin_theorems.papers"]
     a-paper = "a_paper:PAPER"
@@ -42,7 +42,8 @@ class Paper:
         source: where the paper is published.
         statements: the room of the paper's statements, in the order in which the room's docstring names its modules in
             backticks.
-        without: the room of the paper's statements without one of their assumptions (``@weaken``).
+        without: the room of the weakened statements (``@weaken``): the paper's statements without one of their
+            assumptions.
         faults: the room of the paper's planted faults.
         figures: the room of the paper's figures, which its modules list in tuples ``FIGURES``.
         limits: ``module:NAME`` of a mapping from statement ids to functions that return the curve and limit that
