@@ -185,7 +185,7 @@ def shape_of(case: Case) -> tuple[int, ...]:
 
 
 def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
-    """Return the start in the data; else the start in :data:`TURNING`, the figure's first start, or 0."""
+    """Return the start in the data; failing that, the start in :data:`TURNING`, the figure's first start, or 0."""
     if case.start is not None:
         return case.start
     if source in TURNING:

@@ -27,7 +27,7 @@ class PowerLimit:
         norm: q.
         direction: p/‖p‖.
         margin: 1/‖p‖_q.
-        residual: the residual of its KKT conditions.
+        residual: the residual of the KKT conditions at p.
     """
 
     norm: float
@@ -97,7 +97,7 @@ def compare(
     limits: list[Limit | str] = []
     for problem, start in zip(problems, starts, strict=True):
         limits.append(limit_of(problem, start, under_test))
-        progress(0)  # the limit does not count as time of a user's rule
+        progress(0)  # computing the limit does not count as time of a user's rule
     with_limit = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
     some = [problems[k] for k in with_limit]
     targets = [Limits(problems[k], limit, keys) for k, limit in enumerate(limits) if isinstance(limit, Limit)]

@@ -1,4 +1,4 @@
-"""Comparison of a run with the JSON of an earlier run, for ``--compare``: the iterations that each rule needs.
+"""Comparison of a run's iterations with those in the JSON of an earlier run, for ``--compare``.
 
 Iterations do not depend on the machine, as times do, so that every difference counts: a row is *worse* if some level
 takes more iterations than in the earlier run, *better* if none takes more and some level takes fewer.

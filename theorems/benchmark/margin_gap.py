@@ -16,7 +16,7 @@ class Gap:
     """The relative gap between a margin and the largest one, proven and measured.
 
     Attributes:
-        norm: q of the norm ‖·‖_q, or the spectral norm of W.
+        norm: the norm in which margins are measured: q for ‖·‖_q, or a norm of the matrix W.
         statement: the statement that proves the bound.
         at_most: the upper bound of 1 − (m/‖p‖_q)/γ, where m is the least margin of p and γ the largest possible margin
             at ‖p‖_q = 1; None if the bound is 1 or more, which says nothing.

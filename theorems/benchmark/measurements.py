@@ -38,7 +38,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The levels of 1 − cos."""
 FAR = 1e6
-"""The norm to which the flow is followed, in units of 1/(largest key) or of ‖p(0)‖, whichever is larger."""
+"""The norm to which the flow is followed, in units of 1/(largest norm of a key) or of ‖p(0)‖, whichever is larger."""
 DRAWN = 61
 """The number of iterations whose 1 − cos is stored for a curve; the iterations are evenly spaced in log t."""
 EUCLIDEAN = 2.0
@@ -77,13 +77,13 @@ class Measurement:
     Attributes:
         rule: the name of the rule.
         theory: the theorems about the rule.
-        iterations: for each of :data:`LEVELS` the first iteration from which on 1 − cos stays at or below it, up to the
-            cap; ``None`` where there is none.
+        iterations: for each of :data:`LEVELS` the first iteration such that 1 − cos is at most the level at this and
+            every later iteration, up to the cap; ``None`` if there is no such iteration.
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos∠(p, limit) at the cap.
         at_most: the proven upper bound of ``one_minus_cosine``, see :mod:`theorems.benchmark.proven_bound`; ``None`` if
             there is none.
-        margins: the least margins of p/‖p‖_2 and of p/‖p‖_∞ at the cap, each divided by the largest possible one.
+        margins: the least margins of p/‖p‖_2 and of p/‖p‖_∞ at the cap, each divided by its largest possible value.
         rate: the power law fitted to the tail of the curve, if there is one.
         curve: iterations, and 1 − cos at each of them; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
@@ -179,11 +179,11 @@ class Limits:
         self._largest_spectral: float | None = None
 
     def direction(self, norm: float | None) -> Float64[np.ndarray, "d"]:
-        """Return the max-margin direction in ‖·‖_q, q = ``norm``; that of p_mm if ``norm`` is None."""
+        """Return the max-margin direction in ‖·‖_q, q = ``norm``; the direction of p_mm if ``norm`` is None."""
         return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
 
     def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
-        """Return the least margins of p/‖p‖_2 and p/‖p‖_∞, each divided by the largest possible one; NaN at p = 0."""
+        """Return the least margins of p/‖p‖_2 and p/‖p‖_∞, each divided by its largest possible value; NaN at p = 0."""
         least = float((self.rows @ p).min())
         with np.errstate(invalid="ignore", divide="ignore"):
             euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
@@ -280,7 +280,7 @@ def measure(
 
 
 def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
-    """Return whether the final tokens are selected since a tenth of the run, and finally have weights ≥ :data:`SURE`.
+    """Return whether the final tokens have been selected since a tenth of the run, and end with weights ≥ :data:`SURE`.
 
     This is an observation, not a proof: a run may keep tokens for long, and then change them.
     """
@@ -306,7 +306,10 @@ def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, sh
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:
-    """Return the first iteration from which on ``apart`` is at most ``level``; a NaN (at p = 0) counts as above."""
+    """Return the first iteration such that ``apart`` ≤ ``level`` from there to the end; None if there is none.
+
+    A NaN in ``apart`` (at p = 0) counts as larger than ``level``.
+    """
     above = np.flatnonzero(~(apart <= level))
     first = int(above[-1]) + 1 if len(above) else 0
     return int(iterations[first]) if first < len(apart) else None

@@ -17,10 +17,10 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
     """Compute a bound of 1 − cos(p(t), p_mm) at the last iterate of a rule whose steps go along −∇L.
 
-    The bound uses the steps since the first iterate from which on every optimal logit exceeds the others by
-    log(2(T−1)A). Return None if there is no such iterate before the last, or if the tokens of p_mm are not the unique
-    optimal tokens. The bound is computed in floats, without rounding bounds: it serves for comparison, and no claim
-    uses it.
+    The bound uses only the final part of the run in which every optimal logit exceeds the others by at least
+    log(2(T−1)A), A = max (k_iα − k_it)·p_mm. Return None if this part has no step, or if the tokens of p_mm are not the
+    unique optimal tokens. The bound is computed in floats, without rounding bounds: it serves for comparison, and no
+    claim uses it.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
     if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal):

@@ -75,7 +75,7 @@ class Rule:
     Attributes:
         name: the name that ``--rule`` takes.
         theory: the theorems about the rule.
-        step: η; ``None`` means 1/L_p of the problem for gradient descent, or a rule without a step size.
+        step: η; ``None`` for gradient descent with η = 1/L_p of the problem, and for a rule without a step size.
         power: q of mirror descent.
         betas: β1 and β2 of Adam, if they are given.
         own: the class in a user's file, or the class of ``torch.optim`` with its arguments; None for a rule of this

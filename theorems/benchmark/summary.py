@@ -38,8 +38,8 @@ class Summary:
         theory: the theorems about the rule.
         levels: the results at each level.
         other_tokens: the number of problems on which the run settles on tokens that the flow does not select.
-        not_yet: the number of problems on which such other tokens have the largest weights, but the run has not
-            settled.
+        not_yet: the number of problems on which tokens that the flow does not select have the largest weights at the
+            cap, but the run has not settled.
         norm: the median of ‖p‖ at the cap.
         exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """

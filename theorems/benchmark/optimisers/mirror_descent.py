@@ -45,7 +45,7 @@ class MirrorDescent(Optimiser):
         self._dual = signed_power(setting.start, self._power - 1)
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Take a step from the stored dual point, and return the p that belongs to the new one."""
+        """Take a step from the stored dual point, and return the p that belongs to the new dual point."""
         g = scaled_vectors.of(gradient)
         if self._normalized:
             # The entries of g.direction are at most 1 in size, and one of them is ±1 unless all are 0.

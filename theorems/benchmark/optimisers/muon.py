@@ -11,7 +11,7 @@ margin), the oldest gradients dominate for ever and determine the direction.
 Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: in ℓ2 for a prompt, in the
 spectral norm for W, and for a single query in every norm of the singular values. ``steepest-one-input`` (from any
 start) and ``steepest-from-a-margin`` bound the gap, with β = μ. Without momentum (``spectral-ETA``) the gap is bounded
-once margins are large enough. On separable linear data the largest margin is that in the spectral norm, too.
+once margins are large enough. On separable linear data, too, the margin in the spectral norm tends to the largest.
 
 References: Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, NeurIPS 2025.

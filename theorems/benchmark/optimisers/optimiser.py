@@ -50,8 +50,8 @@ class Theory:
             the momentum), so that ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of
             a run.
         momentum: β of the momentum M.
-        adam: η, r, β1 and β2, if steps are Adam's with ε = 0 and bias correction, and their lengths η/t^r for t = 1, 2,
-            …, so that ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
+        adam: η, r, β1 and β2, if steps are Adam's with ε = 0, bias correction and lengths η/t^r for t = 1, 2, …, so
+            that ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
         blocks: the kind of :class:`~reference_attention.norms.Blocks`, if steps of W are steepest in such a norm; else
             empty.
         statements: ids of the theorems on attention that are about the rule.
@@ -107,8 +107,8 @@ class Optimiser:
 
     Attributes:
         theory: the theorems about the rule; none by default.
-        batched: whether ``step`` takes p and the gradient of b problems at once, as arrays (b, d), and not of one,
-            (d,).
+        batched: whether ``step`` takes p and the gradient of b problems at once, as arrays (b, d), rather than of a
+            single problem, as arrays (d,).
     """
 
     theory: ClassVar[Theory] = Theory()

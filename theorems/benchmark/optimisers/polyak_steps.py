@@ -6,8 +6,8 @@ max-margin direction L stays above L* while ∇L vanishes: the steps grow, until
 exceeds the range of float64.
 
 Limit: steps go along −∇L, so ``descent-from-a-margin`` applies: while every optimal logit exceeds the others by at
-least log(2(T−1)A), a bound on 1 − cos follows from the steps taken; the bound goes to 0 if the lengths of steps stay
-bounded.
+least log(2(T−1)A), A = max (k_iα − k_it)·p_mm, a bound on 1 − cos follows from the steps taken; the bound goes to 0 if
+the lengths of steps stay bounded.
 
 References: Polyak, *Introduction to Optimization*, 1987, section 5.3; for a rate with steps (L − L*)/‖∇L‖² on convex
 risks Hazan, Kakade, *Revisiting the Polyak step size*, 2019.
