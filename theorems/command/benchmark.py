@@ -28,14 +28,14 @@ from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.tables import console
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
-"""The default data, used by the paper's Figures 1(a) to 1(c); Figure 4 uses those of 1(c)."""
+"""The default data: those of the paper's Figures 1(a), 1(b) and 1(c); Figure 4 has the same data as Figure 1(c)."""
 
 
 def bench_and_report(options: BenchOptions) -> int:
     """Run the rules, print the tables, and return the exit code.
 
-    The exit code is 1 if a row is worse than in ``--compare``, 3 if some data have no limit direction or a rule in a
-    user's file failed, else 0.
+    The exit code is 1 if a row is worse than in the earlier run of ``--compare``, 3 if some data have no limit
+    direction or a rule in a user's file failed, else 0.
 
     Raises:
         InvalidInput: before anything runs, if a rule is unknown, data cannot be read or a file cannot be written.

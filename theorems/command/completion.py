@@ -44,7 +44,7 @@ def assumptions(incomplete: str) -> list[str]:
 
 
 def data(incomplete: str) -> list[str]:
-    """Return named datasets, and .npz and .json files and folders."""
+    """Return the named datasets, the .npz and .json files, and the folders."""
     from generators.datasets import all_data
 
     folder, _, stem = incomplete.rpartition("/")

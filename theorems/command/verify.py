@@ -157,7 +157,7 @@ class Report:
         self._evidence: Evidence = (None, None)
 
     def __call__(self, event: Event) -> None:
-        """Handle an event: when the session starts, read the known failures and print the opening.
+        """Read the known failures and print the opening, when the session starts; ignore every other event.
 
         Raises:
             InvalidInput: the file of known failures cannot be used.
