@@ -66,7 +66,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
                 _require_declared(statement, claim)
                 all_claims.append(claim)
                 if calls or not under_test.recorded or claim.verdict is not Verdict.UPHELD:
-                    claims.append(claim)  # of a kernel, keep only claims that may depend on calls
+                    claims.append(claim)  # for a kernel, keep only claims that may depend on its calls
             if under_test.recorded and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
             judged = replace(_judge(statement, case, claims, all_claims), touched=tuple(sorted(calls)))

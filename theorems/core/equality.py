@@ -18,7 +18,7 @@ def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
 
     Args:
         name: the name of the claim.
-        left: an array; it or ``right`` is :class:`theorems.bounded.Bounded`.
+        left: an array. At least one of ``left`` and ``right`` is :class:`theorems.bounded.Bounded`.
         right: an array that broadcasts against ``left``.
         points: a noun for the entries, for the detail line.
     """

@@ -9,7 +9,7 @@ from theorems.core.exit_code import Exit
 
 
 def exit_of(verdicts: Iterable[Verdict]) -> Exit:
-    """Return the exit code for several verdicts; 0 if one is upheld and none is falsified or inconclusive."""
+    """Return the exit code: 1 if a verdict is falsified; else 3 if one is inconclusive or none is upheld; else 0."""
     distinct = set(verdicts)
     if Verdict.FALSIFIED in distinct:
         return Exit.FALSIFIED

@@ -47,7 +47,7 @@ _FUNCTIONS = {
 
 
 def function_named(former: str) -> Callable[..., Any]:
-    """Return the function that an attribute of this former name held.
+    """Return the function that the attribute ``former`` of the class held until version 0.2.
 
     Raises:
         AttributeError: the class had no such attribute.
@@ -60,7 +60,7 @@ def function_named(former: str) -> Callable[..., Any]:
 
 
 def functions_among(options: Iterable[str]) -> dict[str, Callable[..., Any]]:
-    """Return, by name, the functions of those ``options`` that are names of former attributes."""
+    """Return, by name, the functions that former attributes held; names in ``options`` of anything else are ignored."""
     return {name: function_named(name) for name in options if name in _FUNCTIONS}
 
 

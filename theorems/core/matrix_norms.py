@@ -15,7 +15,7 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 
 CLOSE = 2.0**-46
-"""Relative amount by which the first σ that is tried exceeds the largest singular value as computed in floats."""
+"""The first σ that is tried exceeds the largest singular value, as computed in floats, by this relative amount."""
 
 
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:

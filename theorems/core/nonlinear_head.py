@@ -1,9 +1,9 @@
 """Attention with a nonlinear head, computed by an implementation that supports only linear heads.
 
-Every δ_ij = Σ_t s_it g_itj (softmax weights s, gaps g of hidden unit j) is the excess risk of a linear head with scores
-−g under the correlation loss, so ``log_excess_risk`` computes it up to rounding, however small it is. The gradient of L
-at p is that of a linear head with scores −|ℓ'_i| Σ_j |b_j| φ'_j g_itj. So the softmax, with its faults, is that of the
-implementation under test.
+The head is Σ_j b_j φ_j(·) over hidden units j. Every δ_ij = Σ_t s_it g_itj (softmax weights s, gaps g of hidden unit j)
+is the excess risk of a linear head with scores −g under the correlation loss, so ``log_excess_risk`` computes it up to
+rounding, however small it is. The gradient of L at p is that of a linear head with scores −|ℓ'_i| Σ_j |b_j| φ'_j g_itj.
+So the softmax, with its faults, is that of the implementation under test.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
 """
@@ -87,7 +87,11 @@ class HeadedAttention:
 
 
 def log_score_drop(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
-    """Return log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)|, which bounds how far scores drop, from log δ; (*b, n)."""
+    """Return log Σ_j |b_j| |φ_j(z*_j + σ_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n).
+
+    The sum bounds how far scores drop. Here z* are the features of the optimal tokens, and σ_j = ±1 is the direction in
+    which the input of hidden unit j must move for the output to fall.
+    """
     head = mixing.head
     shape = log_steps.shape
     signs, best = np.broadcast_to(head.signs, shape), np.broadcast_to(mixing.best, shape)

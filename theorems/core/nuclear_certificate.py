@@ -3,8 +3,9 @@
 K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
 definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so over the rationals Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m for any K,
 Q and λ. These bounds need no eigenvalue, no singular value and no tolerance. The claim that the two bounds meet needs a
-tolerance, since K, Q and λ are rounded. Face, gap and support are compared with those of M computed in floats; gap and
-τ are bounded from both sides.
+tolerance, since K, Q and λ are rounded. The numbers that prove uniqueness (face, gap, support and τ, see
+:class:`reference_attention.svm.nuclear_max_margin.NuclearMaxMargin`) are compared with values computed in floats from M
+and W; gap and τ are bounded from both sides.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """

@@ -16,7 +16,7 @@ Violation = Callable[[Float64[np.ndarray, "k d"]], Float64[np.ndarray, "k"]]
 """Function from points, (m, d), to the violation of a conclusion at each point, (m,); larger is worse."""
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
-"""Norms of the probe points, in units of 1 / (scale of the keys)."""
+"""The least and the largest norm of the probe points, in units of 1 / (scale of the keys)."""
 
 
 ENTRIES = 1 << 19
@@ -78,7 +78,7 @@ def with_margin(
 def near_boundaries(
     rng: np.random.Generator, problem: Problem, base: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Move each point p of ``base`` to where two random tokens of a random input (nearly) tie in the logit k·p.
+    """Move each point p of ``base`` until two random tokens of a random input (nearly) tie in the logit k·p.
 
     The difference of the two logits becomes 0, or ±1e-12 … ±1, or exactly ±1.
     """

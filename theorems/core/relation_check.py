@@ -64,7 +64,7 @@ def missing_assumption(outcome: Outcome) -> str:
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
-    """Return the claims for which the case alone decides whether they are made; for others random draws may matter."""
+    """Return the claims that are made or not as the case alone decides; for other claims random draws may decide."""
     return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 

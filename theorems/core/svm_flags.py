@@ -72,7 +72,7 @@ def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[
 
 
 def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
-    """Return z with g·z ≥ 1 for rows g without a dual, and g·z ≥ 0 of sum ≤ 0 for the others; 0 if there is none."""
+    """Return z with g·z ≥ 1 for rows g without a dual, and g·z ≥ 0, Σ g·z ≤ 0 for the other rows; 0 if no z exists."""
     with_dual = [row for row, idle in zip(rows, without, strict=True) if not idle]
     against = [-sum(column, fmpq(0)) for column in zip(*with_dual, strict=True)] or [fmpq(0)] * len(rows[0])
     whole, _ = fmpq_mat([*rows, against]).numer_denom()
