@@ -17,7 +17,7 @@ QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
 PAIRS = ("wider-direction", "higher-neighbours")
 """Assumptions about directions in the data; statements that make them are left out of explanations."""
 JOINT = ("optimal-tokens", "optimal-support-tokens")
-"""Assumptions about the head; statements that make them are checked with the given tokens α, where there are any."""
+"""Assumptions about the head; statements that make them are checked with the tokens α in the data, if any are given."""
 SEVERAL = "sequence-given"
 """Assumption that marks statements on inputs with different numbers of tokens or several queries per input."""
 LOCAL = "locally-optimal"
@@ -31,7 +31,7 @@ class Applicability:
     Attributes:
         id, title: of the statement.
         of: the tokens α for which the assumptions were checked: "optimal", "selected" or "given".
-        missing: its assumptions that do not hold or were not established.
+        missing: the statement's assumptions that do not hold or were not established.
     """
 
     id: str
@@ -108,7 +108,7 @@ def _tokens_to_check(statement: Statement, cases: dict[str, Case]) -> str:
 
 
 def applicability(statement: Statement, choice: str, findings: Sequence[NamedFinding]) -> Applicability:
-    """Return whether a statement applies, with the assumptions that it lacks.
+    """Return whether a statement applies, with its assumptions that fail or are not established.
 
     Args:
         statement: the statement.

@@ -18,10 +18,10 @@ from reference_attention.problem import Problem
 from theorems.explanations.ragged_problem import weights_at
 
 LARGEST = 300
-"""Decimal exponent from which on a time is not computed, near the largest float64."""
+"""Times of ten to this power or more, near the largest float64, are not computed."""
 
 Between = tuple[float, float]
-"""Logarithms of the times of two consecutive records between which tokens change."""
+"""Logarithms of the times of two consecutive records of a flow between which the tokens of largest weight change."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,8 @@ class ChangeTimes:
     """Times at which a flow leaves the tokens of largest weight at its start.
 
     Attributes:
-        first: when one of these tokens changes for the first time.
-        last: when a token of largest weight changes for the last time; equal to ``first`` if both lie between the same
-            records.
+        first: the two records between which one of these tokens changes for the first time.
+        last: the two records between which a token of largest weight changes for the last time; may equal ``first``.
     """
 
     first: Between
@@ -57,7 +56,7 @@ class ChangeTimes:
 def change_times(
     problem: Problem, points: Float64[np.ndarray, "r d"], log_time: Float64[np.ndarray, "r"]
 ) -> ChangeTimes | None:
-    """Return when the tokens of largest weight change along a flow of r records; None if no record differs in them."""
+    """Return when the tokens of largest weight change along a flow of r records; None if all records have the same."""
     tokens = weights_at(problem, points).argmax(axis=-1)
     changed = 1 + np.flatnonzero((tokens[1:] != tokens[:-1]).any(axis=1))
     if not changed.size:

@@ -28,11 +28,11 @@ from theorems.run.tables import HOLDS, column_table
 from theorems.run.text_report import plain_text
 
 MOST_INPUTS = 12
-"""Most inputs whose tokens are shown; the JSON has all."""
+"""Largest number of inputs whose tokens are shown; the JSON has all."""
 ROOMY = 110
-"""Width of a terminal, in characters, from which on the columns of a table have space between them."""
+"""Least width of a terminal, in characters, at which the columns of a table have space between them."""
 MOST_TOKENS = 16
-"""Most tokens of an input that are shown: the marked ones, then those of largest weight."""
+"""Largest number of tokens of an input that are shown: the marked ones, then those of largest weight."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Section:
 
 
 def sections(facts: Facts) -> list[Section]:
-    """Return the tables: trained weights and their run, tokens, directions, W, the flow, its ends, assumptions."""
+    """Return the tables on trained weights and their run, tokens, directions, W, the flow and its ends, assumptions."""
     tables = [
         *_trained(facts),
         *_run(facts),
@@ -237,7 +237,7 @@ def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
 
 
 def _tied(facts: Facts) -> list[Section]:
-    """Return the table of tokens that tie with the optimal ones under all prompts that give no token a larger logit."""
+    """Return the table of tokens that tie with the optimal ones whenever a prompt gives these the largest logits."""
     if facts.split is None:
         return []
     split, parts = facts.split, facts.path.parts

@@ -26,9 +26,9 @@ from theorems.explanations.change_times import ChangeTimes, change_times
 from theorems.explanations.selection import FollowedFlow
 
 MOST_ENTRIES = 300
-"""Largest number of entries of K and Q together for which their flow is followed: its Jacobian has as many rows."""
+"""Largest total number of entries of K and Q for which their flow is followed; the Jacobian has as many rows."""
 LEAST_SHARE = 1e-3
-"""Share of the largest singular value from which on a singular value of W counts towards its rank."""
+"""A singular value of W counts towards the rank of W if it is at least this share of the largest one."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TrainedEnd:
         ended: how the flow ended, in words.
         selects: the token of largest weight of each input at the end; for (K, Q) the limit itself is not decided.
         norm: ‖W‖_F.
-        rank: number of singular values of W that are a thousandth of the largest, or more.
+        rank: number of singular values of W that are at least a thousandth of the largest.
         frobenius: 1 − cos∠(W, W^mm), W^mm the solution of least ‖W‖_F for those tokens; None where no W separates them.
         nuclear: 1 − cos∠(W, W_⋆), W_⋆ the solution of least ‖W‖_⋆; None where W_⋆ is not proven unique.
         excess: ‖W‖_⋆/(m(W) C_⋆) − 1, m(W) the least margin and C_⋆ = ‖W_⋆‖_⋆; None without W_⋆ or if m(W) ≤ 0.
@@ -59,7 +59,7 @@ class TrainedEnd:
 
     @property
     def grows(self) -> bool:
-        """Return whether the flow was followed to a large norm; otherwise it selects nothing, or is undecided."""
+        """Return whether the flow was followed to a large norm; otherwise it selects no tokens or is undecided."""
         return self.ended == str(Stop.NORM)
 
     def sentence(self, flow: str) -> str:

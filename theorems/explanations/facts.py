@@ -53,13 +53,13 @@ class Token:
     Attributes:
         input, token: i and t.
         score: γ_it.
-        selected: whether the flow from p(0) selects it; None where that could not be decided.
+        selected: whether the flow from p(0) selects the token; None where that could not be decided.
         globally_optimal: whether no token of the input scores higher.
-        locally_optimal: whether it belongs to some locally optimal α; None where that was not decided.
+        locally_optimal: whether the token belongs to some locally optimal α; None where that was not decided.
         margin: (k_iα_i − k_it)·p_mm(α) for the α of :attr:`Facts.about`; None for t = α_i or without p_mm(α).
         neighbour: whether the margin is exactly 1, over the rationals; None if p_mm(α) does not exist.
-        dual: its dual weight λ_it in ATT-SVM(α); None if p_mm(α) does not exist.
-        weights: its softmax weight along the flow at each of :attr:`Facts.norms`.
+        dual: the token's dual weight λ_it in ATT-SVM(α); None if p_mm(α) does not exist.
+        weights: the token's softmax weight along the flow at each of :attr:`Facts.norms`.
     """
 
     input: int
@@ -83,8 +83,8 @@ class Facts:
         case: the data.
         path: the gradient flow from the trained weights if these are given, otherwise from p(0).
         others: the flows from seeded starts.
-        choices: the choices of one token per input, each once: the optimal tokens, the selected ones, those of largest
-            weight at the trained weights, the given ones.
+        choices: the choices of one token per input, without duplicates: the optimal tokens, the selected ones, the
+            tokens of largest weight at the trained weights, and the given ones.
         about: the choice of tokens whose p_mm defines margins, duals and neighbours; None if no choice has a p_mm.
         locally_optimal: every locally optimal α; None where there are too many choices to try.
         entry: where the flow enters the cone of Theorem 3; None if it is not known to enter it.
@@ -95,8 +95,8 @@ class Facts:
         seed: the seed of the seeded starts.
         weights: if W is trained, the solutions of least Frobenius and nuclear norm for each separable choice.
         ends: where the flows on W and on (K, Q) end; empty without queries.
-        split: the tokens that tie with optimal ones under every prompt that gives no token a larger logit than these;
-            None where all optimal tokens can be selected at once, or that was not decided.
+        split: the tokens that tie with optimal ones under every prompt that gives no token a larger logit than the
+            optimal ones; None where all optimal tokens can be selected at once, or that was not decided.
         layer: the state of attention at the trained weights, if these are given.
         before: the flow from p(0), if the data have both a start and trained weights.
         rules: where rules of ``theorems bench`` lead from the start of the flow, if any were requested.
@@ -133,7 +133,7 @@ class Facts:
 
     @property
     def selection(self) -> Chosen | None:
-        """Return the tokens that the flow selects; None if it selects none, or they could not be decided."""
+        """Return the tokens that the flow selects; None if it selects none, or the selection could not be decided."""
         alpha = self.path.selects
         return None if alpha is None else next(choice for choice in self.choices if np.array_equal(choice.alpha, alpha))
 
@@ -240,7 +240,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
 
 
 def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Return :data:`NORMS` powers of ten from about ``size`` on, all larger than ‖start‖, shape (m,)."""
+    """Return the first :data:`NORMS` powers of ten that are about ``size`` or more, and above ‖start‖, shape (m,)."""
     first = round(math.log10(size))
     begin = float(np.linalg.norm(start))
     if begin > 0:

@@ -2,7 +2,8 @@
 
 The rule is that of Figure 3 of the paper: each gradient is divided by its norm, so ‖v‖ and ‖p‖ grow steadily and
 the limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. Its
-end is compared with the directions v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c) of a conjecture.
+end is compared with the directions v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c) of the conjecture on
+joint descent, where c is the growth of ‖v‖ divided by the growth of ‖p‖.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3, Theorems 5 and 6.
 """
@@ -53,10 +54,10 @@ class JointEnd:
         head_norms, prompt_norms: ‖v‖ and ‖p‖, shape (r,).
         tokens: the token of largest weight of each input, shape (r, n).
         off: the largest 1 − s of these tokens, shape (r,).
-        since: the step from which on the tokens of the end have the largest weight.
+        since: the first step such that the tokens of the end have the largest weight at all later steps, too.
         grows: whether both norms still grow at the end.
         ratio: c, the growth of ‖v‖ divided by the growth of ‖p‖ over the last three quarters of the run.
-        apart: 1 − cos of v or p to each direction of theory that exists, by name, shape (r,); NaN at 0.
+        apart: 1 − cos between v or p and each theoretical direction that exists, by name, shape (r,); NaN at 0.
         findings: the assumptions of Theorems 5 and 6 on the tokens of the end.
     """
 

@@ -34,7 +34,7 @@ class MarginInNorm:
         margin: the least margin of the weights over all inputs, divided by ``norm``.
         largest: the largest such quotient over all p, or W, that give the same tokens the largest softmax weight.
         one_minus_cosine: 1 − cos to the p or W that attains ``largest``; None if its direction is not proven unique.
-        undecided: why uniqueness is not proven; empty if it is.
+        undecided: why uniqueness is not proven; empty if it is proven.
     """
 
     of: str
@@ -83,7 +83,7 @@ class LayerState:
 
     @property
     def off(self) -> Float64[np.ndarray, "n"]:
-        """Return 1 − s of the first token of largest weight of each input, summed from other weights, shape (n,)."""
+        """Return 1 − s of the first token of largest weight of each input: the sum of the other weights, shape (n,)."""
         return np.asarray((self.softmax * self.others).sum(axis=1))
 
     @property
@@ -102,7 +102,7 @@ class LayerState:
         return float(np.linalg.norm(self.weights.matrix))
 
     def one_minus_cosine(self, choice: Chosen) -> float | None:
-        """Return 1 − cos of the weights to the max-margin direction of a choice; None without one, or at 0."""
+        """Return 1 − cos between the weights and a choice's max-margin direction; None without a direction, or at 0."""
         if choice.solution is None or not self.norm:
             return None
         return float(one_minus_cosine(self.weights.prompt, choice.solution.direction))
@@ -157,8 +157,9 @@ def compare_with_largest(state: LayerState, chosen: Chosen, solutions: Iterable[
 
     Args:
         state: a state without ties.
-        chosen: its tokens of largest weight with their max-margin direction, which exists as the weights separate them.
-        solutions: if W is trained, the solutions of least norm, those for these tokens among them.
+        chosen: the state's tokens of largest weight with their max-margin direction, which exists because the trained
+            weights separate these tokens.
+        solutions: if W is trained, the solutions of least norm, including those for the tokens ``chosen``.
     """
     least, solution = float(state.margins[state.others].min()), chosen.solution
     if solution is None:

@@ -1,7 +1,7 @@
 """Max-margin solutions where W is trained, of least Frobenius and of least nuclear norm, and their ranks.
 
-Regularization paths of W converge in direction to the solution of least Frobenius norm, those of K and Q in W = KQᵀ to
-the solution of least nuclear norm.
+Regularization paths of W converge in direction to the solution of least Frobenius norm, regularization paths of K and
+Q, W = KQᵀ, to the solution of least nuclear norm.
 
 References: *Transformers as Support Vector Machines*, Lemma 2, Theorem 2.
 """
@@ -46,7 +46,7 @@ class MatrixSolutions:
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Return a row per solution: tokens, norm, its value, rank, number of tight constraints, uniqueness."""
+        """Return a row per solution: tokens, norm and its value, rank, number of tight constraints, uniqueness."""
         svm, least = self.frobenius, self.nuclear
         constraints = svm.neighbours.size - len(svm.alpha)
         first = (
@@ -82,7 +82,7 @@ class MatrixSolutions:
 
 
 def matrix_solutions(case: Case, choices: Iterable[Chosen]) -> tuple[MatrixSolutions, ...]:
-    """Solve both problems for each choice of tokens that some W separates; return () if the data have no queries."""
+    """Solve both SVMs for each choice of tokens that some W separates; return () if the data have no queries."""
     if case.queried is None:
         return ()
     solutions = []

@@ -19,7 +19,7 @@ from theorems.figures import style
 from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 
 PLANE, PANELS, RUN = (5.6, 5.6), (9.0, 4.0), (12.0, 4.0)
-"""Width and height in inches."""
+"""Width and height, in inches, of drawings in the plane, of the two panels, and of a run."""
 BEYOND = 1.5
 """Least distance from 0 to the edge of a drawing, in units of the norm of the start."""
 MARKERS = "os^Dv<>p*h"

@@ -1,4 +1,4 @@
-"""The norm of a prompt from which on softmax weights differ clearly, as a unit for starts, norms and drawings."""
+"""The norm of a prompt at which softmax weights begin to differ clearly, as a unit for starts, norms and drawings."""
 
 from __future__ import annotations
 

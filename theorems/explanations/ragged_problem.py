@@ -1,9 +1,9 @@
 """Inputs with different numbers of tokens as one problem, for an explanation.
 
 Arrays are rectangular, so the end of a shorter input is filled with copies of one of its tokens. Copies add no
-constraint to ATT-SVM(α), unless they are copies of α, and change no margin, no neighbour and no largest score. But they
-get softmax weight, so softmax weights and the gradient are computed on the parts, each of which has inputs of one
-length.
+constraint to ATT-SVM(α), unless they are copies of a chosen token α_i, and change no margin, no neighbour and no
+largest score. But they get softmax weight, so softmax weights and the gradient are computed on the parts, each of which
+has inputs of one length.
 
 The functions in this module also accept a :class:`Problem`, whose inputs have one length.
 """
@@ -66,7 +66,7 @@ class RaggedProblem(Problem):
             object.__setattr__(self, name, value)
 
     def beside(self, alpha: Int64[np.ndarray, "m"]) -> RaggedProblem:
-        """Return the problem padded with copies of tokens other than α_i, so that ATT-SVM(α) is unchanged."""
+        """Return the problem padded with copies of tokens that α does not choose, so that ATT-SVM(α) is unchanged."""
         return RaggedProblem(self._data, alpha)
 
     def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "m"]:
@@ -108,7 +108,7 @@ def beside(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Problem:
 
 
 def without_copies(svm: MaxMargin | Infeasible, problem: Problem) -> MaxMargin | Infeasible:
-    """Remove the copies from a solution on :func:`beside`: a copy's dual weight is added to its original's."""
+    """Remove the copies from a solution for :func:`beside`'s problem: add a copy's dual weight to its original's."""
     if isinstance(svm, Infeasible) or not isinstance(problem, RaggedProblem):
         return svm
     counted, rows = problem.counted, np.arange(problem.n)

@@ -47,13 +47,13 @@ class RuleEnd:
         steps: the number of its steps.
         norm: ‖p‖.
         tokens: the token of largest weight of each input.
-        since: the recorded step from which on these tokens had the largest weight.
+        since: the first recorded step such that these tokens have the largest weight at all later records, too.
         off: the largest 1 − s over the inputs.
         like_flow: whether the flow from the same start selects these tokens; None where it selects none.
         of: the norm whose max-margin direction the run is compared with.
         locally_optimal: whether these tokens are locally optimal (Definition 2, exact).
         one_minus_cosine: 1 − cos to that direction for these tokens; None where it does not exist, or if p = 0.
-        named: whether a theorem about attention proves that direction to be the limit of the rule.
+        named: whether a theorem about attention proves that the rule converges to that direction.
         source: who proves it, or what is known of other models.
         representable: whether every step led to a point within the range of float64.
         speaks: id and title of each theorem on the rule whose assumptions all hold on the data.
@@ -161,7 +161,7 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
     weights = softmax_weights(problem.keys, p)
     off = np.where(np.arange(problem.T) != alpha[:, None], weights, 0.0).sum(axis=1)
     norm = EUCLIDEAN if rule.theory.norm is None else float(rule.theory.norm)
-    known = statements()  # without those of papers that are not installed
+    known = statements()  # statements of installed papers only
     named = [known[id] for id in rule.theory.statements if id in known]
     decided = findings(Given(case), named)
     applicabilities = [applicability(statement, "optimal", decided) for statement in named]
@@ -185,7 +185,7 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
 
 
 def lacking(statement: Applicability) -> str:
-    """Return the assumptions of a statement that fail or are not established, each with the number that decides."""
+    """Return the assumptions of a statement that fail or are not established, each with the number that decides it."""
     return "; ".join(
         f"{finding.id} {'fails' if finding.holds is False else 'is not established'} ({finding.evidence})"
         for finding in statement.missing

@@ -27,9 +27,9 @@ from theorems.explanations.ragged_problem import RaggedProblem, beside, counted_
 from theorems.token_selection.local_paths.invariant_cone import with_cone
 
 MOST_CHOICES = 128
-"""Most choices of one token per input for which all locally optimal ones are listed."""
+"""Largest number of choices of one token per input for which all locally optimal choices are listed."""
 WITHIN = 0.99
-"""Share of a cone's μ up to which 1 − cos, in floats, makes a point a candidate, which is then checked exactly."""
+"""The first point whose 1 − cos, in floats, is at most this share of the cone's μ is checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,10 @@ class FollowedFlow:
         start: p(0), shape (d,).
         flow: the flow up to norm 1e6 in units of the keys, unless it ends before.
         largest: mask of the tokens of largest weight at its end, ties included, decided exactly, shape (n, T).
-        limit: p_mm of the tokens that it selects; or the reason why it selects none, or why that is undecided.
-        parts: its finite part and its direction, if no prompt selects all optimal tokens and the flow has both.
+        limit: p_mm of the tokens that the flow selects; or the reason why it selects none, or why the selection is
+            undecided.
+        parts: the finite part and the direction of the flow's limit, if no prompt selects all optimal tokens and both
+            exist.
     """
 
     start: Float64[np.ndarray, "d"]
@@ -97,7 +99,7 @@ class FollowedFlow:
         return np.argmax(self.largest, axis=1)
 
     def off(self, problem: Problem) -> Float64[np.ndarray, "r n"]:
-        """Return 1 − s of :attr:`final_tokens` at each recorded point, as the sum of other weights, shape (r, n)."""
+        """Return 1 − s of :attr:`final_tokens` at each recorded point: the sum of the other weights, shape (r, n)."""
         weights = weights_at(problem, self.flow.points)
         return np.asarray(np.where(np.arange(problem.T) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
 
@@ -166,7 +168,7 @@ class Entry:
 
     Attributes:
         norm: ‖p‖ at the first recorded point inside the cone.
-        mu, radius: μ and R of the cone {1 − cos ≤ μ, ‖p‖ ≥ R}, from any point of which the theorem holds.
+        mu, radius: μ and R of the cone {1 − cos ≤ μ, ‖p‖ ≥ R}; the theorem holds for every start in this cone.
     """
 
     norm: float

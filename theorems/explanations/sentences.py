@@ -43,7 +43,7 @@ CONCLUSIONS_FOR_ONE_INPUT = {
 AT_ZERO = 1e-9
 """A stationary point nearer to 0 than this, in units of the keys, is called 0."""
 MOST_TIED = 4
-"""Most inputs or tokens that are named where no prompt selects all optimal tokens."""
+"""Largest number of inputs or tokens that are named where no prompt selects all optimal tokens."""
 LEAST_GRADIENT = 2.0**-53
 """Norm of the gradient below which a step of length 1 does not change a float64 of size 1."""
 MOST_OFF = 0.5
@@ -70,7 +70,7 @@ def headline(facts: Facts) -> str:
 
 
 def paragraphs(facts: Facts) -> list[str]:
-    """Return the paragraphs on data, trained weights, the flow, its causes, tied tokens, ends of training, theorems."""
+    """Return the paragraphs on data, trained weights, the flow and its causes, ties, ends of training, theorems."""
     first = f"{headline(facts)[0].upper()}{headline(facts)[1:]}."
     trained = ends_in_words(facts.ends)
     return [
@@ -304,7 +304,7 @@ def _divides(parts: SplitFlow) -> str:
 
 
 def _tied_words(facts: Facts) -> Iterator[str]:
-    """Yield what is proven, then what is only observed along the flow, if no prompt selects all optimal tokens."""
+    """Yield the proven, then the only observed facts on tied tokens; nothing if a prompt selects all optimal tokens."""
     split, parts = facts.split, facts.path.parts
     if split is None:
         return

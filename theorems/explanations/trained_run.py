@@ -22,11 +22,11 @@ from theorems.explanations.ragged_problem import beside
 from theorems.explanations.selection import Chosen, FollowedFlow, follow_flow
 
 SAME_NORM = 1e-9
-"""Relative difference of norms up to which a recorded point of the flow is at the norm of a checkpoint."""
+"""A recorded point of the flow has the norm of a checkpoint if the two norms differ by at most this relative amount."""
 SHOWN = 16
-"""Most checkpoints in the table, evenly spaced; the JSON has all."""
+"""Largest number of checkpoints in the table, evenly spaced; the JSON has all."""
 TOKENS = 5
-"""Most tokens in a row of the table."""
+"""Largest number of tokens in a row of the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,10 @@ class TrainedRun:
         norms: ‖p‖ or ‖W‖_F, shape (s,).
         tokens: the first token of largest weight of each input, exact, shape (s, n).
         ties: whether some input has several such tokens, exact, shape (s,).
-        about: the tokens of largest weight at the last checkpoint, or the optimal tokens if those tie.
+        about: the tokens of largest weight at the last checkpoint; if an input has a tie there, the optimal tokens.
         off: 1 − s of these tokens, shape (s, n).
         margins: the least margin of these tokens over all inputs, divided by the norm; NaN at 0, shape (s,).
-        apart: 1 − cos to their max-margin direction; NaN at 0, or where there is none, shape (s,).
+        apart: 1 − cos to the max-margin direction of these tokens; NaN at 0, or where there is none, shape (s,).
         flow_apart: 1 − cos of the flow at the same norm; NaN where the flow does not reach it, shape (s,).
         flow: the gradient flow from the first checkpoint.
     """
@@ -64,7 +64,7 @@ class TrainedRun:
 
     @property
     def since(self) -> int:
-        """Return the number of the checkpoint from which on the tokens of largest weight stay the same."""
+        """Return the number of the first checkpoint after which the tokens of largest weight stay the same."""
         other = (self.tokens != self.tokens[-1]).any(axis=1) | self.ties
         return 0 if not other.any() else int(np.flatnonzero(other)[-1]) + 1
 
