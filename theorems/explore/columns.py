@@ -53,7 +53,7 @@ def _tokens(columns: Columns) -> dict[str, Columns]:
     token_columns |= {"marker": [MARKERS[role] for role in roles], "size": [SIZES[role] for role in roles]}
     square = [SQUARE if role == "neighbour" else 0.0 for role in roles]
     ring = [RING if size else 0.0 for size in columns["ring"]]
-    # With more tokens than this, labels would fill the picture.
+    # With more than MOST_LABELS tokens, labels would fill the picture.
     label = columns["label"] if n <= MOST_LABELS else [""] * n
     marks = {"x": columns["x"], "y": columns["y"], "ring": ring, "square": square, "label": label}
     rows = {name: columns.get(name, [None] * n) for name in EMPTY["rows"]}

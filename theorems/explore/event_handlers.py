@@ -23,7 +23,7 @@ FILES = {
     ".json": ("{}.json", "application/json", downloads.as_json),
     "pytest": ("test_{}.py", "text/x-python", downloads.as_test),
 }
-"""Name, media type and content of the file that each button saves."""
+"""For each button that saves a file: the file's name, media type and content."""
 SAME = 1e-12
 """Distance, as a share of the picture's extent, below which a token counts as not moved."""
 
@@ -135,7 +135,7 @@ def _select(page: Page, choice: str) -> None:
 def _place(page: Page, value: float) -> None:
     """Move the selected token or start to typed coordinates.
 
-    For a start these are the coordinates of p(0), not those of the picture, which has another scale.
+    For a start the coordinates are those of p(0), not those of its marker in the picture, which has another scale.
     """
     kind, number = page.selection
     place = np.array([page.controls.x.value, page.controls.y.value], dtype=np.float64)

@@ -24,7 +24,7 @@ from theorems.library.catalogue import datasets as described
 from theorems.run.findings import NamedFinding
 
 SAME_AS_ANOTHER = ("figure-5-c", "figure-4")
-"""Names of data left out of the gallery because they are nearly equal to other data."""
+"""Beginnings of the names of data that the gallery leaves out, because they are nearly equal to other data."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterato
 
 
 def gallery_page(entry: Entry) -> str:
-    """Return the page of an entry; a counterexample's page says what it refutes, why, and how to replay it."""
+    """Return the page of an entry; the page of a counterexample says what is refuted, why, and how to replay it."""
     state = state_named(entry.name)
     findings, sentences = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
     again = f"<p><code>theorems explore --data {escape(entry.name)}</code> opens this page with tokens to drag.</p>"

@@ -57,7 +57,7 @@ class Layout:
         )
         self.status.styles = {
             "min-height": "2.6rem"
-        }  # keeps a place, so that the page does not shift under the pointer
+        }  # an empty text keeps its place, so that the page does not shift under the pointer
         self.legend = Div(text="", sizing_mode="stretch_width")
         self.root = self._arrange()
         self.label_parameter(state)

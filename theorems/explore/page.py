@@ -26,7 +26,7 @@ from theorems.run.findings import NamedFinding
 from theorems.run.pool import Pool
 
 PAUSE = 0.25
-"""Seconds without a change before statements are verified; during a drag only the picture is drawn."""
+"""Seconds that must pass without a change before statements are verified; during a drag only the picture is drawn."""
 ON_THE_WAY = ("tokens", "starts", "corners")
 """Sources that the browser updates itself during a drag."""
 

@@ -31,7 +31,7 @@ from theorems.explore.state import State
 from theorems.explore.time_columns import frames, matrices
 
 SURE = 0.9
-"""Softmax weight of a selected token below which the sentence on it says that other tokens still count."""
+"""If a selected token has less softmax weight than this, the sentence on the token says that others still count."""
 
 
 @dataclass(frozen=True)

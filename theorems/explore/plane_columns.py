@@ -30,7 +30,7 @@ TOKEN = ("input", "token", "x", "y", "score", "is", "margin", "dual", "margin_sa
 SAME_PLACE = 0.012
 """Share of the picture's extent, about four pixels, within which the labels of tokens would cover each other."""
 MOST_IN_PLACE = 3
-"""Largest number of tokens in one place that a label names; if there is only one more, it is named, too."""
+"""Largest number of tokens in one place that a label names; if one token more is there, it is named, too."""
 MOST_SELECTED = 12
 """Largest number of inputs whose selected tokens are listed."""
 MOST_LISTED = 8
@@ -98,7 +98,7 @@ def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str
 
 
 def trained(state: State, view: View) -> Columns:
-    """Return a row per checkpoint of the trained weights in the data, moved to the edge if it lies outside."""
+    """Return a row per checkpoint of the data's trained weights; those outside the picture are put at its edge."""
     checkpoints = None if state.case.sequence is not None else checkpoints_of(state.case)
     columns: Columns = {"x": [], "y": [], "name": [], "norm": [], "selects": []}
     if checkpoints is None:

@@ -1,4 +1,4 @@
-"""The plane of the picture: token space itself if it has two coordinates, else the span of p̄_mm and the flow's end.
+"""The plane of the picture: the space of tokens if that is a plane, else the span of p̄_mm and the flow's end.
 
 Tokens and prompts are drawn in the same plane, as logits k·p are inner products of both. If W is trained, W z_i takes
 the place of p for query z_i. Prompts are scaled so that the largest norm shown is at the edge.
@@ -16,7 +16,7 @@ from theorems.explore.state import State
 ROOM = 1.3
 """Extent of the picture, in units of the distance of the outermost token from 0."""
 INDEPENDENT = 1e-6
-"""A direction can become the second axis if at least this share of it is orthogonal to the first axis."""
+"""A direction can become the second axis if the part of it orthogonal to the first axis is more than this share."""
 
 
 @dataclass(frozen=True, eq=False)

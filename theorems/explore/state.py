@@ -25,7 +25,7 @@ class State:
     """Data and starts on the page.
 
     Attributes:
-        case: the data; its ``start``, where it has one, is the first of the starts.
+        case: the data; if the case has a ``start``, this is the first of the starts.
         starts: p(0), shape (s, p); vec(W(0)) where W is trained.
         token: (i, t), the token with a ring; the picture shows the margin band of its input.
         alpha: the tokens whose p_mm is shown; None for the optimal ones.
@@ -121,7 +121,7 @@ class State:
         return self.but(starts=starts, start=min(self.start, count - 1))
 
     def _with_problem(self, problem: Problem) -> State:
-        """Return the state with other keys and scores; if it has a dataset, with one that has these keys and scores."""
+        """Return the state with other keys and scores; if the state has a dataset, adapt the dataset to them."""
         dataset = None if self.case.dataset is None else Dataset.realising(problem)
         return self._with_case(self.case.replace(problem=problem, dataset=dataset))
 

@@ -39,7 +39,8 @@ def frames(state: State, solved: Solved, run: Run) -> Columns:
 def matrices(state: State, solved: Solved, run: Run) -> dict[str, Columns]:
     """Return the entries of W^mm of least Frobenius norm, W_⋆ of least nuclear norm, and the last W of the run.
 
-    Each matrix is divided by its ‖W‖_F. Titles give norm and exact rank; W_⋆ is included only if proven unique.
+    Each matrix is divided by its ‖W‖_F. Titles give norms and the exact ranks of both solutions; for W_⋆ "not decided"
+    in place of the rank, unless W_⋆ is proven unique.
     """
     d, e = state.shape
     matrices = []

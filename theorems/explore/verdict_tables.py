@@ -22,7 +22,7 @@ MARKS = {
 }
 """A mark and a CSS class for each verdict."""
 MOST_NAMED = 3
-"""Largest number of statements named in the summary; if there is only one more, it is named, too."""
+"""Largest number of statements that the summary names; if there is one statement more, it is named, too."""
 ASSUMED = {True: "right", False: "wrong", None: "open"}
 
 
@@ -57,7 +57,7 @@ def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, Sta
 
 
 def summary_text(units: Sequence[StatementOnData], verdicts: Mapping[int, StatementVerdict]) -> str:
-    """Return counts of the verdicts so far, and the statements that are falsified or fail without an assumption."""
+    """Return how often each verdict occurs so far, and which statements are falsified or fail without an assumption."""
     counts: dict[str, int] = {}
     for verdict in verdicts.values():
         if not verdict.without:

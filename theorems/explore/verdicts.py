@@ -1,7 +1,7 @@
 """Verdicts of ``theorems verify --data`` on the data of the page, statement by statement, in another process.
 
-If exactly one assumption of a statement fails, the statement without this assumption is examined, too, as ``theorems
-replay`` does: where its conclusion fails, the assumption is needed. Results are delivered as they come; work for
+If exactly one assumption of a statement fails, the statement without this assumption is examined, too, as by ``theorems
+replay``: if the conclusion fails on the data, the assumption is needed. Results are delivered as they come; work for
 earlier data is stopped.
 """
 
@@ -45,7 +45,8 @@ class StatementVerdict:
         verdict: a :class:`Verdict`; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
         tightest: the claim that is nearest to failing, or that failed.
         because: the reason for the verdict; empty if it is upheld.
-        left_open: conclusions that the statement does not claim for such data, each with the data for which it does.
+        left_open: conclusions that the statement does not claim for such data, each with the data for which it is
+            claimed.
     """
 
     id: str
@@ -126,7 +127,7 @@ def assumptions_of(case: Case) -> list[NamedFinding]:
 
 
 def plan(case: Case) -> list[StatementOnData]:
-    """Return a unit for every statement about such data; then for statements without an assumption that fails here."""
+    """Return a unit for each statement about such data, then one for each of them without an assumption that fails."""
     data = Given(case)
     chosen = select_statements((), subject=case)
     units = [StatementOnData(statement.id, data) for statement in chosen]

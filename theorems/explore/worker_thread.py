@@ -11,7 +11,7 @@ from typing import Any
 
 Cancelled = Callable[[], bool]
 Steps = Callable[[Cancelled], Iterator[Any]]
-"""Function that yields results one by one; its argument returns whether the request was dropped."""
+"""Function that yields results one by one; its argument is a function that returns whether the request was dropped."""
 Deliver = Callable[[Callable[[], None]], None]
 """Function that schedules a call in the thread of the page, after earlier scheduled calls."""
 
