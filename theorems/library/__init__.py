@@ -1,4 +1,5 @@
 """The commands as functions for Python and notebooks: they return their results; ``from theorems import …``.
 
-Nothing here prints, writes without being asked, or starts a process.
+The functions print nothing and write files only on request. They start a process only for code that is given by name,
+such as a kernel as ``MODULE:CALLABLE`` or a statement as ``path.py:name``.
 """

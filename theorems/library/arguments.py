@@ -24,7 +24,7 @@ from theorems.run.registry.suite import statements
 from theorems.run.registry.user_file import is_in_a_file
 
 Data = Problem | Dataset | QueryDataset | SequenceDataset | Subject | Mapping[str, Any] | str | PathLike[str]
-"""Data to check: objects, named arrays as in a .npz file, or the name of such a file or of a dataset."""
+"""Data to check: an object, a mapping with the arrays of a .npz file, or the name of a data file or of a dataset."""
 Attention = Callable[..., Any] | str | Implementation
 """A kernel, its name as MODULE:CALLABLE, or an :class:`Implementation` of all functions that statements call."""
 

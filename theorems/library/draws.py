@@ -8,7 +8,7 @@ from theorems.run import verify
 from theorems.run.registry.lookup import select_statements
 
 SIZES = ("n", "T", "d")
-"""The sizes that have a column of their own; other sizes are listed with the shares."""
+"""The sizes that have a column of their own in the table; other sizes are listed with the shares."""
 
 
 def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
@@ -17,7 +17,7 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
     Args:
         ids: statements, or ``path.py:name``; all by default.
         examples: number of cases of each statement.
-        seed: the seed of the cases, which are those of ``verify`` with that seed.
+        seed: the seed; ``verify`` with this seed checks the same cases.
 
     Returns:
         A :class:`Drawn` by id, with ``sizes`` (smallest, median and largest n, T, d) and ``shares`` by property. A

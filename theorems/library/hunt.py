@@ -27,11 +27,12 @@ class Hunted:
     """Result of a hunt.
 
     Attributes:
-        weakened: the statement without the assumption, with the sentence to be refuted and the reason why it fails.
+        weakened: the statement without the assumption, with the sentence to be refuted and the reason why the sentence
+            is false.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
         effort: numbers of cases tried, decided and undecided, and the largest violation.
         case: the shrunk counterexample; None if none was found.
-        examined: the claims and the findings on every assumption on the counterexample.
+        examined: the claims on the counterexample, and for every assumption whether the counterexample satisfies it.
     """
 
     weakened: Weakened
