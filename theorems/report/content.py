@@ -1,4 +1,4 @@
-"""Content of a report, as blocks. It does not depend on the clock, so that equal runs make equal documents."""
+"""Content of a report, as blocks. The content does not depend on the clock, so that equal runs make equal documents."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def blocks(contents: Contents) -> list[Block]:
 
 
 def _evidence(contents: Contents) -> Iterator[Block]:
-    """Yield what is recorded about the suite's statements; there are no records about statements of users."""
+    """Yield the recorded evidence about the suite's statements; there is none about statements of users."""
     yield Heading(2, "Why each assumption is needed")
     yield from _assumptions(contents.hunted)
     yield Heading(2, "Planted faults that are caught")

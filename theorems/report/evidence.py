@@ -1,7 +1,7 @@
 """Recorded evidence for a report: counterexamples without an assumption, and tables of planted faults.
 
 Both kinds of evidence are read from files; ``theorems list counterexamples`` and ``theorems power`` compute them again.
-Counterexamples are in the repository; ``make records`` writes the tables to a folder outside it.
+Counterexamples are in the repository; the tables are in a folder that git ignores, to which ``make records`` writes.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:
-        # If abbreviations are equal, the first id counts, so that a later paper cannot take a column of an earlier
-        # paper.
+        # Columns are headed by abbreviated ids. If two abbreviations are equal, the first id counts, so that a later
+        # paper cannot take a column of an earlier paper.
         ids = {short(id): id for id in reversed(statements())}
         heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
         rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))

@@ -1,4 +1,4 @@
-"""The pictures of a report: a curve and its distance from the limit; the share of its tolerance that a claim uses."""
+"""The pictures of a report: a curve with its distance from the limit, and how much of its tolerance each claim uses."""
 
 from __future__ import annotations
 

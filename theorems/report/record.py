@@ -54,7 +54,7 @@ class StatementRecord:
 
     @property
     def tightest(self) -> ClaimSummary | None:
-        """Return the claim nearest to its tolerance, as in the table of verify; a falsified claim if there is any."""
+        """Return the claim nearest to failing, as in the table of verify; a falsified claim if there is one."""
         return tightest_of(self.claims)
 
 
