@@ -53,7 +53,7 @@ _CONVERTER.register_structure_hook_func(_holds_numbers, _number)
 def _omit_defaults(kind: type, *names: str) -> None:
     """Omit fields of a class from its JSON while they have their defaults, so that older journals stay readable."""
     rules = {name: override(omit_if_default=True) for name in names}
-    # mypy matches the rules with the other keywords of this function.
+    # The type comment is needed because mypy takes the rules for other keywords of make_dict_unstructure_fn.
     _CONVERTER.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _CONVERTER, **rules))  # type: ignore[arg-type]
 
 
@@ -116,7 +116,7 @@ def decoding(unit: Callable[[int], Any], on_message: MessageHandler) -> MessageH
     """Wrap a handler of a pool's messages so that it receives results in place of their JSON.
 
     Args:
-        unit: returns the unit with a number.
+        unit: a function that returns the unit with a given number.
         on_message: the handler that receives results.
 
     Returns:

@@ -28,7 +28,7 @@ def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
     """Return findings for a JSON file.
 
     ``because`` has rounded numbers, ``exact`` exact numbers. Exact numbers that several findings share are written only
-    with the first finding; the other findings name that one in ``exact_of``.
+    with the first finding; the other findings name the first one in ``exact_of``.
     """
     entries: list[dict[str, Any]] = []
     first_ids: dict[str, str] = {}

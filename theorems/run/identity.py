@@ -26,7 +26,7 @@ LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "to
 """Libraries whose versions are part of an identity, since another version may draw other cases or round differently."""
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
-"""Entries of a run's identity that sum up all units; each unit has its own values as fields."""
+"""Entries of a run's identity that describe all units together; a unit has its own such values as fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")
 """Fields of a unit on which its result does not depend."""
 _PLAIN_TYPES = (str, int, float, bool, type(None), tuple)

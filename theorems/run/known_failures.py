@@ -1,4 +1,4 @@
-"""Known failures: a file that lists statements expected to be falsified, and how many claims were checked.
+"""Known failures: a file that lists the statements expected to be falsified, and numbers of claims to be checked.
 
 A run also fails if a listed statement is upheld, or if fewer claims are checked than the file says. A line has an id
 and a reason, as in ``lemma-6 the backward pass is an approximation``; a line ``checked lemma-3 9`` says that nine

@@ -78,15 +78,16 @@ class _Worker:
     Attributes:
         unit: the number of the unit that it works on; None while it is idle.
         holds: groups of units that stay with this process, because they share intermediate results.
-        number: how many units were sent to the process, which repeats this number in its messages, so that late
-            messages are recognised.
+        number: the number of units sent to the process so far. The process repeats this number in its messages, so that
+            a late message about an earlier unit is recognised.
         messages: the number of messages about the current unit.
-        steps, stepped: the largest number of steps of the current unit, and ``messages`` when it was reached.
+        steps, stepped: the largest number of steps reported for the current unit, and the value of ``messages`` at that
+            report.
         untrusted: whether the current unit is untrusted code.
         tainted: whether the process ever ran untrusted code, which may have changed its state.
         began: when it began the unit; None while it imports the unit's modules.
         active: when it last sent a message.
-        ended: when its end was noticed; its last messages are still read then.
+        ended: when the end of the process was noticed; its last messages are still read after that.
         is_removed: whether the process was removed from the pool, so that its messages are dropped.
     """
 
@@ -138,7 +139,8 @@ class Pool:
 
         Args:
             order: the numbers of the units.
-            unit: returns the unit with a number in its current state; None if it need not be done.
+            unit: a function that returns the unit with a given number in its current state; None if the unit need not
+                be done.
             on_message: called with the number of a unit, a kind of message and its value. The kinds are those of
                 :func:`theorems.run.worker.serve`, and ``out of time`` (None), ``out of patience`` (None), ``again`` or
                 ``died`` (how the process ended). It raises :class:`NoResult` for a value that is not a result.
@@ -171,7 +173,7 @@ class Pool:
             raise
 
     def interrupt(self, on_message: MessageHandler, seconds: float) -> None:
-        """Interrupt the units being worked on, and handle their messages for so many seconds."""
+        """Interrupt the units being worked on, and handle their messages for ``seconds`` more."""
         for worker in self._workers:
             if worker.unit is not None:
                 worker.process.send_signal(signal.SIGINT)
@@ -222,7 +224,7 @@ class Pool:
         return _reap(worker)
 
     def _spawn(self) -> _Worker:
-        # In a group of their own, workers do not receive the terminal's signals; this process handles those.
+        # In a group of their own, workers do not receive the terminal's signals; this process handles these signals.
         group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
         command = [sys.executable, "-c", PROGRAM, str(os.getpid()), *map(str, sys.path)]
         with signals.hold_signals_back():

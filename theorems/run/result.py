@@ -31,7 +31,7 @@ class ClaimSummary:
         verdict: falsified if the claim was falsified on any case; else inconclusive if it was inconclusive on any; else
             upheld.
         branches: the alternatives of the claim that occurred, each with its number of cases.
-        cases: the number of cases on which it was checked.
+        cases: the number of cases on which the claim was checked.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ClaimSummary:
 
     @property
     def room(self) -> float:
-        """Return how much further the slack may fall: slack + tolerance; −∞ if one of them is NaN."""
+        """Return slack + tolerance, how much further the slack may fall; −∞ if slack or tolerance is NaN."""
         room = self.worst_slack + self.tolerance
         return -math.inf if math.isnan(room) else room
 
@@ -71,7 +71,7 @@ class ClaimSummary:
         return f"{self.worst_slack:.2g} ≥ {bound:.2g} ({self.name})"
 
     def worse(self, other: ClaimSummary) -> ClaimSummary:
-        """Merge two summaries of the same claim on disjoint cases: the worse summary, with the worse verdict."""
+        """Merge two summaries of the same claim on disjoint cases: return the worse summary, with the worse verdict."""
 
         # Prefer a case with a slack to an undecided case, and a case with unequal sides to a degenerate case.
         def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:

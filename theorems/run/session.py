@@ -39,8 +39,8 @@ class Request:
     """Request to verify statements.
 
     Attributes:
-        ids: ids of statements; if empty, the statement that failed on ``given`` if that is a failing case, otherwise
-            all.
+        ids: ids of statements. If there are none: the statement that failed on ``given``, if ``given`` is a stored
+            failing case, otherwise all statements.
         examples: the number of generated cases per statement.
         seed: the seed of the generated cases; equal seeds give equal cases.
         given: data to check instead of generated cases.
@@ -235,7 +235,7 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """Return the urgency of a statement: capabilities of a kernel come first, among them output, then gradients.
+    """Return the urgency: 3 for the output of a kernel, 2 for its gradients, 1 for other capabilities, else 0.
 
     If the output is wrong, so are the gradients, but they reveal less about the cause.
     """

@@ -63,7 +63,7 @@ class Unit:
         return f"calls {self.part}" if self.urgency else ""
 
     def where(self, done: int | None) -> str:
-        """Return in words what the unit does after ``done`` cases (None: before it began)."""
+        """Return in words what the unit does after ``done`` cases; ``done`` is None before the unit begins."""
         if done is None:
             return "while it was loaded"
         shrinking = self.so_far is not None and self.so_far.falsified is not None

@@ -34,13 +34,13 @@ LONGEST_ID = 48
 OFTEN = 5
 """Number of calls below which a claim about a kernel is listed as checked on only some calls."""
 LISTED = 5
-"""Most statements for which claims checked on only some cases are listed; for more statements they are counted."""
+"""With more statements than this, claims checked on only some cases are counted instead of listed."""
 SHOWN_ROWS = 40
-"""Most tokens of a failing case that are printed; its file has all."""
+"""Largest number of tokens of a failing case that are printed; the file of the case has all."""
 
 
 class _Forgiving:
-    """Wrapper of standard error that ignores write errors, such as those after its terminal was closed."""
+    """Wrapper of standard error that ignores write errors, such as errors after the terminal was closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -17,7 +17,7 @@ class Parts(Generic[R]):
     """Parts of all units of a run, by number.
 
     Attributes:
-        handle: the handler of events about units; parts cause none.
+        handle: the handler of events about units; parts of units cause no events.
         by_number: the parts by number, each with its finished work.
     """
 
@@ -122,7 +122,7 @@ class _Joining(Generic[R]):
     Attributes:
         count: the number of parts.
         next: the number of the first part whose result is not joined yet.
-        end: one more than the number of the last part that is needed.
+        end: the number of the last part that is needed, plus one.
         waiting: results of parts after ``next``, by number.
         steps: the number of steps done, by part.
         result: the result of the unit; None until it is finished.

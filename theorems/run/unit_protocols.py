@@ -61,11 +61,11 @@ class Divisible(Protocol[R]):
         """Join the result of the first parts with the result of the next one."""
 
     def last(self, result: R) -> bool:
-        """Return whether all parts after the part with this result may be skipped; by default none may."""
+        """Return whether all parts after the part with this result may be skipped; False by default."""
         return False
 
     def conclude(self, result: R) -> R:
-        """Return the result of the unit, given the joined result of its parts; by default the same."""
+        """Return the result of the unit, given the joined result of its parts; by default return the joined result."""
         return result
 
 

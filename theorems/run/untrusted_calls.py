@@ -19,7 +19,7 @@ ImplementationSummary = tuple[str, KernelDescription | None, str | None]
 
 
 def describe_implementation(under_test: UnderTest) -> ImplementationSummary:
-    """Load the implementation under test and describe it; a kernel given by its name is called once for that."""
+    """Load the implementation under test and describe it; to describe a kernel given by name, call it once."""
     implementation = under_test.load()
     return implementation.name, implementation.describe(), of_implementation(implementation)
 

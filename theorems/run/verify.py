@@ -1,7 +1,7 @@
 """Verification of one statement, on cases drawn from its strategy or made from user data.
 
-:func:`verify_generated` and :func:`verify_data` are pure functions of their arguments (but for the seconds
-they report): the unit of work of the command, of a sweep, of a cluster.
+:func:`verify_generated` and :func:`verify_data` are pure functions of their arguments (but for the seconds they
+report), so a call can be a unit of work of the command or of a cluster.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SoFar:
         tried: the result on all cases but the falsified one.
         falsified: the result on the falsified case; None if there is none.
         error: the first exception that a check raised; empty if there was none.
-        at_error: the number of the case that raised it, counted from one.
+        at_error: the number of the case that raised the exception, counted from one.
     """
 
     tried: Result
@@ -85,7 +85,7 @@ CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
 
 
 class _Reproduced(Exception):
-    """Exception: the case fails like the case that is being shrunk; Hypothesis shrinks towards this exception."""
+    """Exception that :func:`_drive` raises on a failing case; Hypothesis shrinks the case while it still is raised."""
 
 
 class _ShrinkLimit(BaseException):
@@ -341,7 +341,7 @@ def verify_data(
     progress: Progress = nothing,
     relations: bool = False,
 ) -> Result:
-    """Check a statement on user data: on every case that the statement makes of the data.
+    """Check a statement on user data, that is, on every case that the statement derives from the data.
 
     Args:
         id: the id of the statement.

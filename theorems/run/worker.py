@@ -23,11 +23,11 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn
 
 OFTEN = 0.1
-"""Seconds between two messages about the progress of a unit; the pool checks no more often."""
+"""Seconds between two messages about the progress of a unit; the pool looks at messages no more often."""
 KEPT = 0.5
-"""Seconds between two messages with the finished work; with untrusted code there is one after every step."""
+"""Seconds between two messages with the finished work; with untrusted code such a message follows every step."""
 LONGEST_REASON = 10_000
-"""Most characters of the reason why a unit failed."""
+"""Largest number of characters of the reason why a unit failed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Send = Callable[[str, Any], None]
@@ -112,7 +112,7 @@ def _line(number: int, kind: str, value: Any) -> bytes:
 
 
 def channel() -> tuple[BinaryIO, BinaryIO]:
-    """Return the original standard input and output; from then on the process has no input and prints to stderr."""
+    """Return the original standard input and output; leave the process without input, and let it print to stderr."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)

@@ -31,7 +31,7 @@ OVER = "out of time"
 LOCAL = "local"
 """The value of ``--engine`` for processes of this machine."""
 WINDOW = 1000
-"""Most tasks submitted at a time: more than the cores of most clusters, and few enough to cancel quickly."""
+"""Largest number of tasks submitted at a time: more than most clusters have cores, and few enough to cancel quickly."""
 
 
 class Coordinator:

@@ -14,15 +14,15 @@ from theorems.run.engines.dask_task import Answer, SubmittedTask, submit
 from theorems.run.engines.task import Task
 
 CONNECTING = 10.0
-"""Seconds that the scheduler has to answer at the beginning."""
+"""Seconds within which the scheduler must answer when the client connects."""
 AWAY = 60.0
 """Seconds that the scheduler may be unreachable during a run, for instance while it is restarted."""
 LONELY = 5.0
-"""Seconds without workers after which a message says so."""
+"""Seconds without workers after which a message tells the user that there are none."""
 OFTEN = 1.0
 """Seconds between two checks of the scheduler."""
 ASKING = 2.0
-"""Seconds that the scheduler has to answer a question; it counts as unreachable only after :data:`AWAY`."""
+"""Seconds within which the scheduler must answer a question; it counts as unreachable only after :data:`AWAY`."""
 
 
 class OnDask:

@@ -48,7 +48,8 @@ def append(folder: str, address: str, result: Any) -> None:
 def union(folder: Path | None) -> dict[str, Any]:
     """Return the results in all journals of a folder, by address.
 
-    If several journals have a result for an address, the first one is taken; they differ in their seconds only.
+    If several journals have a result for an address, the first result is taken; such results differ only in their
+    seconds.
     """
     results: dict[str, Any] = {}
     for path in sorted(folder.glob("*.jsonl")) if folder and folder.is_dir() else ():

@@ -30,7 +30,7 @@ def is_in_a_file(id: str) -> bool:
 
 
 def statement_in_file(id: str) -> Statement:
-    """Return the statement ``path.py:name``; name is its variable or its id.
+    """Return the statement ``path.py:name``, where name is the statement's variable or id.
 
     Raises:
         InvalidInput: there is no such file, it cannot be run (the message names the line), it has no such name, or
@@ -119,7 +119,7 @@ def _what(value: object) -> str:
 
 @lru_cache(maxsize=32)
 def _module(path: str, resolved: str, text: bytes) -> ModuleType:
-    """Run the file, again only when its text has changed."""
+    """Return the module that running the file makes; run the file again only if its text has changed."""
     # Not importlib: that may use a stale bytecode file, and tracebacks would name another path than the user's.
     try:
         code = compile(text, path, "exec", dont_inherit=True)
@@ -132,7 +132,8 @@ def _module(path: str, resolved: str, text: bytes) -> ModuleType:
     module.__file__ = resolved
     folder = str(Path(resolved).parent)
     if folder not in sys.path:
-        # Files beside it can be imported; they come last in sys.path, so that they hide no installed module.
+        # Files beside the user's file can be imported; their folder comes last in sys.path, so that they hide no
+        # installed module.
         sys.path.append(folder)
     sys.modules[module.__name__] = module
     statements()  # loads the suite's tolerances, which the file may name but not declare again
