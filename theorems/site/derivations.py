@@ -1,4 +1,4 @@
-"""Modules with derivations, to which docstrings of statements refer, and their texts."""
+"""Modules with derivations, to which docstrings of statements refer, and the texts of these modules."""
 
 from __future__ import annotations
 

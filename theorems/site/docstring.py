@@ -25,7 +25,7 @@ GREEK = "Α-Ωα-χω"  # without ψ, which denotes a function: Y_iψ(x)
 LETTER = rf"[A-Za-z{GREEK}ϑ∇ℓψ𝒲\u00c0-\u017f]"
 OPERATOR = "max|min|sum|mean|argmin|argmax|gap|slack|opt|Var"
 BASE = rf"(?:{OPERATOR}|{LETTER}[\u0300-\u036f]*['*]?|(?<!\w)\d|(?<=\w)\d|[)|‖⁺⁻ᵀ⋆])"
-"""Pattern of what may have an index: an operator, or a letter with its accents."""
+"""Pattern of what may have an index: an operator, a letter with accents, a digit, a bracket, bar or superscript."""
 INDEX = rf"(?:\{{[^{{}}]*\}}|[*⋆∞⊥]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
 EXPONENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|[+−-]?\w+|[+−*])"
 WORD = re.compile(r"[A-Za-z]{2,}(?:_[A-Za-z0-9]+)+(?!\w)")

@@ -34,7 +34,7 @@ ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
 FINDINGS = ("FINDINGS.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
-"""The first guides; all documents that no other table lists are guides."""
+"""The document listed under "Start", then the first guides; every document that no other table lists is a guide."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 

@@ -179,7 +179,7 @@ def _tolerance(key: str) -> Link:
 
 
 def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
-    """Yield the tolerances of the claims in the recorded run; without one, those that the modules name."""
+    """Yield the tolerances of the claims in the recorded run; without a recorded run, those that the modules name."""
     record = _record(statement, measured)
     tolerances_by_key = tolerances()
     by_key: Mapping[str, Tolerance] = tolerances_of(statement)
