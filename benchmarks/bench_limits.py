@@ -49,7 +49,7 @@ def trials(count: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
-    """Compare our time for 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with that of a loop in numba."""
+    """Compare our time for 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with the time of a loop in numba."""
     numba = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -161,7 +161,7 @@ def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
 
 @pytest.mark.parametrize("shape", [(16, 32, 128), (32, 64, 64)], ids=str)
 def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Compare the time of ``verify theorem-3 --data`` with that of a thousand gradients by the textbook formula."""
+    """Compare the time of ``verify theorem-3 --data`` with the time of 1000 gradients by the textbook formula."""
     n, _, d = shape
     rng = np.random.default_rng(0)
     X, v = rng.normal(size=shape), rng.normal(size=d)
